@@ -24,6 +24,7 @@ from combinators.errors import SignatureError, message
 from combinators.signature import Operand, Signature, underline
 
 MAX_CHARACTERS = 4096
+MAX_DIGITS = 300  # below every limit that Python can be set to for reading and printing integers
 _SYMBOLS = ("->", "...", ",", "(", ")", "[", "]", "+", "-", "*", "@")
 _DIGITS = frozenset("0123456789")
 
@@ -253,6 +254,8 @@ def _token(text: str, start: int) -> _Token:
         return _Token("name", text[start:end], (start, end))
     if text[start] in _DIGITS:
         end = _skip_digits(text, start)
+        if end - start > MAX_DIGITS:
+            _fail(text, (start, start + 1), f"a number of {end - start} digits", f"Use at most {MAX_DIGITS} digits.")
         return _Token("number", text[start:end], (start, end))
     for symbol in _SYMBOLS:
         if text.startswith(symbol, start):
