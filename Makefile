@@ -1,0 +1,77 @@
+# `make demo` shows the library, `make test` checks it; `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench install
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Test processes. Compilation by XLA has threads of its own, so more workers than cores only fight.
+JOBS ?= 2
+# A Python to build the environment from, if not the first of python3.11, python3, python3.12, python3.13 that will do.
+PYTHON ?=
+
+# The checker's wrapper would otherwise ask a registry for a newer version at every run.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)$$/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+demo: $(STAMP) ## install into .venv and run examples/quickstart.py
+	@echo "==> examples/quickstart.py"
+	@$(BIN)/python examples/quickstart.py
+
+test: lint ## lint, then all tests and doctests
+	@echo "==> pytest -n $(JOBS)"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
+lint: $(STAMP) ## ruff, pyright and the import contracts
+	@echo "==> ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "==> ruff check"
+	@$(BIN)/ruff check .
+	@echo "==> pyright"
+	@$(BIN)/pyright
+	@echo "==> lint-imports"
+	@$(BIN)/lint-imports --no-cache
+
+format: $(STAMP) ## rewrite the code in house format, with safe fixes
+	@echo "==> ruff check --fix"
+	@$(BIN)/ruff check --fix .
+	@echo "==> ruff format"
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## run the benchmarks side by side and print ratios
+	@echo "==> python -m benchmarks"
+	@$(BIN)/python -m benchmarks
+
+install: $(STAMP) ## create or refresh .venv
+
+# pip runs again only when what it reads has changed; an environment that is already there is kept.
+$(STAMP): pyproject.toml constraints.txt
+	@if [ ! -x $(BIN)/python ]; then \
+	  chosen=""; \
+	  for candidate in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
+	    if "$$candidate" -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
+	  done; \
+	  if [ -z "$$chosen" ]; then \
+	    echo "error: no Python 3.11 or newer among: $(or $(PYTHON),python3.11 python3 python3.12 python3.13)" >&2; \
+	    echo "  Install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "==> $$chosen -m venv $(VENV)"; \
+	  "$$chosen" -m venv $(VENV); \
+	fi
+	@if ! $(BIN)/python -c '$(NEW_ENOUGH)'; then \
+	  echo "error: $(VENV) holds $$($(BIN)/python --version), and this project needs 3.11 or newer" >&2; \
+	  echo "  Remove $(VENV) and run make again." >&2; \
+	  exit 1; \
+	fi
+	@echo "==> pip install -e .[dev,demo]  (the first time takes some minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo]'
+	@touch $@

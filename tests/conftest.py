@@ -1,0 +1,60 @@
+"""Eight simulated CPU devices, the meshes that tests share, the `gpu` marker and the hypothesis profiles."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import hypothesis
+import jax
+import pytest
+from jax.sharding import AxisType, Mesh
+
+SIMULATED_DEVICES = 8
+
+
+def _has_cuda() -> bool:
+    plugins = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+    return Path("/dev/nvidiactl").exists() and any(importlib.util.find_spec(name) for name in plugins)
+
+
+# At import, since the number of devices is fixed once jax has looked at one. With a GPU in the machine CPUs stay the
+# default, so that the same tests see the same eight devices everywhere, and `gpu` tests ask for `jax.devices("gpu")`.
+jax.config.update("jax_num_cpu_devices", SIMULATED_DEVICES)
+if not jax.config.jax_platforms and _has_cuda():
+    jax.config.update("jax_platforms", "cpu,cuda")
+
+# No deadline: the first example of a property pays for compilation.
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None and not _gpu_devices():
+        pytest.skip("needs a GPU")
+
+
+def _gpu_devices() -> list[jax.Device]:
+    try:
+        return jax.devices("gpu")
+    except RuntimeError:
+        return []
+
+
+def _mesh(**axes: int) -> Mesh:
+    devices = jax.devices("cpu")[:SIMULATED_DEVICES]
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes), devices=devices)
+
+
+@pytest.fixture(scope="session")
+def mesh8() -> Mesh:
+    """Eight CPU devices in a row: `data=8`."""
+    return _mesh(data=8)
+
+
+@pytest.fixture(scope="session")
+def mesh2x4() -> Mesh:
+    """Eight CPU devices in a grid: `data=2`, `model=4`."""
+    return _mesh(data=2, model=4)

@@ -1,0 +1,98 @@
+"""The rooms hold: each import contract refuses the import it is there to refuse."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("combinators", "laws", "tapestry_jax")
+
+
+def imported(source: str) -> set[str]:
+    """Every dotted name that a module imports or reads off an imported package, relative imports aside."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names.add(f"{node.value.id}.{node.attr}")
+    return names
+
+
+def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command(['--no-cache'])"
+    return subprocess.run([sys.executable, "-c", program], cwd=directory, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The packages and their configuration, in a place where a wrong import may be planted."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def test_contracts_hold(copy: Path):
+    done = lint_imports(copy)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "statement", "contract"),
+    [
+        ("combinators/planted.py", "import tapestry_jax.planning", "combinators knows no plan"),
+        ("combinators/planted.py", "from flax import nnx", "combinators knows no plan"),
+        ("tapestry_jax/planted.py", "import laws", "tapestry_jax does not import laws"),
+        ("tapestry_jax/planning/planted.py", "import tapestry_jax.lowering", "planning imports neither lowering"),
+        ("tapestry_jax/planning/planted.py", "import numpy as np", "planning touches no arrays"),
+        ("tapestry_jax/lowering/planted.py", "from flax import nnx", "only tapestry_jax.nnx imports flax"),
+        ("tapestry_jax/lowering/planted.py", "import tapestry_jax.nnx", "only the face loads tapestry_jax.nnx"),
+    ],
+)
+def test_contract_refuses(copy: Path, module: str, statement: str, contract: str):
+    (copy / module).write_text(statement + "\n")
+    done = lint_imports(copy)
+    assert done.returncode == 1, done.stdout + done.stderr
+    broken = [line for line in done.stdout.splitlines() if " BROKEN" in line]
+    assert any(line.startswith(contract) for line in broken), broken
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tapestry_jax" / "planning").rglob("*.py")), ids=lambda path: path.stem)
+def test_planning_uses_no_jax_numpy(path: Path):
+    assert "jax.numpy" not in imported(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "combinators").rglob("*.py")), ids=lambda path: path.stem)
+def test_combinators_needs_jax_and_numpy_only(path: Path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
+    roots = {module.partition(".")[0] for module in modules}
+    assert roots - sys.stdlib_module_names <= {"combinators", "jax", "numpy"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import jax.numpy as jnp",
+        "from jax import numpy",
+        "from jax.numpy import sum",
+        "import jax\nx = jax.numpy.zeros(3)",
+    ],
+)
+def test_imported_sees_every_spelling(source: str):
+    assert "jax.numpy" in imported(source)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_ships_its_types(package: str):
+    assert (ROOT / package / "py.typed").is_file()

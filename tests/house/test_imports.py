@@ -1,0 +1,70 @@
+"""What `import tapestry_jax` costs: no optional library, no socket, no device."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAVY = ("flax", "hypothesis", "pytest", "optax", "matplotlib", "orbax", "tensorstore")
+
+# An audit hook sees every socket, whoever opens it. Setting the number of devices fails once a backend is up.
+PROBE = """
+import json, sys
+sockets = []
+sys.addaudithook(lambda event, args: sockets.append(event) if event in ("socket.__new__", "socket.connect") else None)
+{statement}
+loaded = sorted({{name.partition(".")[0] for name in sys.modules}})
+import jax
+try:
+    jax.config.update("jax_num_cpu_devices", 3)
+    touched = jax.device_count("cpu") != 3
+except RuntimeError:
+    touched = True
+print(json.dumps({{"loaded": loaded, "sockets": sockets, "touched": touched}}))
+"""
+
+
+def observe(statement: str) -> dict[str, object]:
+    """Run `statement` in a fresh interpreter and say what it loaded, opened and touched."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROBE.format(statement=statement)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def faults(seen: dict[str, object]) -> list[str]:
+    loaded = seen["loaded"]
+    assert isinstance(loaded, list)
+    found = [f"loads {name}" for name in HEAVY if name in loaded]
+    found += ["opens a socket"] if seen["sockets"] else []
+    found += ["touches a device"] if seen["touched"] else []
+    return found
+
+
+@pytest.mark.parametrize("package", ["combinators", "tapestry_jax"])
+def test_import_is_light(package: str):
+    assert faults(observe(f"import {package}")) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("import hypothesis", "loads hypothesis"),
+        ("import orbax.checkpoint", "loads orbax"),
+        ("import socket; socket.socket().close()", "opens a socket"),
+        ("import jax; jax.devices()", "touches a device"),
+    ],
+)
+def test_import_probe_sees_faults(statement: str, fault: str):
+    assert fault in faults(observe(statement))
