@@ -1,0 +1,16 @@
+"""The aggregators that the library ships, as factories: `fold(aggregators.Moments(), "row col -> col")`."""
+
+from __future__ import annotations
+
+from combinators.aggregators.arg_extremum import ArgMax as ArgMax
+from combinators.aggregators.arg_extremum import ArgMin as ArgMin
+from combinators.aggregators.elementwise import All as All
+from combinators.aggregators.elementwise import Any as Any
+from combinators.aggregators.elementwise import Max as Max
+from combinators.aggregators.elementwise import Min as Min
+from combinators.aggregators.elementwise import Prod as Prod
+from combinators.aggregators.elementwise import Sum as Sum
+from combinators.aggregators.logsumexp import LogSumExp as LogSumExp
+from combinators.aggregators.mean import Count as Count
+from combinators.aggregators.mean import Mean as Mean
+from combinators.aggregators.moments import Moments as Moments

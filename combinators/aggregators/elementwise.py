@@ -1,0 +1,158 @@
+"""Aggregators whose state is their result: sums, products, extrema and logic."""
+
+from __future__ import annotations
+
+import typing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators import monoids
+from combinators.aggregator import Aggregator
+
+
+def present_state(state: typing.Any) -> typing.Any:
+    """Present a state as it is."""
+    return state
+
+
+def Sum() -> Aggregator:
+    """Add up all elements.
+
+    Returns:
+      An aggregator of one input. Small integers and booleans are added as int32, as `jnp.sum` does; floats keep their
+      dtype. The sum of nothing is 0.
+    """
+    return Aggregator(lift_sum, monoids.Sum, present_state, lift_many=sum_many, reference=reference_sum, name="Sum")
+
+
+def Prod() -> Aggregator:
+    """Multiply all elements.
+
+    Returns:
+      An aggregator of one input, of dtypes as in `Sum`. The product of nothing is 1.
+    """
+    return Aggregator(
+        lift_prod, monoids.Prod, present_state, lift_many=prod_many, reference=reference_prod, name="Prod"
+    )
+
+
+def Min() -> Aggregator:
+    """Find the least element.
+
+    Returns:
+      An aggregator of one input. NaN wins; the minimum of nothing is the greatest value of the dtype.
+    """
+    return Aggregator(jnp.asarray, monoids.Min, present_state, lift_many=min_many, reference=reference_min, name="Min")
+
+
+def Max() -> Aggregator:
+    """Find the greatest element.
+
+    Returns:
+      An aggregator of one input. NaN wins; the maximum of nothing is the least value of the dtype.
+    """
+    return Aggregator(jnp.asarray, monoids.Max, present_state, lift_many=max_many, reference=reference_max, name="Max")
+
+
+def Any() -> Aggregator:
+    """Say whether an element is true (not zero).
+
+    Returns:
+      An aggregator of one input to a boolean; False for nothing.
+    """
+    return Aggregator(is_true, monoids.Any, present_state, lift_many=any_many, reference=reference_any, name="Any")
+
+
+def All() -> Aggregator:
+    """Say whether all elements are true (not zero).
+
+    Returns:
+      An aggregator of one input to a boolean; True for nothing.
+    """
+    return Aggregator(is_true, monoids.All, present_state, lift_many=all_many, reference=reference_all, name="All")
+
+
+def sum_many(xs: typing.Any) -> typing.Any:
+    """Add along the leading axis."""
+    return jnp.sum(xs, axis=0)
+
+
+def lift_sum(x: typing.Any) -> typing.Any:
+    """Give one element the dtype of a sum."""
+    return jnp.sum(jnp.asarray(x)[None], axis=0)
+
+
+def reference_sum(xs: typing.Any) -> typing.Any:
+    """Add in NumPy, in float64 where the input is a float."""
+    return np.sum(xs, axis=0, dtype=_wide(xs))
+
+
+def prod_many(xs: typing.Any) -> typing.Any:
+    """Multiply along the leading axis."""
+    return jnp.prod(xs, axis=0)
+
+
+def lift_prod(x: typing.Any) -> typing.Any:
+    """Give one element the dtype of a product."""
+    return jnp.prod(jnp.asarray(x)[None], axis=0)
+
+
+def reference_prod(xs: typing.Any) -> typing.Any:
+    """Multiply in NumPy, in float64 where the input is a float."""
+    return np.prod(xs, axis=0, dtype=_wide(xs))
+
+
+def min_many(xs: typing.Any) -> typing.Any:
+    """Find the least along the leading axis."""
+    return jnp.min(xs, axis=0, initial=_cell_identity(monoids.Min, xs))
+
+
+def reference_min(xs: typing.Any) -> typing.Any:
+    """Find the least in NumPy."""
+    return np.min(xs, axis=0, initial=_cell_identity(monoids.Min, xs))
+
+
+def max_many(xs: typing.Any) -> typing.Any:
+    """Find the greatest along the leading axis."""
+    return jnp.max(xs, axis=0, initial=_cell_identity(monoids.Max, xs))
+
+
+def reference_max(xs: typing.Any) -> typing.Any:
+    """Find the greatest in NumPy."""
+    return np.max(xs, axis=0, initial=_cell_identity(monoids.Max, xs))
+
+
+def is_true(x: typing.Any) -> typing.Any:
+    """Say whether one element is not zero."""
+    return jnp.asarray(x) != 0
+
+
+def any_many(xs: typing.Any) -> typing.Any:
+    """Say along the leading axis whether one is true."""
+    return jnp.any(xs, axis=0)
+
+
+def reference_any(xs: typing.Any) -> typing.Any:
+    """Say in NumPy whether one is true."""
+    return np.any(xs, axis=0)
+
+
+def all_many(xs: typing.Any) -> typing.Any:
+    """Say along the leading axis whether all are true."""
+    return jnp.all(xs, axis=0)
+
+
+def reference_all(xs: typing.Any) -> typing.Any:
+    """Say in NumPy whether all are true."""
+    return np.all(xs, axis=0)
+
+
+def _wide(xs: typing.Any) -> typing.Any:
+    return np.float64 if jnp.issubdtype(xs.dtype, jnp.floating) else None
+
+
+def _cell_identity(monoid: typing.Any, xs: typing.Any) -> typing.Any:
+    """Take the identity as a scalar of NumPy, which both libraries accept as the start of a reduction."""
+    return monoid.identity(jax.ShapeDtypeStruct((), xs.dtype))

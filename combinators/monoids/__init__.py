@@ -1,0 +1,23 @@
+"""The monoids that the library ships, ready to use: `Reduce(kernel, signature, monoids.Sum)`."""
+
+from __future__ import annotations
+
+from combinators.monoids.arg_extremum import ArgMax as ArgMax
+from combinators.monoids.arg_extremum import ArgMin as ArgMin
+from combinators.monoids.attention import AttentionState as AttentionState
+from combinators.monoids.attention import attention_logsumexp as attention_logsumexp
+from combinators.monoids.attention import attention_output as attention_output
+from combinators.monoids.elementwise import All as All
+from combinators.monoids.elementwise import Any as Any
+from combinators.monoids.elementwise import Max as Max
+from combinators.monoids.elementwise import Min as Min
+from combinators.monoids.elementwise import Prod as Prod
+from combinators.monoids.elementwise import Sum as Sum
+from combinators.monoids.logsumexp import LogSumExp as LogSumExp
+from combinators.monoids.logsumexp import logsumexp_value as logsumexp_value
+from combinators.monoids.mean import Mean as Mean
+from combinators.monoids.moments import Moments as Moments
+from combinators.monoids.recurrence import AffineRecurrence as AffineRecurrence
+from combinators.monoids.recurrence import AffineRecurrenceDense as AffineRecurrenceDense
+from combinators.product import product as product
+from combinators.product import struct as struct
