@@ -1,0 +1,172 @@
+"""Arrows: typed programs that compose. Every leaf, program and combination of them is one."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import jax
+
+from combinators.arrow_types import Face, check_faces
+from combinators.value import Value
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Mid = TypeVar("Mid")
+In2 = TypeVar("In2")
+Out2 = TypeVar("Out2")
+
+
+class Arrow(abc.ABC, Generic[In, Out]):
+    """A program from `In` to `Out`, polymorphic in names and sizes until it is applied.
+
+    Called on values of a program that is being traced it adds to this program. Called on arrays it is traced once per
+    types and then is an ordinary JAX function: `jit`, `grad` and `vmap` work.
+
+    `f >> g` runs g after f; `f * g` runs both side by side; `f & g` gives both the same operands; `f | g` chooses by
+    an `Either`. `>>` binds tighter than `&`: write `(f & g) >> h`.
+    """
+
+    name: str = "arrow"
+
+    @abc.abstractmethod
+    def apply(self, *values: Any) -> Any:
+        """Add this arrow to the program that `values` belong to."""
+
+    @property
+    def arity(self) -> int | None:
+        """How many operands it takes; None where that is open."""
+        return None
+
+    def takes(self) -> Sequence[Face] | None:
+        """What is known of the operands before they come; None where nothing is."""
+        return None
+
+    def gives(self) -> Sequence[Face] | None:
+        """What is known of the results before they come; None where nothing is."""
+        return None
+
+    def parts(self) -> Sequence[Arrow[Any, Any]]:
+        """The arrows that this one is made of."""
+        return ()
+
+    def holders(self) -> list[Holder[Any, Any]]:
+        """The parts that hold arrays of their own (bound operands, parameters), each once, in order."""
+        found: list[Holder[Any, Any]] = [self] if isinstance(self, Holder) else []
+        for part in self.parts():
+            found.extend(holder for holder in part.holders() if not any(holder is known for known in found))
+        return found
+
+    def __call__(self, *args: Any) -> Any:
+        """Apply to values of a program, or run on arrays."""
+        if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args, is_leaf=_is_value)):
+            return self.apply(*args)
+        from combinators.tracing import call_on_arrays
+
+        return call_on_arrays(self, args)
+
+    def __rshift__(self, other: Arrow[Out, Mid]) -> Arrow[In, Mid]:
+        from combinators.compose import Compose
+
+        return _checked(self, other, Compose)
+
+    def __mul__(self, other: Arrow[In2, Out2]) -> Arrow[tuple[In, In2], tuple[Out, Out2]]:
+        from combinators.compose import Parallel
+
+        return Parallel(self, as_arrow(other))
+
+    def __and__(self, other: Arrow[In, Out2]) -> Arrow[In, tuple[Out, Out2]]:
+        from combinators.compose import Fanout
+
+        return Fanout(self, as_arrow(other))
+
+    def __or__(self, other: Arrow[In2, Out]) -> Arrow[Any, Out]:
+        from combinators.choice import Choice
+
+        return Choice(self, as_arrow(other))
+
+    def first(self) -> Arrow[Any, Any]:
+        """`(operands of self, c) -> (self, c)`: the last operand passes through."""
+        from combinators.compose import Identity, Parallel
+
+        return Parallel(self, Identity())
+
+    def second(self) -> Arrow[Any, Any]:
+        """`(c, operands of self) -> (c, self)`: the first operand passes through."""
+        from combinators.compose import Identity, Parallel
+
+        return Parallel(Identity(), self)
+
+    def left(self) -> Arrow[Any, Any]:
+        """Acts on the left case of an `Either`, and leaves the right one."""
+        from combinators.choice import Left
+
+        return Left(self)
+
+    def right(self) -> Arrow[Any, Any]:
+        """Acts on the right case of an `Either`, and leaves the left one."""
+        from combinators.choice import Right
+
+        return Right(self)
+
+    def feedback(self, over: str) -> Arrow[Any, Any]:
+        """`(x, state) -> (y, state)` becomes `(xs, state) -> (ys, final state)` along the dimension `over`."""
+        from combinators.loops import Feedback
+
+        return Feedback(self, over)
+
+    def bind(self, *arrays: Any) -> Arrow[Any, Out]:
+        """Fix the last operands. Arrays become inputs of the graph named `bound/0`, ...; they are never closed over."""
+        from combinators.bound import Bound
+
+        return Bound(self, tuple(arrays))
+
+
+class Holder(Arrow[In, Out]):
+    """An arrow with arrays of its own, which become inputs of any graph that it is traced into."""
+
+    @abc.abstractmethod
+    def held(self) -> Any:
+        """The pytree of arrays."""
+
+    def held_types(self) -> Any:
+        """The same pytree with what tells types (arrays, or `TensorType`s that name the axes)."""
+        return self.held()
+
+    @property
+    def held_name(self) -> str:
+        """What the inputs of a graph are called."""
+        return self.name
+
+
+def as_arrow(thing: Any) -> Arrow[Any, Any]:
+    """The arrow that an operand of `>>`, `*`, `&`, `|` stands for.
+
+    Raises:
+      CompositionError: when it is none.
+    """
+    if isinstance(thing, Arrow):
+        return thing
+    convert = getattr(thing, "__tapestry_arrow__", None)
+    if convert is not None:
+        return convert()
+    from combinators.errors import CompositionError, message
+
+    raise CompositionError(
+        message(
+            "only arrows compose",
+            f"got {type(thing).__name__}: {thing!r:.80}",
+            remedy="Wrap a function of arrays in tp.Map, or a function of values in tp.program.",
+        )
+    )
+
+
+def _checked(first: Arrow[Any, Any], second: Any, build: Any) -> Arrow[Any, Any]:
+    following = as_arrow(second)
+    check_faces(first.name, first.gives(), following.name, following.takes(), following.arity)
+    return build(first, following)
+
+
+def _is_value(leaf: Any) -> bool:
+    return isinstance(leaf, Value)

@@ -1,0 +1,57 @@
+"""Arrows with operands fixed: the arrays become inputs of the graph, never constants inside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from combinators.arrow import Arrow, Holder
+from combinators.compose import one_or_all
+from combinators.errors import CompositionError, message
+from combinators.trace import trace_of
+
+
+class Bound(Holder[Any, Any]):
+    """`f.bind(w)`: the last operands of `f` fixed to arrays (or, before they exist, to types)."""
+
+    def __init__(self, arrow: Arrow[Any, Any], arrays: tuple[Any, ...]) -> None:
+        if arrow.arity is not None and len(arrays) > arrow.arity:
+            raise CompositionError(
+                message(
+                    f"cannot bind {len(arrays)} operands of `{arrow.name}`, which takes {arrow.arity}",
+                    remedy="Bind at most as many as it takes; the last ones are bound.",
+                )
+            )
+        self._arrow, self._arrays = arrow, arrays
+        self.name = arrow.name
+
+    @property
+    def arity(self) -> int | None:
+        """What is left to pass."""
+        return None if self._arrow.arity is None else self._arrow.arity - len(self._arrays)
+
+    def takes(self) -> Any:
+        """The operands that are left."""
+        faces = self._arrow.takes()
+        return None if faces is None else list(faces)[: len(faces) - len(self._arrays)]
+
+    def gives(self) -> Any:
+        """What the arrow gives."""
+        return self._arrow.gives()
+
+    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+        """The arrow."""
+        return (self._arrow,)
+
+    def held(self) -> Any:
+        """The bound arrays."""
+        return one_or_all(self._arrays)
+
+    @property
+    def held_name(self) -> str:
+        """`bound`."""
+        return "bound"
+
+    def apply(self, *values: Any) -> Any:
+        """Apply with the bound operands behind `values`."""
+        held = trace_of(values, self.name).held(self)
+        return self._arrow.apply(*values, *(held if len(self._arrays) != 1 else (held,)))

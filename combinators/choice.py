@@ -1,0 +1,93 @@
+"""Choice between arrows: both cases are computed and one is selected, so no collective hides behind a condition."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from combinators.arrow import Arrow
+
+
+class Either(NamedTuple):
+    """Two cases of which one counts; the payload of the other is dead and never looked at.
+
+    Attributes:
+      is_left: bool, shape of the cells that choose (often a scalar).
+      left: the payload of the left case.
+      right: the payload of the right case.
+    """
+
+    is_left: Any
+    left: Any
+    right: Any
+
+
+class Choice(Arrow[Any, Any]):
+    """`f | g`: f on the left case, g on the right one, and one result of their common type."""
+
+    def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
+        self._first, self._second = first, second
+        self.name = f"{first.name} | {second.name}"
+
+    @property
+    def arity(self) -> int:
+        """One `Either`."""
+        return 1
+
+    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+        """Both arrows."""
+        return (self._first, self._second)
+
+    def apply(self, *values: Any) -> Any:
+        """Apply both, keep what counts."""
+        from combinators.arithmetic import elementwise
+
+        case = Either(*values) if len(values) == 3 else values[0]
+        left, right = self._first.apply(case.left), self._second.apply(case.right)
+        return jax.tree.map(lambda a, b: elementwise(jnp.where, case.is_left, a, b), left, right)
+
+
+class Left(Arrow[Any, Any]):
+    """`f.left()`: f on the left case."""
+
+    def __init__(self, arrow: Arrow[Any, Any]) -> None:
+        self._arrow = arrow
+        self.name = f"{arrow.name}.left"
+
+    @property
+    def arity(self) -> int:
+        """One `Either`."""
+        return 1
+
+    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+        """The arrow."""
+        return (self._arrow,)
+
+    def apply(self, *values: Any) -> Any:
+        """Apply to the left payload."""
+        (case,) = values
+        return Either(case.is_left, self._arrow.apply(case.left), case.right)
+
+
+class Right(Arrow[Any, Any]):
+    """`f.right()`: f on the right case."""
+
+    def __init__(self, arrow: Arrow[Any, Any]) -> None:
+        self._arrow = arrow
+        self.name = f"{arrow.name}.right"
+
+    @property
+    def arity(self) -> int:
+        """One `Either`."""
+        return 1
+
+    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+        """The arrow."""
+        return (self._arrow,)
+
+    def apply(self, *values: Any) -> Any:
+        """Apply to the right payload."""
+        (case,) = values
+        return Either(case.is_left, case.left, self._arrow.apply(case.right))

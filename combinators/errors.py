@@ -1,0 +1,54 @@
+"""The typed errors of the library: each says what failed, where, what was expected and got, and one remedy."""
+
+from __future__ import annotations
+
+
+class TapestryError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class SignatureError(TapestryError):
+    """A signature that cannot be read, or operands that do not fit it."""
+
+
+class CompositionError(TapestryError):
+    """Two arrows, or two values, whose types do not meet."""
+
+
+class GraphError(TapestryError):
+    """A program that cannot be traced, or a graph that cannot be built, read or stored."""
+
+
+class KernelError(GraphError):
+    """A kernel that cannot be used: it holds arrays, mixes cells it should not, or has no public name."""
+
+
+class PlanError(TapestryError):
+    """A plan that its graph or its mesh cannot hold."""
+
+
+class MeshError(PlanError):
+    """A mesh that cannot be made or does not have the axis."""
+
+
+class FormatError(TapestryError):
+    """A stored graph or plan that is truncated, edited or of another version."""
+
+
+def message(headline: str, *details: str, remedy: str | None = None) -> str:
+    """Join a headline, indented detail lines and one remedy into the house format of an error.
+
+    Args:
+      headline: what failed and where; one line.
+      details: what was expected and what came; each is indented by two spaces.
+      remedy: one imperative sentence.
+
+    Returns:
+      The text of the error.
+    """
+    lines = [headline]
+    for detail in details:
+        lines.extend("  " + line for line in detail.splitlines())
+    if remedy is not None:
+        lines.append("  " + remedy)
+    return "\n".join(lines)

@@ -1,0 +1,123 @@
+"""Running a graph unplanned: the meaning that every plan has to reproduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.errors import GraphError, SignatureError, message
+from combinators.execute import run_whole
+from combinators.tensor_type import TensorType, type_of
+
+if TYPE_CHECKING:
+    from combinators.graph import Graph, Loop, Ref
+
+
+def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Compute the outputs of a graph from the flat list of its inputs; any JAX values, traced ones too."""
+    from combinators.graph import Apply, Input, Loop, Rename, needed_nodes
+
+    needed = needed_nodes(graph)
+    values: dict[Ref, Any] = {}
+    remaining = iter(inputs)
+    for index, node in enumerate(graph.nodes):
+        if isinstance(node, Input):
+            outputs = [next(remaining)]
+        elif index not in needed:
+            continue
+        else:
+            operands = [values[ref] for ref in node.operands]
+            match node:
+                case Apply():
+                    with jax.named_scope(node.path):
+                        outputs = run_whole(graph.shaped(index), operands)
+                case Rename():
+                    outputs = operands
+                case Loop():
+                    outputs = run_loop(node, operands, evaluate)
+        values.update({_ref(index, number): output for number, output in enumerate(outputs)})
+    return [values[ref] for _, ref in graph.outputs]
+
+
+def run_loop(node: Loop, operands: Sequence[Any], run_body: Any) -> list[Any]:
+    """Run a loop node by `lax.scan`; `run_body(graph, inputs)` runs the body once."""
+    carries = list(operands[: node.carries])
+    stacked = [
+        jnp.moveaxis(value, axis, 0)
+        for value, axis in zip(operands[node.carries : node.carries + len(node.axes)], node.axes, strict=True)
+    ]
+    constants = list(operands[node.carries + len(node.axes) :])
+
+    def step(carry: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
+        outputs = run_body(node.body, [*carry, *slices, *constants])
+        return outputs[: node.carries], outputs[node.carries :]
+
+    final, outputs = lax.scan(step, carries, stacked, length=node.length)
+    return [*final, *outputs]
+
+
+def call_graph(graph: Graph, args: Sequence[Any]) -> Any:
+    """Run a graph on the arguments it was traced for; checks names, sizes and dtypes first."""
+    leaves = check_arguments(graph, args)
+    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*leaves))
+
+
+def compiled(graph: Graph) -> Any:
+    """The jitted flat function of a graph, made once."""
+    known = graph.__dict__.get("_compiled")
+    if known is None:
+
+        def run(*inputs: Any) -> list[Any]:
+            return evaluate(graph, inputs)
+
+        run.__name__ = graph.name if graph.name.isidentifier() else "program"
+        known = graph.__dict__["_compiled"] = jax.jit(run)
+    return known
+
+
+def check_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    """Flatten arguments and hold them against the graph's inputs.
+
+    Raises:
+      GraphError: for a wrong number of arguments, or something that is not an array.
+      SignatureError: for a wrong rank, size or dtype; all bad leaves at once.
+    """
+    leaves = jax.tree.leaves(tuple(args))
+    inputs = graph.inputs
+    if len(leaves) != len(inputs):
+        raise GraphError(
+            message(
+                f"`{graph.name}` takes {len(inputs)} arrays, got {len(leaves)}",
+                "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in inputs[:8]),
+                remedy="Pass the arguments that it was traced with.",
+            )
+        )
+    wrong: list[str] = []
+    for node, leaf in zip(inputs, leaves, strict=True):
+        got = type_of(leaf, f"argument `{node.name}` of `{graph.name}`")
+        if not _fits(node.results[0], got, leaf):
+            wrong.append(f"{node.name}: expected {node.results[0]}, got {got}")
+    if wrong:
+        raise SignatureError(
+            message(
+                f"`{graph.name}` was traced for other arguments",
+                *wrong,
+                remedy="Pass arrays of these sizes and dtypes, or trace again for the new ones.",
+            )
+        )
+    return leaves
+
+
+def _fits(expected: TensorType, got: TensorType, leaf: Any) -> bool:
+    weak = isinstance(leaf, bool | int | float | complex)
+    return expected.shape == got.shape and (weak or expected.dtype == jax.dtypes.canonicalize_dtype(got.dtype))
+
+
+def _ref(node: int, output: int) -> Ref:
+    from combinators.graph import Ref
+
+    return Ref(node, output)

@@ -1,0 +1,151 @@
+"""Fold: an aggregator brings kernel, monoid and presentation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.aggregator import Aggregator
+from combinators.errors import SignatureError, message
+from combinators.leaf import Leaf, read_signature, read_sizes
+from combinators.operation import Operation
+from combinators.signature import Signature
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FoldKernel:
+    """`lift_many` of an aggregator over the fold dimensions, mapped over the others.
+
+    Attributes:
+      aggregator: whose `lift_many` takes one leading axis.
+      operands: the axes of each operand.
+      folded: the fold dimensions, the outermost first.
+      mapped: the dimensions of the result.
+    """
+
+    aggregator: Aggregator
+    operands: tuple[Axes, ...]
+    folded: Axes
+    mapped: Axes
+
+    def __call__(self, *blocks: Any) -> Any:
+        """State block: every leaf has the mapped axes, then the cell's own."""
+        sizes = {
+            n: s for axes, b in zip(self.operands, blocks, strict=True) for n, s in zip(axes, b.shape, strict=True)
+        }
+        rows = [self._as_rows(block, axes, sizes) for block, axes in zip(blocks, self.operands, strict=True)]
+        kept = [tuple(name for name in axes if name in self.mapped) for axes in self.operands]
+        function = self.aggregator.lift_many
+        for position in reversed(range(len(self.mapped))):
+            gone, name = self.mapped[:position], self.mapped[position]
+            in_axes = [_index(axes, name, gone) for axes in kept]
+            function = jax.vmap(function, in_axes=in_axes)
+        return function(*rows)
+
+    def _as_rows(self, block: Any, axes: Axes, sizes: Mapping[str, int]) -> Any:
+        """The fold dimensions flattened to one leading axis, the outermost first."""
+        for name in self.folded:
+            if name not in axes:
+                block = jnp.broadcast_to(block[..., None], (*block.shape, sizes[name]))
+                axes = (*axes, name)
+        order = [axes.index(name) for name in self.folded] + [i for i, n in enumerate(axes) if n not in self.folded]
+        moved = jnp.transpose(block, order)
+        return moved.reshape((math.prod(sizes[name] for name in self.folded), *moved.shape[len(self.folded) :]))
+
+
+def _index(axes: Axes, name: str, gone: Axes) -> int | None:
+    left = [axis for axis in axes if axis not in gone]
+    # One leading axis of rows comes before what is mapped.
+    return left.index(name) + 1 if name in left else None
+
+
+@dataclass(frozen=True)
+class _Polymorphic:
+    """Stands for the kernel until the leading dimensions of `...` are known."""
+
+    aggregator: Aggregator
+
+    def __call__(self, *blocks: Any) -> Any:
+        raise AssertionError("replaced when the fold is applied")
+
+
+class Fold(Leaf):
+    """Fold operands with an aggregator; see `fold`."""
+
+    def __init__(
+        self, aggregator: Aggregator, signature: Signature, sizes: Mapping[str, int] | None, name: str
+    ) -> None:
+        self._aggregator = aggregator
+        super().__init__(
+            Operation(
+                signature,
+                _Polymorphic(aggregator),
+                aggregator.monoid,
+                present=aggregator.present,
+                sizes=read_sizes(sizes),
+                name=name,
+            )
+        )
+
+    def apply(self, *values: Any) -> Any:
+        """Apply, with the kernel made for the operands' ranks."""
+        from dataclasses import replace
+
+        from combinators.trace import trace_of
+
+        recording = trace_of(values, self.name)
+        signature = self.operation.signature
+        signature = signature.expand(signature.ellipsis_rank([value.ndim for value in values]))
+        operands = tuple(tuple(axis.name or str(axis) for axis in operand.axes) for operand in signature.operands)
+        mapped = tuple(axis.name or str(axis) for axis in signature.results[0].axes)
+        kernel = FoldKernel(self._aggregator, operands, signature.fold_dims, mapped)
+        return recording.apply(replace(self.operation, signature=signature, kernel=kernel), values)
+
+
+def fold(
+    aggregator: Aggregator,
+    signature: str | Signature,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    name: str | None = None,
+) -> Fold:
+    """Fold operands with an aggregator: `tp.fold(tp.aggregators.Moments(), "row col -> col")`.
+
+    Args:
+      aggregator: lift, monoid and presentation.
+      signature: bare dimensions only; one result. Several fold dimensions are folded in the order of the first operand.
+      sizes: sizes that no operand tells.
+      name: for paths and errors.
+
+    Returns:
+      An arrow; its result has the tree that the aggregator presents.
+
+    Raises:
+      SignatureError: for windows, compositions, coordinates or several results.
+    """
+    parsed = read_signature(signature)
+    if not isinstance(aggregator, Aggregator):
+        raise SignatureError(
+            message(
+                "tp.fold takes an aggregator",
+                f"got {type(aggregator).__name__}: {aggregator!r:.60}",
+                remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments(), or use tp.Reduce with a monoid.",
+            )
+        )
+    bare = all(axis.name is not None for operand in (*parsed.operands, *parsed.results) for axis in operand.axes)
+    if not bare or len(parsed.results) != 1 or any(operand.coordinate for operand in parsed.operands):
+        raise SignatureError(
+            message(
+                "tp.fold takes bare dimensions and gives one result",
+                f"signature {parsed}",
+                remedy="Use tp.Reduce with a kernel of your own for windows, compositions and coordinates.",
+            )
+        )
+    return Fold(aggregator, parsed, sizes, name or aggregator.name or "fold")

@@ -1,0 +1,106 @@
+"""What Map, Reduce and Scan have in common: an arrow that is one operation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from combinators.arrow import Arrow
+from combinators.arrow_types import Face
+from combinators.errors import SignatureError, message
+from combinators.kernels import check_kernel, short_name
+from combinators.operation import Operation
+from combinators.signature import Signature
+from combinators.sizes import BOUNDARIES
+from combinators.trace import trace_of
+
+
+class Leaf(Arrow[Any, Any]):
+    """An arrow of one operation."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.name = operation.name
+
+    @property
+    def arity(self) -> int:
+        """The array operands of the signature."""
+        return sum(operand.coordinate is None for operand in self.operation.signature.operands)
+
+    def takes(self) -> Sequence[Face]:
+        """The operands of the signature."""
+        sizes = dict(self.operation.sizes)
+        return [Face.of(o, sizes) for o in self.operation.signature.operands if o.coordinate is None]
+
+    def gives(self) -> Sequence[Face] | None:
+        """The results of the signature; open for states of several leaves."""
+        if self.operation.monoid is not None:
+            return None
+        return [Face.of(result, dict(self.operation.sizes)) for result in self.operation.signature.results]
+
+    def apply(self, *values: Any) -> Any:
+        """Apply the operation."""
+        return trace_of(values, self.name).apply(self.operation, values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.operation})"
+
+
+def read_signature(signature: str | Signature) -> Signature:
+    """A signature from its text."""
+    return signature if isinstance(signature, Signature) else Signature.parse(signature)
+
+
+def read_kernels(kernel: Callable[..., Any], dense: Any, where: str) -> tuple[Callable[..., Any], ...]:
+    """Check a kernel and the dense ones; returns the dense ones.
+
+    Raises:
+      KernelError: for one that is not callable or closes over arrays.
+    """
+    check_kernel(kernel, where)
+    listed = () if dense is None else tuple(dense) if isinstance(dense, list | tuple) else (dense,)
+    for other in listed:
+        check_kernel(other, f"{where}, dense=")
+    return listed
+
+
+def kernel_name(kernel: Callable[..., Any], name: str | None) -> str:
+    """The given name, or the kernel's."""
+    return name if name is not None else short_name(kernel)
+
+
+def read_sizes(sizes: Mapping[str, int] | None) -> tuple[tuple[str, int], ...]:
+    """Sizes as a sorted tuple."""
+    return tuple(sorted((sizes or {}).items()))
+
+
+def read_boundary(boundary: str | Sequence[str], where: str) -> str | tuple[str, ...]:
+    """Check boundary modes.
+
+    Raises:
+      SignatureError: for one that does not exist.
+    """
+    listed = (boundary,) if isinstance(boundary, str) else tuple(boundary)
+    for mode in listed:
+        if mode not in BOUNDARIES:
+            raise SignatureError(
+                message(
+                    f"{where} has the unknown boundary {mode!r}",
+                    f"expected one of {', '.join(BOUNDARIES)}",
+                    remedy="Name one mode, or one for each window axis.",
+                )
+            )
+    return boundary if isinstance(boundary, str) else listed
+
+
+def required_operands(kernel: Callable[..., Any]) -> int | None:
+    """How many positional parameters a kernel requires; None where that cannot be told."""
+    try:
+        parameters = inspect.signature(kernel).parameters.values()
+    except (TypeError, ValueError):
+        return getattr(kernel, "nin", None)
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return getattr(kernel, "nin", None)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters)

@@ -1,0 +1,210 @@
+"""Arrows repeated: over time (`iterate`), over stacked layers (`stack`), with a state fed back (`feedback`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from combinators.arrow import Arrow
+from combinators.errors import CompositionError, GraphError, message
+from combinators.naming import AxisVariable, find, unify
+from combinators.trace import Trace, trace_of
+from combinators.value import Value
+
+Step = Arrow[Any, Any] | Callable[..., Any]
+
+
+class Iterate(Arrow[Any, Any]):
+    """`step(carry, *constants) -> carry`, `n` times."""
+
+    def __init__(self, step: Step, n: int, name: str | None = None) -> None:
+        self._step, self._n = _step(step, "tp.iterate"), _count(n, "tp.iterate")
+        self.name = name or "iterate"
+
+    @property
+    def arity(self) -> int | None:
+        """That of the step."""
+        return self._step.arity if isinstance(self._step, Arrow) else None
+
+    def parts(self) -> Sequence[Arrow[Any, Any]]:
+        """The step."""
+        return (self._step,) if isinstance(self._step, Arrow) else ()
+
+    def apply(self, *values: Any) -> Any:
+        """Iterate from the first operand; the others stay as they are."""
+        carry, constants = values[0], values[1:]
+        return _loop(self, self._step, carry, [], constants, self._n, None)[0]
+
+
+class Stack(Arrow[Any, Any]):
+    """`layer(carry, *stacked) -> carry` once for every slice of the stacked operands along `over`."""
+
+    def __init__(self, layer: Step, n: int, over: str = "layer", name: str | None = None) -> None:
+        self._layer, self._n, self._over = _step(layer, "tp.stack"), _count(n, "tp.stack"), over
+        self.name = name or "stack"
+
+    @property
+    def arity(self) -> int | None:
+        """That of the layer."""
+        return self._layer.arity if isinstance(self._layer, Arrow) else None
+
+    def parts(self) -> Sequence[Arrow[Any, Any]]:
+        """The layer."""
+        return (self._layer,) if isinstance(self._layer, Arrow) else ()
+
+    def apply(self, *values: Any) -> Any:
+        """Run the layers one after the other."""
+        leaves, tree = jax.tree.flatten(values[1:])
+        stacked = [(leaf, _axis(leaf, self._over, self._n, self.name)) for leaf in leaves]
+        carry, _ = _loop(self, self._layer, values[0], stacked, (), self._n, self._over, tree)
+        return carry
+
+
+class Feedback(Arrow[Any, Any]):
+    """`(x, state) -> (y, state)` along a dimension: `(xs, state) -> (ys, final state)`."""
+
+    def __init__(self, step: Step, over: str) -> None:
+        self._step, self._over = _step(step, "feedback"), over
+        self.name = f"{getattr(step, 'name', 'step')}.feedback"
+
+    @property
+    def arity(self) -> int:
+        """The sequence and the first state."""
+        return 2
+
+    def parts(self) -> Sequence[Arrow[Any, Any]]:
+        """The step."""
+        return (self._step,) if isinstance(self._step, Arrow) else ()
+
+    def apply(self, *values: Any) -> Any:
+        """Run along the sequence."""
+        sequence, state = values
+        leaves, tree = jax.tree.flatten((sequence,))
+        length = _length(leaves, self._over, self.name)
+        stacked = [(leaf, _axis(leaf, self._over, length, self.name)) for leaf in leaves]
+
+        def step(carry: Any, slices: Any) -> tuple[Any, Any]:
+            output, carry = _call(self._step, slices, carry)
+            return carry, output
+
+        carry, outputs = _loop(self, step, state, stacked, (), length, self._over, tree)
+        return outputs, carry
+
+
+def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
+    """Repeat `step(carry, *constants) -> carry` `n` times.
+
+    Args:
+      step: an arrow or a function of values; its result has the type of its first operand.
+      n: how often; 0 gives the carry back.
+      name: for paths and errors.
+
+    Raises:
+      CompositionError: (when applied) where the carry does not come out as it went in.
+    """
+    return Iterate(step, n, name)
+
+
+def stack(layer: Step, n: int, over: str = "layer", *, name: str | None = None) -> Stack:
+    """Run `layer(carry, *stacked) -> carry` for each of `n` slices of the stacked operands along `over`.
+
+    Args:
+      layer: an arrow or a function of values.
+      n: the number of layers.
+      over: the dimension that every stacked operand gains; where none is named so, it is the first axis.
+      name: for paths and errors.
+    """
+    return Stack(layer, n, over, name)
+
+
+def _loop(
+    arrow: Arrow[Any, Any],
+    step: Step,
+    carry: Any,
+    stacked: Sequence[tuple[Value, int]],
+    constants: Sequence[Any],
+    length: int,
+    over: str | None,
+    stacked_tree: Any = None,
+) -> tuple[Any, Any]:
+    carries, carry_tree = jax.tree.flatten(carry)
+    held, held_tree = jax.tree.flatten(tuple(constants))
+    recording: Trace = trace_of([*carries, *(v for v, _ in stacked), *held], arrow.name)
+    out_tree: list[Any] = []
+
+    def flat(*values: Value) -> list[Value]:
+        cut, rest = len(carries), len(carries) + len(stacked)
+        inner = jax.tree.unflatten(carry_tree, values[:cut])
+        slices = jax.tree.unflatten(stacked_tree, values[cut:rest]) if stacked else ()
+        result = _call(step, inner, *slices, *jax.tree.unflatten(held_tree, values[rest:]))
+        after, outputs = result if isinstance(arrow, Feedback) else (result, ())
+        if jax.tree.structure(after) != carry_tree:
+            raise CompositionError(
+                message(
+                    f"`{arrow.name}` cannot repeat its step: the carry comes out with another structure",
+                    f"goes in as   {carry_tree}",
+                    f"comes out as {jax.tree.structure(after)}",
+                    remedy="Return the carry with the structure that it came with.",
+                )
+            )
+        leaves, tree = jax.tree.flatten(outputs)
+        out_tree.append(tree)
+        return [*jax.tree.leaves(after), *leaves]
+
+    results = recording.loop(flat, carries, stacked, held, length, over, arrow.name, arrow.holders())
+    final = jax.tree.unflatten(carry_tree, results[: len(carries)])
+    return final, jax.tree.unflatten(out_tree[0], results[len(carries) :])
+
+
+def _call(step: Step, *values: Any) -> Any:
+    return step.apply(*values) if isinstance(step, Arrow) else step(*values)
+
+
+def _step(step: Any, where: str) -> Step:
+    convert = getattr(step, "__tapestry_arrow__", None)
+    step = convert() if convert is not None else step
+    if not callable(step):
+        raise GraphError(
+            message(
+                f"{where} repeats an arrow or a function of values",
+                f"got {type(step).__name__}: {step!r:.60}",
+                remedy="Pass a tp.program or a composition of arrows.",
+            )
+        )
+    return step
+
+
+def _count(n: Any, where: str) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise GraphError(
+            message(f"{where} repeats a whole number of times", f"got {n!r}", remedy="Give a non-negative integer.")
+        )
+    return n
+
+
+def _length(leaves: Sequence[Value], over: str, where: str) -> int:
+    for leaf in leaves:
+        if over in leaf.names:
+            return leaf.shape[leaf.axis(over)]
+    if leaves and leaves[0].ndim:
+        return leaves[0].shape[0]
+    raise GraphError(message(f"`{where}` has no sequence along `{over}`", remedy="Pass one, or name its axis."))
+
+
+def _axis(value: Value, over: str, length: int, where: str) -> int:
+    """The axis along which to take slices; an anonymous first axis becomes `over`."""
+    axis = value.names.index(over) if over in value.names else 0
+    fits = value.ndim > 0 and value.shape[axis] == length
+    if fits and isinstance(find(value.axes[axis]), AxisVariable):
+        unify(value.axes[axis], over)
+    if not fits or find(value.axes[axis]) != over:
+        raise CompositionError(
+            message(
+                f"`{where}` takes {length} slices along `{over}`",
+                f"got {value!r}",
+                remedy=f"Stack the operands along a first axis named `{over}` of size {length}.",
+            )
+        )
+    return axis

@@ -1,0 +1,107 @@
+"""Map: every dimension of the index space is carried by the result, or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from combinators.arrow_types import Face
+from combinators.arithmetic import elementwise
+from combinators.elementwise import check_elementwise
+from combinators.errors import SignatureError, message
+from combinators.leaf import (
+    Leaf,
+    kernel_name,
+    read_boundary,
+    read_kernels,
+    read_signature,
+    read_sizes,
+    required_operands,
+)
+from combinators.operation import Operation
+from combinators.signature import Signature
+from combinators.trace import trace_of
+
+
+class Map(Leaf):
+    """A block kernel of which every cut dimension is carried by the result.
+
+    `kernel(B1 + B2) = concat(kernel(B1), kernel(B2))` along every dimension that is not whole.
+
+    Args:
+      kernel: operand blocks to the result block (or a tuple of them), right for a box of any size.
+      signature: `operands -> results`, see docs/design/conventions.md. Without one the kernel acts cell by cell,
+        which is checked on its jaxpr; operands then align by name.
+      sizes: sizes of dimensions that no operand's shape tells.
+      boundary: what windows read outside a tensor: `valid`, `zero`, `periodic`, `reflect`, `edge`; one, or one per
+        window axis.
+      pad: unused by maps; see `Reduce`.
+      dense: kernels for where nothing is cut.
+      name: for paths and errors; the kernel's by default.
+
+    Raises:
+      KernelError: when the kernel closes over arrays, or has no signature and mixes cells.
+      SignatureError: when the signature cannot be read or folds a dimension.
+    """
+
+    def __init__(
+        self,
+        kernel: Callable[..., Any],
+        signature: str | Signature | None = None,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        boundary: str | Sequence[str] = "valid",
+        pad: Sequence[float | int | None] | None = None,
+        dense: Any = None,
+        name: str | None = None,
+    ) -> None:
+        called = kernel_name(kernel, name)
+        listed = read_kernels(kernel, dense, f"tp.Map({called})")
+        self._elementwise = None
+        if signature is None:
+            check_elementwise(kernel, None, f"tp.Map({called})")
+            self._elementwise, self.name = kernel, called
+            return
+        parsed = read_signature(signature)
+        if parsed.fold_dims:
+            raise SignatureError(
+                message(
+                    f"tp.Map({called}) folds `{parsed.fold_dims[0]}` without a monoid",
+                    f"signature {parsed}",
+                    remedy=f"Use tp.Reduce with a monoid, or write [{parsed.fold_dims[0]}] if the kernel needs all of it.",
+                )
+            )
+        super().__init__(
+            Operation(
+                parsed,
+                kernel,
+                sizes=read_sizes(sizes),
+                boundary=read_boundary(boundary, f"tp.Map({called})"),
+                pad=tuple(pad) if pad is not None else None,
+                dense=listed,
+                name=called,
+            )
+        )
+
+    @property
+    def arity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The operands of the signature, or the required parameters of an elementwise kernel."""
+        return required_operands(self._elementwise) if self._elementwise is not None else super().arity
+
+    def takes(self) -> Sequence[Face] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The operands of the signature; open for an elementwise map."""
+        return None if self._elementwise is not None else super().takes()
+
+    def gives(self) -> Sequence[Face] | None:
+        """The results of the signature; open for an elementwise map."""
+        return None if self._elementwise is not None else super().gives()
+
+    def apply(self, *values: Any) -> Any:
+        """Apply the kernel."""
+        if self._elementwise is not None:
+            trace_of([value for value in values if hasattr(value, "trace")], self.name)
+            return elementwise(self._elementwise, *values, name=self.name)
+        return super().apply(*values)
+
+    def __repr__(self) -> str:
+        return f"Map({self.name})" if self._elementwise is not None else super().__repr__()

@@ -1,0 +1,15 @@
+"""Naming a value of a program, so that it can be observed."""
+
+from __future__ import annotations
+
+from combinators.trace import trace_of
+from combinators.value import Value
+
+
+def named(name: str, value: Value) -> Value:
+    """Give a value a name: `h = tp.named("h", h)`, later `graph.observe("h")`.
+
+    Raises:
+      GraphError: when `value` is not a value of a program, or another one has the name.
+    """
+    return trace_of([value], f"named({name!r})").name(name, value)

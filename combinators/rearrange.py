@@ -1,0 +1,105 @@
+"""Rearrange: transposition, splitting and composing of axes; the kernel comes from the signature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+from combinators.arrow import Arrow
+from combinators.arrow_types import Face
+from combinators.axis import Axis
+from combinators.errors import SignatureError, message
+from combinators.leaf import read_signature, read_sizes
+from combinators.operation import Operation
+from combinators.signature import Signature
+from combinators.sizes import solve_sizes
+from combinators.trace import trace_of
+
+
+@dataclass(frozen=True)
+class Rearrangement:
+    """Split, transpose, compose. The outermost part of a composition takes the size that the block leaves.
+
+    Attributes:
+      source: for each operand axis its dimensions, outermost first.
+      target: the same for the result.
+      inner: sizes of the dimensions that are not outermost, and therefore never cut.
+    """
+
+    source: tuple[tuple[str, ...], ...]
+    target: tuple[tuple[str, ...], ...]
+    inner: tuple[tuple[str, int], ...]
+
+    def __call__(self, block: Any) -> Any:
+        """Rearrange a block of any size."""
+        sizes = dict(self.inner)
+        for dims, size in zip(self.source, block.shape, strict=True):
+            if dims and dims[0] not in sizes:
+                inner = math.prod(sizes[dim] for dim in dims[1:])
+                sizes[dims[0]] = size // inner if inner else 0
+        flat = [dim for dims in self.source for dim in dims]
+        wanted = [dim for dims in self.target for dim in dims]
+        split = block.reshape([sizes[dim] for dim in flat])
+        moved = jnp.transpose(split, [flat.index(dim) for dim in wanted])
+        return moved.reshape([math.prod(sizes[dim] for dim in dims) for dims in self.target])
+
+
+class Rearrange(Arrow[Any, Any]):
+    """See `rearrange`."""
+
+    arity = 1  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, signature: Signature, sizes: Mapping[str, int], name: str) -> None:
+        self._signature, self._sizes, self.name = signature, dict(sizes), name
+
+    def takes(self) -> list[Face]:
+        """The operand of the signature."""
+        return [Face.of(self._signature.operands[0], {})]
+
+    def gives(self) -> list[Face]:
+        """The result of the signature."""
+        return [Face.of(self._signature.results[0], self._sizes)]
+
+    def apply(self, *values: Any) -> Any:
+        """Apply with the sizes that the operand tells."""
+        recording = trace_of(values, self.name)
+        signature = self._signature.expand(self._signature.ellipsis_rank([value.ndim for value in values]))
+        sizes = solve_sizes(signature, [v.shape for v in values], given=self._sizes, where=self.name)
+        source, target = (_dims(operand.axes) for operand in (signature.operands[0], signature.results[0]))
+        # What is inner on either side is never cut, so its size may stand in the kernel.
+        inner = {dim for dims in (*source, *target) for dim in dims[1:]}
+        kernel = Rearrangement(source, target, tuple(sorted((dim, sizes[dim]) for dim in inner)))
+        return recording.apply(Operation(signature, kernel, sizes=read_sizes(self._sizes), name=self.name), values)
+
+
+def rearrange(signature: str | Signature, *, name: str = "rearrange", **sizes: int) -> Rearrange:
+    """Rearrange axes as einops does: `tp.rearrange("b s (h d) -> b s h d", h=8)`.
+
+    Args:
+      signature: one operand, one result, the same dimensions on both sides; `(h d)` is row-major.
+      name: for paths and errors.
+      sizes: of dimensions that the operand does not tell.
+
+    Raises:
+      SignatureError: when a dimension stands on one side alone, or the signature has windows or coordinates.
+    """
+    parsed = read_signature(signature)
+    affine = any(axis.is_window for operand in (*parsed.operands, *parsed.results) for axis in operand.axes)
+    single = len(parsed.operands) == 1 and len(parsed.results) == 1 and parsed.operands[0].coordinate is None
+    if not single or affine or parsed.fold_dims or parsed.generated_dims:
+        raise SignatureError(
+            message(
+                "tp.rearrange moves the dimensions of one operand, and keeps all of them",
+                f"signature {parsed}",
+                remedy="Fold with tp.fold or tp.Reduce, read windows with tp.Map.",
+            )
+        )
+    return Rearrange(parsed, sizes, name)
+
+
+def _dims(axes: tuple[Axis, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(term.name for term in axis.terms) for axis in axes)

@@ -1,0 +1,126 @@
+"""Reduce: dimensions that only operands carry are folded with a monoid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from combinators.errors import SignatureError, message
+from combinators.leaf import Leaf, kernel_name, read_boundary, read_kernels, read_signature, read_sizes
+from combinators.monoid import Monoid
+from combinators.operation import Operation
+from combinators.signature import Signature
+
+
+class Reduce(Leaf):
+    """A block kernel whose partial results are merged by a monoid.
+
+    `kernel(B1 + B2) = kernel(B1) (+) kernel(B2)` along every dimension that only operands carry, `(+)` the monoid.
+
+    Args:
+      kernel: operand blocks to a state block, right for a box of any size.
+      signature: `operands -> results`; what stands only on the left is folded.
+      monoid: merges two states; written for one cell.
+      carrier: the signature of the state, such as `"b h q, b h q, b h q e"`, where it differs from the result's.
+      present: state of one cell to result of one cell.
+      sizes: sizes of dimensions that no operand's shape tells.
+      boundary: what windows read outside a tensor.
+      pad: for each operand a value that is neutral in the fold, or None; spares a case distinction for uneven sizes.
+      dense: kernels that return the presented result at once, for where no fold dimension is cut.
+      name: for paths and errors; the kernel's by default.
+
+    Raises:
+      KernelError: when a kernel closes over arrays.
+      SignatureError: when the signature cannot be read, or a fold has no monoid.
+    """
+
+    def __init__(
+        self,
+        kernel: Callable[..., Any],
+        signature: str | Signature,
+        monoid: Monoid | None = None,
+        *,
+        carrier: str | None = None,
+        present: Callable[..., Any] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        boundary: str | Sequence[str] = "valid",
+        pad: Sequence[float | int | None] | None = None,
+        dense: Any = None,
+        name: str | None = None,
+    ) -> None:
+        called = kernel_name(kernel, name)
+        where = f"tp.Reduce({called})"
+        listed = read_kernels(kernel, dense, where)
+        parsed = read_signature(signature)
+        read_monoid(monoid, parsed, where)
+        super().__init__(
+            Operation(
+                parsed,
+                kernel,
+                monoid,
+                read_carrier(carrier, where),
+                present,
+                sizes=read_sizes(sizes),
+                boundary=read_boundary(boundary, where),
+                pad=_read_pad(pad, parsed, where),
+                dense=listed,
+                name=called,
+            )
+        )
+
+
+def read_monoid(monoid: Any, signature: Signature, where: str) -> None:
+    """Refuse what is not a monoid.
+
+    Raises:
+      SignatureError: with the dimension that would be folded.
+    """
+    if not isinstance(monoid, Monoid):
+        folded = ", ".join(f"`{dim}`" for dim in signature.fold_dims) or "nothing"
+        got = "no monoid" if monoid is None else f"{type(monoid).__name__}: {monoid!r:.60}"
+        raise SignatureError(
+            message(
+                f"{where} folds {folded} and needs a monoid for it",
+                f"signature {signature}",
+                f"got {got}",
+                remedy="Pass one of tp.monoids, such as tp.monoids.Sum, or your own tp.Monoid(identity, combine).",
+            )
+        )
+
+
+def read_carrier(carrier: str | None, where: str) -> tuple[tuple[str, ...], ...] | None:
+    """The axes of the state's leaves from a text such as `"b h q, b h q e"`.
+
+    Raises:
+      SignatureError: when an axis is no plain name.
+    """
+    if carrier is None:
+        return None
+    leaves = tuple(tuple(name.strip("[]") for name in leaf.split()) for leaf in carrier.split(","))
+    for leaf in leaves:
+        for name in leaf:
+            if name != "..." and not name.isidentifier():
+                raise SignatureError(
+                    message(
+                        f"the carrier of {where} has the axis {name!r}",
+                        f"got {carrier!r}",
+                        remedy="Name plain dimensions, one list for each leaf of the state, separated by commas.",
+                    )
+                )
+    return leaves
+
+
+def _read_pad(
+    pad: Sequence[float | int | None] | None, signature: Signature, where: str
+) -> tuple[float | int | None, ...] | None:
+    if pad is None:
+        return None
+    count = sum(operand.coordinate is None for operand in signature.operands)
+    if len(pad) != count:
+        raise SignatureError(
+            message(
+                f"{where} declares {len(pad)} neutral values for {count} operands",
+                remedy="Give one value, or None, for each array operand.",
+            )
+        )
+    return tuple(pad)

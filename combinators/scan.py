@@ -1,0 +1,85 @@
+"""Scan: the result at `t` merges everything up to `t`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from combinators.errors import SignatureError, message
+from combinators.leaf import Leaf, kernel_name, read_kernels, read_signature
+from combinators.monoid import Monoid
+from combinators.operation import Operation
+from combinators.reduce import read_carrier, read_monoid
+from combinators.signature import Signature
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The kernel of a scan whose operands are the steps themselves: one operand, or the leaves of a tuple."""
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The state of every step."""
+        return blocks[0] if len(blocks) == 1 else blocks
+
+
+class Scan(Leaf):
+    """Prefixes along one dimension, merged by a monoid.
+
+    `y[t] = step[0] (+) ... (+) step[t]`; with `exclusive` without `step[t]`, with `reverse` from the end.
+
+    Args:
+      monoid: merges two states; written for one cell; need not be commutative.
+      signature: `operands -> results`; the scanned dimension stands on both sides.
+      over: the scanned dimension.
+      kernel: operand blocks to the block of the steps' states; by default the operands are the steps.
+      carrier: the axes of the state's leaves where they are not those of the operands (without `kernel`) or of the
+        result (with it).
+      present: state of one cell to result of one cell.
+      reverse: merge from the end.
+      exclusive: leave out the own step.
+      name: for paths and errors.
+
+    Raises:
+      SignatureError: when `over` is not a dimension of both sides.
+    """
+
+    def __init__(
+        self,
+        monoid: Monoid,
+        signature: str | Signature,
+        over: str,
+        *,
+        kernel: Callable[..., Any] | None = None,
+        carrier: str | None = None,
+        present: Callable[..., Any] | None = None,
+        reverse: bool = False,
+        exclusive: bool = False,
+        name: str | None = None,
+    ) -> None:
+        parsed = read_signature(signature)
+        steps = kernel if kernel is not None else Steps()
+        called = name or (kernel_name(kernel, None) if kernel is not None else "scan")
+        where = f"tp.Scan({called})"
+        read_kernels(steps, None, where)
+        read_monoid(monoid, parsed, where)
+        if parsed.fold_dims or over not in parsed.map_dims:
+            raise SignatureError(
+                message(
+                    f"{where} cannot scan over `{over}`",
+                    f"signature {parsed}",
+                    f"expected `{over}` on both sides, and no dimension on the left alone",
+                    remedy="Scan over a dimension that the result carries; fold others with tp.Reduce first.",
+                )
+            )
+        axes = read_carrier(carrier, where)
+        if axes is None and kernel is None:
+            axes = tuple(
+                (("...",) if o.ellipsis else ()) + tuple(a.name or a.whole_name or str(a) for a in o.axes)
+                for o in parsed.operands
+            )
+        super().__init__(
+            Operation(
+                parsed, steps, monoid, axes, present, over=over, reverse=reverse, exclusive=exclusive, name=called
+            )
+        )

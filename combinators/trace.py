@@ -1,0 +1,411 @@
+"""Recording a program: every applied operation becomes a node, equal ones the same node."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from combinators.binding import Names, bind, check_distinct, check_injective
+from combinators.errors import CompositionError, GraphError, TapestryError, message
+from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
+from combinators.naming import AxisName, AxisVariable, Resolver, find, unify
+from combinators.operation import Operation
+from combinators.shaped import Shaped, shape
+from combinators.tensor_type import TensorType
+from combinators.value import Value
+
+
+@dataclass(eq=False)
+class _Pending:
+    """A node whose names may still be variables."""
+
+    kind: str
+    operands: tuple[Ref, ...]
+    results: list[Value]
+    path: str
+    shaped: Shaped | None = None
+    bound: dict[str, AxisName] | None = None
+    renamed: dict[str, str] | None = None
+    loop: _PendingLoop | None = None
+
+
+@dataclass(eq=False)
+class _PendingLoop:
+    body: Trace
+    outputs: list[Value]
+    length: int
+    over: str | None
+    carries: int
+    axes: tuple[int, ...]
+
+
+class Trace:
+    """The recording of one program. It lives as long as tracing does; what stays is the `Graph`."""
+
+    def __init__(self) -> None:
+        self._nodes: list[_Pending] = []
+        self._same: dict[Any, int] = {}
+        self._scopes: list[str] = []
+        self._paths: dict[str, int] = {}
+        self._named: dict[str, Value] = {}
+        self._held: list[tuple[object, Any]] = []
+
+    # Recording
+
+    def provide(self, holder: object, values: Any) -> None:
+        """Say which values stand for the arrays of an arrow that holds some."""
+        self._held.append((holder, values))
+
+    def held(self, holder: object) -> Any:
+        """The values that stand for the arrays of an arrow.
+
+        Raises:
+          GraphError: when the arrow was not among what is traced.
+        """
+        for known, values in self._held:
+            if known is holder:
+                return values
+        raise GraphError(
+            message(
+                f"`{getattr(holder, 'name', holder)}` holds arrays that this program does not know",
+                remedy="Trace it as an arrow (f >> g), or pass it, or its arrays, as an argument of the program.",
+            )
+        )
+
+    def input(self, name: str, names: Names, shape: tuple[int, ...], dtype: Any) -> Value:
+        """A value from outside."""
+        return self._record(_Pending("input", (), [], name), [(names, jax.ShapeDtypeStruct(shape, dtype))])[0]
+
+    def apply(self, operation: Operation, operands: Sequence[Value]) -> Any:
+        """Apply an operation; returns its result, a pytree of values.
+
+        Raises:
+          SignatureError: where sizes or ranks do not fit.
+          CompositionError: where names do not.
+        """
+        self._own(operation.name, operands)
+        shaped = shape(operation, tuple(value.struct for value in operands))
+        hoisted = self._hoist_renames(operands)
+        if hoisted is not None:
+            sources, mapping = hoisted
+            result = self.apply(operation, sources)
+            return jax.tree.map(lambda value: self._rename_some(value, mapping), result)
+        bound, names = bind(shaped, [value.axes for value in operands])
+        operands_refs = tuple(value.ref for value in operands)
+        key = (shaped.operation, operands_refs)
+        if key not in self._same:
+            pending = _Pending("apply", operands_refs, [], "", shaped, bound)
+            self._record(pending, list(zip(names, shaped.results, strict=True)), operation.name)
+            self._same[key] = len(self._nodes) - 1
+        return jax.tree.unflatten(shaped.result_tree, list(self._nodes[self._same[key]].results))
+
+    def rename(self, value: Value, names: Mapping[str, str]) -> Value:
+        """The same tensor under other names."""
+        self._own("rename", [value])
+        value.settle()
+        for old, new in names.items():
+            if old not in value.names:
+                unnamed = any(name is None for name in value.names)
+                raise GraphError(
+                    message(
+                        f"cannot rename `{old}` to `{new}`: the value has no axis `{old}`",
+                        f"got {value!r}",
+                        remedy="Name the axes first: give the program a signature, or its inputs a tp.TensorType."
+                        if unnamed
+                        else "Rename one of the axes it has.",
+                    )
+                )
+        pending = self._nodes[value.ref.node]
+        if pending.renamed is not None:
+            source = self._value(pending.operands[0])
+            chained = {old: names.get(new, new) for old, new in pending.renamed.items()}
+            chained |= {old: new for old, new in names.items() if old not in pending.renamed.values()}
+            return self._rename_some(source, chained)
+        return self._rename_some(value, dict(names))
+
+    def name(self, name: str, value: Value) -> Value:
+        """Make a value observable under a name."""
+        self._own("named", [value])
+        if name in self._named and self._named[name].ref != value.ref:
+            raise GraphError(
+                message(
+                    f"two values are named {name!r}",
+                    f"the first is {self._named[name]!r}, the second {value!r}",
+                    remedy="Give each its own name.",
+                )
+            )
+        self._named[name] = value
+        return value
+
+    def loop(
+        self,
+        step: Callable[..., Any],
+        carries: Sequence[Value],
+        stacked: Sequence[tuple[Value, int]],
+        constants: Sequence[Value],
+        length: int,
+        over: str | None,
+        name: str,
+        holders: Sequence[object] = (),
+    ) -> list[Value]:
+        """Run `step` on `(carries, slices, constants)` `length` times; it returns the carries, then outputs.
+
+        Returns:
+          The final carries, then each output with `over` in front.
+
+        Raises:
+          CompositionError: when the carries do not come out as they went in.
+        """
+        held = [jax.tree.flatten(self.held(holder)) for holder in holders]
+        constants = [*constants, *(leaf for leaves, _ in held for leaf in leaves)]
+        operands = [*carries, *(value for value, _ in stacked), *constants]
+        self._own(name, operands)
+        body = Trace()
+        inner = [body.input(f"carry/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(carries)]
+        inner += [body.input(f"slice/{i}", *_without(v, axis)) for i, (v, axis) in enumerate(stacked)]
+        inner += [body.input(f"constant/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(constants)]
+        plain = len(inner) - sum(len(leaves) for leaves, _ in held)
+        given = iter(inner[plain:])
+        for holder, (leaves, tree) in zip(holders, held, strict=True):
+            body.provide(holder, jax.tree.unflatten(tree, [next(given) for _ in leaves]))
+        outputs = list(step(*inner[:plain]))
+        _check_carries(name, carries, outputs[: len(carries)])
+        loop = _PendingLoop(body, outputs, length, over, len(carries), tuple(axis for _, axis in stacked))
+        types: list[tuple[Names, jax.ShapeDtypeStruct]] = [(v.axes, v.struct) for v in outputs[: len(carries)]]
+        for value in outputs[len(carries) :]:
+            assert over is not None
+            types.append(((over, *value.axes), jax.ShapeDtypeStruct((length, *value.shape), value.dtype)))
+        pending = _Pending("loop", tuple(v.ref for v in operands), [], "", loop=loop)
+        return self._record(pending, types, name)
+
+    @contextlib.contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Operations recorded inside get paths below `name`; a second scope of the same name gets a number."""
+        above = len("/".join([*self._scopes, ""]))
+        self._scopes.append(self._unique(name)[above:])
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    # Finishing
+
+    def finish(self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str) -> Graph:
+        """Resolve every name and return the graph, without what nobody can observe."""
+        return self._finish(outputs, in_tree, out_tree, name, Resolver(self._known_names()))
+
+    def _finish(
+        self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str, resolve: Resolver
+    ) -> Graph:
+        inputs = [i for i, pending in enumerate(self._nodes) if pending.kind == "input"]
+        others = [i for i, pending in enumerate(self._nodes) if pending.kind != "input"]
+        moved = {old: new for new, old in enumerate([*inputs, *others])}
+        nodes = tuple(_resolved(self._nodes[old], moved, resolve) for old in moved)
+        observed = tuple((label, Ref(moved[value.ref.node], value.ref.output)) for label, value in outputs)
+        named = [(label, Ref(moved[v.ref.node], v.ref.output)) for label, v in self._named.items()]
+        labels = {label for label, _ in observed}
+        named_all = observed + tuple(pair for pair in named if pair[0] not in labels)
+        return prune(Graph(nodes, observed, named_all, in_tree, out_tree, name))
+
+    def _known_names(self) -> set[str]:
+        known: set[str] = set()
+        for pending in self._nodes:
+            for value in pending.results:
+                known.update(name for name in value.names if name is not None)
+            if pending.loop is not None:
+                known |= pending.loop.body._known_names()
+        return known
+
+    # Helpers
+
+    def _record(
+        self, pending: _Pending, types: Sequence[tuple[Names, jax.ShapeDtypeStruct]], name: str | None = None
+    ) -> list[Value]:
+        index = len(self._nodes)
+        if name is not None:
+            pending.path = self._unique(name)
+        pending.results = [
+            Value(self, Ref(index, output), tuple(names), tuple(struct.shape), struct.dtype)
+            for output, (names, struct) in enumerate(types)
+        ]
+        self._nodes.append(pending)
+        return pending.results
+
+    def _unique(self, name: str) -> str:
+        path = "/".join([*self._scopes, name])
+        count = self._paths.get(path, 0)
+        self._paths[path] = count + 1
+        return path if count == 0 else f"{path}_{count}"
+
+    def _value(self, ref: Ref) -> Value:
+        return self._nodes[ref.node].results[ref.output]
+
+    def _own(self, what: str, values: Sequence[Value]) -> None:
+        for number, value in enumerate(values):
+            if value.trace is not self:
+                raise GraphError(
+                    message(
+                        f"operand {number} of `{what}` belongs to another program",
+                        f"got {value!r}",
+                        remedy="Pass it in as an argument (of the program, or as a constant of iterate and stack).",
+                    )
+                )
+
+    def _rename_some(self, value: Value, names: Mapping[str, str]) -> Value:
+        mapping = {old: new for old, new in names.items() if old in value.names and old != new}
+        if not mapping:
+            return value
+        axes = tuple(mapping.get(n, a) if isinstance(n := find(a), str) else a for a in value.axes)
+        check_distinct("rename", axes)
+        key = ("rename", value.ref, tuple(sorted(mapping.items())))
+        if key not in self._same:
+            pending = _Pending("rename", (value.ref,), [], "", renamed=mapping)
+            self._record(pending, [(axes, value.struct)], "rename")
+            self._same[key] = len(self._nodes) - 1
+        return self._nodes[self._same[key]].results[0]
+
+    def _hoist_renames(self, operands: Sequence[Value]) -> tuple[list[Value], dict[str, str]] | None:
+        """Renaming commutes with operations: apply to the unrenamed tensor, so that equal work is shared.
+
+        Only where no other operand carries the old or the new name: then the renaming means the same after it.
+        """
+        mapping: dict[str, str] = {}
+        for value in operands:
+            renamed = self._nodes[value.ref.node].renamed
+            if renamed is not None:
+                if any(mapping.get(old, new) != new for old, new in renamed.items()):
+                    return None
+                mapping |= renamed
+        if not mapping:
+            return None
+        touched = set(mapping) | set(mapping.values())
+        sources: list[Value] = []
+        for value in operands:
+            renamed = self._nodes[value.ref.node].renamed
+            source = value if renamed is None else self._value(self._nodes[value.ref.node].operands[0])
+            stays = {name for name in source.names if name not in (renamed or {})}
+            if stays & touched or any(name is None for name in source.names):
+                return None
+            sources.append(source)
+        return sources, mapping
+
+
+def _without(value: Value, axis: int) -> tuple[Names, tuple[int, ...], Any]:
+    axes = value.axes[:axis] + value.axes[axis + 1 :]
+    return axes, value.shape[:axis] + value.shape[axis + 1 :], value.dtype
+
+
+def _check_carries(name: str, carries: Sequence[Value], outputs: Sequence[Value]) -> None:
+    if len(outputs) != len(carries):
+        raise CompositionError(
+            message(
+                f"`{name}` carries {len(carries)} values, its step returns {len(outputs)}",
+                remedy="Return every carried value.",
+            )
+        )
+    for number, (before, after) in enumerate(zip(carries, outputs, strict=True)):
+        same = before.shape == after.shape and before.dtype == after.dtype
+        if not same or not all(unify(a, b) for a, b in zip(before.axes, after.axes, strict=True)):
+            raise CompositionError(
+                message(
+                    f"`{name}` cannot repeat its step: carry {number} comes out as another type",
+                    f"goes in as   {before!r}",
+                    f"comes out as {after!r}",
+                    remedy="Make the step return what it takes: the same names, sizes and dtype.",
+                )
+            )
+
+
+def _resolved(pending: _Pending, moved: Mapping[int, int], resolve: Resolver) -> Node:
+    operands = tuple(Ref(moved[ref.node], ref.output) for ref in pending.operands)
+    results = tuple(TensorType.make(map(resolve, v.axes), v.shape, v.dtype) for v in pending.results)
+    if pending.kind == "input":
+        return Input(pending.path, results)
+    if pending.renamed is not None:
+        return Rename(operands, tuple(sorted(pending.renamed.items())), results, pending.path)
+    if pending.loop is not None:
+        loop = pending.loop
+        outputs = [(f"y/{i}", value) for i, value in enumerate(loop.outputs)]
+        trees = jax.tree.structure((0,) * len(operands)), jax.tree.structure((0,) * len(outputs))
+        body = loop.body._finish(outputs, *trees, pending.path, resolve)  # pyright: ignore[reportPrivateUsage]
+        return Loop(body, loop.length, loop.over, operands, loop.carries, loop.axes, results, pending.path)
+    assert pending.shaped is not None and pending.bound is not None
+    operation = pending.shaped.operation
+    # Variables may have become one only after this operation was recorded.
+    check_injective(pending.path, str(operation.signature), pending.bound)
+    names = tuple((dim, resolve(name)) for dim, name in pending.bound.items())
+    return Apply(operation, operands, names, results, pending.path)
+
+
+def trace_function(
+    function: Callable[..., Any], arguments: Sequence[Any], argument_names: Sequence[str], name: str
+) -> Graph:
+    """Trace `function` on pytrees of `TensorType` (or of what `type_of` takes) and return its graph.
+
+    Raises:
+      GraphError: when the function returns something that is not a value of the program.
+    """
+    from combinators.tensor_type import type_of
+
+    recording = Trace()
+    paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_type)
+    leaves: list[Value] = []
+    for path, leaf in paths:
+        label = _label(argument_names[path[0].idx], path[1:])
+        kind = type_of(leaf, f"argument `{label}` of `{name}`")
+        axes = tuple(
+            axis if axis is not None else AxisVariable(f"axis {i} of `{label}`") for i, axis in enumerate(kind.names)
+        )
+        leaves.append(recording.input(label, axes, kind.shape, kind.dtype))
+    result = function(*jax.tree.unflatten(in_tree, leaves))
+    out_paths, out_tree = jax.tree_util.tree_flatten_with_path(result, is_leaf=lambda leaf: isinstance(leaf, Value))
+    outputs: list[tuple[str, Value]] = []
+    for path, leaf in out_paths:
+        label = _label("y", path)
+        if not isinstance(leaf, Value):
+            raise GraphError(
+                message(
+                    f"`{name}` returns something that is not a value of the program, at `{label}`",
+                    f"got {type(leaf).__name__}: {leaf!r:.80}",
+                    remedy="Return values computed from the arguments; a constant comes in as an argument.",
+                )
+            )
+        outputs.append((label, leaf))
+    if not outputs:
+        raise GraphError(message(f"`{name}` returns nothing", remedy="Return at least one value."))
+    return recording.finish(outputs, in_tree, out_tree, name)
+
+
+def trace_of(values: Sequence[Any], what: str) -> Trace:
+    """The program that the values belong to.
+
+    Raises:
+      GraphError: when an operand is not a value of a program.
+    """
+    for number, value in enumerate(values):
+        if not isinstance(value, Value):
+            raise GraphError(
+                message(
+                    f"operand {number} of `{what}` is not a value of the program",
+                    f"got {type(value).__name__}: {value!r:.80}",
+                    remedy="Pass arrays as arguments of the program; numbers may stand in arithmetic.",
+                )
+            )
+    if not values:
+        raise TapestryError(message(f"`{what}` has no operand to find its program by", remedy="Give it `like=`."))
+    return values[0].trace
+
+
+def _is_type(leaf: Any) -> bool:
+    return isinstance(leaf, TensorType)
+
+
+def _label(root: str, path: Sequence[Any]) -> str:
+    parts = [root]
+    for entry in path:
+        parts.append(str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))))
+    return "/".join(parts)

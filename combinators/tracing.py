@@ -1,0 +1,121 @@
+"""From arrows and functions to graphs, and from graphs back to functions of arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from combinators.arrow import Arrow, Holder
+from combinators.errors import GraphError, message
+from combinators.evaluate import compiled
+from combinators.graph import Graph
+from combinators.tensor_type import TensorType, type_of
+from combinators.trace import trace_function
+from combinators.value import Value
+
+
+def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Graph:
+    """Trace a program to its abstract expression graph.
+
+    Args:
+      function: an arrow, a `tp.program`, a module of `tp.nnx`, or a function of values.
+      arguments: for each parameter an array, a `jax.ShapeDtypeStruct`, a `tp.TensorType`, a module that holds
+        parameters, or a pytree of these. Nothing is computed.
+
+    Returns:
+      The graph. Arrays that an arrow holds (parameters, bound operands) are its first arguments.
+
+    Raises:
+      GraphError: for arguments that are not arrays, or a function that returns something else than values.
+      SignatureError: where sizes or ranks do not fit.
+      CompositionError: where axis names do not.
+    """
+    name = str(getattr(function, "name", None) or getattr(function, "__name__", "program"))
+    convert = getattr(function, "__tapestry_arrow__", None)
+    target: Any = convert() if convert is not None else function
+    if not callable(target):
+        raise GraphError(
+            message(
+                "only programs can be traced",
+                f"got {type(function).__name__}: {function!r:.80}",
+                remedy="Pass an arrow, a tp.program, a module of tp.nnx, or a function of values.",
+            )
+        )
+    holders = target.holders() if isinstance(target, Arrow) else []
+    names = [*_distinct([holder.held_name for holder in holders]), *_parameter_names(target, len(arguments))]
+    split = [_split(argument) for argument in arguments]
+    specs = [*(holder.held_types() for holder in holders), *(leaves for leaves, _ in split)]
+
+    def run(*values: Any) -> Any:
+        held, given = values[: len(holders)], values[len(holders) :]
+        program = _program_of(values)
+        for holder, leaves in zip(holders, held, strict=True):
+            program.provide(holder, leaves)
+        rebuilt = [rebuild(leaves) for (_, rebuild), leaves in zip(split, given, strict=True)]
+        if isinstance(target, Arrow):
+            return target.apply_top(*rebuilt) if hasattr(target, "apply_top") else target.apply(*rebuilt)
+        return target(*rebuilt)
+
+    return trace_function(run, specs, names, name)
+
+
+def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
+    """Run an arrow on arrays: traced once per types, then a jitted function."""
+    held = [holder.held() for holder in arrow.holders()]
+    inputs = (*held, *args)
+    leaves, tree = jax.tree.flatten(inputs)
+    key = (tree, tuple(_type_key(leaf, arrow.name) for leaf in leaves))
+    known: dict[Any, Graph] = arrow.__dict__.setdefault("_graphs", {})
+    graph = known.get(key)
+    if graph is None:
+        # Arrays may be JAX tracers here (under grad or vmap): only their types are looked at.
+        types = jax.tree.map(lambda leaf: type_of(leaf, f"an argument of `{arrow.name}`"), tuple(args))
+        graph = known[key] = trace(arrow, *types)
+    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*leaves))
+
+
+def _type_key(leaf: Any, name: str) -> Any:
+    try:
+        return leaf.shape, leaf.dtype
+    except AttributeError:
+        kind = type_of(leaf, f"an argument of `{name}`")
+        return kind.shape, kind.dtype
+
+
+def _split(argument: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """An argument's arrays, and how to put values in their place: modules come apart and together again."""
+    splitter = getattr(argument, "__tapestry_split__", None)
+    return splitter() if splitter is not None else (argument, lambda leaves: leaves)
+
+
+def _program_of(values: Any) -> Any:
+    for leaf in jax.tree.leaves(values):
+        if isinstance(leaf, Value):
+            return leaf.trace
+    raise GraphError(message("the program has no inputs", remedy="Give it at least one array."))
+
+
+def _parameter_names(target: Any, count: int) -> list[str]:
+    function = getattr(target, "function", target)
+    if not isinstance(target, Arrow) or function is not target:
+        try:
+            parameters = [
+                p.name
+                for p in inspect.signature(function).parameters.values()
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            ]
+        except (TypeError, ValueError):
+            parameters = []
+        if len(parameters) >= count:
+            return parameters[:count]
+    return ["x"] if count == 1 else [f"x{i}" for i in range(count)]
+
+
+def _distinct(names: list[str]) -> list[str]:
+    return [name if names.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(names)]
+
+
+__all__ = ["Holder", "TensorType", "call_on_arrays", "trace"]

@@ -1,0 +1,173 @@
+"""A value of a program while it is traced: a type, and where it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import jax
+import numpy as np
+
+from combinators.errors import GraphError, message
+from combinators.naming import AxisName, AxisVariable, describe, find, unify
+from combinators.tensor_type import TensorType
+
+if TYPE_CHECKING:
+    from combinators.graph import Ref
+    from combinators.trace import Trace
+
+
+class Value:
+    """A tensor of a program that is being traced.
+
+    It has a shape and a dtype but no numbers. Arithmetic and comparisons align axes by name; all else is a leaf:
+    `tp.Map(jnp.sin)(x)`.
+    """
+
+    __slots__ = ("trace", "ref", "axes", "shape", "dtype")
+    __array_priority__ = 1000
+
+    def __init__(
+        self, trace: Trace, ref: Ref, axes: tuple[AxisName, ...], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
+        self.trace, self.ref, self.axes, self.shape, self.dtype = trace, ref, axes, shape, dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """The type without names."""
+        return jax.ShapeDtypeStruct(self.shape, self.dtype)
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """The names of the axes; None where an axis has none yet."""
+        found = [find(axis) for axis in self.axes]
+        return tuple(name if isinstance(name, str) else None for name in found)
+
+    @property
+    def type(self) -> TensorType:
+        """Names, sizes and dtype."""
+        return TensorType.make(self.names, self.shape, self.dtype)
+
+    def settle(self) -> Value:
+        """Take the suggested names of axes that have none yet, where they are free in this tensor; returns itself."""
+        for axis in self.axes:
+            found = find(axis)
+            if isinstance(found, AxisVariable) and found.hint is not None and found.hint not in self.names:
+                unify(found, found.hint)
+        return self
+
+    def axis(self, name: str) -> int:
+        """The position of the axis `name`.
+
+        Raises:
+          GraphError: when the value has no such axis.
+        """
+        if name not in self.names:
+            raise GraphError(
+                message(
+                    f"the value has no axis `{name}`",
+                    f"got ({self._dims()})",
+                    remedy="Name one of its axes, or name them by the program's signature.",
+                )
+            )
+        return self.names.index(name)
+
+    def rename(self, **names: str) -> Value:
+        """The same tensor with some axes renamed: `k.rename(seq="keys")`.
+
+        Raises:
+          GraphError: when an axis is missing or has no name, or a name would stand twice.
+        """
+        return self.trace.rename(self, names)
+
+    def __repr__(self) -> str:
+        return f"Value({self.dtype.name}({self._dims()}))"
+
+    def _dims(self) -> str:
+        return ", ".join(f"{describe(a).strip('`')}={s}" for a, s in zip(self.axes, self.shape, strict=True))
+
+    def _binary(self, other: Any, name: str, swapped: bool = False) -> Value:
+        from combinators.arithmetic import binary
+
+        return binary(name, other, self) if swapped else binary(name, self, other)
+
+    def __add__(self, other: Any) -> Value:
+        return self._binary(other, "add")
+
+    def __radd__(self, other: Any) -> Value:
+        return self._binary(other, "add", swapped=True)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._binary(other, "subtract")
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._binary(other, "subtract", swapped=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._binary(other, "multiply")
+
+    def __rmul__(self, other: Any) -> Value:
+        return self._binary(other, "multiply", swapped=True)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._binary(other, "divide")
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._binary(other, "divide", swapped=True)
+
+    def __pow__(self, other: Any) -> Value:
+        return self._binary(other, "power")
+
+    def __neg__(self) -> Value:
+        from combinators.arithmetic import unary
+
+        return unary("negative", self)
+
+    def __lt__(self, other: Any) -> Value:
+        return self._binary(other, "less")
+
+    def __le__(self, other: Any) -> Value:
+        return self._binary(other, "less_equal")
+
+    def __gt__(self, other: Any) -> Value:
+        return self._binary(other, "greater")
+
+    def __ge__(self, other: Any) -> Value:
+        return self._binary(other, "greater_equal")
+
+    def __eq__(self, other: object) -> Value:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._binary(other, "equal")
+
+    def __ne__(self, other: object) -> Value:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._binary(other, "not_equal")
+
+    __hash__ = object.__hash__
+
+    def _refuse(self, what: str, remedy: str) -> NoReturn:
+        raise GraphError(message(f"{what} a value of a program that is being traced", f"got {self!r}", remedy=remedy))
+
+    # A property, since jitted functions only ask whether it exists before they refuse with a message of their own.
+    @property
+    def __jax_array__(self) -> NoReturn:
+        self._refuse(
+            "a function of arrays was called on", "Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature."
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse("NumPy was called on", "Make it a leaf of the program: tp.Map(kernel, signature)(x).")
+
+    def __bool__(self) -> NoReturn:
+        self._refuse("a Python condition looks at", "Choose between values with tp.Map(jnp.where)(condition, a, b).")
+
+    def __iter__(self) -> NoReturn:
+        self._refuse("Python iterates over", "Use a Map over the dimension, tp.stack or tp.iterate.")
+
+    def __getitem__(self, key: Any) -> Any:
+        # flax parameters are read as `kernel[...]`; any other index needs a signature.
+        if key is Ellipsis:
+            return self
+        self._refuse("Python indexes", "Use a Map whose signature says which cells it reads.")

@@ -1,0 +1,41 @@
+"""Maps, monoids and arrows over index spaces, planned onto meshes: `import tapestry_jax as tp`."""
+
+from __future__ import annotations
+
+from combinators import Aggregator as Aggregator
+from combinators import Arrow as Arrow
+from combinators import Box as Box
+from combinators import CompositionError as CompositionError
+from combinators import Either as Either
+from combinators import FormatError as FormatError
+from combinators import Frame as Frame
+from combinators import Graph as Graph
+from combinators import GraphError as GraphError
+from combinators import KernelError as KernelError
+from combinators import Map as Map
+from combinators import MeshError as MeshError
+from combinators import Monoid as Monoid
+from combinators import PlanError as PlanError
+from combinators import Projection as Projection
+from combinators import Reduce as Reduce
+from combinators import Scan as Scan
+from combinators import Signature as Signature
+from combinators import SignatureError as SignatureError
+from combinators import TapestryError as TapestryError
+from combinators import TensorType as TensorType
+from combinators import aggregators as aggregators
+from combinators import attention as attention
+from combinators import einsum as einsum
+from combinators import exact_cover as exact_cover
+from combinators import fold as fold
+from combinators import identity as identity
+from combinators import index as index
+from combinators import iterate as iterate
+from combinators import monoids as monoids
+from combinators import named as named
+from combinators import program as program
+from combinators import random as random
+from combinators import rearrange as rearrange
+from combinators import stack as stack
+from combinators import trace as trace
+from tapestry_jax._lazy import __getattr__ as __getattr__

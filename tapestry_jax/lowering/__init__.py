@@ -1,0 +1,1 @@
+"""From a schedule to one SPMD program."""
