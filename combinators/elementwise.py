@@ -30,13 +30,13 @@ _ARITHMETIC = """
 _CONVERSIONS = "bitcast_convert_type ceil convert_element_type floor is_finite reduce_precision round"
 _FUNCTIONS = """
     acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt cos cosh digamma erf erf_inv erfc exp exp2 expm1
-    igamma igamma_grad_a igammac lgamma log log1p logistic polygamma regularized_incomplete_beta rsqrt sin sinh sqrt tan
-    tanh zeta
+    igamma igamma_grad_a igammac lgamma log log1p log2 logistic one_minus_square polygamma polynomial
+    regularized_incomplete_beta rsqrt sin sinh sqrt tan tanh zeta
 """
 # What leaves values as they are, and `platform_index`, a number that no operand enters.
 _NEUTRAL = """
-    copy copy_p name optimization_barrier pcast platform_index pvary reduced_vary_cast_p stop_gradient
-    vary_unreduced_cast_p zeros_like
+    copy copy_p name optimization_barrier pcast platform_index pvary reduced_vary_cast reduced_vary_cast_p stop_gradient
+    vary_unreduced_cast vary_unreduced_cast_p zeros_like
 """
 _CELLWISE = frozenset((_ARITHMETIC + _CONVERSIONS + _FUNCTIONS + _NEUTRAL).split())
 # These compute what the jaxprs in their parameters say.
@@ -162,7 +162,7 @@ def _problem(
     fn: Callable[..., Any], operands: tuple[tuple[int, Any], ...], sizes: tuple[int, ...], closed: Any, result: Any
 ) -> tuple[str, str] | None:
     """Say why a traced function is not elementwise, and what to do; None where it is."""
-    shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(result)]
+    shapes = [tuple(getattr(leaf, "shape", (-1,))) for leaf in jax.tree.leaves(result)]  # a token has no shape
     traced = Traced(fn, [rank for rank, _ in operands], sizes, shapes)
     offences = _offences(closed, sizes)
     if not offences and any(shape != sizes for shape in shapes):
