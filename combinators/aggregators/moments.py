@@ -33,10 +33,9 @@ def Moments() -> Aggregator:
 
 
 def moments_many(xs: Any) -> Any:
-    """Find the moments along the leading axis in passes over centred data.
+    """Find the moments along the leading axis in two passes: the mean, then deviations from it.
 
-    A mean that was rounded is a good enough origin, since both sums below are corrected for its error; but the error
-    must be small against the spread. So the origin is corrected once before the deviations are squared.
+    The mean of the first pass was rounded, which both sums of the second pass are corrected for.
 
     Args:
       xs: real array `(n, ...)`.
@@ -52,7 +51,6 @@ def moments_many(xs: Any) -> Any:
     divisor = max(size, 1)
     # The result does not depend on the origin, so no derivative flows through it.
     origin = lax.stop_gradient(jnp.sum(xs, axis=0) / divisor)
-    origin = origin + _finite(lax.stop_gradient(jnp.sum(xs - origin, axis=0) / divisor))
     deviations = xs - origin
     total = jnp.sum(deviations, axis=0)
     squares = jnp.sum(deviations * deviations, axis=0) - total * (total / divisor)

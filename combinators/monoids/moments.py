@@ -29,7 +29,7 @@ def combine_moments(left: Any, right: Any) -> Any:
     (count1, mean1, sum1), (count2, mean2, sum2) = left, right
     count = count1 + count2
     share = (count2 / jnp.maximum(count, 1)).astype(mean1.dtype)
-    # An empty state has no mean: a difference to it could overflow, and 0 * inf is NaN.
+    # An empty state has no mean: a difference to it can be infinite, and 0 * inf is NaN.
     empty = (count1 == 0) | (count2 == 0)
     gap = jnp.where(empty, 0, mean2 - mean1)
     # A mean that overflowed, or is infinite, must not turn into inf - inf.
@@ -46,15 +46,16 @@ def summarize(state: Any) -> Any:
 
 
 def reference_mean(summary: Any) -> Any:
-    """Turn the merged counts and totals into the common mean; 0 where there is nothing."""
+    """Turn the merged counts and totals into the common mean; 0 where there is nothing, or no finite mean."""
     count, total = summary
-    return total / jnp.maximum(count, 1).astype(total.dtype)
+    mean = total / jnp.maximum(count, 1).astype(total.dtype)
+    return jnp.where(jnp.isfinite(mean), mean, 0)
 
 
 def express(state: Any, reference: Any) -> Any:
     """Express moments around a common reference: `(n, n (mean - F), m2 + n (mean - F)**2)`."""
     count, mean, squares = state
-    gap = jnp.where(count == 0, 0, mean - reference)
+    gap = mean - reference
     first = count.astype(mean.dtype) * gap
     return count, first, squares + first * gap
 

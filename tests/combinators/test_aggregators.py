@@ -117,6 +117,11 @@ def test_moments_have_the_gradient_of_the_variance():
     np.testing.assert_allclose(gradient, np.full(4, 0.25), rtol=1e-6)
 
 
+def test_moments_have_the_second_derivative_of_the_variance():
+    hessian = jax.hessian(lambda x: aggregators.Moments().run(x)["variance"])(jnp.asarray([1.0, 4.0, -2.0, 0.5]))
+    np.testing.assert_allclose(hessian, 2 * (np.eye(4) - 0.25) / 4, rtol=1e-6)
+
+
 def test_logsumexp_agrees_with_scipy_at_the_edges():
     x = np.array([[1e4, -INF, INF, np.nan], [1e4 - 1, -INF, 0, 1], [-1e4, -INF, INF, 2]], np.float32)
     with np.errstate(invalid="ignore"):

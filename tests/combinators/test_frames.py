@@ -129,6 +129,13 @@ def test_frame_of_attention_states_is_mapped_by_vmap():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-6), mapped, present(frame.fold(states)))
 
 
+def test_frame_of_moments_keeps_an_infinite_mean():
+    frame = monoids.Moments.frame
+    assert frame is not None
+    states = [(jnp.asarray(1), jnp.float32(np.inf), jnp.float32(0)), (jnp.asarray(1), jnp.float32(2), jnp.float32(0))]
+    assert frame.fold(states)[1] == np.inf
+
+
 def test_product_has_a_frame_where_the_parts_merge_alike():
     pair = monoids.LogSumExp & monoids.AttentionState
     assert pair.frame is not None

@@ -178,6 +178,12 @@ def test_moments_of_huge_values_survive_an_empty_merge():
     assert gradient == 0
 
 
+def test_moments_of_an_infinite_mean_survive_an_empty_merge():
+    infinite, empty = (I32(4), F32(INF), F32(2)), (I32(0), F32(0), F32(0))
+    _equal(monoids.Moments.merge(infinite, empty), infinite)
+    _equal(monoids.Moments.merge(empty, infinite), infinite)
+
+
 def test_moments_keep_an_infinite_mean():
     one, infinite = (I32(1), F32(1), F32(0)), (I32(1), F32(INF), F32(0))
     assert monoids.Moments.merge(one, infinite)[1] == np.mean([1, INF])
@@ -249,6 +255,12 @@ def test_attention_of_masked_keys_is_zero_without_gradient():
     assert loss(scores, values) == 0
     gradients = jax.grad(loss, (0, 1))(scores, values)
     assert all(np.all(leaf == 0) for leaf in gradients)
+
+
+def test_attention_output_has_no_gradient_at_the_identity():
+    identity = (jnp.float32(-INF), jnp.float32(0), jnp.zeros(2))
+    gradient = jax.grad(lambda state: monoids.attention_output(state).sum())(identity)
+    assert all(np.all(leaf == 0) for leaf in gradient)
 
 
 def test_recurrences_run_as_a_loop_does():
