@@ -59,6 +59,7 @@ class Resolver:
         self._given: dict[AxisVariable, str] = {}
 
     def __call__(self, name: AxisName) -> str:
+        """Give the final name of an axis; the same one every time."""
         name = find(name)
         if isinstance(name, str):
             return name

@@ -55,7 +55,6 @@ class Shaped:
         return tuple(tuple(str(axis) if axis.name is None else axis.name for axis in axes) for axes in self.result_axes)
 
 
-@lru_cache(maxsize=4096)
 def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     """Find the sizes, the state and the results of `operation` on operands of these types.
 
@@ -66,13 +65,21 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     Raises:
       SignatureError: when the operands do not fit the signature, or the kernel's result does not.
     """
+    try:
+        hash(operation)
+    except TypeError:  # a kernel object that cannot be hashed is shaped anew each time
+        return _shape(operation, operands)
+    return _cached_shape(operation, operands)
+
+
+def _shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     count = sum(operand.coordinate is None for operand in operation.signature.operands)
     if count != len(operands):
         raise SignatureError(
             message(
                 f"`{operation.name}` takes {count} operand{'s' * (count != 1)}, got {len(operands)}",
                 f"signature {operation.signature}",
-                remedy="Pass one array for each operand of the signature; coordinates `@q` are supplied by the library.",
+                remedy="Pass one array for each operand of the signature; the library supplies coordinates `@q`.",
             )
         )
     operation = _expand(operation, operands)
@@ -94,6 +101,9 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     _check(operation, results, result_axes, sizes)
     state = tuple(map(_struct, leaves))
     return Shaped(operation, sizes, carrier, state, tree, tuple(results), result_axes, result_tree)
+
+
+_cached_shape = lru_cache(maxsize=4096)(_shape)
 
 
 def block_structs(signature: Signature, operands: Sequence[Struct], sizes: dict[str, int]) -> list[Struct]:
@@ -223,11 +233,11 @@ def _presented(
 
 def _check_state(operation: Operation, leaves: list[Any], carrier: tuple[Axes, ...], sizes: dict[str, int]) -> None:
     for leaf, axes in zip(leaves, carrier, strict=True):
-        expected = tuple(
-            sizes.get(name, size) for name, size in zip(axes, leaf.shape + (0,) * (len(axes) - leaf.ndim), strict=False)
-        )
-        if len(axes) != leaf.ndim or expected != leaf.shape:
-            _refuse(operation, f"state leaf ({' '.join(axes)})", expected, leaf.shape)
+        found: tuple[int, ...] = tuple(leaf.shape)
+        own = found + (0,) * (len(axes) - len(found))
+        expected = tuple(sizes.get(name, size) for name, size in zip(axes, own, strict=False))
+        if len(axes) != len(found) or expected != found:
+            _refuse(operation, f"state leaf ({' '.join(axes)})", expected, found)
 
 
 def _check(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import dtypes
 
 from combinators.errors import GraphError, message
 
@@ -33,8 +35,9 @@ class TensorType:
     def __init__(
         self, dims: Mapping[str, int] | Iterable[tuple[str | None, int] | int], dtype: Any = jnp.float32
     ) -> None:
-        pairs = list(dims.items()) if isinstance(dims, Mapping) else [_pair(entry) for entry in dims]
-        names = tuple(name for name, _ in pairs)
+        given: Any = cast("Mapping[str, int]", dims).items() if isinstance(dims, Mapping) else dims
+        pairs = [_pair(entry) for entry in given]
+        names = tuple(_name(name) for name, _ in pairs)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "shape", tuple(_size(name, size) for name, size in pairs))
         object.__setattr__(self, "dtype", _dtype(dtype))
@@ -82,16 +85,24 @@ class TensorType:
 def type_of(value: Any, where: str) -> TensorType:
     """Return the type of an array, number, `ShapeDtypeStruct` or `TensorType`.
 
+    Args:
+      value: what has a type; its numbers are not looked at.
+      where: what it is, as the error names it.
+
+    Returns:
+      The type with the dtype that JAX computes in: float32 for float64 where 64 bits are off.
+
     Raises:
       GraphError: when `value` is none of these.
     """
     if isinstance(value, TensorType):
-        return value
+        return TensorType.make(value.names, value.shape, dtypes.canonicalize_dtype(value.dtype))
     if isinstance(value, bool | int | float | complex):
-        return TensorType((), jax.dtypes.canonicalize_dtype(type(value)))
+        return TensorType((), dtypes.canonicalize_dtype(type(value)))
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(shape, tuple) and dtype is not None and not isinstance(value, type):
-        return TensorType(tuple(shape), dtype)  # pyright: ignore[reportUnknownArgumentType]
+        sizes = cast("tuple[int, ...]", shape)
+        return TensorType(sizes, dtypes.canonicalize_dtype(_dtype(dtype)))
     raise GraphError(
         message(
             f"{where} is not an array",
@@ -102,14 +113,33 @@ def type_of(value: Any, where: str) -> TensorType:
     )
 
 
-def _pair(entry: Any) -> tuple[str | None, int]:
-    return (entry[0], entry[1]) if isinstance(entry, tuple) else (None, entry)
+def _pair(entry: Any) -> tuple[Any, Any]:
+    pair = cast("tuple[Any, ...]", entry) if isinstance(entry, tuple) else (None, entry)
+    if len(pair) != 2:
+        raise GraphError(
+            message(
+                "a dimension of a tensor type is a name and a size", f"got {pair!r:.80}", remedy='Write ("batch", 8).'
+            )
+        )
+    return pair[0], pair[1]
+
+
+def _name(name: Any) -> str | None:
+    if name is None or (isinstance(name, str) and name.isidentifier()):
+        return name
+    raise GraphError(
+        message(
+            "an axis of a tensor type has no usable name",
+            f"got {name!r:.80}",
+            remedy="Name it by an identifier such as `batch`, or leave it anonymous with None.",
+        )
+    )
 
 
 def _size(name: str | None, size: Any) -> int:
     try:
-        value = size.__index__()
-    except AttributeError:
+        value = -1 if isinstance(size, bool) else operator.index(size)
+    except TypeError:
         value = -1
     if value < 0:
         raise GraphError(
@@ -123,7 +153,7 @@ def _size(name: str | None, size: Any) -> int:
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
-    if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(dtype, dtypes.prng_key):
         raise GraphError(
             message(
                 "a typed random key is not a tensor",
@@ -132,8 +162,15 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
             )
         )
     try:
-        return np.dtype(jnp.dtype(dtype))
-    except TypeError as error:
+        found = np.dtype(jnp.dtype(dtype))
+    except TypeError:
+        found = None
+    if found is None or not (jnp.issubdtype(found, np.number) or found == np.bool_):
         raise GraphError(
-            message("a tensor type has an unknown dtype", f"got {dtype!r}", remedy="Give a dtype such as jnp.float32.")
-        ) from error
+            message(
+                "a tensor type has a dtype that JAX does not have",
+                f"got {dtype!r:.80}",
+                remedy="Give a dtype of numbers or booleans, such as jnp.float32.",
+            )
+        )
+    return found

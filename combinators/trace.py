@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,7 +183,7 @@ class Trace:
         return self._record(pending, types, name)
 
     @contextlib.contextmanager
-    def scope(self, name: str) -> Iterator[None]:
+    def scope(self, name: str) -> Generator[None]:
         """Operations recorded inside get paths below `name`; a second scope of the same name gets a number."""
         above = len("/".join([*self._scopes, ""]))
         self._scopes.append(self._unique(name)[above:])
@@ -405,7 +405,5 @@ def _is_type(leaf: Any) -> bool:
 
 
 def _label(root: str, path: Sequence[Any]) -> str:
-    parts = [root]
-    for entry in path:
-        parts.append(str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))))
-    return "/".join(parts)
+    keys = (str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path)
+    return "/".join([root, *keys])
