@@ -1,0 +1,54 @@
+"""Collectives that differentiate and pass the check of varying axes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tapestry_jax.lowering.varying import vary
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def max_over(value: Any, axes: tuple[str, ...]) -> Any:
+    """The maximum over mesh axes. Its derivative goes to the devices that attain it, in equal shares."""
+    return lax.pmax(value, axes)
+
+
+@max_over.defjvp
+def _max_over_jvp(axes: tuple[str, ...], primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    # `pmax` has no derivative of its own. The count is summed only where a derivative is taken.
+    (value,), (tangent,) = primals, tangents
+    top = max_over(value, axes)
+    attained = value == vary(top, axes)
+    count = lax.psum(attained.astype(value.dtype), axes)
+    share = jnp.where(attained, tangent, 0) / vary(count, axes)
+    return top, lax.psum(share, axes)
+
+
+def min_over(value: Any, axes: tuple[str, ...]) -> Any:
+    """The minimum over mesh axes."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return lax.pmin(value, axes)
+    return -max_over(-value, axes)
+
+
+def any_over(value: Any, axes: tuple[str, ...]) -> Any:
+    """Whether any device holds a true cell."""
+    return lax.pmax(value.astype(jnp.uint8), axes).astype(value.dtype)
+
+
+def all_over(value: Any, axes: tuple[str, ...]) -> Any:
+    """Whether all devices hold a true cell."""
+    return lax.pmin(value.astype(jnp.uint8), axes).astype(value.dtype)
+
+
+def sum_over(value: Any, axes: tuple[str, ...]) -> Any:
+    """The sum over mesh axes."""
+    return lax.psum(value, axes)
+
+
+NATIVE = {"sum": sum_over, "max": max_over, "min": min_over, "or": any_over, "and": all_over}

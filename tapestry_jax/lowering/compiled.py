@@ -1,0 +1,167 @@
+"""The compiled form of a plan: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from combinators.errors import GraphError, MeshError, SignatureError, message
+from combinators.evaluate import check_arguments
+from combinators.tensor_type import TensorType
+from tapestry_jax.lowering.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.program import run_schedule
+from tapestry_jax.planning.layout import Layout
+from tapestry_jax.planning.schedule import Schedule
+
+
+class Compiled:
+    """A planned program as one jitted function.
+
+    Call it with the arguments that the graph was traced for, of their true sizes or padded by `plan.put`. It is an
+    ordinary JAX function: `grad`, `jvp`, `vmap` and an enclosing `jit` work.
+    """
+
+    def __init__(self, schedule: Schedule, mesh: Any, *, crop: bool) -> None:
+        self._schedule, self._mesh = schedule, mesh
+        self._jit = jax.jit(build(schedule, mesh, crop=crop))
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the program."""
+        try:
+            return self._jit(*args)
+        except TypeError:
+            # JAX refuses what is no array before the program sees it; say which argument it was.
+            check_arguments(self._schedule.graph, args)
+            raise
+
+    def lower(self, *args: Any) -> Any:
+        """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""
+        return self._jit.lower(*(args or argument_structs(self._schedule, self._mesh)))
+
+    @property
+    def jitted(self) -> Any:
+        """The jitted function itself, as `jax.export` takes it."""
+        return self._jit
+
+
+def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
+    """One `shard_map` program with explicit collectives; pads what comes in and crops what goes out."""
+    graph, shape = schedule.graph, schedule.mesh
+    slots = [schedule.slots[slot] for slot in schedule.inputs]
+    results = [schedule.slots[slot] for slot in schedule.outputs]
+
+    def device_program(*pieces: Any) -> list[Any]:
+        return run_schedule(schedule, pieces)
+
+    def run(*args: Any) -> Any:
+        leaves = _checked(schedule, args)
+        padded = [
+            _padded(leaf, slot.layout.padded_shape(slot.type.shape, shape))
+            for leaf, slot in zip(leaves, slots, strict=True)
+        ]
+        sharded = jax.shard_map(
+            device_program,
+            mesh=mesh,
+            in_specs=tuple(spec(slot.layout) for slot in slots),
+            out_specs=[spec(slot.layout) for slot in results],
+            check_vma=True,
+        )
+        outputs = sharded(*padded)
+        if crop:
+            outputs = [_cropped(leaf, slot.type) for leaf, slot in zip(outputs, results, strict=True)]
+        return jax.tree.unflatten(graph.out_tree, outputs)
+
+    run.__name__ = graph.name if graph.name.isidentifier() else "program"
+    return run
+
+
+def spec(layout: Layout) -> PartitionSpec:
+    """The layout as JAX writes it."""
+    return PartitionSpec(*(None if cut is None else cut.axes for cut in layout.cuts))
+
+
+def sharding(layout: Layout, mesh: Any) -> NamedSharding:
+    """The layout on the devices of a mesh."""
+    return NamedSharding(mesh, spec(layout))
+
+
+def argument_structs(schedule: Schedule, mesh: Any) -> Any:
+    """The padded arguments as types with shardings."""
+    leaves = [
+        jax.ShapeDtypeStruct(
+            slot.layout.padded_shape(slot.type.shape, schedule.mesh),
+            slot.type.dtype,
+            sharding=sharding(slot.layout, mesh),
+        )
+        for slot in (schedule.slots[i] for i in schedule.inputs)
+    ]
+    return jax.tree.unflatten(schedule.graph.in_tree, leaves)
+
+
+def require_devices(mesh: Any) -> Mesh:
+    """The mesh, if it has devices.
+
+    Raises:
+      MeshError: for an abstract one.
+    """
+    if isinstance(mesh, Mesh):
+        return mesh
+    raise MeshError(
+        message(
+            "this plan was made for an abstract mesh, which has no devices",
+            f"got {mesh}",
+            remedy="Plan again with a real mesh, such as tp.mesh(data=2, model=4).",
+        )
+    )
+
+
+def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
+    """Flat arguments of true or padded sizes.
+
+    Raises:
+      GraphError: for a wrong number of arguments.
+      SignatureError: for a wrong rank, size or dtype.
+    """
+    graph = schedule.graph
+    leaves = jax.tree.leaves(args)
+    if len(leaves) != len(graph.inputs):
+        raise GraphError(
+            message(
+                f"`{graph.name}` takes {len(graph.inputs)} arrays, got {len(leaves)}",
+                "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in graph.inputs[:8]),
+                remedy="Pass the arguments that it was traced with.",
+            )
+        )
+    wrong: list[str] = []
+    for node, leaf, slot in zip(graph.inputs, leaves, (schedule.slots[i] for i in schedule.inputs), strict=True):
+        true, padded = node.results[0].shape, slot.layout.padded_shape(node.results[0].shape, schedule.mesh)
+        shape, dtype = jax.numpy.shape(leaf), jax.numpy.result_type(leaf)
+        weak = isinstance(leaf, bool | int | float | complex)
+        if shape not in (true, padded) or not (weak or dtype == node.results[0].dtype):
+            also = f" (or padded {padded})" if padded != true else ""
+            wrong.append(f"{node.name}: expected {node.results[0]}{also}, got {dtype.name}{list(shape)}")
+    if wrong:
+        raise SignatureError(
+            message(
+                f"`{graph.name}` was planned for other arguments",
+                *wrong,
+                remedy="Pass arrays of these sizes and dtypes, or trace and plan again for the new ones.",
+            )
+        )
+    kinds = [node.results[0].dtype for node in graph.inputs]
+    return [jax.numpy.asarray(leaf, kind) for leaf, kind in zip(leaves, kinds, strict=True)]
+
+
+def _padded(array: Any, shape: tuple[int, ...]) -> Any:
+    for axis, size in enumerate(shape):
+        array = pad_axis(array, axis, size)
+    return array
+
+
+def _cropped(array: Any, kind: TensorType) -> Any:
+    for axis, size in enumerate(kind.shape):
+        array = crop_axis(array, axis, size)
+    return array

@@ -1,0 +1,156 @@
+"""Folding over mesh axes: partial states on every device become the whole fold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.blocks import Axes, combine_blocks, identity_block
+from combinators.execute import states
+from combinators.shaped import Shaped
+from tapestry_jax.lowering.collectives import NATIVE
+from tapestry_jax.lowering.pad import valid_count, valid_counts
+from tapestry_jax.lowering.read import crop_blocks
+from tapestry_jax.lowering.varying import vary, varying_axes
+from tapestry_jax.planning.folds import Merge, mapped_frame, merges
+from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+Cuts = Mapping[str, Cut]
+
+
+def partial_states(
+    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], mesh: MeshShape, blocks: Sequence[Any]
+) -> list[Any]:
+    """The state of this device's box; padding along fold dimensions is left out."""
+    uneven = [
+        dim
+        for dim in shaped.signature.fold_dims
+        if dim in cuts and cuts[dim].block * mesh.size(cuts[dim].axes) != shaped.sizes[dim]
+    ]
+    if not uneven:
+        return states(shaped, blocks)
+    pad = shaped.operation.pad
+    if pad is not None:
+        neutral = _neutralised(shaped, cuts, uneven, pad, blocks)
+        if neutral is not None:
+            return states(shaped, neutral)
+    return _switch_on_counts(shaped, cuts, sizes, mesh, uneven, blocks)
+
+
+def _neutralised(
+    shaped: Shaped, cuts: Cuts, uneven: Sequence[str], pad: tuple[Any, ...], blocks: Sequence[Any]
+) -> list[Any] | None:
+    """Put the declared neutral values where operands are padded; None where an axis is more than bare."""
+    masked: list[Any] = []
+    values = iter(pad)
+    covered: set[str] = set()
+    for operand, block in zip(shaped.signature.operands, blocks, strict=True):
+        if operand.coordinate is not None:
+            masked.append(block)
+            continue
+        value = next(values)
+        for number, axis in enumerate(operand.axes):
+            dims = [term.name for term in axis.terms if term.name in uneven]
+            if dims and axis.name is None:
+                return None
+            if dims and value is not None:
+                covered.update(dims)
+                count = vary(valid_count(cuts[dims[0]], shaped.sizes[dims[0]]), sorted(varying_axes(block)))
+                valid = lax.broadcasted_iota(jnp.int32, block.shape, number) < count
+                block = jnp.where(valid, block, jnp.asarray(value, block.dtype))
+        masked.append(block)
+    return masked if covered == set(uneven) else None
+
+
+def _switch_on_counts(
+    shaped: Shaped,
+    cuts: Cuts,
+    sizes: Mapping[str, int],
+    mesh: MeshShape,
+    uneven: Sequence[str],
+    blocks: Sequence[Any],
+) -> list[Any]:
+    """Run the kernel on exactly the valid cells: one branch for each combination of counts that occurs."""
+    axes = sorted(frozenset().union(*(varying_axes(block) for block in blocks)))
+    counts = [valid_counts(cuts[dim], shaped.sizes[dim], mesh.size(cuts[dim].axes)) for dim in uneven]
+    chosen: Any = 0
+    for dim, listed in zip(uneven, counts, strict=True):
+        count = valid_count(cuts[dim], shaped.sizes[dim])
+        position = sum((count < known).astype(jnp.int32) for known in listed[:-1]) if len(listed) > 1 else 0
+        chosen = chosen * len(listed) + position
+
+    def branch(valid: tuple[int, ...]) -> Callable[[list[Any]], list[Any]]:
+        inner = {**sizes, **dict(zip(uneven, valid, strict=True))}
+
+        def run(operands: list[Any]) -> list[Any]:
+            if 0 in valid:
+                full = jax.eval_shape(lambda b: states(shaped, b), operands)
+                return [vary(leaf, axes) for leaf in _identity(shaped, full)]
+            return [vary(leaf, axes) for leaf in states(shaped, crop_blocks(shaped, operands, inner))]
+
+        return run
+
+    branches = [branch(valid) for valid in itertools.product(*counts)]
+    return lax.switch(vary(jnp.asarray(chosen, jnp.int32), axes), branches, list(blocks))
+
+
+def _identity(shaped: Shaped, like: Sequence[Any]) -> list[Any]:
+    assert shaped.operation.monoid is not None
+    return identity_block(shaped.operation.monoid, shaped.state_tree, shaped.carrier, like)
+
+
+def merge_states(
+    shaped: Shaped, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+) -> list[Any]:
+    """Merge the states of all devices along `axes`; the result is the same on each of them."""
+    assert shaped.operation.monoid is not None
+    merged = list(state)
+    for merge in merges(shaped.operation.monoid, shaped.state_tree):
+        leaves = [state[i] for i in merge.leaves]
+        part = [carrier[i] for i in merge.leaves]
+        for position, leaf in zip(merge.leaves, _merge(merge, part, axes, mesh, leaves), strict=True):
+            merged[position] = leaf
+    return merged
+
+
+def _merge(
+    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+) -> list[Any]:
+    if merge.kind == "frame":
+        return _merge_framed(merge, carrier, axes, state)
+    if merge.kind == "ordered":
+        return _merge_ordered(merge, carrier, axes, mesh, state)
+    return [NATIVE[merge.kind](leaf, axes) for leaf in state]
+
+
+def _merge_framed(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], state: list[Any]) -> list[Any]:
+    """Find the frame by one native collective, then add what the states are in it by another."""
+    assert merge.monoid.frame is not None
+    frame = mapped_frame(merge, carrier, state)
+    # The fold is the same for every admissible frame, so the frame carries no derivative.
+    summaries = frame.summary([lax.stop_gradient(leaf) for leaf in state])
+    native = lax.pmax if merge.monoid.frame.merge == "max" else lax.psum
+    reference = frame.at([native(leaf, axes) for leaf in summaries])
+    addends = frame.express(state, [vary(leaf, axes) for leaf in reference])
+    return frame.restore(reference, [lax.psum(leaf, axes) for leaf in addends])
+
+
+def _merge_ordered(
+    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+) -> list[Any]:
+    """Gather all states and combine them in the order of the mesh: no commutativity is assumed."""
+    gathered = [lax.all_gather(leaf, axes, axis=0, to="invarying") for leaf in state]
+    pieces = [[leaf[device] for leaf in gathered] for device in range(mesh.size(axes))]
+    while len(pieces) > 1:
+        paired = [
+            combine_blocks(merge.monoid, merge.tree, carrier, left, right)
+            for left, right in zip(pieces[::2], pieces[1::2], strict=False)
+        ]
+        pieces = paired + pieces[len(paired) * 2 :]
+    return pieces[0]

@@ -1,0 +1,155 @@
+"""Reading the collectives of a compiled program from its HLO text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_BYTES = {"pred": 1, "s4": 1, "u4": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4}
+_BYTES |= {"f32": 4, "s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16}
+_KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+_INSTRUCTION = re.compile(rf"= (\(?[^=]*?\)?) ({_KINDS})(-start)?\(([^)]*)\)(.*)$")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\([^)]*.*\) -> .* )?\{$")
+_SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A collective of a compiled program: kind, mesh axes, bytes per device and execution, executions."""
+
+    kind: str
+    axes: tuple[str, ...]
+    bytes: int
+    times: int
+
+
+def compiled_collectives(text: str, mesh: Any) -> list[Found]:
+    """The collectives in an optimised HLO text, with mesh axes and trip counts.
+
+    Args:
+      text: `compiled.as_text()`.
+      mesh: the mesh that the program was compiled for.
+
+    Returns:
+      One entry for each instruction; bytes are the larger of operand and result on one device.
+    """
+    computations = _computations(text)
+    times = _trip_counts(computations)
+    groups = _axis_groups(mesh)
+    found: list[Found] = []
+    for name, lines in computations.items():
+        for line in lines:
+            match = _INSTRUCTION.search(line)
+            if match is not None and times.get(name, 1):
+                found.extend(_read(match, groups, times.get(name, 1), mesh))
+    return found
+
+
+def _read(match: re.Match[str], groups: dict[Any, tuple[str, ...]], times: int, mesh: Any) -> Iterator[Found]:
+    shapes, kind, start, _, rest = match.groups()
+    sizes = [_nbytes(dtype, dims) for dtype, dims in _SHAPE.findall(shapes)]
+    axes, members = _axes(kind, rest, groups, mesh)
+    if start and kind in ("all-gather", "collective-permute"):
+        # The asynchronous form returns its operands as well.
+        sizes = sizes[len(sizes) // 2 :][: max(len(sizes) // 2, 1)] if kind == "all-gather" else sizes[:1]
+    total = sum(sizes)
+    if kind == "reduce-scatter":
+        total *= members
+    if members > 1:
+        yield Found(kind, axes, total, times)
+
+
+def _nbytes(dtype: str, dims: str) -> int:
+    return _BYTES.get(dtype, 4) * int(np.prod([int(d) for d in dims.split(",") if d] or [1]))
+
+
+def _computations(text: str) -> dict[str, list[str]]:
+    computations: dict[str, list[str]] = {}
+    current = ""
+    for line in text.splitlines():
+        if line.endswith("{") and not line.startswith(" "):
+            head = line.removeprefix("ENTRY ").lstrip("%")
+            current = re.split(r"[ (]", head, maxsplit=1)[0]
+            computations[current] = []
+        elif current:
+            computations[current].append(line)
+    return computations
+
+
+def _trip_counts(computations: dict[str, list[str]]) -> dict[str, int]:
+    """How often each computation runs: once, or the product of the trip counts of the loops around it."""
+    callers: dict[str, list[tuple[str, int]]] = {}
+    for name, lines in computations.items():
+        for line in lines:
+            count = re.search(r"known_trip_count[^\d]*(\d+)", line)
+            for role, callee in re.findall(
+                r"(body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)", line
+            ):
+                times = int(count.group(1)) if role == "body" and count is not None else 1
+                callers.setdefault(callee, []).append((name, times))
+            for branches in re.findall(r"branch_computations=\{([^}]*)\}", line):
+                for callee in re.findall(r"%?([\w.\-]+)", branches):
+                    callers.setdefault(callee, []).append((name, 1))
+
+    def times_of(name: str) -> int:
+        if name not in callers:
+            return 1
+        return sum(times_of(caller) * count for caller, count in callers[name])
+
+    return {name: times_of(name) for name in computations}
+
+
+def _axis_groups(mesh: Any) -> dict[Any, tuple[str, ...]]:
+    """Which set of mesh axes a partition of the device positions stands for."""
+    shape, names = tuple(mesh.shape.values()), tuple(mesh.shape)
+    positions = np.arange(int(np.prod(shape))).reshape(shape)
+    known: dict[Any, tuple[str, ...]] = {}
+    for count in range(1, len(names) + 1):
+        for axes in itertools.combinations(range(len(names)), count):
+            others = [axis for axis in range(len(names)) if axis not in axes]
+            size = int(np.prod([shape[axis] for axis in axes]))
+            rows = positions.transpose(*others, *axes).reshape(-1, size)
+            if size > 1 and all(shape[axis] > 1 for axis in axes):
+                known.setdefault(_canonical(rows.tolist()), tuple(names[axis] for axis in axes))
+    return known
+
+
+def _canonical(rows: list[list[int]]) -> Any:
+    return frozenset(frozenset(row) for row in rows)
+
+
+def _axes(kind: str, rest: str, groups: dict[Any, tuple[str, ...]], mesh: Any) -> tuple[tuple[str, ...], int]:
+    if kind == "collective-permute":
+        listed = re.search(r"source_target_pairs=\{(.*?)\}\}", rest)
+        pairs = [(int(a), int(b)) for a, b in re.findall(r"\{?(\d+),(\d+)\}?", listed.group(1) if listed else "")]
+        return _permuted_axes(pairs, mesh), 2 if pairs else 1
+    rows = _replica_groups(rest, int(np.prod(tuple(mesh.shape.values()))))
+    return groups.get(_canonical(rows), ("?",)), max(map(len, rows), default=1)
+
+
+def _permuted_axes(pairs: list[tuple[int, int]], mesh: Any) -> tuple[str, ...]:
+    shape, names = tuple(mesh.shape.values()), tuple(mesh.shape)
+    moved: set[str] = set()
+    for source, target in pairs:
+        a, b = np.unravel_index(source, shape), np.unravel_index(target, shape)
+        moved.update(name for name, x, y in zip(names, a, b, strict=True) if x != y)
+    return tuple(name for name in names if name in moved)
+
+
+def _replica_groups(rest: str, devices: int) -> list[list[int]]:
+    iota = re.search(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest)
+    if iota is not None:
+        shape, source = ([int(d) for d in part.split(",")] for part in iota.groups()[:2])
+        ids = np.arange(int(np.prod(source))).reshape(source)
+        if iota.group(3):
+            ids = ids.transpose([int(d) for d in iota.group(3).split(",")])
+        return ids.reshape(shape).tolist()
+    listed = re.search(r"replica_groups=\{(\{.*?\})\}", rest)
+    if listed is None:
+        return [list(range(devices))]
+    return [[int(d) for d in row.split(",")] for row in re.findall(r"\{([\d,]+)\}", listed.group(1))]

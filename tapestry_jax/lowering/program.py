@@ -1,0 +1,88 @@
+"""Running a schedule: the body of the one SPMD program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.execute import present, run_blocks, states
+from tapestry_jax.lowering.convert import convert
+from tapestry_jax.lowering.fold import merge_states, partial_states
+from tapestry_jax.lowering.pad import pad_axis
+from tapestry_jax.lowering.read import read_blocks
+from tapestry_jax.lowering.scan import scan_over_mesh
+from tapestry_jax.lowering.varying import vary
+from tapestry_jax.planning.folds import local_sizes, local_state
+from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
+
+
+def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
+    """Run all steps on one device's pieces of the inputs; returns its pieces of the outputs."""
+    values: dict[int, Any] = dict(zip(schedule.inputs, inputs, strict=True))
+    return run_steps(schedule, values)
+
+
+def run_steps(schedule: Schedule, values: dict[int, Any]) -> list[Any]:
+    """Run the steps on slots that are already filled."""
+    for step in schedule.steps:
+        with jax.named_scope(step.path):
+            match step:
+                case Convert():
+                    values[step.result] = convert(values[step.source], step.changes, schedule.mesh)
+                case Run():
+                    results = run_operation(schedule, step, [values[slot] for slot in step.operands])
+                    values.update(zip(step.results, results, strict=True))
+                case Repeat():
+                    results = _repeat(schedule, step, [values[slot] for slot in step.operands])
+                    values.update(zip(step.results, results, strict=True))
+    return [values[slot] for slot in schedule.outputs]
+
+
+def run_operation(schedule: Schedule, step: Run, arrays: Sequence[Any]) -> list[Any]:
+    """Run one operation on one device's blocks."""
+    shaped, mesh, cuts = schedule.graph.shaped(step.node), schedule.mesh, dict(step.cuts)
+    operation, sizes = shaped.operation, local_sizes(shaped, cuts)
+    blocks = read_blocks(shaped, cuts, sizes, mesh, step.axes, arrays)
+    folded = tuple(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
+    if folded:
+        state = [vary(leaf, sorted(step.axes)) for leaf in partial_states(shaped, cuts, sizes, mesh, blocks)]
+        if step.scatter is not None:
+            axis, cut = step.scatter.axis, step.scatter.cut
+            padded = pad_axis(state[0], axis, cut.block * mesh.size(cut.axes))
+            return [lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True)]
+        _, carrier = local_state(shaped, cuts)
+        results = present(shaped, merge_states(shaped, carrier, folded, mesh, state))
+    elif operation.over in cuts:
+        steps = [vary(leaf, sorted(step.axes)) for leaf in states(shaped, blocks)]
+        assert operation.over is not None
+        results = present(shaped, scan_over_mesh(shaped, cuts[operation.over], mesh, steps))
+    else:
+        results = run_blocks(shaped, blocks)
+    # A kernel that ignores an operand may return fewer varying axes than its layout has.
+    return [
+        vary(result, sorted(schedule.slots[slot].varying)) for result, slot in zip(results, step.results, strict=True)
+    ]
+
+
+def _repeat(schedule: Schedule, step: Repeat, arrays: Sequence[Any]) -> list[Any]:
+    body, count = step.body, step.carries
+    carried, rest = body.inputs[:count], body.inputs[count:]
+    outside: dict[int, Any] = dict(zip(rest[len(step.axes) :], arrays[count + len(step.axes) :], strict=True))
+    stacked: dict[int, Any] = {
+        slot: jnp.moveaxis(array, axis, 0)
+        for slot, array, axis in zip(rest, arrays[count : count + len(step.axes)], step.axes, strict=False)
+    }
+    for early in step.prologue:
+        place = stacked if early.source in stacked else outside
+        place[early.result] = convert(place[early.source], early.changes, schedule.mesh)
+
+    def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
+        outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))})
+        return outputs[:count], outputs[count:]
+
+    final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)
+    return [*final, *outputs]

@@ -1,0 +1,99 @@
+"""What one device's index box reads: coordinates, windows, and the valid part of padded blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.axis import Axis
+from combinators.execute import axis_modes, read_axis
+from combinators.shaped import Shaped, block_shape
+from combinators.signature import Operand
+from combinators.sizes import axis_extent
+from tapestry_jax.lowering.pad import pad_axis
+from tapestry_jax.lowering.varying import vary
+from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+Cuts = Mapping[str, Cut]
+
+
+def coordinates(size: int, cut: Cut | None) -> Any:
+    """Global coordinates of this device's block, int32; those of padding repeat the last one."""
+    if cut is None:
+        return jnp.arange(size, dtype=jnp.int32)
+    start = lax.axis_index(cut.axes) * cut.block
+    return jnp.minimum(start + jnp.arange(cut.block, dtype=jnp.int32), size - 1)
+
+
+def read_blocks(
+    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], mesh: MeshShape, axes: frozenset[str], arrays: Sequence[Any]
+) -> list[Any]:
+    """The kernel's operands on this device, all varying over `axes`."""
+    remaining = iter(arrays)
+    blocks: list[Any] = []
+    for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True):
+        if operand.coordinate is not None:
+            block = coordinates(shaped.sizes[operand.coordinate], cuts.get(operand.coordinate))
+        else:
+            block = _read(operand, next(remaining), shaped, cuts, sizes, mesh, modes)
+        blocks.append(vary(block, sorted(axes)))
+    return blocks
+
+
+def _read(
+    operand: Operand,
+    array: Any,
+    shaped: Shaped,
+    cuts: Cuts,
+    sizes: Mapping[str, int],
+    mesh: MeshShape,
+    modes: Sequence[str],
+) -> Any:
+    for number, (axis, mode) in enumerate(zip(operand.axes, modes, strict=True)):
+        if axis.is_window:
+            array = _read_window(axis, number, array, shaped, cuts, sizes, mesh, mode)
+    return array
+
+
+def _read_window(
+    axis: Axis,
+    number: int,
+    array: Any,
+    shaped: Shaped,
+    cuts: Cuts,
+    sizes: Mapping[str, int],
+    mesh: MeshShape,
+    mode: str,
+) -> Any:
+    """The cells that this device's box reads of an axis that it holds whole."""
+    low, high = axis_extent(axis, shaped.sizes)
+    array = read_axis(array, number, low, max(high, low), mode)
+    cut_terms = [term for term in axis.terms if term.name in cuts]
+    if not cut_terms:
+        return array
+    padded = dict(shaped.sizes)
+    for term in cut_terms:
+        padded[term.name] = cuts[term.name].block * mesh.size(cuts[term.name].axes)
+    array = pad_axis(array, number, axis_extent(axis, padded)[1] - low)
+    local_low, local_high = axis_extent(axis, dict(sizes))
+    start: Any = 0
+    for term in cut_terms:
+        cut = cuts[term.name]
+        start = start + lax.axis_index(cut.axes) * (cut.block * term.coefficient)
+    return lax.dynamic_slice_in_dim(array, start, local_high - local_low, number)
+
+
+def crop_blocks(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+    """The blocks that a smaller index box reads, which starts where these do."""
+    cropped: list[Any] = []
+    for operand, block in zip(shaped.signature.operands, blocks, strict=True):
+        if operand.coordinate is not None:
+            cropped.append(block[: sizes[operand.coordinate]])
+        else:
+            shape = block_shape(operand, dict(sizes))
+            cropped.append(lax.slice(block, (0,) * block.ndim, shape))
+    return cropped

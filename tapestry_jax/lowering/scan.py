@@ -1,0 +1,81 @@
+"""Scanning along a cut dimension: local scan, exclusive scan of the devices' totals, combine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.blocks import Axes, combine_blocks, identity_block, last_of_block, scan_block, shift_block
+from combinators.shaped import Shaped
+from tapestry_jax.lowering.pad import valid_count
+from tapestry_jax.lowering.varying import vary, varying_axes
+from tapestry_jax.planning.collectives import scan_distances
+from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+
+def scan_over_mesh(shaped: Shaped, cut: Cut, mesh: MeshShape, steps: list[Any]) -> list[Any]:
+    """Prefixes of steps whose dimension `over` is cut; returns the states that the operation presents."""
+    operation = shaped.operation
+    over, reverse = operation.over, operation.reverse
+    assert operation.monoid is not None and over is not None
+    size, carrier = shaped.sizes[over], shaped.carrier
+    arguments = (operation.monoid, shaped.state_tree, carrier)
+    uneven = cut.block * mesh.size(cut.axes) != size
+    valid = [_valid(leaf, axes.index(over), cut, size) for leaf, axes in zip(steps, carrier, strict=True)]
+    masked = steps
+    if uneven:
+        unit = identity_block(*arguments, steps)
+        masked = [jnp.where(keep, leaf, one) for keep, leaf, one in zip(valid, steps, unit, strict=True)]
+    inclusive = scan_block(*arguments, over, masked, reverse)
+    totals = last_of_block(carrier, over, inclusive, reverse)
+    inner = [tuple(name for name in axes if name != over) for axes in carrier]
+    before = _exclusive_over_mesh(shaped, inner, cut, mesh, totals, reverse)
+    local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
+    spread = [
+        jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(over)), full.shape)
+        for leaf, axes, full in zip(before, carrier, local, strict=True)
+    ]
+    first, second = (local, spread) if reverse else (spread, local)
+    scanned = combine_blocks(*arguments, first, second)
+    if not uneven:
+        return scanned
+    # Padding keeps the state of its own step: a state that occurs, where the identity may present as NaN.
+    return [jnp.where(keep, leaf, own) for keep, leaf, own in zip(valid, scanned, steps, strict=True)]
+
+
+def _valid(leaf: Any, axis: int, cut: Cut, size: int) -> Any:
+    count = vary(valid_count(cut, size), sorted(varying_axes(leaf)))
+    return lax.broadcasted_iota(jnp.int32, leaf.shape, axis) < count
+
+
+def _exclusive_over_mesh(
+    shaped: Shaped, carrier: Sequence[Axes], cut: Cut, mesh: MeshShape, totals: list[Any], reverse: bool
+) -> list[Any]:
+    """What the devices before this one add up to, in a logarithmic number of exchanges."""
+    assert shaped.operation.monoid is not None
+    arguments = (shaped.operation.monoid, shaped.state_tree, carrier)
+    devices = mesh.size(cut.axes)
+    index = lax.axis_index(cut.axes)
+    place = devices - 1 - index if reverse else index
+    unit = identity_block(*arguments, totals)
+
+    def receive(state: list[Any], distance: int) -> list[Any]:
+        """The state of the device `distance` places before; the identity where there is none."""
+        pairs = [(i, i + distance) for i in range(devices - distance)]
+        if reverse:
+            pairs = [(target, source) for source, target in pairs]
+        moved = [lax.ppermute(leaf, cut.axes, pairs) for leaf in state]
+        # An absent sender leaves zeros, which are not the identity.
+        present = place >= distance
+        return [jnp.where(present, leaf, one) for leaf, one in zip(moved, unit, strict=True)]
+
+    state = receive(totals, 1)
+    for distance in scan_distances(devices):
+        earlier = receive(state, distance)
+        first, second = (state, earlier) if reverse else (earlier, state)
+        state = combine_blocks(*arguments, first, second)
+    return state

@@ -1,0 +1,20 @@
+"""Over which mesh axes a value varies, and making it vary over more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+from jax import lax
+
+
+def varying_axes(value: Any) -> frozenset[str]:
+    """The mesh axes over which a value of the SPMD program varies."""
+    return frozenset(jax.typeof(value).manual_axis_type.varying)
+
+
+def vary(value: Any, axes: Iterable[str]) -> Any:
+    """Let a value vary over all of `axes`; its gradient is then summed over those that are new."""
+    missing = tuple(axis for axis in axes if axis not in varying_axes(value))
+    return lax.pcast(value, missing, to="varying") if missing else value

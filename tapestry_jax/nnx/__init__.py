@@ -1,0 +1,18 @@
+"""Flax modules made of arrows: their parameters carry dimension names, and any plan may place them."""
+
+from __future__ import annotations
+
+from tapestry_jax.nnx.attention import MultiHeadAttention as MultiHeadAttention
+from tapestry_jax.nnx.embed import Embed as Embed
+from tapestry_jax.nnx.embed import PositionEmbed as PositionEmbed
+from tapestry_jax.nnx.linear import Linear as Linear
+from tapestry_jax.nnx.linear import LinearGeneral as LinearGeneral
+from tapestry_jax.nnx.loss import cross_entropy as cross_entropy
+from tapestry_jax.nnx.mlp import MLP as MLP
+from tapestry_jax.nnx.module import Module as Module
+from tapestry_jax.nnx.module_arrow import ModuleArrow as ModuleArrow
+from tapestry_jax.nnx.norm import LayerNorm as LayerNorm
+from tapestry_jax.nnx.norm import RMSNorm as RMSNorm
+from tapestry_jax.nnx.transformer import Block as Block
+from tapestry_jax.nnx.transformer import Transformer as Transformer
+from tapestry_jax.nnx.transformer import TransformerConfig as TransformerConfig

@@ -1,0 +1,81 @@
+"""Multi-head self-attention: a fold over the keys."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+
+from combinators.attention import attention
+from combinators.errors import GraphError, message
+from combinators.value import Value
+from tapestry_jax.nnx.linear import LinearGeneral
+from tapestry_jax.nnx.module import Module
+
+
+class MultiHeadAttention(Module):
+    """Self-attention of several heads, as `flax.nnx.MultiHeadAttention` with `decode=False`.
+
+    Queries carry `seq`, keys and values the same tensor's axis under the name `keys`, the fold dimension: cut in time
+    it is FlashAttention, on a mesh axis ring attention.
+
+    Args:
+      num_heads: the heads.
+      in_features: size of `embed`.
+      qkv_features: total over the heads, by default `in_features`.
+      causal: whether a position sees only itself and what comes before it.
+      use_bias: whether the projections add biases.
+      dtype: of the computation; by default what JAX promotes inputs and parameters to.
+      param_dtype: of the parameters.
+      rngs: whose stream `params` initialises.
+
+    Raises:
+      GraphError: when the heads do not divide the features.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        in_features: int,
+        qkv_features: int | None = None,
+        *,
+        causal: bool = True,
+        use_bias: bool = True,
+        dtype: Any = None,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        features = in_features if qkv_features is None else qkv_features
+        if num_heads < 1 or features % num_heads:
+            raise GraphError(
+                message(
+                    f"{features} features do not make {num_heads} heads of one size",
+                    remedy="Choose a number of heads that divides the features.",
+                )
+            )
+        self.num_heads, self.in_features, self.causal = num_heads, in_features, causal
+        self.head_dim = features // num_heads
+        heads, names = (num_heads, self.head_dim), ("heads", "head_dim")
+        linear = partial(LinearGeneral, use_bias=use_bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.query = linear(in_features, heads, dims=("embed", names))
+        self.key = linear(in_features, heads, dims=("embed", names))
+        self.value = linear(in_features, heads, dims=("embed", names))
+        self.out = linear(heads, in_features, dims=(names, "embed"))
+
+    @property
+    def signature(self) -> str:
+        """Positions and features come last."""
+        return "... seq embed -> ... seq embed"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of `embed`."""
+        return {"embed": self.in_features}
+
+    def forward(self, x: Value) -> Value:
+        """Project, attend, project back."""
+        other = x.rename(seq="keys")
+        y = attention(self.query(x), self.key(other), self.value(other), causal=self.causal)
+        return self.out(y)

@@ -1,0 +1,130 @@
+"""Tables of vectors, looked up by token or by position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from combinators.errors import SignatureError, message
+from combinators.index import index
+from combinators.map import Map
+from combinators.monoids import Sum
+from combinators.reduce import Reduce
+from combinators.value import Value
+from tapestry_jax.nnx.cast import cast
+from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.rows import Rows, RowsOfBlock
+
+
+class Embed(Module):
+    """A vector for every token, as `flax.nnx.Embed`. The vocabulary is a fold, so a plan may cut it.
+
+    Numbers outside the vocabulary give NaN; negative ones count from its end.
+
+    Args:
+      num_embeddings: size of the vocabulary.
+      features: size of a vector.
+      dims: names of the table's dimensions.
+      dtype: of the result; by default that of the table.
+      param_dtype: of the table.
+      embedding_init: initializer of the table.
+      rngs: whose stream `params` initialises.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        features: int,
+        *,
+        dims: tuple[str, str] = ("vocab", "embed"),
+        dtype: Any = None,
+        param_dtype: Any = jnp.float32,
+        embedding_init: Any = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0),
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.num_embeddings, self.features, self.dims, self.dtype = num_embeddings, features, tuple(dims), dtype
+        self.parameter("embedding", embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
+
+    @property
+    def signature(self) -> str:
+        """Any dimensions of tokens."""
+        return f"... -> ... {self.dims[1]}"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of a vector."""
+        return {self.dims[1]: self.features}
+
+    def forward(self, tokens: Value) -> Value:
+        """Look the tokens up.
+
+        Raises:
+          SignatureError: when they are not integers.
+        """
+        check_integers("Embed", "tokens", tokens)
+        take = Reduce(RowsOfBlock(self.num_embeddings), "..., v e, @v -> ... e", Sum, dense=Rows(), name="take")
+        return take(tokens, cast(self.embedding[...], self.dtype))
+
+
+class PositionEmbed(Module):
+    """A learned vector for every position: that of the coordinate along `over`.
+
+    Args:
+      num_embeddings: the largest number of positions.
+      features: size of a vector.
+      over: the dimension whose coordinates are the positions.
+      dims: names of the table's dimensions.
+      dtype: of the result; by default that of the table.
+      param_dtype: of the table.
+      embedding_init: initializer of the table.
+      rngs: whose stream `params` initialises.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        features: int,
+        *,
+        over: str = "seq",
+        dims: tuple[str, str] = ("position", "embed"),
+        dtype: Any = None,
+        param_dtype: Any = jnp.float32,
+        embedding_init: Any = jax.nn.initializers.normal(0.02),
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.num_embeddings, self.features, self.over = num_embeddings, features, over
+        self.dims, self.dtype = tuple(dims), dtype
+        self.parameter("embedding", embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
+
+    def forward(self, like: Value) -> Value:
+        """The vectors of the coordinates of `like` along `over`, with the axes `over` and that of the features.
+
+        Raises:
+          GraphError: when `like` has no such axis.
+          SignatureError: when it has more coordinates than there are positions.
+        """
+        positions = index(self.over, like)
+        if positions.shape[0] > self.num_embeddings:
+            raise SignatureError(
+                message(
+                    f"there are {self.num_embeddings} positions for `{self.over}` of size {positions.shape[0]}",
+                    f"got {like!r}",
+                    remedy="Pass shorter sequences, or make the table of positions larger.",
+                )
+            )
+        return Map(Rows(), "p, [n] e -> p e", name="take")(positions, cast(self.embedding[...], self.dtype))
+
+
+def check_integers(where: str, what: str, value: Value) -> None:
+    """Refuse numbers that cannot be indices.
+
+    Raises:
+      SignatureError: when the dtype is not an integer one.
+    """
+    if not jnp.issubdtype(value.dtype, jnp.integer):
+        raise SignatureError(
+            message(f"{where} takes integer {what}", f"got {value!r}", remedy="Convert them: x.astype(jnp.int32).")
+        )

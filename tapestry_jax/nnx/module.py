@@ -1,0 +1,126 @@
+"""The base of modules whose forward pass is a program of arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+
+from combinators.arrow import Arrow
+from combinators.tensor_type import TensorType
+from combinators.value import Value
+
+
+class Module(nnx.Module):
+    """A `flax.nnx` module whose forward pass is a program, and which is an arrow itself.
+
+    A subclass makes its parameters with `self.parameter`, and writes `forward` on values: arithmetic aligned by name,
+    leaves, other modules. `self.kernel[...]` is then the parameter as a value. Called on arrays, a module is traced
+    once per structure and types and runs as an ordinary JAX function: `nnx.jit`, `nnx.grad`, `nnx.state`, optax and
+    Orbax see a Flax module.
+
+    Attributes:
+      signature: what `forward` takes and gives, or None. Its names are given to axes of inputs that have none; up to
+        two leading dimensions of `...` are called `batch` and `seq` where it does not use these names itself.
+      sizes: sizes of names of the signature that the module fixes; they are checked when arrows are composed.
+    """
+
+    @property
+    def signature(self) -> str | None:
+        """What `forward` takes and gives."""
+        return None
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Sizes of the signature's names that the module fixes."""
+        return {}
+
+    def forward(self, *values: Any) -> Any:
+        """The forward pass: values of a program to values of it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
+
+    def parameter(
+        self, name: str, initializer: Callable[..., Any], shape: tuple[int, ...], dims: tuple[str, ...], **options: Any
+    ) -> None:
+        """Make `self.<name>`, an `nnx.Param` that carries dimension names (metadata `dims`).
+
+        Args:
+          name: the attribute.
+          initializer: from `jax.nn.initializers`.
+          shape: of the parameter.
+          dims: the name of each of its axes, all different.
+          options: `rngs`, whose stream `params` gives the key; `dtype`, by default float32; `flat`, the shape that the
+            initializer sees where it differs.
+
+        Raises:
+          GraphError: when a name stands twice.
+        """
+        kind = TensorType.make(dims, shape, options.get("dtype", "float32"))
+        value = initializer(options["rngs"].params(), options.get("flat", shape), kind.dtype).reshape(shape)
+        setattr(self, name, nnx.Param(value, dims=dims))
+        # `nnx.update` with the state of another library's module drops metadata; the names stay known here.
+        declared: tuple[tuple[str, tuple[str, ...]], ...] = getattr(self, "declared_dims", ())
+        self.declared_dims = (*declared, (name, dims))
+
+    def __call__(self, *args: Any) -> Any:
+        """Apply to values of a program, inside which it makes a scope, or run on arrays."""
+        from tapestry_jax.nnx.module_arrow import arrow_of
+        from tapestry_jax.nnx.symbolic import is_symbolic, program_of, scope_of
+
+        if is_symbolic(self):
+            program = program_of(self, args, scope_of(self))
+            return program.apply(*args) if scope_of(self) else program.apply_top(*args)
+        arrow = arrow_of(self)
+        if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args)):
+            return arrow.apply(*args)
+        return arrow(*args)
+
+    # What makes it an arrow.
+
+    def __tapestry_arrow__(self) -> Arrow[Any, Any]:
+        from tapestry_jax.nnx.module_arrow import arrow_of
+
+        return arrow_of(self)
+
+    def __tapestry_split__(self) -> tuple[Any, Callable[[Any], Any]]:
+        from tapestry_jax.nnx.symbolic import split
+
+        return split(self)
+
+    def __rshift__(self, other: Any) -> Arrow[Any, Any]:
+        return self.__tapestry_arrow__() >> other
+
+    def __mul__(self, other: Any) -> Arrow[Any, Any]:
+        return self.__tapestry_arrow__() * other
+
+    def __and__(self, other: Any) -> Arrow[Any, Any]:
+        return self.__tapestry_arrow__() & other
+
+    def __or__(self, other: Any) -> Arrow[Any, Any]:
+        return self.__tapestry_arrow__() | other
+
+    def first(self) -> Arrow[Any, Any]:
+        """`(operands of self, c) -> (self, c)`: the last operand passes through."""
+        return self.__tapestry_arrow__().first()
+
+    def second(self) -> Arrow[Any, Any]:
+        """`(c, operands of self) -> (c, self)`: the first operand passes through."""
+        return self.__tapestry_arrow__().second()
+
+    def left(self) -> Arrow[Any, Any]:
+        """Acts on the left case of an `Either`, and leaves the right one."""
+        return self.__tapestry_arrow__().left()
+
+    def right(self) -> Arrow[Any, Any]:
+        """Acts on the right case of an `Either`, and leaves the left one."""
+        return self.__tapestry_arrow__().right()
+
+    def feedback(self, over: str) -> Arrow[Any, Any]:
+        """`(x, state) -> (y, state)` becomes `(xs, state) -> (ys, final state)` along the dimension `over`."""
+        return self.__tapestry_arrow__().feedback(over)
+
+    def bind(self, *arrays: Any) -> Arrow[Any, Any]:
+        """Fix the last operands of `forward`."""
+        return self.__tapestry_arrow__().bind(*arrays)

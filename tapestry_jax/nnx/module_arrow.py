@@ -1,0 +1,103 @@
+"""A module as an arrow: its parameters become named inputs of every graph that it is traced into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import jax
+from flax import nnx
+
+from combinators.arrow import Holder
+from combinators.arrow_types import Face
+from combinators.graph import Graph
+from combinators.program import Program
+from combinators.signature import Operand, Signature
+from combinators.trace import trace_of
+from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.symbolic import label, merge, program_of, state_types
+
+
+class ModuleArrow(Holder[Any, Any]):
+    """The arrow of a module; `held` is its `nnx.state`, whose inputs are called `params/<path of attributes>`."""
+
+    def __init__(self, module: Module, graphdef: Any) -> None:
+        self.module, self.graphdef, self.name = module, graphdef, label(module)
+        # The memo of graphs that every arrow keeps; modules of one structure share it, and nnx.jit makes new modules.
+        self._graphs = _graphs_of(graphdef)
+
+    @property
+    def held_name(self) -> str:
+        """`params`."""
+        return "params"
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The forward pass, whose parameters name the inputs of a graph."""
+        return self.module.forward
+
+    def held(self) -> Any:
+        """The module's state as it is now."""
+        return nnx.state(self.module)
+
+    def held_types(self) -> Any:
+        """The types of the state, with dimension names."""
+        return state_types(self.module)
+
+    @property
+    def arity(self) -> int | None:
+        """The operands of the declared signature, or the parameters of `forward`."""
+        return Program(self.module.forward, self._signature()).arity
+
+    def takes(self) -> Sequence[Face] | None:
+        """The operands of the declared signature."""
+        signature = self._signature()
+        return None if signature is None else self._faces(signature.operands)
+
+    def gives(self) -> Sequence[Face] | None:
+        """The results of the declared signature."""
+        signature = self._signature()
+        return None if signature is None else self._faces(signature.results)
+
+    def apply(self, *values: Any) -> Any:
+        """Run the forward pass inside the program that `values` belong to, in a scope called after the class."""
+        return program_of(self._symbolic(values), values, self.name).apply(*values)
+
+    def apply_top(self, *values: Any) -> Any:
+        """Run the forward pass as the whole program: its signature names the inputs."""
+        return program_of(self._symbolic(values), values, self.name).apply_top(*values)
+
+    def _symbolic(self, values: Sequence[Any]) -> Module:
+        held = trace_of(jax.tree.leaves(values), self.name).held(self)
+        return merge(self.graphdef, self.held(), held)
+
+    def _signature(self) -> Signature | None:
+        text = self.module.signature
+        return None if text is None else Signature.parse(text)
+
+    def _faces(self, operands: Sequence[Operand]) -> list[Face]:
+        return [Face.of(operand, dict(self.module.sizes)) for operand in operands]
+
+    def __repr__(self) -> str:
+        return f"ModuleArrow({type(self.module).__name__})"
+
+
+def arrow_of(module: Module) -> ModuleArrow:
+    """The arrow of a module, the same one for as long as somebody holds it and the module keeps its structure."""
+    graphdef = nnx.graphdef(module)
+    known = _ARROWS.get(id(module))
+    if known is None or known.graphdef != graphdef:
+        known = _ARROWS[id(module)] = ModuleArrow(module, graphdef)
+    return known
+
+
+# An arrow holds its module, so an id cannot be given out again while the arrow is here.
+_ARROWS: WeakValueDictionary[int, ModuleArrow] = WeakValueDictionary()
+
+
+@lru_cache(maxsize=256)
+def _graphs_of(graphdef: Any) -> dict[Any, Graph]:
+    del graphdef
+    return {}

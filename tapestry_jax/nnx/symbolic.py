@@ -1,0 +1,109 @@
+"""Modules come apart into typed parameters, and together again with values of a program in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+from flax import nnx
+
+from combinators.program import Program
+from combinators.signature import Signature
+from combinators.tensor_type import TensorType
+from combinators.value import Value
+
+if TYPE_CHECKING:
+    from tapestry_jax.nnx.module import Module
+
+_LEADING = ("batch", "seq")
+_SCOPE = "_tapestry_scope"
+
+
+def split(module: Module) -> tuple[nnx.State, Callable[[Any], Module]]:
+    """Take a module apart.
+
+    Returns:
+      The types of its variables, a state whose flattening order is that of `nnx.state`, and how to rebuild the module
+      from values in their place.
+    """
+    graphdef = nnx.graphdef(module)
+    return state_types(module), lambda values: merge(graphdef, nnx.state(module), values)
+
+
+def merge(graphdef: Any, state: Any, values: Any) -> Module:
+    """The module with `values` for its variables; the modules inside know the scopes of their operations.
+
+    Args:
+      graphdef: of the module.
+      state: of the module; only its tree is used.
+      values: a pytree with as many leaves.
+    """
+    symbolic = jax.tree.unflatten(jax.tree.structure(state), jax.tree.leaves(values))
+    module: Any = nnx.merge(graphdef, symbolic)
+    inside = {path: part for path, part in nnx.iter_modules(module) if _is_ours(part)}
+    for path, part in inside.items():
+        above = max((other for other in inside if other != path and path[: len(other)] == other), key=len, default=())
+        object.__setattr__(part, _SCOPE, "/".join(map(str, path[len(above) :])))
+    return module
+
+
+def state_types(module: Module) -> nnx.State:
+    """For every variable its type, with the dimension names that it carries."""
+    parts = {path: part for path, part in nnx.iter_modules(module)}
+    flat: dict[Any, Any] = {}
+    for path, variable in nnx.to_flat_state(nnx.state(module)):
+        names = variable.get_metadata().get("dims") or _declared(parts.get(path[:-1]), path[-1])
+        value = variable.get_value()
+        rank = len(value.shape)
+        flat[path] = TensorType.make(
+            names if names and len(names) == rank else (None,) * rank, value.shape, value.dtype
+        )
+    return nnx.from_flat_state(flat)
+
+
+def is_symbolic(module: Module) -> bool:
+    """Whether the variables of the module are values of a program."""
+    return _SCOPE in vars(module) or any(isinstance(leaf, Value) for leaf in jax.tree.leaves(nnx.state(module)))
+
+
+def scope_of(module: Module) -> str:
+    """The scope of its operations below that of the module around it; empty for the outermost."""
+    return vars(module).get(_SCOPE, "")
+
+
+def program_of(module: Module, values: Sequence[Any], name: str) -> Program:
+    """The forward pass as a program with the signature that the module declares."""
+    text = module.signature
+    program = Program(module.forward, None if text is None else _expanded(text, values))
+    program.name = name or label(module)
+    return program
+
+
+def label(module: Module) -> str:
+    """What paths and errors call a module that is no attribute of another: its class."""
+    name = type(module).__name__
+    spaced = "".join(f"_{c.lower()}" if c.isupper() and not name[i - 1].isupper() else c for i, c in enumerate(name))
+    return spaced.lower().strip("_")
+
+
+def _expanded(text: str, values: Sequence[Any]) -> Signature:
+    """The signature with up to two leading dimensions named, where the ranks of the values tell how many there are."""
+    signature = Signature.parse(text)
+    names = [name for name in _LEADING if name not in signature.dims]
+    for operand, value in zip(signature.operands, values, strict=False):
+        if operand.ellipsis and isinstance(value, Value):
+            lead = value.ndim - len(operand.axes)
+            if 0 <= lead <= len(names):
+                return Signature.parse(text.replace("...", " ".join(names[:lead])))
+    return signature
+
+
+def _declared(module: Any, name: Any) -> tuple[str, ...] | None:
+    return dict(getattr(module, "declared_dims", ())).get(name)
+
+
+def _is_ours(part: Any) -> bool:
+    from tapestry_jax.nnx.module import Module
+
+    return isinstance(part, Module)

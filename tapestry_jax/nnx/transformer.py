@@ -1,0 +1,129 @@
+"""A decoder-only transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+
+from combinators.errors import GraphError, message
+from combinators.value import Value
+from tapestry_jax.nnx.attention import MultiHeadAttention
+from tapestry_jax.nnx.embed import Embed, PositionEmbed
+from tapestry_jax.nnx.linear import Linear
+from tapestry_jax.nnx.mlp import MLP
+from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.norm import LayerNorm
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The sizes of a transformer.
+
+    Attributes:
+      layers: how many blocks.
+      embed: size of the residual stream.
+      heads: of each attention; they divide `embed`.
+      vocab: how many tokens there are.
+      mlp: hidden size of each block, by default `4 * embed`.
+      max_len: how many positions are learned.
+      use_bias: whether projections of the blocks add biases.
+      dtype: of the computation; by default that of the parameters.
+      param_dtype: of the parameters.
+
+    Raises:
+      GraphError: when a size is not positive, or the heads do not divide `embed`.
+    """
+
+    layers: int
+    embed: int
+    heads: int
+    vocab: int
+    mlp: int | None = None
+    max_len: int = 1024
+    use_bias: bool = True
+    dtype: Any = None
+    param_dtype: Any = jnp.float32
+
+    def __post_init__(self) -> None:
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[:6]}
+        wrong = [
+            f"{name} is {size}, expected at least 1" for name, size in sizes.items() if size is not None and size < 1
+        ]
+        if not wrong and self.embed % self.heads:
+            wrong.append(f"heads is {self.heads}, which does not divide embed, {self.embed}")
+        if wrong:
+            raise GraphError(message("TransformerConfig: no such transformer", *wrong, remedy="Choose other sizes."))
+
+    @property
+    def hidden(self) -> int:
+        """The size of `mlp`."""
+        return 4 * self.embed if self.mlp is None else self.mlp
+
+
+class Block(Module):
+    """One layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+        dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
+        self.features = config.embed
+        self.attention_norm = LayerNorm(config.embed, **dtypes)
+        self.attention = MultiHeadAttention(config.heads, config.embed, use_bias=config.use_bias, **dtypes)
+        self.mlp_norm = LayerNorm(config.embed, **dtypes)
+        self.mlp = MLP(config.embed, config.hidden, use_bias=config.use_bias, **dtypes)
+
+    @property
+    def signature(self) -> str:
+        """Positions and features come last."""
+        return "... seq embed -> ... seq embed"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of `embed`."""
+        return {"embed": self.features}
+
+    def forward(self, x: Value) -> Value:
+        """Attend, then transform every position, both on top of `x`."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Transformer(Module):
+    """Tokens to logits: token and position vectors, pre-norm causal blocks, a norm and an untied linear head.
+
+    Args:
+      config: the sizes.
+      rngs: whose stream `params` initialises.
+    """
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+        dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
+        self.config = config
+        self.embed = Embed(config.vocab, config.embed, **dtypes)
+        self.positions = PositionEmbed(config.max_len, config.embed, **dtypes)
+        self.decoder = nnx.List([Block(config, rngs=rngs) for _ in range(config.layers)])
+        self.norm = LayerNorm(config.embed, **dtypes)
+        self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
+
+    @property
+    def signature(self) -> str:
+        """Token numbers to logits."""
+        return "... seq -> ... seq vocab"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of `vocab`."""
+        return {"vocab": self.config.vocab}
+
+    def forward(self, tokens: Value) -> Value:
+        """Logits of the next token at every position.
+
+        Raises:
+          SignatureError: when tokens are not integers, or there are more than `max_len` positions.
+        """
+        x = self.embed(tokens) + self.positions(tokens)
+        for block in self.decoder:
+            x = block(x)
+        return self.head(self.norm(x))

@@ -1,0 +1,256 @@
+"""Plans: a graph, a mesh, and where every dimension goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.errors import PlanError, message
+from combinators.evaluate import check_arguments
+from combinators.graph import Graph
+from tapestry_jax.lowering.compiled import Compiled, require_devices, sharding
+from tapestry_jax.planning.collectives import Collective, collectives
+from tapestry_jax.planning.coverage import verify_coverage
+from tapestry_jax.planning.entries import Entries, read_entries
+from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
+from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.placement import Placer
+from tapestry_jax.planning.schedule import Schedule, Slot
+from tapestry_jax.planning.scheduler import schedule_graph
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Where the pieces of a graph run. Made by `plan`.
+
+    Attributes:
+      graph: the program.
+      mesh: the mesh, with devices or abstract.
+      entries: dimension and mesh axes, for all operations.
+      ops: exceptions by path.
+      inputs: layouts asked for, by name of the input.
+      outputs: layouts asked for, by name of the output.
+      schedule: the steps of one device.
+    """
+
+    graph: Graph = field(repr=False)
+    mesh: Any
+    entries: Entries
+    ops: tuple[tuple[str, Entries], ...]
+    inputs: Named
+    outputs: Named
+    schedule: Schedule = field(repr=False)
+
+    @property
+    def in_shardings(self) -> Any:
+        """`NamedSharding`s in the structure of the arguments."""
+        return self._tree(
+            self.graph.in_tree, [sharding(slot.layout, self.mesh) for slot in self._slots(self.schedule.inputs)]
+        )
+
+    @property
+    def out_shardings(self) -> Any:
+        """`NamedSharding`s in the structure of the result."""
+        return self._tree(
+            self.graph.out_tree, [sharding(slot.layout, self.mesh) for slot in self._slots(self.schedule.outputs)]
+        )
+
+    def put(self, *args: Any) -> tuple[Any, ...]:
+        """Bring arguments onto the devices in the planned layouts, padded to whole blocks.
+
+        Args:
+          args: arrays of the true sizes, in the structure of the program's arguments.
+
+        Returns:
+          The arguments in the same structure; global arrays, uneven axes padded by copies of the last row.
+
+        Raises:
+          SignatureError: for wrong ranks, sizes or dtypes.
+          MeshError: when the mesh has no devices.
+        """
+        mesh = require_devices(self.mesh)
+        leaves = check_arguments(self.graph, args)
+        placed = [
+            jax.device_put(_pad_on_host(leaf, slot, self.schedule.mesh), sharding(slot.layout, mesh))
+            for leaf, slot in zip(leaves, self._slots(self.schedule.inputs), strict=True)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(tuple(args)), placed)
+
+    def take(self, result: Any) -> Any:
+        """Bring a result to the host, cropped to its true sizes: NumPy arrays in the structure of the result.
+
+        Raises:
+          PlanError: when `result` does not have the structure of the program's result.
+        """
+        leaves, tree = jax.tree.flatten(result)
+        slots = self._slots(self.schedule.outputs)
+        if len(leaves) != len(slots):
+            raise PlanError(
+                message(
+                    f"plan.take was given {len(leaves)} arrays; the program returns {len(slots)}",
+                    remedy="Pass what plan.compile()(...) returned.",
+                )
+            )
+        cropped = [
+            np.asarray(leaf)[tuple(slice(size) for size in slot.type.shape)]
+            for leaf, slot in zip(leaves, slots, strict=True)
+        ]
+        return jax.tree.unflatten(tree, cropped)
+
+    def compile(self, *, crop: bool = True) -> Compiled:
+        """One SPMD program with explicit collectives: arrays in, arrays out; differentiable; nests in `jit`.
+
+        Args:
+          crop: give back true sizes; False keeps uneven results padded, which saves moving them (`take` crops).
+
+        Raises:
+          MeshError: when the mesh has no devices.
+        """
+        return Compiled(self.schedule, require_devices(self.mesh), crop=crop)
+
+    def collectives(self, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
+        """The collectives that the compiled program runs.
+
+        Args:
+          grad: with True those of `value_and_grad` by every floating argument as well; or by the arguments at these
+            positions.
+
+        Returns:
+          Kind, mesh axes, bytes per device, cause and count of each, with inputs and outputs in the planned layouts.
+        """
+        return collectives(self.schedule, grad)
+
+    def explain(self, grad: bool | int | Sequence[int] = False) -> str:
+        """A table: for every operation where its dimensions go, FLOPs and bytes per device, and what it communicates."""
+        from tapestry_jax.report.explain import explain
+
+        return explain(self.graph, self.schedule, grad)
+
+    def verify(self) -> None:
+        """Prove that the pieces of every operation cover its index space exactly.
+
+        Raises:
+          PlanError: with the operation and the box.
+        """
+        verify_coverage(self.schedule)
+
+    def to_json(self) -> str:
+        """Store the plan; it names the graph by its key and the mesh by its shape."""
+        from tapestry_jax.plan_json import plan_to_json
+
+        return plan_to_json(self)
+
+    @staticmethod
+    def from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
+        """Read a plan back for its graph.
+
+        Args:
+          text: what `to_json` gave.
+          graph: the graph it was made for.
+          mesh: by default one of the stored shape, abstract where there are not enough devices.
+
+        Raises:
+          FormatError: when the text is truncated or edited, or belongs to another graph.
+        """
+        from tapestry_jax.plan_json import plan_from_json
+
+        return plan_from_json(text, graph, mesh)
+
+    def _slots(self, numbers: Sequence[int]) -> list[Slot]:
+        return [self.schedule.slots[number] for number in numbers]
+
+    def _tree(self, tree: Any, leaves: list[Any]) -> Any:
+        return jax.tree.unflatten(tree, leaves)
+
+
+def plan(
+    graph: Graph,
+    mesh: Any,
+    entries: Mapping[str, Any] | None = None,
+    *,
+    ops: Mapping[str, Mapping[str, Any]] | None = None,
+    inputs: Mapping[str, Mapping[str, Any]] | None = None,
+    outputs: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Plan:
+    """Plan a graph by hand.
+
+    Args:
+      graph: from `tp.trace`.
+      mesh: a `jax.sharding.Mesh`, such as `tp.mesh(data=2, model=4)`; an `AbstractMesh` plans without devices.
+      entries: dimension name to mesh axis, tuple of mesh axes (outermost first) or None. An entry applies to every
+        operation that has the dimension and can cut it.
+      ops: exceptions by path of an operation or scope; the longest path that fits wins.
+      inputs: layouts of inputs by name, such as `{"x": {"batch": "data"}}`; by default as their first user wants them.
+      outputs: layouts of outputs by name; by default as they are produced.
+
+    Returns:
+      The plan. Nothing has run.
+
+    Raises:
+      PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, or an entry that cuts nothing.
+      MeshError: for an unknown mesh axis.
+    """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message(
+                "only graphs can be planned",
+                f"got {type(graph).__name__}: {graph!r:.80}",
+                remedy="Trace the program first: tp.plan(tp.trace(f, *specs), mesh, {...}).",
+            )
+        )
+    shape = MeshShape.of(mesh)
+    listed = read_entries({} if entries is None else entries, shape, "the plan")
+    excepted = _read_ops(ops, shape)
+    asked, wanted = read_layouts(inputs, shape, "inputs"), read_layouts(outputs, shape, "outputs")
+    return make_plan(graph, mesh, listed, excepted, asked, wanted)
+
+
+def make_plan(
+    graph: Graph,
+    mesh: Any,
+    entries: Entries,
+    ops: tuple[tuple[str, Entries], ...],
+    inputs: Named,
+    outputs: Named,
+) -> Plan:
+    """Build a plan from entries that were read already."""
+    shape = MeshShape.of(mesh)
+    placer = Placer(shape, entries, ops)
+    given = {node.name: (i, node.results[0]) for i, node in enumerate(graph.inputs)}
+    made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
+    schedule = schedule_graph(
+        graph,
+        shape,
+        placer,
+        place_layouts(inputs, given, shape, "inputs"),
+        place_layouts(outputs, made, shape, "outputs"),
+    )
+    placer.check_all_used(graph)
+    return Plan(graph, mesh, entries, ops, inputs, outputs, schedule)
+
+
+def _read_ops(ops: Any, shape: MeshShape) -> tuple[tuple[str, Entries], ...]:
+    if ops is None:
+        return ()
+    if not isinstance(ops, Mapping):
+        raise PlanError(
+            message(
+                "ops is a mapping from paths to entries",
+                f"got {type(ops).__name__}: {ops!r:.80}",
+                remedy='Write ops={"decoder/3/attention": {"heads": None}}.',
+            )
+        )
+    return tuple((str(path), read_entries(entry, shape, f"ops[{path!r}]")) for path, entry in ops.items())
+
+
+def _pad_on_host(leaf: Any, slot: Slot, mesh: MeshShape) -> Any:
+    padded = slot.layout.padded_shape(slot.type.shape, mesh)
+    array = np.asarray(leaf, slot.type.dtype) if isinstance(leaf, bool | int | float | complex) else leaf
+    if padded == array.shape:
+        return array
+    widths = [(0, size - known) for size, known in zip(padded, array.shape, strict=True)]
+    return np.pad(np.asarray(array), widths, mode="edge" if array.size else "constant")

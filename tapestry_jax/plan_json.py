@@ -1,0 +1,120 @@
+"""Plans as files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType
+
+from combinators.errors import FormatError, message
+from combinators.graph import Graph
+from tapestry_jax.mesh import mesh as make_mesh
+from tapestry_jax.plan import Plan, make_plan
+from tapestry_jax.planning.layouts import Named
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+_FORMAT, _VERSION = "tapestry-plan", 1
+
+
+def plan_to_json(plan: Plan) -> str:
+    """Store a plan: what the user asked for, the key of its graph, the shape of its mesh, and a checksum."""
+    content: dict[str, Any] = {
+        "graph": plan.graph.key,
+        "mesh": [[name, size] for name, size in MeshShape.of(plan.mesh).axes],
+        "entries": [[dim, list(axes)] for dim, axes in plan.entries],
+        "ops": _written(plan.ops),
+        "inputs": _written(plan.inputs),
+        "outputs": _written(plan.outputs),
+    }
+    return json.dumps(
+        {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}, indent=1
+    )
+
+
+def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
+    """Read a plan back for its graph.
+
+    Raises:
+      FormatError: when the text is truncated or edited, or belongs to another graph or mesh.
+    """
+    content = _content(text)
+    if content["graph"] != graph.key:
+        raise FormatError(
+            message(
+                "the plan belongs to another graph",
+                f"stored key {content['graph'][:16]}..., this graph has {graph.key[:16]}...",
+                remedy="Plan this graph again.",
+            )
+        )
+    axes = {str(name): int(size) for name, size in content["mesh"]}
+    if mesh is None:
+        mesh = _mesh(axes)
+    elif MeshShape.of(mesh) != MeshShape(tuple(axes.items())):
+        raise FormatError(
+            message(
+                "the plan was made for another mesh",
+                f"stored {MeshShape(tuple(axes.items()))}, got {MeshShape.of(mesh)}",
+                remedy="Pass a mesh of the stored shape, or plan again.",
+            )
+        )
+    ops, inputs, outputs = (_read(content[name]) for name in ("ops", "inputs", "outputs"))
+    entries = tuple((dim, tuple(axes)) for dim, axes in content["entries"])
+    return make_plan(graph, mesh, entries, ops, inputs, outputs)
+
+
+def _content(text: str) -> dict[str, Any]:
+    try:
+        stored = json.loads(text)
+    except (json.JSONDecodeError, TypeError) as error:
+        raise FormatError(
+            message(
+                "a plan file is not JSON",
+                str(error),
+                remedy="It was truncated or edited; store the plan again with plan.to_json().",
+            )
+        ) from error
+    if not isinstance(stored, dict) or stored.get("format") != _FORMAT:
+        raise FormatError(
+            message("this is no plan file", f"got {str(stored)[:80]}", remedy="Pass plan.to_json() text.")
+        )
+    if stored.get("version") != _VERSION:
+        raise FormatError(
+            message(
+                f"a plan file has version {stored.get('version')!r}",
+                f"expected {_VERSION}",
+                remedy="Plan again with this version of the library.",
+            )
+        )
+    content = stored.get("content")
+    if not isinstance(content, dict) or _checksum(content) != stored.get("checksum"):
+        raise FormatError(
+            message(
+                "a plan file does not match its checksum",
+                remedy="It was truncated or edited; store the plan again with plan.to_json().",
+            )
+        )
+    return content
+
+
+def _checksum(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _written(named: Any) -> list[Any]:
+    return [[name, [[dim, list(axes)] for dim, axes in entries]] for name, entries in named]
+
+
+def _read(stored: Any) -> Named:
+    return tuple((name, tuple((dim, tuple(axes)) for dim, axes in entries)) for name, entries in stored)
+
+
+def _mesh(axes: dict[str, int]) -> Any:
+    needed = 1
+    for size in axes.values():
+        needed *= size
+    if needed <= jax.device_count():
+        return make_mesh(**axes)
+    return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))

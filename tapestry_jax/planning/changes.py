@@ -1,0 +1,145 @@
+"""Changes of layout: the named steps from one layout to another, each with its price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tapestry_jax.planning.layout import Cut, Layout
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Equal copies become values of their own. Free forwards; backwards their gradients are added up (all-reduce)."""
+
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Every device keeps its block of one axis. Free."""
+
+    axis: int
+    cut: Cut
+    size: int
+
+
+@dataclass(frozen=True)
+class Gather:
+    """All-gather of one axis over mesh axes; `size` cells remain. `varying` results transpose to a reduce-scatter."""
+
+    axis: int
+    axes: tuple[str, ...]
+    size: int
+    varying: bool
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """All-to-all: the cut moves from the axis `source` (of `size` cells) to the axis `target`."""
+
+    source: int
+    target: int
+    size: int
+    target_size: int
+    cut: Cut
+
+
+Change = Cast | Slice | Gather | Exchange
+
+
+def layout_changes(
+    shape: tuple[int, ...], source: Layout, target: Layout, varying: frozenset[str], mesh: MeshShape
+) -> tuple[Change, ...]:
+    """The steps from `source` to `target`, for a consumer that varies over `varying`.
+
+    Slices that need no gathered axis come first, since they make what is gathered smaller; then all-to-alls and
+    gathers, then the other slices, then the cast.
+    """
+    changes: list[Change] = []
+    now, state = source, set(source.axes)
+
+    def cut(axis: int) -> None:
+        nonlocal now
+        wanted = target.cuts[axis]
+        assert wanted is not None
+        missing = tuple(name for name in wanted.axes if name not in state)
+        if missing:
+            changes.append(Cast(missing))
+            state.update(missing)
+        changes.append(Slice(axis, wanted, shape[axis]))
+        now = now.with_cut(axis, wanted)
+
+    for axis, wanted in enumerate(target.cuts):
+        if wanted is not None and now.cuts[axis] is None and not set(wanted.axes) & source.axes:
+            cut(axis)
+    for axis in range(len(shape)):
+        have, wanted = now.cuts[axis], target.cuts[axis]
+        if have is None or have == wanted:
+            continue
+        move = _exchange_target(now, target, axis)
+        if move is not None:
+            wanted_cut = target.cuts[move]
+            assert wanted_cut is not None
+            changes.append(Exchange(axis, move, shape[axis], shape[move], wanted_cut))
+            now = now.with_cut(axis, None).with_cut(move, wanted_cut)
+            continue
+        kept = _kept_prefix(have, wanted, mesh)
+        for axes, is_varying in _grouped(have.axes[kept:], varying):
+            # The innermost mesh axes hold neighbouring blocks, so they are gathered first.
+            changes.append(Gather(axis, axes, shape[axis], is_varying))
+            if not is_varying:
+                state.difference_update(axes)
+        now = now.with_cut(axis, wanted if kept else None)
+    for axis, wanted in enumerate(target.cuts):
+        if wanted is not None and now.cuts[axis] is None:
+            cut(axis)
+    missing = tuple(name for name in mesh.names if name in varying and name not in state)
+    if missing:
+        changes.append(Cast(missing))
+    return tuple(changes)
+
+
+def _exchange_target(now: Layout, target: Layout, axis: int) -> int | None:
+    have = now.cuts[axis]
+    if have is None or target.cuts[axis] is not None:
+        return None
+    for other, wanted in enumerate(target.cuts):
+        if other != axis and now.cuts[other] is None and wanted is not None and wanted.axes == have.axes:
+            return other
+    return None
+
+
+def _kept_prefix(have: Cut, wanted: Cut | None, mesh: MeshShape) -> int:
+    """How many of the outer mesh axes may stay: the blocks of what remains must be those that are wanted."""
+    if wanted is None or have.axes[: len(wanted.axes)] != wanted.axes:
+        return 0
+    inner = mesh.size(have.axes[len(wanted.axes) :])
+    return len(wanted.axes) if have.block * inner == wanted.block else 0
+
+
+def _grouped(axes: tuple[str, ...], varying: frozenset[str]) -> list[tuple[tuple[str, ...], bool]]:
+    """Split into runs of equal variance, the innermost run first."""
+    groups: list[tuple[tuple[str, ...], bool]] = []
+    for axis in reversed(axes):
+        if groups and groups[-1][1] == (axis in varying):
+            groups[-1] = ((axis, *groups[-1][0]), groups[-1][1])
+        else:
+            groups.append(((axis,), axis in varying))
+    return groups
+
+
+def changed_shape(shape: tuple[int, ...], change: Change, mesh: MeshShape) -> tuple[int, ...]:
+    """The local shape after a change."""
+    sizes = list(shape)
+    match change:
+        case Cast():
+            pass
+        case Slice(axis, cut, _):
+            sizes[axis] = cut.block
+        case Gather(axis, axes, size, _):
+            sizes[axis] = min(shape[axis] * mesh.size(axes), size)
+        case Exchange(source, target, size, _, cut):
+            sizes[source] = size
+            sizes[target] = cut.block
+    return tuple(sizes)

@@ -1,0 +1,82 @@
+"""Layouts that users ask for, by name of the input or output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from combinators.errors import PlanError, message
+from combinators.tensor_type import TensorType
+from tapestry_jax.planning.entries import Entries, read_entries
+from tapestry_jax.planning.layout import Layout, even_cut
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+Named = tuple[tuple[str, Entries], ...]
+
+
+def read_layouts(layouts: Any, mesh: MeshShape, where: str) -> Named:
+    """Normalise `{name: {axis name: mesh axis}}`.
+
+    Raises:
+      PlanError: when it is no such mapping.
+    """
+    if layouts is None:
+        return ()
+    if not isinstance(layouts, Mapping):
+        raise PlanError(
+            message(
+                f"{where} is a mapping from names to layouts",
+                f"got {type(layouts).__name__}: {layouts!r:.80}",
+                remedy='Write {"x": {"batch": "data"}}.',
+            )
+        )
+    return tuple((str(name), read_entries(entry, mesh, f"{where}[{name!r}]")) for name, entry in layouts.items())
+
+
+def place_layouts(
+    named: Named, types: Mapping[str, tuple[int, TensorType]], mesh: MeshShape, where: str
+) -> dict[int, Layout]:
+    """Layouts by position.
+
+    Args:
+      named: what the user asked for.
+      types: position and type by name.
+      mesh: the shape of the mesh.
+      where: `inputs` or `outputs`, for messages.
+
+    Raises:
+      PlanError: for a name or an axis that does not exist, or a mesh axis used twice.
+    """
+    placed: dict[int, Layout] = {}
+    for name, entries in named:
+        if name not in types:
+            raise PlanError(
+                message(
+                    f"{where} names {name!r}, which the graph does not have",
+                    f"it has {', '.join(list(types)[:12])}",
+                    remedy="Name one of them.",
+                )
+            )
+        position, kind = types[name]
+        layout, used = Layout.whole(kind.ndim), set[str]()
+        for axis, axes in entries:
+            if axis not in kind.names:
+                raise PlanError(
+                    message(
+                        f"{where}[{name!r}] cuts `{axis}`, which is no axis of it",
+                        f"its type is {kind}",
+                        remedy="Name one of its axes.",
+                    )
+                )
+            if used & set(axes):
+                raise PlanError(
+                    message(
+                        f"{where}[{name!r}] uses the mesh axis `{sorted(used & set(axes))[0]}` for two axes",
+                        remedy="Use every mesh axis once for a tensor.",
+                    )
+                )
+            used |= set(axes)
+            at = kind.names.index(axis)
+            layout = layout.with_cut(at, even_cut(kind.shape[at], axes, mesh))
+        placed[position] = layout
+    return placed

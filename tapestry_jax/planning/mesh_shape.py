@@ -1,0 +1,54 @@
+"""The shape of a mesh: what planning needs of it, devices or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from combinators.errors import MeshError, message
+
+
+@dataclass(frozen=True)
+class MeshShape:
+    """Axis names and sizes, in the order of the mesh."""
+
+    axes: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, mesh: Any) -> MeshShape:
+        """The shape of a `jax.sharding.Mesh`, of an `AbstractMesh`, or of a mapping of sizes.
+
+        Raises:
+          MeshError: when `mesh` is none of these.
+        """
+        shape = getattr(mesh, "shape", mesh)
+        try:
+            return cls(tuple((str(name), int(size)) for name, size in dict(shape).items()))
+        except (TypeError, ValueError) as error:
+            raise MeshError(
+                message(
+                    "a plan needs a mesh",
+                    f"got {type(mesh).__name__}: {mesh!r:.80}",
+                    remedy="Make one with tp.mesh(data=2, model=4), or pass a jax.sharding.Mesh or AbstractMesh.",
+                )
+            ) from error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axis names."""
+        return tuple(name for name, _ in self.axes)
+
+    def size(self, axes: Iterable[str]) -> int:
+        """The number of devices along `axes` together."""
+        sizes = dict(self.axes)
+        return math.prod(sizes[axis] for axis in axes)
+
+    def real(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """Those of `axes` that have more than one device."""
+        sizes = dict(self.axes)
+        return tuple(axis for axis in axes if sizes[axis] > 1)
+
+    def __str__(self) -> str:
+        return " x ".join(f"{name}={size}" for name, size in self.axes)

@@ -1,0 +1,207 @@
+"""Where the dimensions of every operation go, and whether they can go there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from combinators.errors import PlanError, message
+from combinators.graph import Apply, Graph, Loop
+from combinators.shaped import Shaped
+from tapestry_jax.planning.entries import Entries
+from tapestry_jax.planning.mesh_shape import MeshShape
+
+Placement = dict[str, tuple[str, ...]]
+
+
+@dataclass
+class Placer:
+    """Applies a plan's entries to operations and remembers which of them cut anything.
+
+    Attributes:
+      mesh: the mesh.
+      entries: for all operations.
+      ops: exceptions: path (of an operation or a scope) and entries.
+    """
+
+    mesh: MeshShape
+    entries: Entries
+    ops: tuple[tuple[str, Entries], ...]
+    used: set[tuple[str | None, str]] = field(default_factory=set[tuple[str | None, str]])
+
+    def place(self, node: Apply, shaped: Shaped, path: str) -> Placement:
+        """The mesh axes of each dimension of an operation; dimensions that are not cut are left out.
+
+        Raises:
+          PlanError: when two dimensions want the same mesh axis, or an exception cannot hold.
+        """
+        placed: Placement = {}
+        for dim, name in node.names:
+            origin, axes = self._wanted(name, path)
+            if origin == "" or not axes:
+                continue
+            reason = why_whole(shaped, dim)
+            if reason is not None:
+                if origin is not None:
+                    raise PlanError(
+                        message(
+                            f"ops[{origin!r}] places `{name}`, which `{path}` cannot cut",
+                            f"signature {shaped.signature}",
+                            reason,
+                            remedy=f"Leave `{name}` out, or write None for it.",
+                        )
+                    )
+                continue
+            self.used.add((origin, name))
+            placed[dim] = self.mesh.real(axes)
+        self._check_once(node, shaped, path, placed)
+        return {dim: axes for dim, axes in placed.items() if axes}
+
+    def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[str, ...]]:
+        """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""
+        best: tuple[str | None, tuple[str, ...]] = ("", ())
+        for dim, axes in self.entries:
+            if dim == name:
+                best = (None, axes)
+        depth = -1
+        for scope, entries in self.ops:
+            if (path == scope or path.startswith(scope + "/")) and len(scope) > depth:
+                for dim, axes in entries:
+                    if dim == name:
+                        best, depth = (scope, axes), len(scope)
+                        if not axes:
+                            self.used.add((scope, name))
+        return best
+
+    def _check_once(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> None:
+        owner: dict[str, str] = {}
+        for dim, axes in placed.items():
+            for axis in axes:
+                if axis in owner:
+                    first, second = node.bound[owner[axis]], node.bound[dim]
+                    raise PlanError(
+                        message(
+                            f"`{path}` has both `{first}` and `{second}` on the mesh axis `{axis}`",
+                            f"signature {shaped.signature}",
+                            remedy=f'Except one of them: ops={{"{path}": {{"{second}": None}}}}.',
+                        )
+                    )
+                owner[axis] = dim
+
+    def check_all_used(self, graph: Graph) -> None:
+        """Every entry must cut something, and every exception must name an operation.
+
+        Raises:
+          PlanError: for one that does not.
+        """
+        known = dict(walk(graph))
+        dims = {name: dim for node in known.values() for dim, name in node.names}
+        for scope, entries in self.ops:
+            inside = [path for path in known if path == scope or path.startswith(scope + "/")]
+            if not inside:
+                raise PlanError(
+                    message(
+                        f"ops names the path {scope!r}, where the graph has no operation",
+                        f"paths: {_some(sorted(known))}",
+                        remedy="Give the path of an operation or scope, as graph.show() prints them.",
+                    )
+                )
+            for dim, _ in entries:
+                if (scope, dim) not in self.used:
+                    self._refuse(dim, f"ops[{scope!r}]", {n for p in inside for _, n in known[p].names}, graph)
+        for dim, axes in self.entries:
+            if axes and (None, dim) not in self.used:
+                excepted = any((scope, dim) in self.used for scope, _ in self.ops)
+                if not excepted:
+                    self._refuse(dim, "the plan", set(dims), graph)
+
+    def _refuse(self, dim: str, where: str, dims: set[str], graph: Graph) -> None:
+        if dim not in dims:
+            whole = _carriers(graph, dim)
+            if not whole:
+                raise PlanError(
+                    message(
+                        f"{where} places `{dim}`, which is no dimension of the graph",
+                        f"dimensions: {_some(sorted(dims))}",
+                        remedy="Name one of them; graph.show() prints where they occur.",
+                    )
+                )
+            raise PlanError(
+                message(
+                    f"{where} places `{dim}`, which nothing can cut: it is whole everywhere",
+                    f"it is an axis of {_some(whole)}",
+                    remedy="Leave it out, or write the operation with a dimension that can be cut.",
+                )
+            )
+        reasons = [
+            f"{path}: {why_whole(shaped, local)}"
+            for path, node, shaped in _shaped_nodes(graph)
+            for local, name in node.names
+            if name == dim and why_whole(shaped, local) is not None
+        ]
+        raise PlanError(
+            message(
+                f"{where} places `{dim}`, which cuts nothing",
+                *reasons[:4],
+                remedy="Leave it out, or place it where it can be cut.",
+            )
+        )
+
+
+def why_whole(shaped: Shaped, dim: str) -> str | None:
+    """Why an operation cannot cut a dimension; None where it can."""
+    signature, operation = shaped.signature, shaped.operation
+    if signature.role(dim) == "whole":
+        return f"its kernel sees all of `[{dim}]`"
+    for operand in (*signature.operands, *signature.results):
+        inside = [axis for axis in operand.axes if any(term.name == dim for term in axis.terms)]
+        if len(inside) > 1:
+            return f"`{dim}` stands twice in one operand"
+        for axis in inside:
+            if axis.kind == "composite" and axis.terms[0].name != dim:
+                return f"`{dim}` is inner in the composition `{axis}`, of which only the outermost can be cut"
+            if any(term.name == dim and term.coefficient < 0 for term in axis.terms):
+                return f"`{dim}` runs backwards in `{axis}`"
+    if signature.role(dim) == "fold":
+        monoid = operation.monoid
+        if monoid is not None and not monoid.commutative and signature.fold_dims[0] != dim:
+            return f"the monoid is not commutative, so of several folds only the outermost, `{signature.fold_dims[0]}`"
+        return None
+    if any(dim not in {term.name for axis in result.axes for term in axis.terms} for result in signature.results):
+        return f"not every result carries `{dim}`"
+    return None
+
+
+def walk(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply]]:
+    """Every operation with its full path, those inside loops too."""
+    for node in graph.nodes:
+        if isinstance(node, Apply):
+            yield prefix + node.path, node
+        elif isinstance(node, Loop):
+            yield from walk(node.body, f"{prefix}{node.path}/")
+
+
+def _shaped_nodes(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply, Shaped]]:
+    for index, node in enumerate(graph.nodes):
+        if isinstance(node, Apply):
+            yield prefix + node.path, node, graph.shaped(index)
+        elif isinstance(node, Loop):
+            yield from _shaped_nodes(node.body, f"{prefix}{node.path}/")
+
+
+def _carriers(graph: Graph, dim: str) -> list[str]:
+    found: list[str] = []
+    for node in graph.nodes:
+        if any(dim in kind.names for kind in node.results) or (isinstance(node, Loop) and node.over == dim):
+            found.append(f"`{node.path}`")
+        if isinstance(node, Loop):
+            found.extend(_carriers(node.body, dim))
+    return found
+
+
+def _some(items: list[str], most: int = 12) -> str:
+    shown = ", ".join(items[:most])
+    return shown + (f", ... ({len(items)} in all)" if len(items) > most else "")
+
+
+Bound = Mapping[str, str]
