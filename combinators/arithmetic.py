@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from combinators.axis import Axis, Term
 from combinators.elementwise import check_elementwise
@@ -78,6 +79,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
       KernelError: when the function mixes cells.
     """
     name = name if name is not None else short_name(function)
+    operands = tuple(operand.item() if isinstance(operand, np.generic) else operand for operand in operands)
     values = [operand for operand in operands if isinstance(operand, Value)]
     for number, operand in enumerate(operands):
         if not isinstance(operand, Value | bool | int | float | complex):

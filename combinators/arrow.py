@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
 
 from combinators.arrow_types import Face, check_faces
+from combinators.errors import CompositionError, GraphError, message
 from combinators.value import Value
+
+if TYPE_CHECKING:
+    from combinators.graph import Graph
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -33,6 +38,15 @@ class Arrow(abc.ABC, Generic[In, Out]):
     @abc.abstractmethod
     def apply(self, *values: Any) -> Any:
         """Add this arrow to the program that `values` belong to."""
+
+    def apply_top(self, *values: Any) -> Any:
+        """The same where this arrow is the whole program."""
+        return self.apply(*values)
+
+    @functools.cached_property
+    def graphs(self) -> dict[Any, Graph]:
+        """The graphs that calls on arrays were traced to, by the types of the arrays."""
+        return {}
 
     @property
     def arity(self) -> int | None:
@@ -58,8 +72,20 @@ class Arrow(abc.ABC, Generic[In, Out]):
             found.extend(holder for holder in part.holders() if not any(holder is known for known in found))
         return found
 
-    def __call__(self, *args: Any) -> Any:
-        """Apply to values of a program, or run on arrays."""
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Apply to values of a program, or run on arrays.
+
+        Raises:
+          GraphError: for operands given by keyword, or that are neither values nor arrays.
+        """
+        if keywords:
+            raise GraphError(
+                message(
+                    f"`{self.name}` takes its operands by position",
+                    f"got the keyword{'s' * (len(keywords) != 1)} {', '.join(keywords)}",
+                    remedy="Pass them in order; what is no array goes into the function with functools.partial.",
+                )
+            )
         if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args, is_leaf=_is_value)):
             return self.apply(*args)
         from combinators.tracing import call_on_arrays
@@ -88,15 +114,15 @@ class Arrow(abc.ABC, Generic[In, Out]):
 
     def first(self) -> Arrow[Any, Any]:
         """`(operands of self, c) -> (self, c)`: the last operand passes through."""
-        from combinators.compose import Identity, Parallel
+        from combinators.compose import Parallel, identity
 
-        return Parallel(self, Identity())
+        return Parallel(self, identity)
 
     def second(self) -> Arrow[Any, Any]:
         """`(c, operands of self) -> (c, self)`: the first operand passes through."""
-        from combinators.compose import Identity, Parallel
+        from combinators.compose import Parallel, identity
 
-        return Parallel(Identity(), self)
+        return Parallel(identity, self)
 
     def left(self) -> Arrow[Any, Any]:
         """Acts on the left case of an `Either`, and leaves the right one."""
@@ -117,7 +143,7 @@ class Arrow(abc.ABC, Generic[In, Out]):
         return Feedback(self, over)
 
     def bind(self, *arrays: Any) -> Arrow[Any, Out]:
-        """Fix the last operands. Arrays become inputs of the graph named `bound/0`, ...; they are never closed over."""
+        """Fix the last operands. Arrays become inputs of the graph, `bound` or `bound/0`, ...; none is closed over."""
         from combinators.bound import Bound
 
         return Bound(self, tuple(arrays))
@@ -151,8 +177,6 @@ def as_arrow(thing: Any) -> Arrow[Any, Any]:
     convert = getattr(thing, "__tapestry_arrow__", None)
     if convert is not None:
         return convert()
-    from combinators.errors import CompositionError, message
-
     raise CompositionError(
         message(
             "only arrows compose",

@@ -2,114 +2,25 @@
 
 from __future__ import annotations
 
-import string
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
+from combinators.attention_kernel import AttentionKernel, DenseAttention, RoundedOutput, state_dtype
 from combinators.errors import CompositionError, SignatureError, message
+from combinators.graph import Graph
 from combinators.monoids import AttentionState, attention_output
 from combinators.operation import Operation
 from combinators.program import Program
 from combinators.signature import Signature
+from combinators.tensor_type import TensorType, type_of
 from combinators.trace import trace_of
+from combinators.tracing import trace
 from combinators.value import Value
 
 Axes = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Scaled, biased and masked dot products of a block of queries and keys.
-
-    Attributes:
-      query, key, value: axes of the operands; the last one of `query` and `key` is contracted.
-      mask, bias: axes of the optional operands.
-      keys: the folded dimension.
-      queries: the dimension compared with `keys` where `causal`.
-      causal: whether a query sees only keys at or before its coordinate.
-      scale: of the dot products; None is `1 / sqrt(d)`.
-    """
-
-    query: Axes
-    key: Axes
-    value: Axes
-    keys: str
-    queries: str | None
-    mask: Axes | None = None
-    bias: Axes | None = None
-    causal: bool = False
-    scale: float | None = None
-
-    @property
-    def rows(self) -> Axes:
-        """The axes of one row of scores: all of the query's but the contracted one."""
-        return self.query[:-1]
-
-    def _scores(self, blocks: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-        query, key, value, *rest = blocks
-        scores = self._einsum(query, self.query, key, self.key, (*self.rows, self.keys))
-        scores = scores * (self.scale if self.scale is not None else query.shape[-1] ** -0.5)
-        optional = iter(rest)
-        mask = self._spread(next(optional), self.mask) if self.mask is not None else None
-        if self.bias is not None:
-            scores = scores + self._spread(next(optional), self.bias)
-        if self.causal:
-            assert self.queries is not None
-            at, of = next(optional), next(optional)
-            seen = self._spread(at[:, None] >= of[None, :], (self.queries, self.keys))
-            mask = seen if mask is None else mask & seen
-        return scores, mask, value
-
-    def _spread(self, block: Any, axes: Axes) -> Any:
-        """Bring a block to the axes of the scores, with size 1 where it has none."""
-        full = (*self.rows, self.keys)
-        order = sorted(range(len(axes)), key=lambda i: full.index(axes[i]))
-        moved = jnp.transpose(block, order)
-        return jnp.expand_dims(moved, [i for i, name in enumerate(full) if name not in axes])
-
-    def _einsum(self, left: Any, left_axes: Axes, right: Any, right_axes: Axes, out: Axes) -> Any:
-        letters = dict(zip(dict.fromkeys((*left_axes, *right_axes, *out)), string.ascii_letters, strict=False))
-        a, b, c = ("".join(letters[name] for name in axes) for axes in (left_axes, right_axes, out))
-        return jnp.einsum(f"{a},{b}->{c}", left, right)
-
-    def _weighted(self, weights: Any, value: Any) -> Any:
-        return self._einsum(weights, (*self.rows, self.keys), value, self.value, (*self.rows, self.value[-1]))
-
-
-@dataclass(frozen=True)
-class AttentionKernel(_Scores):
-    """A block of queries against a block of keys: `(maximum, sum of weights, weighted sum of values)`."""
-
-    def __call__(self, *blocks: Any) -> Any:
-        """State block with axes `rows`, `rows`, `rows + value`."""
-        scores, mask, value = self._scores(blocks)
-        if mask is not None:
-            scores = jnp.where(mask, scores, -jnp.inf)
-        maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf))
-        # A row without any visible key has the maximum -inf and must not turn into NaN.
-        at = jnp.where(jnp.isfinite(maximum), maximum, 0)
-        weights = jnp.exp(scores - at[..., None])
-        return maximum, jnp.sum(weights, axis=-1), self._weighted(weights, value)
-
-
-@dataclass(frozen=True)
-class DenseAttention(_Scores):
-    """The whole softmax at once, for uncut keys."""
-
-    def __call__(self, *blocks: Any) -> Any:
-        """The result block."""
-        scores, mask, value = self._scores(blocks)
-        if mask is not None:
-            scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
-        weights = jax.nn.softmax(scores, axis=-1)
-        if mask is not None and self.mask is not None:
-            # Only an explicit mask can hide every key of a row; such a row gives zeros.
-            weights = jnp.where(mask, weights, 0)
-        return self._weighted(weights, value)
 
 
 def attention(
@@ -128,8 +39,8 @@ def attention(
     `y = softmax(scale * q . k + bias) . v`, the softmax over the keys that `mask` (and `causal`) leaves visible.
 
     Args:
-      q: queries; its last axis is contracted with that of `k`. Axes are matched by name: those that `q` and `k` share are
-        batch-like, those of `q` alone are queries. Arrays without names are `(..., queries, heads, d)`.
+      q: queries; its last axis is contracted with that of `k`. Axes are matched by name: those that `q` and `k` share
+        are batch-like, those of `q` alone are queries. Arrays without names are `(..., queries, heads, d)`.
       k: keys, with the axis `over` and none of the queries' names: `k.rename(seq="keys")`.
       v: values: the axes of `k` but the last, then its own.
       over: the name of the folded dimension.
@@ -158,6 +69,14 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
     recording = trace_of(operands, "attention")
     names = [_names(operand, label) for operand, label in zip(operands, ("q", "k", "v", *optional), strict=True)]
     query, key, value = names[:3]
+    for label, operand in zip(optional, operands[3:], strict=True):
+        if label == "mask" and operand.dtype != bool:
+            raise SignatureError(
+                message(
+                    f"the mask of attention is {operand.dtype}, not bool",
+                    remedy="Compare it (mask > 0), or pass what is added to the scores as bias=.",
+                )
+            )
     extra: Mapping[str, Axes] = dict(zip(optional, names[3:], strict=True))
     if over not in key or over in query or over not in value:
         raise CompositionError(
@@ -178,6 +97,16 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
                 remedy="Pass a mask instead, or keep one query dimension.",
             )
         )
+    for label, axes in extra.items():
+        strange = [name for name in axes if name not in (*query[:-1], over)]
+        if strange:
+            raise CompositionError(
+                message(
+                    f"the {label} of attention has the axis `{strange[0]}`, which the scores have not",
+                    f"scores ({', '.join((*query[:-1], over))}), {label} ({', '.join(axes)})",
+                    remedy=f'Rename it, as in {label}.rename({strange[0]}="{over}").',
+                )
+            )
     dims = dict.fromkeys((*query[:-1], *key[:-1], *value[:-1]))
     local = {name: f"d{i}" for i, name in enumerate(dims)} | {contracted: "d", own: "e"}
     at = rows[0] if causal else None
@@ -193,7 +122,9 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
     signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {row} e")
     state = (tuple(row.split()), tuple(row.split()), (*row.split(), "e"))
     kernel, dense = AttentionKernel(**fields), DenseAttention(**fields)
-    operation = Operation(signature, kernel, AttentionState, state, attention_output, dense=(dense,), name="attention")
+    kept = state_dtype(jnp.zeros((), operands[2].dtype)) == operands[2].dtype
+    present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
+    operation = Operation(signature, kernel, AttentionState, state, present, dense=(dense,), name="attention")
     return recording.apply(operation, operands)
 
 
@@ -212,20 +143,53 @@ def _names(value: Any, label: str) -> Axes:
 def _on_arrays(
     operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool, scale: float | None
 ) -> Any:
-    lead = " ".join(f"b{i}" for i in range(jnp.ndim(operands[0]) - 3))
-    texts = [f"{lead} queries heads d", f"{lead} {over} heads d", f"{lead} {over} heads e"]
-    for operand in operands[3:]:
-        full = f"{lead} heads queries {over}".split()
-        texts.append(" ".join(full[len(full) - jnp.ndim(operand) :]))
-    signature = Signature.parse(f"{', '.join(texts)} -> {lead} queries heads e")
-    from combinators.tensor_type import TensorType, type_of
-    from combinators.tracing import trace
-
+    """Attention of arrays `(..., queries, heads, d)`; optional ones broadcast to `(..., heads, queries, keys)`."""
     types = [type_of(operand, "an operand of attention") for operand in operands]
-    named = [
-        TensorType.make((axis.name for axis in o.axes), t.shape, t.dtype)
-        for o, t in zip(signature.operands, types, strict=True)
-    ]
+    lead = tuple(f"b{i}" for i in range(types[0].ndim - 3))
+    labels = [(*lead, "queries", "heads", "d"), (*lead, over, "heads", "d"), (*lead, over, "heads", "e")]
+    for kind, axes, label in zip(types, labels, ("q", "k", "v"), strict=False):
+        if kind.ndim != len(axes):
+            raise SignatureError(
+                message(
+                    f"`{label}` of attention has {kind.ndim} axes",
+                    f"expected ({', '.join(axes)}), got {kind}",
+                    remedy="Give q, k and v the same leading axes, then sequence, heads and features.",
+                )
+            )
+    sizes = dict(zip((*labels[0], over), (*types[0].shape, types[1].shape[-3]), strict=True))
+    named = [TensorType.make(axes, kind.shape, kind.dtype) for axes, kind in zip(labels, types, strict=False)]
+    arrays = list(operands[:3])
+    for operand, kind, label in zip(operands[3:], types[3:], optional, strict=True):
+        axes = _broadcast_axes(label, kind, (*lead, "heads", "queries", over), sizes)
+        gone = tuple(at for at, name in enumerate(axes) if name is None)
+        arrays.append(jnp.squeeze(operand, gone))
+        kept = [(name, size) for name, size in zip(axes, kind.shape, strict=True) if name is not None]
+        named.append(TensorType(kept, kind.dtype))
+    return _graph(tuple(named), optional, over, causal, scale)(*arrays)
+
+
+def _broadcast_axes(
+    label: str, kind: TensorType, full: Sequence[str], sizes: Mapping[str, int]
+) -> tuple[str | None, ...]:
+    """The names of the axes of a mask or bias, aligned from the right; None where one broadcasts."""
+    names = tuple(full[len(full) - kind.ndim :]) if kind.ndim <= len(full) else ()
+    if len(names) != kind.ndim or any(s not in (1, sizes[n]) for n, s in zip(names, kind.shape, strict=True)):
+        expected = ", ".join(f"{name}={sizes[name]}" for name in full)
+        raise SignatureError(
+            message(
+                f"`{label}` of attention does not broadcast to the scores",
+                f"expected ({expected}), got {kind}",
+                remedy="Give it these axes from the right, or size 1 where it broadcasts.",
+            )
+        )
+    return tuple(n if s == sizes[n] else None for n, s in zip(names, kind.shape, strict=True))
+
+
+@lru_cache(maxsize=64)
+def _graph(
+    types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool, scale: float | None
+) -> Graph:
+    """The graph of attention on arrays, traced (and compiled) once per types."""
     called = Program(lambda *values: _apply(values, optional, over, causal, scale), None)
     called.name = "attention"
-    return trace(called, *named)(*operands)
+    return trace(called, *types)

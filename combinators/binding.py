@@ -96,6 +96,15 @@ def _handed_on(axis: Axis, shaped: Shaped) -> str | None:
     return None
 
 
+def local_names(shaped: Shaped) -> set[str]:
+    """The names that an operation gives to axes on its own: those of dimensions that no operand's axis names."""
+    axes = [axis for operand in shaped.signature.operands for axis in operand.axes]
+    handed = {_handed_on(axis, shaped) for axis in axes}
+    whole = {axis.whole_name for axis in axes}
+    signature = shaped.signature
+    return {dim for dim in signature.dims if dim not in (whole if signature.role(dim) == "whole" else handed)}
+
+
 def _whole_names(shaped: Shaped, operands: Sequence[Names]) -> dict[str, AxisName]:
     arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
     whole: dict[str, AxisName] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from combinators.arrow import Arrow
+from combinators.errors import CompositionError, message
 
 
 class Either(NamedTuple):
@@ -44,8 +46,17 @@ class Choice(Arrow[Any, Any]):
         """Apply both, keep what counts."""
         from combinators.arithmetic import elementwise
 
-        case = Either(*values) if len(values) == 3 else values[0]
+        case = _either(self.name, values)
         left, right = self._first.apply(case.left), self._second.apply(case.right)
+        if jax.tree.structure(left) != jax.tree.structure(right):
+            raise CompositionError(
+                message(
+                    f"`{self.name}` cannot choose between results of different structures",
+                    f"left  {jax.tree.structure(left)}",
+                    f"right {jax.tree.structure(right)}",
+                    remedy="Make both arrows return the same structure.",
+                )
+            )
         return jax.tree.map(lambda a, b: elementwise(jnp.where, case.is_left, a, b), left, right)
 
 
@@ -67,7 +78,7 @@ class Left(Arrow[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Apply to the left payload."""
-        (case,) = values
+        case = _either(self.name, values)
         return Either(case.is_left, self._arrow.apply(case.left), case.right)
 
 
@@ -89,5 +100,16 @@ class Right(Arrow[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Apply to the right payload."""
-        (case,) = values
+        case = _either(self.name, values)
         return Either(case.is_left, case.left, self._arrow.apply(case.right))
+
+
+def _either(name: str, values: Sequence[Any]) -> Either:
+    if len(values) == 1 and isinstance(values[0], Either):
+        return values[0]
+    if len(values) == 3:  # an arrow before gave the three parts as results
+        return Either(*values)
+    got = ", ".join(type(value).__name__ for value in values)
+    raise CompositionError(
+        message(f"`{name}` takes one tp.Either", f"got {got}", remedy="Pass tp.Either(is_left, left, right).")
+    )

@@ -56,7 +56,10 @@ class Compose(Arrow[Any, Any]):
 
 
 class Parallel(Arrow[Any, Any]):
-    """`f * g`: the first operands go to f, the others to g; the results stand side by side."""
+    """`f * g`: the first operands go to f, the others to g; the results stand side by side in one flat tuple.
+
+    Flat, so that `(f * g) * h` and `f * (g * h)` are one arrow.
+    """
 
     def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
         if first.arity is None and second.arity is None:
@@ -101,11 +104,11 @@ class Parallel(Arrow[Any, Any]):
         if cut is None:
             assert self._second.arity is not None
             cut = len(values) - self._second.arity
-        return (self._first.apply(*values[:cut]), self._second.apply(*values[cut:]))
+        return side_by_side(self._first.apply(*values[:cut]), self._second.apply(*values[cut:]))
 
 
 class Fanout(Arrow[Any, Any]):
-    """`f & g`: the same operands to both."""
+    """`f & g`: the same operands to both; the results stand side by side in one flat tuple."""
 
     def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
         counts = {first.arity, second.arity} - {None}
@@ -135,12 +138,11 @@ class Fanout(Arrow[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Apply both."""
-        return (self._first.apply(*values), self._second.apply(*values))
+        return side_by_side(self._first.apply(*values), self._second.apply(*values))
 
 
-def identity() -> Arrow[Any, Any]:
-    """The identity arrow: `identity() >> f` and `f >> identity()` are `f`."""
-    return Identity()
+identity = Identity()
+"""The identity arrow: `identity >> f` and `f >> identity` are `f`."""
 
 
 def one_or_all(values: tuple[Any, ...]) -> Any:
@@ -151,6 +153,11 @@ def one_or_all(values: tuple[Any, ...]) -> Any:
 def as_operands(result: Any) -> tuple[Any, ...]:
     """The results of one arrow as the operands of the next: a plain tuple spreads, anything else is one operand."""
     return result if type(result) is tuple else (result,)
+
+
+def side_by_side(left: Any, right: Any) -> tuple[Any, ...]:
+    """The results of two arrows as one flat tuple of results."""
+    return (*as_operands(left), *as_operands(right))
 
 
 def _joined(left: Sequence[Face] | None, right: Sequence[Face] | None) -> Sequence[Face] | None:

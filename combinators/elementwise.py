@@ -80,7 +80,7 @@ def check_elementwise(fn: Callable[..., Any], types: Sequence[jax.ShapeDtypeStru
         or when it cannot be traced with the types that were given.
     """
     if types is None:
-        arity = _arity(fn)
+        arity = required_operands(fn)
         if not arity:
             return False
         operands: tuple[tuple[int, Any], ...] = ((2, np.dtype(np.float32)),) * arity
@@ -102,18 +102,46 @@ def check_elementwise(fn: Callable[..., Any], types: Sequence[jax.ShapeDtypeStru
     return verdict.failure is None
 
 
-def _arity(fn: Callable[..., Any]) -> int:
-    """Count the operands that a function needs; 0 where that cannot be told."""
+def required_operands(fn: Callable[..., Any]) -> int | None:
+    """Count the operands that a function cannot do without.
+
+    Args:
+      fn: the function.
+
+    Returns:
+      The number of its positional parameters without a default; None where that cannot be told.
+    """
     if isinstance(count := getattr(fn, "nin", None), int):  # a ufunc takes `*args`
         return count
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return 0
+    parameters = _parameters(fn)
     required = [item for item in parameters if item.default is item.empty]
-    if any(item.kind in (item.VAR_POSITIONAL, item.KEYWORD_ONLY) for item in required):
-        return 0
+    if not parameters or any(item.kind in (item.VAR_POSITIONAL, item.KEYWORD_ONLY) for item in required):
+        return None
     return sum(item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD) for item in required)
+
+
+def exact_operands(fn: Callable[..., Any]) -> int | None:
+    """Count the operands that a function takes.
+
+    Args:
+      fn: the function.
+
+    Returns:
+      As `required_operands`, but None where an optional parameter may be one more operand: in
+      `jnp.where(condition, x=None, y=None)`, not in `jax.nn.gelu(x, approximate=True)`.
+    """
+    positional = [p for p in _parameters(fn) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return None if any(p.default is None for p in positional) else required_operands(fn)
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    """List the parameters of a function; none where it does not tell."""
+    if isinstance(getattr(fn, "nin", None), int):  # the options of a ufunc are no operands
+        return []
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
 
 
 def _judge(fn: Callable[..., Any], operands: tuple[tuple[int, Any], ...]) -> _Verdict:

@@ -109,12 +109,17 @@ def check_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
                 remedy="Pass arrays of these sizes and dtypes, or trace again for the new ones.",
             )
         )
-    return leaves
+    return [as_array(leaf, node.results[0]) for node, leaf in zip(inputs, leaves, strict=True)]
+
+
+def as_array(leaf: Any, kind: TensorType) -> Any:
+    """The leaf with the dtype of the graph's input: Python numbers would stay weakly typed and change dtypes inside."""
+    return jnp.asarray(leaf, kind.dtype) if isinstance(leaf, bool | int | float | complex) else leaf
 
 
 def _fits(expected: TensorType, got: TensorType, leaf: Any) -> bool:
     weak = isinstance(leaf, bool | int | float | complex)
-    return expected.shape == got.shape and (weak or expected.dtype == jax.dtypes.canonicalize_dtype(got.dtype))
+    return expected.shape == got.shape and (weak or expected.dtype == got.dtype)
 
 
 def _ref(node: int, output: int) -> Ref:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -102,8 +102,14 @@ class Fold(Leaf):
 
         recording = trace_of(values, self.name)
         signature = self.operation.signature
-        signature = signature.expand(signature.ellipsis_rank([value.ndim for value in values]))
-        operands = tuple(tuple(axis.name or str(axis) for axis in operand.axes) for operand in signature.operands)
+        ranks = iter(value.ndim for value in values)
+        signature = signature.expand(
+            signature.ellipsis_rank([None if o.coordinate is not None else next(ranks) for o in signature.operands])
+        )
+        operands = tuple(
+            tuple(axis.name or str(axis) for axis in o.axes) if o.coordinate is None else (o.coordinate,)
+            for o in signature.operands
+        )
         mapped = tuple(axis.name or str(axis) for axis in signature.results[0].axes)
         kernel = FoldKernel(self._aggregator, operands, signature.fold_dims, mapped)
         return recording.apply(replace(self.operation, signature=signature, kernel=kernel), values)
@@ -120,7 +126,8 @@ def fold(
 
     Args:
       aggregator: lift, monoid and presentation.
-      signature: bare dimensions only; one result. Several fold dimensions are folded in the order of the first operand.
+      signature: bare dimensions and coordinates (`@row`); one result. Several fold dimensions are folded in the order
+        of their first appearance, the first being the outermost.
       sizes: sizes that no operand tells.
       name: for paths and errors.
 
@@ -128,10 +135,10 @@ def fold(
       An arrow; its result has the tree that the aggregator presents.
 
     Raises:
-      SignatureError: for windows, compositions, coordinates or several results.
+      SignatureError: for windows, compositions or several results.
     """
     parsed = read_signature(signature)
-    if not isinstance(aggregator, Aggregator):
+    if not isinstance(cast("Any", aggregator), Aggregator):
         raise SignatureError(
             message(
                 "tp.fold takes an aggregator",
@@ -140,12 +147,12 @@ def fold(
             )
         )
     bare = all(axis.name is not None for operand in (*parsed.operands, *parsed.results) for axis in operand.axes)
-    if not bare or len(parsed.results) != 1 or any(operand.coordinate for operand in parsed.operands):
+    if not bare or len(parsed.results) != 1:
         raise SignatureError(
             message(
                 "tp.fold takes bare dimensions and gives one result",
                 f"signature {parsed}",
-                remedy="Use tp.Reduce with a kernel of your own for windows, compositions and coordinates.",
+                remedy="Use tp.Reduce with a kernel of your own for windows and compositions.",
             )
         )
     return Fold(aggregator, parsed, sizes, name or aggregator.name or "fold")

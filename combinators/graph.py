@@ -135,12 +135,16 @@ class Graph:
         """The same graph with these outputs alone; what they do not need is dropped.
 
         Args:
-          names: outputs or values named by `tp.named`.
+          names: outputs or values named by `tp.named`. A name above others stands for them: `y` for `y/0` and `y/1`.
+
+        Returns:
+          A graph whose result is the value, or the tuple of the values where there are several.
 
         Raises:
           GraphError: for a name that the graph does not have.
         """
         known = dict(self.named) | dict(self.outputs)
+        names = tuple(found for name in names for found in _below(name, known))
         missing = [name for name in names if name not in known]
         if missing or not names:
             raise GraphError(
@@ -202,7 +206,15 @@ class Graph:
         return graph_from_json(text)
 
     def __call__(self, *args: Any) -> Any:
-        """Run the graph, unplanned, on arrays."""
+        """Run the graph, unplanned, on arrays.
+
+        Args:
+          args: as those that it was traced for.
+
+        Raises:
+          GraphError: for a wrong number of arguments, or something that is not an array.
+          SignatureError: for a wrong rank, size or dtype; all wrong ones at once.
+        """
         from combinators.evaluate import call_graph
 
         return call_graph(self, args)
@@ -244,6 +256,12 @@ def move_refs(node: Node, moved: dict[int, int]) -> Node:
 
 def _move_named(pairs: Iterable[tuple[str, Ref]], moved: dict[int, int]) -> tuple[tuple[str, Ref], ...]:
     return tuple((name, Ref(moved[ref.node], ref.output)) for name, ref in pairs)
+
+
+def _below(name: str, known: Iterable[str]) -> list[str]:
+    """The name, or, where it is none itself, the names below it."""
+    inside = [other for other in known if other.startswith(f"{name}/")]
+    return [name] if name in known or not inside else inside
 
 
 def _is_below(path: str, scope: str) -> bool:

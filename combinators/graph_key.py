@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 
 from combinators.graph import Apply, Graph, Input, Loop, Node, Rename, needed_nodes
 from combinators.kernels import fingerprint
+from combinators.operation import Operation
+from combinators.tensor_type import TensorType
 
 
 def graph_key(graph: Graph) -> str:
@@ -13,33 +16,53 @@ def graph_key(graph: Graph) -> str:
     needed = needed_nodes(graph)
     order = [i for i, node in enumerate(graph.nodes) if i in needed or isinstance(node, Input)]
     moved = {old: new for new, old in enumerate(order)}
-    lines = [_line(graph.nodes[i], moved) for i in order]
+    name = _Names()
+    lines = [_line(graph.nodes[i], moved, name) for i in order]
     lines.append("outputs " + " ".join(f"{moved[ref.node]}.{ref.output}" for _, ref in graph.outputs))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _line(node: Node, moved: dict[int, int]) -> str:
+class _Names:
+    """Axis names as the key sees them: those that nobody gave (`_0`, `_1`) count from the graph's first one.
+
+    So equal layers of one graph have equal keys, whatever number their anonymous axes got.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        if not (name.startswith("_") and name[1:].isdigit()):
+            return name
+        return self._seen.setdefault(name, f"_{len(self._seen)}")
+
+    def type(self, kind: TensorType) -> str:
+        """The text of a type."""
+        names = [name if name is None else self(name) for name in kind.names]
+        return str(TensorType.make(names, kind.shape, kind.dtype))
+
+
+def _line(node: Node, moved: dict[int, int], name: _Names) -> str:
     wires = " ".join(f"{moved[ref.node]}.{ref.output}" for ref in node.operands)
-    types = "; ".join(map(str, node.results))
+    types = "; ".join(map(name.type, node.results))
     match node:
         case Input():
             return f"input {types}"
         case Rename():
-            return f"rename {node.names} {wires} {types}"
+            return f"rename {[(name(old), name(new)) for old, new in node.names]} {wires} {types}"
         case Loop():
             return f"loop {node.length} {node.over} {node.carries} {node.axes} {node.body.key} {wires} {types}"
         case Apply():
             # The name of an operation is a label, as its path is.
-            return f"apply {operation_fingerprint(node.operation)} {sorted(node.names)} {wires} {types}"
+            names = [(dim, name(bound)) for dim, bound in sorted(node.names)]
+            return f"apply {operation_fingerprint(node.operation)} {names} {wires} {types}"
 
 
-def operation_fingerprint(operation: object) -> str:
+def operation_fingerprint(operation: Operation) -> str:
     """The structural text of an operation without its name."""
-    from dataclasses import fields
-
     parts = [
         f"{item.name}={fingerprint(getattr(operation, item.name))}"
-        for item in fields(operation)  # pyright: ignore[reportArgumentType]
+        for item in fields(operation)
         if item.name not in ("name", "signature")
     ]
-    return f"{operation.signature} " + " ".join(parts)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    return f"{operation.signature} " + " ".join(parts)

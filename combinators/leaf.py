@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -94,13 +93,22 @@ def read_boundary(boundary: str | Sequence[str], where: str) -> str | tuple[str,
     return boundary if isinstance(boundary, str) else listed
 
 
-def required_operands(kernel: Callable[..., Any]) -> int | None:
-    """How many positional parameters a kernel requires; None where that cannot be told."""
-    try:
-        parameters = inspect.signature(kernel).parameters.values()
-    except (TypeError, ValueError):
-        return getattr(kernel, "nin", None)
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return getattr(kernel, "nin", None)
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in positional and p.default is p.empty for p in parameters)
+def read_pad(
+    pad: Sequence[float | int | None] | None, signature: Signature, where: str
+) -> tuple[float | int | None, ...] | None:
+    """The neutral values of the operands as a tuple.
+
+    Raises:
+      SignatureError: when there is not one for each array operand.
+    """
+    if pad is None:
+        return None
+    count = sum(operand.coordinate is None for operand in signature.operands)
+    if len(pad) != count:
+        raise SignatureError(
+            message(
+                f"{where} declares {len(pad)} neutral values for {count} operands",
+                remedy="Give one value, or None, for each array operand.",
+            )
+        )
+    return tuple(pad)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from combinators.arrow import Arrow
+from combinators.compose import as_operands
 from combinators.errors import CompositionError, GraphError, message
 from combinators.naming import AxisVariable, find, unify
 from combinators.trace import Trace, trace_of
@@ -34,6 +35,7 @@ class Iterate(Arrow[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Iterate from the first operand; the others stay as they are."""
+        _need(self.name, values, 1, "a carry, and constants if the step takes any")
         carry, constants = values[0], values[1:]
         return _loop(self, self._step, carry, [], constants, self._n, None)[0]
 
@@ -56,6 +58,7 @@ class Stack(Arrow[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Run the layers one after the other."""
+        _need(self.name, values, 2, "a carry and what is stacked along `" + self._over + "`")
         leaves, tree = jax.tree.flatten(values[1:])
         stacked = [(leaf, _axis(leaf, self._over, self._n, self.name)) for leaf in leaves]
         carry, _ = _loop(self, self._layer, values[0], stacked, (), self._n, self._over, tree)
@@ -80,14 +83,29 @@ class Feedback(Arrow[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Run along the sequence."""
+        if len(values) != 2:
+            raise CompositionError(
+                message(
+                    f"`{self.name}` takes a sequence and a state, got {len(values)} operands",
+                    remedy="Put several sequences, or several states, into one pytree.",
+                )
+            )
         sequence, state = values
         leaves, tree = jax.tree.flatten((sequence,))
         length = _length(leaves, self._over, self.name)
         stacked = [(leaf, _axis(leaf, self._over, length, self.name)) for leaf in leaves]
 
         def step(carry: Any, slices: Any) -> tuple[Any, Any]:
-            output, carry = _call(self._step, slices, carry)
-            return carry, output
+            result = as_operands(_call(self._step, slices, carry))
+            if len(result) != 2:
+                raise CompositionError(
+                    message(
+                        f"`{self.name}` feeds the second result of its step back",
+                        f"the step gives {len(result)} result{'s' * (len(result) != 1)}",
+                        remedy="Return the output and the next state.",
+                    )
+                )
+            return result[1], result[0]
 
         carry, outputs = _loop(self, step, state, stacked, (), length, self._over, tree)
         return outputs, carry
@@ -156,6 +174,13 @@ def _loop(
     results = recording.loop(flat, carries, stacked, held, length, over, arrow.name, arrow.holders())
     final = jax.tree.unflatten(carry_tree, results[: len(carries)])
     return final, jax.tree.unflatten(out_tree[0], results[len(carries) :])
+
+
+def _need(name: str, values: Sequence[Any], least: int, what: str) -> None:
+    if len(values) < least:
+        raise CompositionError(
+            message(f"`{name}` takes {what}, got {len(values)} operand{'s' * (len(values) != 1)}", remedy="Pass them.")
+        )
 
 
 def _call(step: Step, *values: Any) -> Any:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from combinators.arrow_types import Face
 from combinators.arithmetic import elementwise
-from combinators.elementwise import check_elementwise
+from combinators.arrow_types import Face
+from combinators.elementwise import check_elementwise, exact_operands
 from combinators.errors import SignatureError, message
-from combinators.leaf import (
-    Leaf,
-    kernel_name,
-    read_boundary,
-    read_kernels,
-    read_signature,
-    read_sizes,
-    required_operands,
-)
+from combinators.leaf import Leaf, kernel_name, read_boundary, read_kernels, read_pad, read_signature, read_sizes
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.trace import trace_of
@@ -35,7 +27,7 @@ class Map(Leaf):
       sizes: sizes of dimensions that no operand's shape tells.
       boundary: what windows read outside a tensor: `valid`, `zero`, `periodic`, `reflect`, `edge`; one, or one per
         window axis.
-      pad: unused by maps; see `Reduce`.
+      pad: for each operand a value that the kernel takes without harm where a block is padded; see `Reduce`.
       dense: kernels for where nothing is cut.
       name: for paths and errors; the kernel's by default.
 
@@ -59,6 +51,20 @@ class Map(Leaf):
         listed = read_kernels(kernel, dense, f"tp.Map({called})")
         self._elementwise = None
         if signature is None:
+            options = {
+                "sizes": sizes,
+                "boundary": None if boundary == "valid" else boundary,
+                "pad": pad,
+                "dense": dense,
+            }
+            given = [option for option, value in options.items() if value is not None]
+            if given:
+                raise SignatureError(
+                    message(
+                        f"tp.Map({called}) has no signature that {', '.join(f'`{o}`' for o in given)} could refer to",
+                        remedy="Give it a signature, or leave them out.",
+                    )
+                )
             check_elementwise(kernel, None, f"tp.Map({called})")
             self._elementwise, self.name = kernel, called
             return
@@ -68,7 +74,7 @@ class Map(Leaf):
                 message(
                     f"tp.Map({called}) folds `{parsed.fold_dims[0]}` without a monoid",
                     f"signature {parsed}",
-                    remedy=f"Use tp.Reduce with a monoid, or write [{parsed.fold_dims[0]}] if the kernel needs all of it.",
+                    remedy=f"Use tp.Reduce with a monoid, or write [{parsed.fold_dims[0]}] if the kernel needs all.",
                 )
             )
         super().__init__(
@@ -77,7 +83,7 @@ class Map(Leaf):
                 kernel,
                 sizes=read_sizes(sizes),
                 boundary=read_boundary(boundary, f"tp.Map({called})"),
-                pad=tuple(pad) if pad is not None else None,
+                pad=read_pad(pad, parsed, f"tp.Map({called})"),
                 dense=listed,
                 name=called,
             )
@@ -85,8 +91,8 @@ class Map(Leaf):
 
     @property
     def arity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The operands of the signature, or the required parameters of an elementwise kernel."""
-        return required_operands(self._elementwise) if self._elementwise is not None else super().arity
+        """The operands of the signature, or the parameters of an elementwise kernel where it leaves no choice."""
+        return exact_operands(self._elementwise) if self._elementwise is not None else super().arity
 
     def takes(self) -> Sequence[Face] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The operands of the signature; open for an elementwise map."""

@@ -12,6 +12,7 @@ import jax
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
 from combinators.errors import CompositionError, SignatureError, message
+from combinators.kernels import short_name
 from combinators.leaf import read_signature
 from combinators.naming import AxisName, AxisVariable, describe, find, unify
 from combinators.signature import Signature
@@ -25,7 +26,7 @@ class Program(Arrow[Any, Any]):
 
     def __init__(self, function: Callable[..., Any], signature: Signature | None) -> None:
         self.function, self.signature = function, signature
-        self.name = getattr(function, "__name__", "program")
+        self.name = short_name(function)
         functools.update_wrapper(self, function)
 
     @property
@@ -82,12 +83,25 @@ def program(signature: Any = None) -> Any:
       signature: what the function takes and gives. Its names are local, and name what is anonymous in the inputs.
 
     Raises:
-      SignatureError: when the signature cannot be read.
+      SignatureError: when the signature cannot be read, or takes coordinates.
     """
     if callable(signature):
         return Program(signature, None)
-    parsed = None if signature is None else read_signature(signature)
+    parsed = None if signature is None else _checked(read_signature(signature))
     return lambda function: Program(function, parsed)
+
+
+def _checked(signature: Signature) -> Signature:
+    at = next((operand.coordinate for operand in signature.operands if operand.coordinate is not None), None)
+    if at is not None:
+        raise SignatureError(
+            message(
+                f"a program takes no coordinates, and its signature has `@{at}`",
+                f"signature {signature}",
+                remedy=f'Take them inside, by tp.index("{at}", like=x) or by a leaf with `@{at}`.',
+            )
+        )
+    return signature
 
 
 def _bind(
@@ -145,6 +159,9 @@ def _check_results(name: str, signature: Signature, bound: dict[str, AxisName], 
             for axis, label in zip(axes, leaf.axes, strict=True):
                 if axis.name is not None:
                     fits = fits and unify(bound.setdefault(axis.name, label), label)
+                elif axis.whole_name is not None and isinstance(found := find(label), AxisVariable):
+                    # Whole axes of one name may be several axes, so the name is only suggested.
+                    found.hint = found.hint or axis.whole_name
         if not fits:
             raise SignatureError(
                 message(

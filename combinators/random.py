@@ -41,8 +41,9 @@ class Draw:
         bits = self._bits(key, coordinates)
         if self.distribution == "bits":
             return bits
-        # 24 bits fill the significand of float32 exactly: every result is a multiple of 2**-24 below 1.
-        unit = (bits >> 8).astype(jnp.float32) * jnp.float32(2**-24)
+        # As many bits as the significand holds, at most the 24 of float32, so that nothing rounds up to 1.
+        width = min(jnp.finfo(self.dtype).nmant + 1, 24) if self.distribution == "uniform" else 24
+        unit = (bits >> (32 - width)).astype(jnp.float32) * jnp.float32(2**-width)
         if self.distribution == "bernoulli":
             return unit < self.parameter
         if self.distribution == "uniform":
@@ -70,7 +71,8 @@ def _split_words(shape: tuple[int, ...]) -> int:
 def _linear(coordinates: tuple[Any, ...], shape: tuple[int, ...], lead: int, block: tuple[int, ...]) -> Any:
     total = jnp.zeros(block, jnp.uint32)
     for number, at in enumerate(coordinates):
-        stride = jnp.uint32(math.prod(shape[number + 1 :]))
+        # 2**32 wraps to 0, and stands only before an axis of size 1.
+        stride = jnp.uint32(math.prod(shape[number + 1 :]) % 2**32)
         spread = at.astype(jnp.uint32).reshape([-1 if i == lead + number else 1 for i in range(len(block))])
         total = total + spread * stride
     return total
@@ -82,7 +84,7 @@ def bits(key: Any, *, like: Any) -> Any:
 
 
 def uniform(key: Any, *, like: Any, dtype: Any = jnp.float32) -> Any:
-    """Uniform in [0, 1): multiples of 2**-24."""
+    """Uniform in [0, 1): multiples of 2**-24, or of what a dtype of fewer bits can tell apart."""
     return _draw(key, like, "uniform", dtype=jnp.dtype(dtype).name)
 
 
@@ -102,8 +104,29 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
     return _draw(key, like, "bernoulli", float(p))
 
 
+def _key_data(key: Any, distribution: str) -> Any:
+    dtype = getattr(key, "dtype", None)
+    if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(key)
+    if dtype != jnp.uint32 or jnp.shape(key) != (2,):
+        raise GraphError(
+            message(
+                f"tp.random.{distribution} needs a key of two uint32 words",
+                f"got {key!r:.80}",
+                remedy="Pass jax.random.key(seed), inside a program jax.random.key_data(key).",
+            )
+        )
+    return key
+
+
 def _draw(key: Any, like: Any, distribution: str, parameter: float = 0.5, dtype: str = "float32") -> Any:
     shape = tuple(like.shape)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise GraphError(
+            message(
+                f"tp.random.{distribution} draws floating numbers", f"got dtype {dtype}", remedy="Use tp.random.bits."
+            )
+        )
     if math.prod(shape[: _split_words(shape)]) > 2**32:
         raise GraphError(
             message(
@@ -114,9 +137,17 @@ def _draw(key: Any, like: Any, distribution: str, parameter: float = 0.5, dtype:
         )
     kernel = Draw(shape, distribution, parameter, dtype)
     if not isinstance(like, Value):
-        data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+        data = _key_data(key, distribution)
         return kernel(data, *(jnp.arange(size, dtype=jnp.int32) for size in shape))
     recording = trace_of([key, like], distribution)
+    if key.dtype != jnp.uint32 or key.shape != (2,):
+        raise GraphError(
+            message(
+                f"tp.random.{distribution} needs a key of two uint32 words",
+                f"got {key!r}",
+                remedy="Pass jax.random.key_data(key) to the program.",
+            )
+        )
     if None in like.settle().names:
         raise GraphError(
             message(

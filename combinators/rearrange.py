@@ -51,10 +51,13 @@ class Rearrangement:
 class Rearrange(Arrow[Any, Any]):
     """See `rearrange`."""
 
-    arity = 1  # pyright: ignore[reportAssignmentType]
-
     def __init__(self, signature: Signature, sizes: Mapping[str, int], name: str) -> None:
         self._signature, self._sizes, self.name = signature, dict(sizes), name
+
+    @property
+    def arity(self) -> int:
+        """One."""
+        return 1
 
     def takes(self) -> list[Face]:
         """The operand of the signature."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from combinators.errors import SignatureError, message
-from combinators.leaf import Leaf, kernel_name, read_boundary, read_kernels, read_signature, read_sizes
+from combinators.leaf import Leaf, kernel_name, read_boundary, read_kernels, read_pad, read_signature, read_sizes
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.signature import Signature
@@ -62,7 +62,7 @@ class Reduce(Leaf):
                 present,
                 sizes=read_sizes(sizes),
                 boundary=read_boundary(boundary, where),
-                pad=_read_pad(pad, parsed, where),
+                pad=read_pad(pad, parsed, where),
                 dense=listed,
                 name=called,
             )
@@ -76,14 +76,17 @@ def read_monoid(monoid: Any, signature: Signature, where: str) -> None:
       SignatureError: with the dimension that would be folded.
     """
     if not isinstance(monoid, Monoid):
-        folded = ", ".join(f"`{dim}`" for dim in signature.fold_dims) or "nothing"
+        folded = ", ".join(f"`{dim}`" for dim in signature.fold_dims)
+        needs = f"folds {folded} and needs a monoid for it" if folded else "needs a monoid"
         got = "no monoid" if monoid is None else f"{type(monoid).__name__}: {monoid!r:.60}"
         raise SignatureError(
             message(
-                f"{where} folds {folded} and needs a monoid for it",
+                f"{where} {needs}",
                 f"signature {signature}",
                 f"got {got}",
-                remedy="Pass one of tp.monoids, such as tp.monoids.Sum, or your own tp.Monoid(identity, combine).",
+                remedy="Pass one of tp.monoids, such as tp.monoids.Sum, or your own tp.Monoid(identity, combine)."
+                if folded or where.startswith("tp.Scan")
+                else "Use tp.Map, since nothing stands on the left alone.",
             )
         )
 
@@ -108,19 +111,3 @@ def read_carrier(carrier: str | None, where: str) -> tuple[tuple[str, ...], ...]
                     )
                 )
     return leaves
-
-
-def _read_pad(
-    pad: Sequence[float | int | None] | None, signature: Signature, where: str
-) -> tuple[float | int | None, ...] | None:
-    if pad is None:
-        return None
-    count = sum(operand.coordinate is None for operand in signature.operands)
-    if len(pad) != count:
-        raise SignatureError(
-            message(
-                f"{where} declares {len(pad)} neutral values for {count} operands",
-                remedy="Give one value, or None, for each array operand.",
-            )
-        )
-    return tuple(pad)

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from combinators.binding import Names, bind, check_distinct, check_injective
+from combinators.binding import Names, bind, check_distinct, check_injective, local_names
 from combinators.errors import CompositionError, GraphError, TapestryError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
 from combinators.naming import AxisName, AxisVariable, Resolver, find, unify
@@ -89,7 +89,7 @@ class Trace:
         """
         self._own(operation.name, operands)
         shaped = shape(operation, tuple(value.struct for value in operands))
-        hoisted = self._hoist_renames(operands)
+        hoisted = self._hoist_renames(shaped, operands)
         if hoisted is not None:
             sources, mapping = hoisted
             result = self.apply(operation, sources)
@@ -178,6 +178,7 @@ class Trace:
         types: list[tuple[Names, jax.ShapeDtypeStruct]] = [(v.axes, v.struct) for v in outputs[: len(carries)]]
         for value in outputs[len(carries) :]:
             assert over is not None
+            check_distinct(name, (over, *value.axes))
             types.append(((over, *value.axes), jax.ShapeDtypeStruct((length, *value.shape), value.dtype)))
         pending = _Pending("loop", tuple(v.ref for v in operands), [], "", loop=loop)
         return self._record(pending, types, name)
@@ -207,7 +208,16 @@ class Trace:
         nodes = tuple(_resolved(self._nodes[old], moved, resolve) for old in moved)
         observed = tuple((label, Ref(moved[value.ref.node], value.ref.output)) for label, value in outputs)
         named = [(label, Ref(moved[v.ref.node], v.ref.output)) for label, v in self._named.items()]
-        labels = {label for label, _ in observed}
+        labels = dict(observed)
+        for label, ref in named:
+            if labels.get(label, ref) != ref:
+                raise GraphError(
+                    message(
+                        f"`{name}` names a value {label!r}, which is what its output is called",
+                        f"the outputs are {', '.join(labels)}",
+                        remedy="Give the value another name with tp.named.",
+                    )
+                )
         named_all = observed + tuple(pair for pair in named if pair[0] not in labels)
         return prune(Graph(nodes, observed, named_all, in_tree, out_tree, name))
 
@@ -216,6 +226,7 @@ class Trace:
         for pending in self._nodes:
             for value in pending.results:
                 known.update(name for name in value.names if name is not None)
+            known.update(found for name in (pending.bound or {}).values() if isinstance(found := find(name), str))
             if pending.loop is not None:
                 known |= pending.loop.body._known_names()
         return known
@@ -238,8 +249,14 @@ class Trace:
     def _unique(self, name: str) -> str:
         path = "/".join([*self._scopes, name])
         count = self._paths.get(path, 0)
+        chosen = path if count == 0 else f"{path}_{count}"
+        # Somebody may have called an operation `gelu_1`.
+        while count and chosen in self._paths:
+            count += 1
+            chosen = f"{path}_{count}"
         self._paths[path] = count + 1
-        return path if count == 0 else f"{path}_{count}"
+        self._paths.setdefault(chosen, 1)
+        return chosen
 
     def _value(self, ref: Ref) -> Value:
         return self._nodes[ref.node].results[ref.output]
@@ -268,7 +285,7 @@ class Trace:
             self._same[key] = len(self._nodes) - 1
         return self._nodes[self._same[key]].results[0]
 
-    def _hoist_renames(self, operands: Sequence[Value]) -> tuple[list[Value], dict[str, str]] | None:
+    def _hoist_renames(self, shaped: Shaped, operands: Sequence[Value]) -> tuple[list[Value], dict[str, str]] | None:
         """Renaming commutes with operations: apply to the unrenamed tensor, so that equal work is shared.
 
         Only where no other operand carries the old or the new name: then the renaming means the same after it.
@@ -280,9 +297,12 @@ class Trace:
                 if any(mapping.get(old, new) != new for old, new in renamed.items()):
                     return None
                 mapping |= renamed
-        if not mapping:
+        if not mapping or len(set(mapping.values())) < len(mapping):
             return None
         touched = set(mapping) | set(mapping.values())
+        # A name that the operation itself brings must neither meet the old names nor be renamed with them.
+        if touched & local_names(shaped):
+            return None
         sources: list[Value] = []
         for value in operands:
             renamed = self._nodes[value.ref.node].renamed
@@ -355,7 +375,7 @@ def trace_function(
     paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_type)
     leaves: list[Value] = []
     for path, leaf in paths:
-        label = _label(argument_names[path[0].idx], path[1:])
+        label = _label(argument_names[int(path[0].idx)], path[1:])
         kind = type_of(leaf, f"argument `{label}` of `{name}`")
         axes = tuple(
             axis if axis is not None else AxisVariable(f"axis {i} of `{label}`") for i, axis in enumerate(kind.names)

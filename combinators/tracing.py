@@ -10,7 +10,7 @@ import jax
 
 from combinators.arrow import Arrow, Holder
 from combinators.errors import GraphError, message
-from combinators.evaluate import compiled
+from combinators.evaluate import as_array, compiled
 from combinators.graph import Graph
 from combinators.tensor_type import TensorType, type_of
 from combinators.trace import trace_function
@@ -45,7 +45,7 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
             )
         )
     holders = target.holders() if isinstance(target, Arrow) else []
-    names = [*_distinct([holder.held_name for holder in holders]), *_parameter_names(target, len(arguments))]
+    names = _distinct([*(holder.held_name for holder in holders), *_parameter_names(target, len(arguments))])
     split = [_split(argument) for argument in arguments]
     specs = [*(holder.held_types() for holder in holders), *(leaves for leaves, _ in split)]
 
@@ -56,7 +56,7 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
             program.provide(holder, leaves)
         rebuilt = [rebuild(leaves) for (_, rebuild), leaves in zip(split, given, strict=True)]
         if isinstance(target, Arrow):
-            return target.apply_top(*rebuilt) if hasattr(target, "apply_top") else target.apply(*rebuilt)
+            return target.apply_top(*rebuilt)
         return target(*rebuilt)
 
     return trace_function(run, specs, names, name)
@@ -68,13 +68,14 @@ def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
     inputs = (*held, *args)
     leaves, tree = jax.tree.flatten(inputs)
     key = (tree, tuple(_type_key(leaf, arrow.name) for leaf in leaves))
-    known: dict[Any, Graph] = arrow.__dict__.setdefault("_graphs", {})
+    known = arrow.graphs
     graph = known.get(key)
     if graph is None:
         # Arrays may be JAX tracers here (under grad or vmap): only their types are looked at.
         types = jax.tree.map(lambda leaf: type_of(leaf, f"an argument of `{arrow.name}`"), tuple(args))
         graph = known[key] = trace(arrow, *types)
-    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*leaves))
+    arrays = [as_array(leaf, node.results[0]) for node, leaf in zip(graph.inputs, leaves, strict=True)]
+    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
 
 
 def _type_key(leaf: Any, name: str) -> Any:

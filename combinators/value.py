@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from combinators.errors import GraphError, message
@@ -14,6 +15,12 @@ from combinators.tensor_type import TensorType
 if TYPE_CHECKING:
     from combinators.graph import Ref
     from combinators.trace import Trace
+
+
+_OPERATORS = frozenset(
+    {"add", "subtract", "multiply", "divide", "power", "remainder", "floor_divide", "less", "less_equal", "greater"}
+    | {"greater_equal", "equal", "not_equal", "bitwise_and", "bitwise_or"}
+)
 
 
 class Value:
@@ -95,6 +102,11 @@ class Value:
 
         return binary(name, other, self) if swapped else binary(name, self, other)
 
+    def _unary(self, name: str) -> Value:
+        from combinators.arithmetic import unary
+
+        return unary(name, self)
+
     def __add__(self, other: Any) -> Value:
         return self._binary(other, "add")
 
@@ -122,10 +134,32 @@ class Value:
     def __pow__(self, other: Any) -> Value:
         return self._binary(other, "power")
 
-    def __neg__(self) -> Value:
-        from combinators.arithmetic import unary
+    def __rpow__(self, other: Any) -> Value:
+        return self._binary(other, "power", swapped=True)
 
-        return unary("negative", self)
+    def __mod__(self, other: Any) -> Value:
+        return self._binary(other, "remainder")
+
+    def __floordiv__(self, other: Any) -> Value:
+        return self._binary(other, "floor_divide")
+
+    def __and__(self, other: Any) -> Value:
+        return self._binary(other, "bitwise_and")
+
+    def __or__(self, other: Any) -> Value:
+        return self._binary(other, "bitwise_or")
+
+    def __neg__(self) -> Value:
+        return self._unary("negative")
+
+    def __abs__(self) -> Value:
+        return self._unary("absolute")
+
+    def __invert__(self) -> Value:
+        return self._unary("invert")
+
+    def __matmul__(self, other: Any) -> NoReturn:
+        self._refuse("`@` multiplies", 'Say which dimension is summed: tp.einsum("i k, k n -> i n")(x, w).')
 
     def __lt__(self, other: Any) -> Value:
         return self._binary(other, "less")
@@ -159,6 +193,14 @@ class Value:
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse("NumPy was called on", "Make it a leaf of the program: tp.Map(kernel, signature)(x).")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        # `np.float64(2) * x` arrives here, since NumPy asks before Python does.
+        if method == "__call__" and not keywords and ufunc.__name__ in _OPERATORS:
+            from combinators.arithmetic import elementwise
+
+            return elementwise(getattr(jnp, ufunc.__name__), *inputs, name=ufunc.__name__)
+        return self.__array__()
 
     def __bool__(self) -> NoReturn:
         self._refuse("a Python condition looks at", "Choose between values with tp.Map(jnp.where)(condition, a, b).")

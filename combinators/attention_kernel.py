@@ -1,0 +1,122 @@
+"""The kernels of attention: a block of queries against a block of keys, folded or dense."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.monoids import attention_output
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scaled, biased and masked dot products of a block of queries and keys.
+
+    Attributes:
+      query, key, value: axes of the operands; the last one of `query` and `key` is contracted.
+      mask, bias: axes of the optional operands.
+      keys: the folded dimension.
+      queries: the dimension compared with `keys` where `causal`.
+      causal: whether a query sees only keys at or before its coordinate.
+      scale: of the dot products; None is `1 / sqrt(d)`.
+    """
+
+    query: Axes
+    key: Axes
+    value: Axes
+    keys: str
+    queries: str | None
+    mask: Axes | None = None
+    bias: Axes | None = None
+    causal: bool = False
+    scale: float | None = None
+
+    @property
+    def rows(self) -> Axes:
+        """The axes of one row of scores: all of the query's but the contracted one."""
+        return self.query[:-1]
+
+    def _scores(self, blocks: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        query, key, value, *rest = blocks
+        scores = self._einsum(query, self.query, key, self.key, (*self.rows, self.keys))
+        scores = scores * (self.scale if self.scale is not None else query.shape[-1] ** -0.5)
+        optional = iter(rest)
+        mask = self._spread(next(optional), self.mask) if self.mask is not None else None
+        if self.bias is not None:
+            scores = scores + self._spread(next(optional), self.bias)
+        if self.causal:
+            assert self.queries is not None
+            at, of = next(optional), next(optional)
+            seen = self._spread(at[:, None] >= of[None, :], (self.queries, self.keys))
+            mask = seen if mask is None else mask & seen
+        return scores, mask, value
+
+    def _weights(self, blocks: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        """The maximum of every row of scores, their exponentials relative to it, and the values."""
+        scores, mask, value = self._scores(blocks)
+        if mask is not None:
+            scores = jnp.where(mask, scores, -jnp.inf)
+        maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf))
+        # A row without any visible key has the maximum -inf and must not turn into NaN.
+        at = jnp.where(jnp.isfinite(maximum), maximum, 0)
+        return maximum, jnp.exp(scores - at[..., None]), value
+
+    def _spread(self, block: Any, axes: Axes) -> Any:
+        """Bring a block to the axes of the scores, with size 1 where it has none."""
+        full = (*self.rows, self.keys)
+        order = sorted(range(len(axes)), key=lambda i: full.index(axes[i]))
+        moved = jnp.transpose(block, order)
+        return jnp.expand_dims(moved, [i for i, name in enumerate(full) if name not in axes])
+
+    def _einsum(self, left: Any, left_axes: Axes, right: Any, right_axes: Axes, out: Axes) -> Any:
+        letters = dict(zip(dict.fromkeys((*left_axes, *right_axes, *out)), string.ascii_letters, strict=False))
+        a, b, c = ("".join(letters[name] for name in axes) for axes in (left_axes, right_axes, out))
+        return jnp.einsum(f"{a},{b}->{c}", left, right, preferred_element_type=state_dtype(left, right))
+
+    def _weighted(self, weights: Any, value: Any) -> Any:
+        return self._einsum(
+            weights.astype(value.dtype), (*self.rows, self.keys), value, self.value, (*self.rows, self.value[-1])
+        )
+
+
+@dataclass(frozen=True)
+class AttentionKernel(Scores):
+    """A block of queries against a block of keys: `(maximum, sum of weights, weighted sum of values)`."""
+
+    def __call__(self, *blocks: Any) -> Any:
+        """State block with axes `rows`, `rows`, `rows + value`."""
+        maximum, weights, value = self._weights(blocks)
+        return maximum, jnp.sum(weights, axis=-1), self._weighted(weights, value)
+
+
+@dataclass(frozen=True)
+class DenseAttention(Scores):
+    """The whole softmax at once, for uncut keys."""
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The result block."""
+        _, weights, value = self._weights(blocks)
+        total = jnp.sum(weights, axis=-1, keepdims=True)
+        return self._weighted(weights / jnp.where(total > 0, total, 1), value).astype(value.dtype)
+
+
+@dataclass(frozen=True)
+class RoundedOutput:
+    """Present the state of half-precision attention, which is kept in float32, in the dtype of the values."""
+
+    dtype: str
+
+    def __call__(self, state: Any) -> Any:
+        """The output of one query."""
+        return attention_output(state).astype(self.dtype)
+
+
+def state_dtype(*operands: Any) -> Any:
+    """The dtype that sums are kept in: that of the operands, at least float32."""
+    return jnp.promote_types(jnp.result_type(*operands), jnp.float32)
