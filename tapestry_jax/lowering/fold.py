@@ -19,6 +19,7 @@ from tapestry_jax.lowering.read import crop_blocks
 from tapestry_jax.lowering.varying import vary, varying_axes
 from tapestry_jax.planning.folds import Merge, mapped_frame, merges
 from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.merging import uneven_folds
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 Cuts = Mapping[str, Cut]
@@ -28,11 +29,7 @@ def partial_states(
     shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], mesh: MeshShape, blocks: Sequence[Any]
 ) -> list[Any]:
     """The state of this device's box; padding along fold dimensions is left out."""
-    uneven = [
-        dim
-        for dim in shaped.signature.fold_dims
-        if dim in cuts and cuts[dim].block * mesh.size(cuts[dim].axes) != shaped.sizes[dim]
-    ]
+    uneven = uneven_folds(shaped, dict(cuts), mesh)
     if not uneven:
         return states(shaped, blocks)
     pad = shaped.operation.pad
@@ -123,30 +120,40 @@ def _merge(
     merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
 ) -> list[Any]:
     if merge.kind == "frame":
-        return _merge_framed(merge, carrier, axes, state)
+        return _merge_framed(merge, carrier, axes, mesh, state)
     if merge.kind == "ordered":
         return _merge_ordered(merge, carrier, axes, mesh, state)
-    return [NATIVE[merge.kind](leaf, axes) for leaf in state]
+    return [_natively(merge.kind, leaf, axes, mesh) for leaf in state]
 
 
-def _merge_framed(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], state: list[Any]) -> list[Any]:
+def _natively(kind: str, leaf: Any, axes: tuple[str, ...], mesh: MeshShape) -> Any:
+    """One native collective; none where the leaf is the same on all devices, such as a count of rows."""
+    if varying_axes(leaf) & set(axes):
+        return NATIVE[kind](vary(leaf, axes), axes)
+    return leaf * mesh.size(axes) if kind == "sum" else leaf
+
+
+def _merge_framed(
+    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+) -> list[Any]:
     """Find the frame by one native collective, then add what the states are in it by another."""
     assert merge.monoid.frame is not None
     frame = mapped_frame(merge, carrier, state)
     # The fold is the same for every admissible frame, so the frame carries no derivative.
     summaries = frame.summary([lax.stop_gradient(leaf) for leaf in state])
-    native = lax.pmax if merge.monoid.frame.merge == "max" else lax.psum
-    reference = frame.at([native(leaf, axes) for leaf in summaries])
+    kind = merge.monoid.frame.merge
+    reference = [lax.stop_gradient(leaf) for leaf in frame.at([_natively(kind, s, axes, mesh) for s in summaries])]
     addends = frame.express(state, [vary(leaf, axes) for leaf in reference])
-    return frame.restore(reference, [lax.psum(leaf, axes) for leaf in addends])
+    return frame.restore(reference, [_natively("sum", leaf, axes, mesh) for leaf in addends])
 
 
 def _merge_ordered(
     merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
 ) -> list[Any]:
     """Gather all states and combine them in the order of the mesh: no commutativity is assumed."""
-    gathered = [lax.all_gather(leaf, axes, axis=0, to="invarying") for leaf in state]
-    pieces = [[leaf[device] for leaf in gathered] for device in range(mesh.size(axes))]
+    devices = mesh.size(axes)
+    columns = [_gathered(leaf, axes, devices) for leaf in state]
+    pieces = [list(piece) for piece in zip(*columns, strict=True)]
     while len(pieces) > 1:
         paired = [
             combine_blocks(merge.monoid, merge.tree, carrier, left, right)
@@ -154,3 +161,11 @@ def _merge_ordered(
         ]
         pieces = paired + pieces[len(paired) * 2 :]
     return pieces[0]
+
+
+def _gathered(leaf: Any, axes: tuple[str, ...], devices: int) -> list[Any]:
+    """A leaf of every device, in the order of the mesh."""
+    if not varying_axes(leaf) & set(axes):
+        return [leaf] * devices
+    gathered = lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying")
+    return [gathered[device] for device in range(devices)]

@@ -49,10 +49,10 @@ def run_operation(schedule: Schedule, step: Run, arrays: Sequence[Any]) -> list[
     blocks = read_blocks(shaped, cuts, sizes, mesh, step.axes, arrays)
     folded = tuple(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
     if folded:
-        state = [vary(leaf, sorted(step.axes)) for leaf in partial_states(shaped, cuts, sizes, mesh, blocks)]
+        state = partial_states(shaped, cuts, sizes, mesh, blocks)
         if step.scatter is not None:
             axis, cut = step.scatter.axis, step.scatter.cut
-            padded = pad_axis(state[0], axis, cut.block * mesh.size(cut.axes))
+            padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * mesh.size(cut.axes))
             return [lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True)]
         _, carrier = local_state(shaped, cuts)
         results = present(shaped, merge_states(shaped, carrier, folded, mesh, state))

@@ -12,8 +12,8 @@ from combinators.blocks import Axes, combine_blocks, identity_block, last_of_blo
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.pad import valid_count
 from tapestry_jax.lowering.varying import vary, varying_axes
-from tapestry_jax.planning.collectives import scan_distances
 from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.merging import scan_distances
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 

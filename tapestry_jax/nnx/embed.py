@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 
@@ -16,6 +15,7 @@ from combinators.reduce import Reduce
 from combinators.value import Value
 from tapestry_jax.nnx.cast import cast
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.parameter import embedding_normal, parameter, position_normal
 from tapestry_jax.nnx.rows import Rows, RowsOfBlock
 
 
@@ -42,11 +42,11 @@ class Embed(Module):
         dims: tuple[str, str] = ("vocab", "embed"),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
-        embedding_init: Any = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0),
+        embedding_init: Any = embedding_normal,
         rngs: nnx.Rngs,
     ) -> None:
         self.num_embeddings, self.features, self.dims, self.dtype = num_embeddings, features, tuple(dims), dtype
-        self.parameter("embedding", embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
+        self.embedding = parameter(embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
 
     @property
     def signature(self) -> str:
@@ -92,12 +92,12 @@ class PositionEmbed(Module):
         dims: tuple[str, str] = ("position", "embed"),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
-        embedding_init: Any = jax.nn.initializers.normal(0.02),
+        embedding_init: Any = position_normal,
         rngs: nnx.Rngs,
     ) -> None:
         self.num_embeddings, self.features, self.over = num_embeddings, features, over
         self.dims, self.dtype = tuple(dims), dtype
-        self.parameter("embedding", embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
+        self.embedding = parameter(embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
 
     def forward(self, like: Value) -> Value:
         """The vectors of the coordinates of `like` along `over`, with the axes `over` and that of the features.

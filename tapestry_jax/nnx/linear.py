@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.einsum import einsum
-from combinators.errors import CompositionError, message
+from combinators.errors import CompositionError, SignatureError, message
 from combinators.value import Value
 from tapestry_jax.nnx.cast import cast
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.parameter import lecun_normal, parameter, zeros
 
 Dims = tuple[str, ...]
 
@@ -46,20 +47,19 @@ class LinearGeneral(Module):
         use_bias: bool = True,
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
-        kernel_init: Any = jax.nn.initializers.lecun_normal(),
-        bias_init: Any = jax.nn.initializers.zeros,
+        kernel_init: Any = lecun_normal,
+        bias_init: Any = zeros,
         rngs: nnx.Rngs,
     ) -> None:
         self.in_features, self.out_features = _tuple(in_features), _tuple(out_features)
         self.in_dims, self.out_dims = _tuple(dims[0]), _tuple(dims[1])
         self.dtype = dtype
-        options = {"rngs": rngs, "dtype": param_dtype}
         shape, names = self.in_features + self.out_features, self.in_dims + self.out_dims
         flat = (math.prod(self.in_features), math.prod(self.out_features))
-        self.parameter("kernel", kernel_init, shape, names, flat=flat, **options)
+        self.kernel = parameter(kernel_init, shape, names, flat=flat, rngs=rngs, dtype=param_dtype)
         self.bias: nnx.Param[jax.Array] | None = nnx.data(None)
         if use_bias:
-            self.parameter("bias", bias_init, self.out_features, self.out_dims, **options)
+            self.bias = parameter(bias_init, self.out_features, self.out_dims, rngs=rngs, dtype=param_dtype)
 
     @property
     def signature(self) -> str:
@@ -78,24 +78,25 @@ class LinearGeneral(Module):
           CompositionError: when the last dimensions of `x` have other names than the kernel's.
           SignatureError: when they have other sizes.
         """
-        self._check_names(x)
+        self._check_input(x)
         ins = " ".join(f"i{n}" for n in range(len(self.in_dims)))
         outs = " ".join(f"o{n}" for n in range(len(self.out_dims)))
         y = einsum(f"... {ins}, {ins} {outs} -> ... {outs}")(cast(x, self.dtype), cast(self.kernel[...], self.dtype))
         return y if self.bias is None else y + cast(self.bias[...], self.dtype)
 
-    def _check_names(self, x: Value) -> None:
-        got = x.names[-len(self.in_dims) :]
-        if any(name is not None and name != own for name, own in zip(got, self.in_dims, strict=False)):
-            shown = ", ".join(name or "an unnamed axis" for name in got)
-            raise CompositionError(
-                message(
-                    f"a {type(self).__name__} contracts ({', '.join(self.in_dims)}), its input ends in ({shown})",
-                    f"got {x!r}",
-                    remedy="Name the module's dimensions with dims=, or rename the input: "
-                    f'x.rename({got[-1]}="{self.in_dims[-1]}").',
-                )
-            )
+    def _check_input(self, x: Value) -> None:
+        got = list(zip(x.names, x.shape, strict=True))[-len(self.in_dims) :]
+        wanted = list(zip(self.in_dims, self.in_features, strict=True))
+        shown = ", ".join(f"{name}={size}" if name else str(size) for name, size in got)
+        headline = f"a {type(self).__name__} contracts ({_shown(wanted)}), its input ends in ({shown})"
+        for (name, size), (own, expected) in zip(got, wanted, strict=True):
+            if name is not None and name != own:
+                rename = f'x.rename({name}="{own}")'
+                remedy = f"Name the module's dimensions with dims=, or rename the input: {rename}."
+                raise CompositionError(message(headline, f"got {x!r}", remedy=remedy))
+            if size != expected:
+                remedy = "Change the module's in_features, or what comes in."
+                raise SignatureError(message(headline, f"got {x!r}", f"they differ at `{own}`", remedy=remedy))
 
 
 class Linear(LinearGeneral):
@@ -122,8 +123,8 @@ class Linear(LinearGeneral):
         dims: tuple[str, str] = ("embed", "mlp"),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
-        kernel_init: Any = jax.nn.initializers.lecun_normal(),
-        bias_init: Any = jax.nn.initializers.zeros,
+        kernel_init: Any = lecun_normal,
+        bias_init: Any = zeros,
         rngs: nnx.Rngs,
     ) -> None:
         super().__init__(
@@ -137,6 +138,10 @@ class Linear(LinearGeneral):
             bias_init=bias_init,
             rngs=rngs,
         )
+
+
+def _shown(pairs: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in pairs)
 
 
 def _tuple(value: Any) -> Any:

@@ -9,17 +9,16 @@ import jax
 from flax import nnx
 
 from combinators.arrow import Arrow
-from combinators.tensor_type import TensorType
 from combinators.value import Value
 
 
 class Module(nnx.Module):
     """A `flax.nnx` module whose forward pass is a program, and which is an arrow itself.
 
-    A subclass makes its parameters with `self.parameter`, and writes `forward` on values: arithmetic aligned by name,
-    leaves, other modules. `self.kernel[...]` is then the parameter as a value. Called on arrays, a module is traced
-    once per structure and types and runs as an ordinary JAX function: `nnx.jit`, `nnx.grad`, `nnx.state`, optax and
-    Orbax see a Flax module.
+    A subclass makes parameters with dimension names, `nnx.Param(array, dims=("embed", "mlp"))`, and writes `forward` on
+    values: arithmetic aligned by name, leaves, other modules. `self.kernel[...]` is then the parameter as a value.
+    Called on arrays, a module is traced once per structure and types and runs as an ordinary JAX function: `nnx.jit`,
+    `nnx.grad`, `nnx.state`, optax and Orbax see a Flax module.
 
     Attributes:
       signature: what `forward` takes and gives, or None. Its names are given to axes of inputs that have none; up to
@@ -37,32 +36,18 @@ class Module(nnx.Module):
         """Sizes of the signature's names that the module fixes."""
         return {}
 
-    def forward(self, *values: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The forward pass: values of a program to values of it."""
+        del args, kwargs
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
-    def parameter(
-        self, name: str, initializer: Callable[..., Any], shape: tuple[int, ...], dims: tuple[str, ...], **options: Any
-    ) -> None:
-        """Make `self.<name>`, an `nnx.Param` that carries dimension names (metadata `dims`).
-
-        Args:
-          name: the attribute.
-          initializer: from `jax.nn.initializers`.
-          shape: of the parameter.
-          dims: the name of each of its axes, all different.
-          options: `rngs`, whose stream `params` gives the key; `dtype`, by default float32; `flat`, the shape that the
-            initializer sees where it differs.
-
-        Raises:
-          GraphError: when a name stands twice.
-        """
-        kind = TensorType.make(dims, shape, options.get("dtype", "float32"))
-        value = initializer(options["rngs"].params(), options.get("flat", shape), kind.dtype).reshape(shape)
-        setattr(self, name, nnx.Param(value, dims=dims))
-        # `nnx.update` with the state of another library's module drops metadata; the names stay known here.
-        declared: tuple[tuple[str, tuple[str, ...]], ...] = getattr(self, "declared_dims", ())
-        self.declared_dims = (*declared, (name, dims))
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        dims = value.get_metadata().get("dims") if isinstance(value, nnx.Variable) else None
+        if dims:
+            # `nnx.update` with the state of another library's module drops metadata; the names stay known here.
+            declared: dict[str, Any] = dict(getattr(self, "declared_dims", ())) | {name: tuple(dims)}
+            super().__setattr__("declared_dims", tuple(sorted(declared.items())))
 
     def __call__(self, *args: Any) -> Any:
         """Apply to values of a program, inside which it makes a scope, or run on arrays."""

@@ -14,6 +14,7 @@ from jax import lax
 from combinators.map import Map
 from combinators.value import Value
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.parameter import ones, parameter, zeros
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class Normalize:
     def __call__(self, x: Any, *parameters: Any) -> Any:
         """Shape and order of `x`; statistics in at least 32 bits."""
         dtype = jnp.result_type(x, *parameters) if self.dtype is None else self.dtype
-        x, *parameters = (operand.astype(dtype) for operand in (x, *parameters))
-        listed = iter(parameters)
+        x, listed = x.astype(dtype), (operand.astype(dtype) for operand in parameters)
         wide = x.astype(jnp.promote_types(dtype, jnp.float32))
         variance = jnp.mean(lax.square(wide), axis=-1, keepdims=True)
         if self.center:
@@ -71,13 +71,12 @@ class _Norm(Module):
         rngs: nnx.Rngs,
     ) -> None:
         self.num_features, self.epsilon, self.dims, self.dtype = num_features, epsilon, tuple(dims), dtype
-        options = {"rngs": rngs, "dtype": param_dtype}
         self.scale: nnx.Param[jax.Array] | None = nnx.data(None)
         self.bias: nnx.Param[jax.Array] | None = nnx.data(None)
         if use_scale:
-            self.parameter("scale", jax.nn.initializers.ones, (num_features,), self.dims, **options)
+            self.scale = parameter(ones, (num_features,), self.dims, rngs=rngs, dtype=param_dtype)
         if use_bias:
-            self.parameter("bias", jax.nn.initializers.zeros, (num_features,), self.dims, **options)
+            self.bias = parameter(zeros, (num_features,), self.dims, rngs=rngs, dtype=param_dtype)
 
     @property
     def signature(self) -> str:

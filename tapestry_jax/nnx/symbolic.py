@@ -20,7 +20,7 @@ _LEADING = ("batch", "seq")
 _SCOPE = "_tapestry_scope"
 
 
-def split(module: Module) -> tuple[nnx.State, Callable[[Any], Module]]:
+def split(module: Module) -> tuple[nnx.State[Any, Any], Callable[[Any], Module]]:
     """Take a module apart.
 
     Returns:
@@ -48,9 +48,9 @@ def merge(graphdef: Any, state: Any, values: Any) -> Module:
     return module
 
 
-def state_types(module: Module) -> nnx.State:
+def state_types(module: Module) -> nnx.State[Any, Any]:
     """For every variable its type, with the dimension names that it carries."""
-    parts = {path: part for path, part in nnx.iter_modules(module)}
+    parts = dict(nnx.iter_modules(module))
     flat: dict[Any, Any] = {}
     for path, variable in nnx.to_flat_state(nnx.state(module)):
         names = variable.get_metadata().get("dims") or _declared(parts.get(path[:-1]), path[-1])

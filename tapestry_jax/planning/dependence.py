@@ -1,0 +1,71 @@
+"""Which outputs of a function depend on which inputs: read off its jaxpr, nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+
+# Calls whose inner program can be followed; loops and conditions are taken as touching everything they return.
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "remat", "checkpoint", "custom_vjp_call")
+
+Matrix = tuple[tuple[bool, ...], ...]
+
+
+def dependence(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> Matrix:
+    """For every output of `function(*arguments)` whether it depends on each input.
+
+    Args:
+      function: takes flat lists, returns a flat list.
+      arguments: types of the leaves of each argument.
+
+    Returns:
+      One row for each output; columns in the order of the flattened arguments.
+    """
+    jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    columns: list[list[bool]] = []
+    for variable in jaxpr.invars:
+        reached = reachable(jaxpr, {variable})
+        columns.append([is_variable(out) and out in reached for out in jaxpr.outvars])
+    return tuple(zip(*columns, strict=True)) if columns else tuple(() for _ in jaxpr.outvars)
+
+
+def passed_through(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> tuple[int | None, ...]:
+    """For every output the input that it is, unchanged; None where it is computed."""
+    jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    positions = {variable: position for position, variable in enumerate(jaxpr.invars)}
+    return tuple(positions.get(out) if is_variable(out) else None for out in jaxpr.outvars)
+
+
+def is_variable(atom: Any) -> bool:
+    """Whether an atom of a jaxpr is a variable and no literal."""
+    return not isinstance(atom, core.Literal)
+
+
+def reachable(jaxpr: Any, sources: set[Any]) -> set[Any]:
+    """The variables of a jaxpr that depend on `sources`."""
+    reached = set(sources)
+    for equation in jaxpr.eqns:
+        touched = [is_variable(v) and v in reached for v in equation.invars]
+        if not any(touched):
+            continue
+        inner = _inner(equation)
+        if inner is None or len(inner.invars) != len(equation.invars):
+            reached.update(equation.outvars)
+            continue
+        inside = reachable(inner, {v for v, hit in zip(inner.invars, touched, strict=True) if hit})
+        reached.update(
+            out
+            for out, source in zip(equation.outvars, inner.outvars, strict=True)
+            if is_variable(source) and source in inside
+        )
+    return reached
+
+
+def _inner(equation: Any) -> Any:
+    if equation.primitive.name not in _CALLS:
+        return None
+    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    return getattr(inner, "jaxpr", inner)
