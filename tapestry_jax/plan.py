@@ -125,7 +125,7 @@ class Plan:
         return collectives(self.schedule, grad)
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
-        """A table: for every operation where its dimensions go, FLOPs and bytes per device, and what it communicates."""
+        """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
         from tapestry_jax.report.explain import explain
 
         return explain(self.graph, self.schedule, grad)

@@ -116,5 +116,5 @@ def _mesh(axes: dict[str, int]) -> Any:
     for size in axes.values():
         needed *= size
     if needed <= jax.device_count():
-        return make_mesh(**axes)
+        return make_mesh(None, **axes)
     return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))

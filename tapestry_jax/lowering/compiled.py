@@ -59,7 +59,7 @@ def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
     def run(*args: Any) -> Any:
         leaves = _checked(schedule, args)
         padded = [
-            _padded(leaf, slot.layout.padded_shape(slot.type.shape, shape))
+            _padded(leaf, slot.layout.padded_shape(slot.type.shape, shape), mesh)
             for leaf, slot in zip(leaves, slots, strict=True)
         ]
         sharded = jax.shard_map(
@@ -155,7 +155,11 @@ def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     return [jax.numpy.asarray(leaf, kind) for leaf, kind in zip(leaves, kinds, strict=True)]
 
 
-def _padded(array: Any, shape: tuple[int, ...]) -> Any:
+def _padded(array: Any, shape: tuple[int, ...], mesh: Any) -> Any:
+    if array.shape == shape:
+        return array
+    # Sizes that do not divide cannot arrive cut; padding on every device costs no exchange.
+    array = jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec()))
     for axis, size in enumerate(shape):
         array = pad_axis(array, axis, size)
     return array

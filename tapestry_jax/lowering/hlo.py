@@ -10,22 +10,40 @@ from typing import Any
 
 import numpy as np
 
-_BYTES = {"pred": 1, "s4": 1, "u4": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4}
-_BYTES |= {"f32": 4, "s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16}
+_BYTES = {
+    **dict.fromkeys(("pred", "s4", "u4", "s8", "u8"), 1),
+    **dict.fromkeys(("s16", "u16", "bf16", "f16"), 2),
+    **dict.fromkeys(("s32", "u32", "f32"), 4),
+    **dict.fromkeys(("s64", "u64", "f64", "c64"), 8),
+    "c128": 16,
+}
 _KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 _INSTRUCTION = re.compile(rf"= (\(?[^=]*?\)?) ({_KINDS})(-start)?\(([^)]*)\)(.*)$")
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\([^)]*.*\) -> .* )?\{$")
+_COMMENT = re.compile(r"/\*.*?\*/")
 _SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A collective of a compiled program: kind, mesh axes, bytes per device and execution, executions."""
+    """A collective of a compiled program.
+
+    Attributes:
+      kind: as HLO names it, without `-start`.
+      axes: the mesh axes; `("?",)` where its groups are those of no set of axes.
+      bytes: per device and execution: the larger of operand and result.
+      times: executions.
+      origin: where it comes from, in JAX's words (`op_name`).
+    """
 
     kind: str
     axes: tuple[str, ...]
     bytes: int
     times: int
+    origin: str = ""
+
+    def __str__(self) -> str:
+        repeated = f" x{self.times}" if self.times > 1 else ""
+        return f"{self.kind} over {'+'.join(self.axes)}: {self.bytes:,} B{repeated}, {self.origin or 'unknown origin'}"
 
 
 def compiled_collectives(text: str, mesh: Any) -> list[Found]:
@@ -44,24 +62,27 @@ def compiled_collectives(text: str, mesh: Any) -> list[Found]:
     found: list[Found] = []
     for name, lines in computations.items():
         for line in lines:
-            match = _INSTRUCTION.search(line)
+            # Long tuples are printed with comments such as /*index=5*/.
+            match = _INSTRUCTION.search(_COMMENT.sub("", line))
             if match is not None and times.get(name, 1):
                 found.extend(_read(match, groups, times.get(name, 1), mesh))
     return found
 
 
 def _read(match: re.Match[str], groups: dict[Any, tuple[str, ...]], times: int, mesh: Any) -> Iterator[Found]:
-    shapes, kind, start, _, rest = match.groups()
+    shapes, kind, start, operands, rest = match.groups()
     sizes = [_nbytes(dtype, dims) for dtype, dims in _SHAPE.findall(shapes)]
     axes, members = _axes(kind, rest, groups, mesh)
-    if start and kind in ("all-gather", "collective-permute"):
-        # The asynchronous form returns its operands as well.
-        sizes = sizes[len(sizes) // 2 :][: max(len(sizes) // 2, 1)] if kind == "all-gather" else sizes[:1]
+    if start and kind != "all-reduce":
+        # The asynchronous form returns its operands, its results and scratch values.
+        count = max(operands.count("%"), 1)
+        sizes = sizes[count : 2 * count] if kind == "all-gather" else sizes[:count]
     total = sum(sizes)
-    if kind == "reduce-scatter":
+    if kind == "reduce-scatter" and not start:
         total *= members
     if members > 1:
-        yield Found(kind, axes, total, times)
+        origin = re.search(r'op_name="([^"]*)"', rest)
+        yield Found(kind, axes, total, times, origin.group(1) if origin is not None else "")
 
 
 def _nbytes(dtype: str, dims: str) -> int:

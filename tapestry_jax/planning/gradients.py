@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from combinators.execute import run_whole
 from combinators.graph import Graph
@@ -20,7 +20,7 @@ Struct = jax.ShapeDtypeStruct
 
 def is_inexact(dtype: Any) -> bool:
     """Whether values of this dtype have derivatives."""
-    return jax.dtypes.issubdtype(dtype, np.inexact)
+    return jnp.issubdtype(dtype, jnp.inexact)
 
 
 def value_dependence(graph: Graph, node: int) -> Matrix:

@@ -1,0 +1,196 @@
+"""A plan as a table: for every operation where its dimensions go, what it costs, and what it communicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from combinators.execute import run_blocks, states
+from combinators.graph import Graph
+from combinators.operation import Operation
+from combinators.shaped import block_structs, shape
+from tapestry_jax.planning.changes import Cast, Exchange, Gather, Slice
+from tapestry_jax.planning.collectives import Collective, collectives
+from tapestry_jax.planning.flow import flow_of
+from tapestry_jax.planning.folds import local_sizes
+from tapestry_jax.planning.gradients import differentiated
+from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.merging import nbytes
+from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: an operation, or a change of layout."""
+
+    path: str
+    where: str
+    flops: float | None
+    bytes: int | None
+    note: str
+    times: int = 1
+
+
+def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] = False) -> str:
+    """Write a schedule as a table.
+
+    FLOPs are XLA's count for one device's block of the forward pass, bytes what the operation reads and writes there.
+    Collective bytes are per device. The peak is the largest sum of values that are alive at once (with `grad`, of all
+    values that a gradient needs), before XLA fuses or reuses anything.
+
+    Args:
+      graph: the program.
+      schedule: of a plan for it.
+      grad: as in `plan.collectives`.
+
+    Returns:
+      The table as text.
+    """
+    found = collectives(schedule, grad)
+    rows = list(_rows(schedule, found))
+    header = ("operation", "dimensions", "FLOP", "bytes", "communication")
+    body = [
+        (
+            row.path + (f"  x{row.times}" if row.times > 1 else ""),
+            row.where,
+            "" if row.flops is None else amount(row.flops),
+            "" if row.bytes is None else amount(row.bytes),
+            row.note,
+        )
+        for row in rows
+    ]
+    flops = sum(row.times * row.flops for row in rows if row.flops is not None)
+    sent = sum(item.bytes * item.times for item in found)
+    inputs = [
+        f"  {node.name} {node.results[0]}: {schedule.slots[slot].layout.describe(node.results[0].names)}"
+        for node, slot in zip(graph.inputs, schedule.inputs, strict=True)
+    ]
+    lines = [f"{graph.name} on the mesh {schedule.mesh}", "inputs:", *inputs, *_table(header, body)]
+    lines.append(f"one device, forward: {amount(flops)}FLOP")
+    lines.append(f"communication{' with gradients' if grad is not False else ''}: {len(found)} collectives, {sent:,} B")
+    lines.append(f"values alive at once: {amount(_peak(schedule, grad))}B")
+    return "\n".join(lines)
+
+
+def amount(value: float) -> str:
+    """Three significant figures and an SI prefix: `1.28 M`."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.0f} "
+
+
+def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(line[i]) for line in (header, *body)) for i in range(len(header))]
+    align: list[Callable[[str, int], str]] = [str.ljust, str.ljust, str.rjust, str.rjust, str.ljust]
+    rule = "  ".join("-" * width for width in widths)
+
+    def line(cells: tuple[str, ...]) -> str:
+        return "  ".join(put(cell, width) for cell, width, put in zip(cells, widths, align, strict=True)).rstrip()
+
+    return [line(header), rule, *map(line, body), rule]
+
+
+def _rows(schedule: Schedule, found: Sequence[Collective], times: int = 1) -> Iterable[Row]:
+    for step in schedule.steps:
+        match step:
+            case Convert():
+                slot = schedule.slots[step.source]
+                moves = [_change(change, slot.type.names) for change in step.changes if not isinstance(change, Cast)]
+                if moves:
+                    name = _name_of(schedule, step.source)
+                    yield Row(f"  {name} for {step.path}", ", ".join(moves), None, None, "", times)
+            case Run():
+                yield _run_row(schedule, step, found, times)
+            case Repeat():
+                yield Row(step.path, f"{step.length} turns", None, None, "", times)
+                yield from _rows(step.body, found, times * step.length)
+
+
+def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: int) -> Row:
+    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+    node = schedule.graph.nodes[step.node]
+    bound: dict[str, str] = dict(getattr(node, "names", ()))
+    where = " ".join(f"{bound[dim]}:{'+'.join(cuts[dim].axes)}" if dim in cuts else bound[dim] for dim in bound)
+    folded = any(dim in cuts for dim in shaped.signature.fold_dims)
+    kernel = "dense" if shaped.operation.dense and not folded else ""
+    flops, size = _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
+    notes = [_note(item) for item in found if item.path == step.path]
+    return Row(step.path, where or "-", flops, size, "; ".join([*([kernel] if kernel else []), *notes]), times)
+
+
+def _note(item: Collective) -> str:
+    phase = " (gradient)" if item.backward else ""
+    return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{phase}"
+
+
+def _change(change: Any, names: tuple[str | None, ...]) -> str:
+    match change:
+        case Slice(axis, cut, _):
+            return f"slice {names[axis]} over {'+'.join(cut.axes)}"
+        case Gather(axis, axes, _, _):
+            return f"all-gather {names[axis]} over {'+'.join(axes)}"
+        case Exchange(source, target, _, _, cut):
+            return f"all-to-all {names[source]} to {names[target]} over {'+'.join(cut.axes)}"
+        case _:
+            return ""
+
+
+def _name_of(schedule: Schedule, slot: int) -> str:
+    for node, number in zip(schedule.graph.inputs, schedule.inputs, strict=True):
+        if number == slot:
+            return node.name
+    for step in schedule.steps:
+        if isinstance(step, Run | Repeat) and slot in step.results:
+            return step.path
+    return "value"
+
+
+def _operand_structs(schedule: Schedule, step: Run) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(schedule.slots[slot].type.struct for slot in step.operands)
+
+
+@lru_cache(maxsize=4096)
+def _cost(
+    operation: Operation, operands: tuple[jax.ShapeDtypeStruct, ...], cuts: tuple[tuple[str, Cut], ...], folded: bool
+) -> tuple[float, int]:
+    """FLOPs and bytes of one device's block, by XLA's own count; nothing is compiled."""
+    shaped = shape(operation, operands)
+    blocks = block_structs(shaped.signature, operands, local_sizes(shaped, dict(cuts)))
+    function = states if folded else run_blocks
+    lowered = jax.jit(lambda *arrays: function(shaped, arrays)).lower(*blocks)
+    cost: Any = lowered.cost_analysis()
+    outputs = jax.tree.leaves(lowered.out_info)
+    size = sum(nbytes(struct) for struct in (*blocks, *outputs))
+    return float((cost or {}).get("flops", 0.0)), size
+
+
+def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
+    """The largest sum of local values alive at once."""
+    sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
+    kept = flow_of(schedule, sources).forward if sources else frozenset[int]()
+    last = {slot: number for number, step in enumerate(schedule.steps) for slot in _reads(step)}
+    last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
+    alive = set(schedule.inputs)
+    peak = current = sum(_local_bytes(schedule, slot) for slot in alive)
+    for number, step in enumerate(schedule.steps):
+        made = {step.result} if isinstance(step, Convert) else set(step.results)
+        inner = _peak(step.body, False) if isinstance(step, Repeat) else 0
+        alive |= made
+        current = sum(_local_bytes(schedule, slot) for slot in alive)
+        peak = max(peak, current + inner)
+        alive = {slot for slot in alive if last.get(slot, -1) > number}
+    return peak
+
+
+def _reads(step: Any) -> tuple[int, ...]:
+    return (step.source,) if isinstance(step, Convert) else step.operands
+
+
+def _local_bytes(schedule: Schedule, slot: int) -> int:
+    value = schedule.slots[slot]
+    return nbytes(jax.ShapeDtypeStruct(value.local_shape, value.type.dtype))
