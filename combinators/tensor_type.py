@@ -153,7 +153,7 @@ def _size(name: str | None, size: Any) -> int:
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
-    if jnp.issubdtype(dtype, dtypes.prng_key):
+    if hasattr(dtype, "type") and jnp.issubdtype(dtype, dtypes.prng_key):
         raise GraphError(
             message(
                 "a typed random key is not a tensor",

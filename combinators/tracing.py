@@ -12,6 +12,7 @@ from combinators.arrow import Arrow, Holder
 from combinators.errors import GraphError, message
 from combinators.evaluate import as_array, compiled
 from combinators.graph import Graph
+from combinators.kernels import short_name
 from combinators.tensor_type import TensorType, type_of
 from combinators.trace import trace_function
 from combinators.value import Value
@@ -33,7 +34,8 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
       SignatureError: where sizes or ranks do not fit.
       CompositionError: where axis names do not.
     """
-    name = str(getattr(function, "name", None) or getattr(function, "__name__", "program"))
+    named = getattr(function, "name", None)
+    name = str(named or (short_name(function) if hasattr(function, "__name__") else "program"))
     convert = getattr(function, "__tapestry_arrow__", None)
     target: Any = convert() if convert is not None else function
     if not callable(target):

@@ -205,6 +205,13 @@ class Value:
     def __bool__(self) -> NoReturn:
         self._refuse("a Python condition looks at", "Choose between values with tp.Map(jnp.where)(condition, a, b).")
 
+    def __float__(self) -> NoReturn:
+        self._refuse(
+            "Python asks for the number of", "Return it from the program; it has numbers when the program runs."
+        )
+
+    __int__ = __index__ = __complex__ = __float__
+
     def __iter__(self) -> NoReturn:
         self._refuse("Python iterates over", "Use a Map over the dimension, tp.stack or tp.iterate.")
 
