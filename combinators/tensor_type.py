@@ -174,3 +174,8 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
             )
         )
     return found
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Whether values of this dtype have derivatives: floating and complex ones, the short formats too."""
+    return bool(jnp.issubdtype(dtype, jnp.inexact))

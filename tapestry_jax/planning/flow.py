@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapestry_jax.planning.gradients import derivative_dependence, is_inexact, value_dependence
+from combinators.tensor_type import is_inexact
+from tapestry_jax.planning.gradients import derivative_dependence, value_dependence
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule, Step
 
 Edges = list[tuple[int, int]]

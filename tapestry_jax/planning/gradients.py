@@ -7,20 +7,15 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from combinators.execute import run_whole
 from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.shaped import shape
+from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.dependence import Matrix, dependence
 
 Struct = jax.ShapeDtypeStruct
-
-
-def is_inexact(dtype: Any) -> bool:
-    """Whether values of this dtype have derivatives."""
-    return jnp.issubdtype(dtype, jnp.inexact)
 
 
 def value_dependence(graph: Graph, node: int) -> Matrix:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 
 from combinators.blocks import combine_blocks
 from combinators.execute import present, states
 from combinators.shaped import Shaped, block_structs
+from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.dependence import Matrix, dependence, passed_through
 from tapestry_jax.planning.folds import Merge, local_sizes, local_state, mapped_frame, merges
-from tapestry_jax.planning.gradients import is_inexact
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 
@@ -152,14 +151,19 @@ def scan_distances(devices: int) -> list[int]:
 
 def moved_axes(axes: tuple[str, ...], distance: int, mesh: MeshShape) -> tuple[str, ...]:
     """The mesh axes along which devices `distance` apart differ."""
-    shape = tuple(mesh.size((axis,)) for axis in axes)
-    pairs = [np.unravel_index((i, i + distance), shape) for i in range(math.prod(shape) - distance)]
-    return tuple(axis for n, axis in enumerate(axes) if any(p[n][0] != p[n][1] for p in pairs))
+    # Two positions differ along an axis where their coordinates do: the part above the axes that lie further in.
+    moved: list[str] = []
+    for number, axis in enumerate(axes):
+        inner, size = mesh.size(axes[number + 1 :]), mesh.size((axis,))
+        starts = range(mesh.size(axes) - distance)
+        if any(i // inner % size != (i + distance) // inner % size for i in starts):
+            moved.append(axis)
+    return tuple(moved)
 
 
 def nbytes(struct: Any) -> int:
     """The bytes of a dense array."""
-    return math.prod(struct.shape) * np.dtype(struct.dtype).itemsize
+    return math.prod(struct.shape) * struct.dtype.itemsize
 
 
 def uneven_folds(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> list[str]:
