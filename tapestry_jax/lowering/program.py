@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,8 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.execute import present, run_blocks, states
+from combinators.shaped import Shaped
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.fold import merge_states, partial_states
+from tapestry_jax.lowering.loops import with_varying_loops
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.scan import scan_over_mesh
@@ -44,7 +47,7 @@ def run_steps(schedule: Schedule, values: dict[int, Any]) -> list[Any]:
 
 def run_operation(schedule: Schedule, step: Run, arrays: Sequence[Any]) -> list[Any]:
     """Run one operation on one device's blocks."""
-    shaped, mesh, cuts = schedule.graph.shaped(step.node), schedule.mesh, dict(step.cuts)
+    shaped, mesh, cuts = _with_loops(schedule.graph.shaped(step.node), step.axes), schedule.mesh, dict(step.cuts)
     operation, sizes = shaped.operation, local_sizes(shaped, cuts)
     blocks = read_blocks(shaped, cuts, sizes, mesh, step.axes, arrays)
     folded = tuple(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
@@ -66,6 +69,14 @@ def run_operation(schedule: Schedule, step: Run, arrays: Sequence[Any]) -> list[
     return [
         vary(result, sorted(schedule.slots[slot].varying)) for result, slot in zip(results, step.results, strict=True)
     ]
+
+
+def _with_loops(shaped: Shaped, axes: frozenset[str]) -> Shaped:
+    """The operation with kernels whose loops pass the check of varying axes."""
+    operation = shaped.operation
+    kernel = with_varying_loops(operation.kernel, axes)
+    dense = tuple(with_varying_loops(other, axes) for other in operation.dense)
+    return replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
 
 
 def _repeat(schedule: Schedule, step: Repeat, arrays: Sequence[Any]) -> list[Any]:
