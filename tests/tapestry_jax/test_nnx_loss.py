@@ -1,0 +1,92 @@
+"""The loss equals optax's, and its vocabulary and the embedding's can be cut anywhere."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.nnx.rows import EntryOfBlock, RowsOfBlock, locate
+
+LOGITS = 5 * jax.random.normal(jax.random.key(0), (2, 6, 11))
+TARGETS = jax.random.randint(jax.random.key(1), (2, 6), 0, 11)
+# Blocks of a plan are ascending, but need not be contiguous: striped orders exist.
+CUTS = [[range(11)], [range(4), range(4, 11)], [range(0, 11, 2), range(1, 11, 2)], [range(0), range(10), range(10, 11)]]
+
+
+def reference(logits, targets):
+    return optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean()
+
+
+def test_cross_entropy_equals_optax_with_gradients():
+    value, grads = jax.value_and_grad(tp.nnx.cross_entropy)(LOGITS, TARGETS)
+    expected, wanted = jax.value_and_grad(reference)(LOGITS, TARGETS)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 1, 3)])
+def test_cross_entropy_takes_any_leading_dimensions(shape):
+    logits, targets = jnp.broadcast_to(LOGITS[0, 0], (*shape, 11)), jnp.full(shape, 4)
+    np.testing.assert_allclose(tp.nnx.cross_entropy(logits, targets), reference(logits, targets), rtol=1e-6)
+
+
+def test_cross_entropy_computes_in_float32():
+    value = tp.nnx.cross_entropy(LOGITS.astype(jnp.bfloat16), TARGETS)
+    assert value.dtype == jnp.float32
+    np.testing.assert_allclose(value, reference(LOGITS.astype(jnp.bfloat16).astype(jnp.float32), TARGETS), rtol=1e-2)
+
+
+def test_cross_entropy_costs_what_optax_costs():
+    graph = tp.trace(tp.nnx.cross_entropy, LOGITS, TARGETS)
+    for ours, theirs in ((graph, reference), (jax.grad(graph), jax.grad(reference))):
+        got, expected = (jax.jit(f).lower(LOGITS, TARGETS).compile().cost_analysis() for f in (ours, theirs))
+        for what in ("flops", "bytes accessed"):
+            assert got[what] <= 1.02 * expected[what]
+
+
+def test_every_dimension_of_the_loss_can_be_cut():
+    types = tp.TensorType({"batch": 2, "seq": 6, "vocab": 11}), tp.TensorType({"batch": 2, "seq": 6}, jnp.int32)
+    nodes = [node for node in tp.trace(tp.nnx.cross_entropy, *types).nodes if hasattr(node, "bound")]
+    dims = {node.path: (set(node.bound.values()), node.operation.kind) for node in nodes}
+    assert dims["logsumexp"] == ({"batch", "seq", "vocab"}, "reduce")
+    assert dims["target"] == ({"batch", "seq", "vocab"}, "reduce")
+    assert dims["mean"] == ({"batch", "seq"}, "reduce")
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_embedding_rows_of_blocks_add_up_to_the_lookup(cut):
+    table, numbers = jax.random.normal(jax.random.key(2), (11, 3)), jnp.array([[0, 10, 5], [-1, -11, 3]])
+    kernel = RowsOfBlock(11)
+    blocks = [jnp.array(list(part), jnp.int32) for part in cut]
+    total = sum(kernel(numbers, table[at], at) for at in blocks)
+    np.testing.assert_allclose(total, table[np.asarray(numbers)], rtol=1e-6)
+    outside = sum(kernel(jnp.array([11, -12]), table[at], at) for at in blocks)
+    np.testing.assert_array_equal(outside, jnp.full((2, 3), jnp.nan))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_target_entries_of_blocks_add_up_to_the_entry(cut):
+    blocks = [jnp.array(list(part), jnp.int32) for part in cut]
+    total = sum(EntryOfBlock(11)(LOGITS[..., at], TARGETS, at) for at in blocks)
+    np.testing.assert_array_equal(
+        total, np.take_along_axis(np.asarray(LOGITS), np.asarray(TARGETS)[..., None], -1)[..., 0]
+    )
+
+
+@pytest.mark.parametrize("at", [[3], [0, 1, 2, 3], [1, 4, 5, 9, 20], list(range(0, 34, 2))])
+def test_locate_agrees_with_numpy(at):
+    wanted = np.arange(-2, 40)
+    place, found = locate(jnp.asarray(wanted), jnp.array(at, jnp.int32))
+    np.testing.assert_array_equal(found, np.isin(wanted, at))
+    np.testing.assert_array_equal(np.array(at)[np.asarray(place)[np.asarray(found)]], wanted[np.isin(wanted, at)])
+
+
+def test_cross_entropy_refuses_targets_of_another_shape_or_dtype():
+    with pytest.raises(tp.SignatureError, match="integer targets"):
+        tp.nnx.cross_entropy(LOGITS, TARGETS.astype(jnp.float32))
+    with pytest.raises(tp.SignatureError, match="is 5 here, and 6"):
+        tp.nnx.cross_entropy(LOGITS, TARGETS[:, :5])
