@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from combinators.binding import Names, bind, check_distinct, check_injective, local_names
-from combinators.errors import CompositionError, GraphError, KernelError, TapestryError, message
+from combinators.errors import CompositionError, GraphError, KernelError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
 from combinators.naming import AxisName, AxisVariable, Resolver, find, unify
 from combinators.operation import Operation
@@ -426,7 +426,9 @@ def trace_of(values: Sequence[Any], what: str) -> Trace:
                 )
             )
     if not values:
-        raise TapestryError(message(f"`{what}` has no operand to find its program by", remedy="Give it `like=`."))
+        raise GraphError(
+            message(f"`{what}` has no operand to find its program by", remedy="Pass at least one value of the program.")
+        )
     return values[0].trace
 
 

@@ -89,7 +89,8 @@ def test_the_default_output_is_observed_as_y() -> None:
     [
         (
             ("z", "c"),
-            "cannot observe 'z'\n  the graph has c, y/0, y/1\n  Name a value in the program with tp.named(name, value).",
+            "cannot observe 'z'\n  the graph has c, y/0, y/1\n"
+            "  Name a value in the program with tp.named(name, value).",
         ),
         (
             (),

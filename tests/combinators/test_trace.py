@@ -195,7 +195,7 @@ NOW = "a value of a program that is being traced"
             f"Python iterates over {NOW}\n  got {VALUE}\n  Use a Map over the dimension, tp.stack or tp.iterate.",
         ),
         (
-            lambda x: x if x else x,
+            lambda x: x and x,
             f"a Python condition looks at {NOW}\n  got {VALUE}\n"
             "  Choose between values with tp.Map(jnp.where)(condition, a, b).",
         ),
