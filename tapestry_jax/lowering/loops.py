@@ -2,9 +2,10 @@
 
 A loop whose carry starts from a constant (`jnp.zeros`) and takes in a value that varies over the mesh changes its type
 from turn to turn, which `shard_map` refuses. Users write such kernels, and so does JAX itself (`searchsorted`, linear
-algebra). Such a kernel's own program is run again with every carry varying from the start. Functions with a derivative of
-their own (`jax.nn.relu`) keep it; JAX cannot differentiate those twice rewritten, so a kernel that has both, and is
-differentiated, should start its carry from an operand: `jnp.zeros_like(x[0])`.
+algebra). Such a kernel's own program is run again with every carry varying from the start.
+
+Functions with a derivative of their own (`jax.nn.relu`) keep it, but JAX cannot differentiate what was rewritten around
+them: a differentiated kernel with both starts its carry from an operand, `jnp.zeros_like(x[0])`.
 """
 
 from __future__ import annotations
