@@ -21,7 +21,8 @@ class Reduce(Leaf):
       kernel: operand blocks to a state block, right for a box of any size.
       signature: `operands -> results`; what stands only on the left is folded.
       monoid: merges two states; written for one cell.
-      carrier: the signature of the state, such as `"b h q, b h q, b h q e"`, where it differs from the result's.
+      carrier: the signature of the state, such as `"b h q, b h q, b h q e"`, where it differs from the result's. What
+        all leaves share is mapped; a cell's own axes carry names that no other leaf has.
       present: state of one cell to result of one cell.
       sizes: sizes of dimensions that no operand's shape tells.
       boundary: what windows read outside a tensor.

@@ -34,7 +34,8 @@ class Scan(Leaf):
       over: the scanned dimension.
       kernel: operand blocks to the block of the steps' states; by default the operands are the steps.
       carrier: the axes of the state's leaves where they are not those of the operands (without `kernel`) or of the
-        result (with it).
+        result (with it), such as `"t row column, t entry"`. What all leaves share is mapped; a cell's own axes carry
+        names that no other leaf has.
       present: state of one cell to result of one cell.
       reverse: merge from the end.
       exclusive: leave out the own step.
