@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.attention_kernel import AttentionKernel, DenseAttention, RoundedOutput, state_dtype
+from combinators.attention_kernel import AttentionKernel, DenseAttention, RoundedOutput, scores_rows, state_dtype
 from combinators.errors import CompositionError, SignatureError, message
 from combinators.graph import Graph
 from combinators.monoids import AttentionState, attention_output
@@ -120,7 +120,8 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
     coordinates = [f"@{local[at]}", f"@{local[over]}"] if at is not None else []
     row = " ".join(local[name] for name in query[:-1])
     signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {row} e")
-    state = (tuple(row.split()), tuple(row.split()), (*row.split(), "e"))
+    order = scores_rows(fields["query"], fields["key"])
+    state = (order, order, (*order, "e"))
     kernel, dense = AttentionKernel(**fields), DenseAttention(**fields)
     kept = state_dtype(jnp.zeros((), operands[2].dtype)) == operands[2].dtype
     present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
