@@ -39,6 +39,7 @@ from combinators import rearrange as rearrange
 from combinators import stack as stack
 from combinators import trace as trace
 from tapestry_jax._lazy import __getattr__ as __getattr__
+from tapestry_jax.assertions import assert_collectives as assert_collectives
 from tapestry_jax.mesh import mesh as mesh
 from tapestry_jax.plan import Plan as Plan
 from tapestry_jax.plan import plan as plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from combinators.axis import Axis
@@ -93,21 +93,26 @@ class _Scheduler:
     # What consumers want
 
     def wanted(self, ref: Ref) -> list[Layout]:
-        """The layouts in which the consumers of a value read it, in order."""
-        found: list[Layout] = []
+        """The layouts in which the consumers of a value read it, in the order of the program."""
+        found = sorted(self._demands(ref), key=lambda demand: demand[0])
+        return [layout for _, layouts in found for layout in layouts]
+
+    def _demands(self, ref: Ref) -> Iterator[tuple[tuple[int, int], list[Layout]]]:
+        """Node and operand of every consumer, those under another name too, and what it wants."""
         for index in sorted(self._needed):
             node = self._graph.nodes[index]
             for position, operand in enumerate(node.operands):
-                if operand == ref:
-                    found.extend(self._wanted_by(index, position))
-        return found
+                if operand != ref:
+                    continue
+                if isinstance(node, Rename):
+                    yield from self._demands(Ref(index, 0))
+                else:
+                    yield (index, position), self._wanted_by(index, position)
 
     def _wanted_by(self, index: int, position: int) -> list[Layout]:
         node = self._graph.nodes[index]
         if isinstance(node, Apply):
             return [self._operand_layouts(index)[position]]
-        if isinstance(node, Rename):
-            return self.wanted(Ref(index, 0))
         if isinstance(node, Loop):
             inside = self._bodies[index].wanted(Ref(position, 0))
             slot = position - node.carries

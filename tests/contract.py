@@ -1,0 +1,183 @@
+"""The collective contract, as a checker: what a plan predicts is what XLA compiles, and planned is unplanned.
+
+`assert_holds(plan, args)` checks everything; the other assertions are its parts. Each plan is compiled once forwards
+and once with its gradient, whichever of them are called.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+
+from tapestry_jax.lowering.compiled import argument_structs
+from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.lowering.pinned import lower_pinned
+from tapestry_jax.plan import Plan
+from tapestry_jax.planning.gradients import differentiated, is_inexact
+
+Table = dict[tuple[str, frozenset[str]], int]
+Grad = bool | tuple[int, ...]
+
+
+def assert_holds(
+    plan: Plan,
+    args: Sequence[Any],
+    *,
+    grad: Grad = True,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+    reference: Callable[..., Any] | None = None,
+) -> None:
+    """Coverage, the contract forwards and backwards, equal values and gradients, and lowering for GPU and TPU."""
+    plan.verify()
+    assert_contract(plan, grad)
+    assert_same(plan, args, grad=grad, rtol=rtol, atol=atol, reference=reference)
+    assert_exports(plan)
+
+
+def assert_contract(plan: Plan, grad: Grad = True) -> None:
+    """The predicted bytes, for every kind and set of mesh axes, times trip counts, are those of the compiled HLO."""
+    for phase in (False, grad) if grad is not False else (False,):
+        predicted = table(plan.collectives(phase))
+        found = compiled_collectives(_compiled(plan, phase).as_text(), plan.mesh)
+        assert table(found) == predicted, "\n".join(
+            [
+                f"{'forward' if phase is False else 'with the gradient'}: predicted {_shown(predicted)}",
+                *("  " + str(each) for each in plan.collectives(phase)),
+                f"compiled {_shown(table(found))}",
+                *("  " + str(each) for each in found),
+            ]
+        )
+
+
+def assert_same(
+    plan: Plan,
+    args: Sequence[Any],
+    *,
+    grad: Grad = True,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+    reference: Callable[..., Any] | None = None,
+) -> None:
+    """Planned is unplanned: values and gradients, with padded arrays and, where sizes are uneven, with true ones too.
+
+    Gradients of padding are exactly zero. With `reference` the values are held against that function of the arguments.
+    """
+    graph, wanted = plan.graph, differentiated(plan.graph, grad)
+
+    def close(actual: Any, expected: Any, what: str) -> None:
+        np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=rtol, atol=atol, err_msg=what)
+
+    true = [slot.type for slot in (plan.schedule.slots[i] for i in plan.schedule.outputs)]
+    cotangents = [_cotangent(kind.shape, kind.dtype) for kind in true if is_inexact(kind.dtype)]
+    leaves = jax.tree.leaves(tuple(args))
+    values, gradients = _unplanned(graph, wanted)(leaves, cotangents)
+    if reference is not None:
+        jax.tree.map(
+            lambda a, b: close(a, b, "unplanned"), jax.tree.unflatten(graph.out_tree, values), reference(*args)
+        )
+
+    placed = jax.tree.leaves(plan.put(*args))
+    forward = plan.take(jax.tree.unflatten(graph.out_tree, _compiled(plan, False)(placed)))
+    for name, actual, expected in zip(_names(plan), jax.tree.leaves(forward), values, strict=True):
+        close(actual, expected, f"{name}, forward")
+    if grad is False:
+        run = plan.compile()(*args)
+        for name, actual, expected in zip(_names(plan), jax.tree.leaves(run), values, strict=True):
+            close(actual, expected, f"{name}, true sizes")
+        return
+
+    program = _compiled(plan, grad)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(program.out_info)]
+    smooth = [i for i, kind in enumerate(true) if is_inexact(kind.dtype)]
+    padded = [_zero_padded(ct, shapes[i]) for i, ct in zip(smooth, cotangents, strict=True)]
+    shardings = jax.tree.leaves(plan.out_shardings)
+    padded = [jax.device_put(ct, shardings[i]) for i, ct in zip(smooth, padded, strict=True)]
+    made, found = program(placed, padded)
+    for name, actual, expected in zip(_names(plan), made, values, strict=True):
+        close(_crop(actual, expected.shape), expected, f"{name}, with the gradient")
+    for position, actual, expected in zip(wanted, found, gradients, strict=True):
+        name = f"gradient by {graph.inputs[position].name}"
+        close(_crop(actual, expected.shape), expected, name)
+        outside = np.array(actual)
+        outside[tuple(slice(size) for size in expected.shape)] = 0
+        np.testing.assert_array_equal(outside, 0, err_msg=f"{name}: padding")
+
+    if any(leaf.shape != arg.shape for leaf, arg in zip(placed, leaves, strict=True)) or any(
+        kind.shape != shape for kind, shape in zip(true, shapes, strict=False)
+    ):
+        run = plan.compile().jitted
+        made, found = _vjp(lambda *flat: run(*jax.tree.unflatten(graph.in_tree, flat)), wanted, leaves, cotangents)
+        for name, actual, expected in zip(_names(plan), made, values, strict=True):
+            close(actual, expected, f"{name}, true sizes")
+        for position, actual, expected in zip(wanted, found, gradients, strict=True):
+            close(actual, expected, f"gradient by {graph.inputs[position].name}, true sizes")
+
+
+def assert_exports(plan: Plan) -> None:
+    """The program lowers for CUDA and TPU, on a machine that has neither."""
+    run = plan.compile().jitted
+    exported = jax.export.export(run, platforms=("cuda", "tpu"))(*argument_structs(plan.schedule, plan.mesh))
+    assert exported.platforms == ("cuda", "tpu")
+    assert exported.nr_devices == plan.mesh.size
+
+
+def table(collectives: Iterable[Any]) -> Table:
+    """Bytes by kind and set of mesh axes: XLA may combine several collectives into one, which leaves these sums."""
+    total: Counter[tuple[str, frozenset[str]]] = Counter()
+    for each in collectives:
+        total[each.kind, frozenset(each.axes)] += each.bytes * each.times
+    return {key: size for key, size in total.items() if size}
+
+
+@lru_cache(maxsize=8)
+def _compiled(plan: Plan, grad: Grad) -> Any:
+    return lower_pinned(plan.schedule, plan.mesh, grad).compile()
+
+
+@lru_cache(maxsize=8)
+def _unplanned(graph: Any, wanted: tuple[int, ...]) -> Any:
+    return jax.jit(lambda leaves, cotangents: _vjp(graph, wanted, leaves, cotangents))
+
+
+def _vjp(function: Any, wanted: Sequence[int], leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+    def of_chosen(chosen: list[Any]) -> list[Any]:
+        filled = list(leaves)
+        for position, leaf in zip(wanted, chosen, strict=True):
+            filled[position] = leaf
+        return jax.tree.leaves(function(*filled))
+
+    results, pull = jax.vjp(of_chosen, [jnp.asarray(leaves[position]) for position in wanted])
+    given = iter(cotangents)
+    full = [next(given) if is_inexact(r.dtype) else np.zeros(r.shape, jax.dtypes.float0) for r in results]
+    return results, pull(full)[0]
+
+
+def _cotangent(shape: tuple[int, ...], dtype: Any) -> Any:
+    return np.cos(np.arange(np.prod(shape, dtype=int))).reshape(shape).astype(dtype)
+
+
+def _zero_padded(array: Any, shape: tuple[int, ...]) -> Any:
+    padded = np.zeros(shape, array.dtype)
+    padded[tuple(slice(size) for size in array.shape)] = array
+    return padded
+
+
+def _crop(array: Any, shape: tuple[int, ...]) -> Any:
+    return np.asarray(array)[tuple(slice(size) for size in shape)]
+
+
+def _names(plan: Plan) -> list[str]:
+    return [name for name, _ in plan.graph.outputs]
+
+
+def _shown(found: Table) -> str:
+    rows = sorted((kind, "+".join(sorted(axes)), size) for (kind, axes), size in found.items())
+    return "; ".join(f"{kind} over {axes}: {size:,} B" for kind, axes, size in rows) or "nothing"
