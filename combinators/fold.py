@@ -104,7 +104,9 @@ class Fold(Leaf):
         signature = self.operation.signature
         ranks = iter(value.ndim for value in values)
         signature = signature.expand(
-            signature.ellipsis_rank([None if o.coordinate is not None else next(ranks) for o in signature.operands])
+            signature.ellipsis_rank(
+                [None if o.coordinate is not None else next(ranks) for o in signature.operands], where=self.name
+            )
         )
         operands = tuple(
             tuple(axis.name or str(axis) for axis in o.axes) if o.coordinate is None else (o.coordinate,)

@@ -116,7 +116,7 @@ def _bind(
                 remedy="Pass one value for each operand of the signature.",
             )
         )
-    signature = signature.expand(signature.ellipsis_rank([value.ndim for value in values]))
+    signature = signature.expand(signature.ellipsis_rank([value.ndim for value in values], where=name))
     known = Signature(signature.operands, (), str(signature))
     solve_sizes(known, [value.shape for value in values], where=name)
     bound: dict[str, AxisName] = {}

@@ -70,7 +70,9 @@ class Rearrange(Arrow[Any, Any]):
     def apply(self, *values: Any) -> Any:
         """Apply with the sizes that the operand tells."""
         recording = trace_of(values, self.name)
-        signature = self._signature.expand(self._signature.ellipsis_rank([value.ndim for value in values]))
+        signature = self._signature.expand(
+            self._signature.ellipsis_rank([value.ndim for value in values], where=self.name)
+        )
         sizes = solve_sizes(signature, [v.shape for v in values], given=self._sizes, where=self.name)
         source, target = (_dims(operand.axes) for operand in (signature.operands[0], signature.results[0]))
         # What is inner on either side is never cut, so its size may stand in the kernel.

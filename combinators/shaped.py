@@ -133,7 +133,7 @@ def _expand(operation: Operation, operands: Sequence[Struct]) -> Operation:
         return operation
     remaining = iter(operands)
     ranks = [None if o.coordinate is not None else len(next(remaining).shape) for o in operation.signature.operands]
-    rank = operation.signature.ellipsis_rank(ranks)
+    rank = operation.signature.ellipsis_rank(ranks, where=operation.name)
     carrier = operation.carrier
     if carrier is not None:
         lead = tuple(f"...{i}" for i in range(rank))
