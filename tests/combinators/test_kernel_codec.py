@@ -18,6 +18,7 @@ import pytest
 
 from combinators.errors import FormatError, KernelError
 from combinators.kernel_codec import decode, encode
+from tests.ids import stable_id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +91,7 @@ NUMBER = 3
             },
         ),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_encode_then_decode_gives_the_value_back(value: Any, stored: Any) -> None:
     assert encode(value) == stored
@@ -159,7 +160,7 @@ def _local_dataclass() -> Any:
         (np.dtype([("a", "f4")]), "its name does not tell it"),
         (np.dtype(object), "its name does not tell it"),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_encode_says_why_a_value_cannot_be_stored(value: Any, reason: str | None) -> None:
     if reason is None:  # the function beside it, at the top level of this module, can
@@ -259,7 +260,7 @@ def _dataclass(name: str = f"{__name__}:Scaled", **fields: Any) -> dict[str, Any
         (_dataclass(factor=1.0, inner=1, cached=2), "expected the fields ['factor', 'inner']"),
         (_dataclass(factor=13, inner=1), "ValueError: 13 is refused"),
     ],
-    ids=str,
+    ids=stable_id,
 )
 def test_decode_refuses_edited_content(stored: Any, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "loads", json.loads, raising=False)

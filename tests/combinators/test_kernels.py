@@ -22,6 +22,7 @@ import pytest
 from combinators.errors import KernelError
 from combinators.kernel_names import public_name
 from combinators.kernels import check_kernel, fingerprint, same, short_name
+from tests.ids import stable_id
 
 TABLE = np.arange(3.0)
 SCALE = 2.0
@@ -96,7 +97,7 @@ def with_default(x: Any, scale: Any = TABLE, *, shift: Any = 0.0) -> Any:
         lambda x: x - x.mean(),
         close_over(np.float32(2)),
     ],
-    ids=repr,
+    ids=stable_id,
 )
 def test_check_accepts_kernels_without_arrays(fn: Any) -> None:
     check_kernel(fn, "tp.Map(f)")
@@ -225,7 +226,7 @@ def test_public_name_of_what_the_module_holds_under_another_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "fn", [lambda x: x, close_over(1), normalize, functools.partial(double), AttentionKernel(1.0), 3], ids=repr
+    "fn", [lambda x: x, close_over(1), normalize, functools.partial(double), AttentionKernel(1.0), 3], ids=stable_id
 )
 def test_public_name_is_none_where_no_import_gives_the_object(fn: Any) -> None:
     assert public_name(fn) is None
