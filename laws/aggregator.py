@@ -1,0 +1,279 @@
+"""The laws of aggregators: however elements are cut, masked, paired and presented, the result is one, and right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import cached_property, reduce
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from combinators.aggregator import Aggregator
+from combinators.aggregators import Count
+from laws import states
+from laws.cells import Struct, is_dyadic, show_cell, type_name
+from laws.law import Law, drawn
+from laws.subject import Recipe, Subject
+
+COUNT = 5
+PARTITIONS = ((0, 5), (5, 0), (2, 3), (1, 0, 4), (1, 1, 1, 1, 1))
+MASK = (True, False, True, True, False)
+ORDER = (3, 0, 4, 1, 2)
+
+BEAM = "Apache Beam, CombineFnTester: every sharding, shuffled, with empty accumulators"
+FOLDL = "Gonzalez, Haskell's foldl package: folds as lift, monoid and present"
+
+
+@final
+class AggregatorSubject(Subject):
+    """An aggregator and the types of its elements.
+
+    Args:
+      aggregator: whose laws are checked.
+      elements: types of one element of every input.
+      special: for each input further values with a meaning of their own.
+      name: what messages call it.
+    """
+
+    def __init__(
+        self, aggregator: Aggregator, elements: Sequence[Struct], special: Sequence[tuple[float, ...]], name: str
+    ) -> None:
+        super().__init__(name)
+        self.aggregator, self.elements, self.special = aggregator, tuple(elements), tuple(special)
+        # Jitted once for all laws; `many` once for every number of elements.
+        self.many: Callable[..., Any] = jax.jit(aggregator.lift_many)
+        self.lift: Callable[..., Any] = jax.jit(aggregator.lift)
+        self.add: Callable[[Any, Any], Any] = jax.jit(aggregator.monoid.merge)
+        self.present: Callable[[Any], Any] = jax.jit(aggregator.present)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The laws of aggregators."""
+        return ("aggregator",)
+
+    @property
+    def types(self) -> str:
+        """The types of one element."""
+        return ", ".join(map(type_name, self.elements))
+
+    @property
+    def depth(self) -> float:
+        """One operation for every element."""
+        return float(COUNT)
+
+    @cached_property
+    def _element(self) -> SearchStrategy[Recipe]:
+        return states.lifts(self.elements, self.special).map(lambda program: program[1:])
+
+    def identity_like(self, state: Any) -> Any:
+        """The identity in the dtypes of a state."""
+        return self.aggregator.monoid.identity_for(state)
+
+    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+        """Draw `elements`: a fixed number of them."""
+        del kind
+        return st.lists(self._element, min_size=COUNT, max_size=COUNT)
+
+    def build(self, kind: str, recipe: Recipe) -> tuple[Any, ...]:
+        """Stack the elements of every input along a leading axis."""
+        del kind
+        rows = [states.build_element(self.elements, element) for element in recipe]
+        return tuple(np.stack(column) for column in zip(*rows, strict=True))
+
+    def show(self, kind: str, recipe: Recipe) -> str:
+        """The elements in order."""
+        del kind
+        return ", ".join(show_cell(element[0] if len(element) == 1 else element) for element in recipe)
+
+    def is_exact(self, kind: str, recipe: Recipe) -> bool:
+        """Whether all elements are integers or short dyadic fractions."""
+        del kind
+        return is_dyadic(recipe)
+
+
+def step(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Add the last element to the others."""
+    last = s.lift(*(x[-1] for x in xs))
+    return s.present(s.add(s.many(*(x[:-1] for x in xs)), last)), s.present(s.many(*xs))
+
+
+def lift_many(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Lift all elements at once and one by one."""
+    single = [s.lift(*(x[i] for x in xs)) for i in range(COUNT)]
+    return s.present(s.many(*xs)), s.present(reduce(s.add, single))
+
+
+def chunks(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Cut the elements in pieces, empty ones among them, and merge the pieces' states."""
+    whole = s.present(s.many(*xs))
+    cut = [s.present(reduce(s.add, _pieces(s, xs, sizes))) for sizes in PARTITIONS]
+    return cut, [whole] * len(cut)
+
+
+def empty(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Lift no element."""
+    nothing = s.many(*(x[:0] for x in xs))
+    return nothing, s.identity_like(nothing)
+
+
+def empty_gradient(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Differentiate what is presented of nothing, merged with nothing and with something."""
+    nothing = s.identity_like(jax.eval_shape(s.aggregator.lift, *(x[0] for x in xs)))
+    something = s.lift(*(x[0] for x in xs))
+    finite = [_finite_slopes(s, nothing, nothing), _finite_slopes(s, nothing, something)]
+    return finite, jax.tree.map(jnp.ones_like, finite)
+
+
+def masking(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Put the identity in the place of masked elements, and leave them out."""
+    lifted = [s.lift(*(x[i] for x in xs)) for i in range(COUNT)]
+    masked = [state if keep else s.identity_like(state) for state, keep in zip(lifted, MASK, strict=True)]
+    kept = jnp.asarray([i for i, keep in enumerate(MASK) if keep])
+    return s.present(reduce(s.add, masked)), s.present(s.many(*(jnp.asarray(x)[kept] for x in xs)))
+
+
+def permutation(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Reorder the elements."""
+    order = jnp.asarray(ORDER)
+    return s.present(s.many(*(jnp.asarray(x)[order] for x in xs))), s.present(s.many(*xs))
+
+
+def congruence(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Present states that were merged in different ways."""
+    a, b, c, *_ = [s.lift(*(x[i] for x in xs)) for i in range(COUNT)]
+    return s.present(s.add(s.add(a, b), c)), s.present(s.add(a, s.add(b, c)))
+
+
+def pairing(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Run two aggregators in one pass."""
+    count = Aggregator(_count_lift, Count().monoid, Count().present, lift_many=_count_many)
+    return (s.aggregator & count).run(*xs), (s.aggregator.run(*xs), count.run(*xs))
+
+
+def contramap(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Transform the elements before they are lifted, and before the aggregator sees them."""
+    left = s.aggregator.contramap(_opposites).run(*xs)
+    changed = _opposites(*xs)
+    return left, s.aggregator.run(*(changed if isinstance(changed, tuple) else (changed,)))
+
+
+def presenting(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Transform the result inside and after the aggregator."""
+    return s.aggregator.map(_doubled).run(*xs), _doubled(s.aggregator.run(*xs))
+
+
+def semantic(s: AggregatorSubject, xs: Any) -> tuple[Any]:
+    """Run the aggregator."""
+    return (s.aggregator.run(*xs),)
+
+
+def reference(s: AggregatorSubject, xs: Any) -> Any:
+    """Run the aggregator's reference in NumPy."""
+    assert s.aggregator.reference is not None
+    return s.aggregator.reference(*xs)
+
+
+def _pieces(s: AggregatorSubject, xs: Any, sizes: Sequence[int]) -> list[Any]:
+    edges = list(itertools.accumulate(sizes, initial=0))
+    return [s.many(*(x[low:high] for x in xs)) for low, high in itertools.pairwise(edges)]
+
+
+def _count_lift(*xs: Any) -> Any:
+    del xs
+    return jnp.ones((), jnp.int32)
+
+
+def _count_many(*xs: Any) -> Any:
+    return jnp.asarray(xs[0].shape[0], jnp.int32)
+
+
+def _opposites(*xs: Any) -> Any:
+    changed = tuple(~x if x.dtype == jnp.bool_ else -x if jnp.issubdtype(x.dtype, jnp.inexact) else x for x in xs)
+    return changed[0] if len(changed) == 1 else changed
+
+
+def _doubled(result: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf + leaf, result)
+
+
+def _finite_slopes(s: AggregatorSubject, a: Any, b: Any) -> list[Any]:
+    leaves, tree = jax.tree.flatten(jax.tree.map(jnp.asarray, (a, b)))
+    inexact = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]
+
+    def results(xs: list[Any]) -> list[Any]:
+        given = iter(xs)
+        filled = [next(given) if is_inexact else leaf for leaf, is_inexact in zip(leaves, inexact, strict=True)]
+        left, right = jax.tree.unflatten(tree, filled)
+        out = jax.tree.leaves(s.present(s.add(left, right)))
+        return [leaf for leaf in out if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+
+    values, pull = jax.vjp(results, [leaf for leaf, is_inexact in zip(leaves, inexact, strict=True) if is_inexact])
+    return [jnp.all(jnp.isfinite(slope)) for slope in pull([jnp.ones_like(value) for value in values])[0]]
+
+
+def _commutes(s: AggregatorSubject) -> str | None:
+    return None if s.aggregator.monoid.commutative else f"the monoid of `{s.name}` does not declare commutative"
+
+
+def _has_reference(s: AggregatorSubject) -> str | None:
+    return f"`{s.name}` has no reference" if s.aggregator.reference is None else None
+
+
+_XS = drawn("elements", "xs")
+
+LAWS = (
+    Law("aggregator.step", "present([xs] + lift x) ~ present [xs ++ x]", FOLDL, step, _XS, eager=True),
+    Law(
+        "aggregator.lift_many",
+        "present(lift_many xs) ~ present(lift x1 + ... + lift xn)",
+        FOLDL,
+        lift_many,
+        _XS,
+        eager=True,
+    ),
+    Law("aggregator.chunks", "present([xs] + ... + [zs]) ~ present [xs ++ ... ++ zs]", BEAM, chunks, _XS, eager=True),
+    Law("aggregator.empty", "lift_many [] ~ e", BEAM, empty, _XS, eager=True),
+    Law(
+        "aggregator.empty_gradient",
+        "d present(e + e), d present(e + lift x) ~ finite",
+        "jax issue 6811: the gradient of logsumexp over nothing",
+        empty_gradient,
+        _XS,
+        judged="bits",
+    ),
+    Law("aggregator.masking", "present(mask(lift x1) + ...) ~ present [filter xs]", BEAM, masking, _XS, eager=True),
+    Law(
+        "aggregator.permutation",
+        "present [shuffle xs] ~ present [xs]",
+        BEAM,
+        permutation,
+        _XS,
+        _commutes,
+        eager=True,
+    ),
+    Law(
+        "aggregator.congruence",
+        "present((a + b) + c) ~ present(a + (b + c))",
+        "equality of a quotient",
+        congruence,
+        _XS,
+        eager=True,
+    ),
+    Law("aggregator.pairing", "run(A & Count) ~ (run A, run Count)", FOLDL, pairing, _XS),
+    Law("aggregator.contramap", "run(A . f)(xs) ~ run(A)(map f xs)", FOLDL, contramap, _XS),
+    Law("aggregator.presenting", "run(map g A) ~ g(run A)", FOLDL, presenting, _XS),
+    Law(
+        "aggregator.semantic",
+        "run(xs) ~ reference(xs)",
+        "associativity does not imply correctness: Pebay 2008; Schubert, Gertz 2018",
+        semantic,
+        _XS,
+        _has_reference,
+        oracle=reference,
+    ),
+)

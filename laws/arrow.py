@@ -1,0 +1,296 @@
+"""The laws of arrows: a category with products. Every equation is one of composed programs, run on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from combinators.arrow import Arrow
+from combinators.compose import as_operands, identity, one_or_all
+from combinators.evaluate import evaluate
+from combinators.graph import Apply, Graph, Loop
+from combinators.map import Map
+from combinators.program import program
+from combinators.tensor_type import TensorType, type_of
+from combinators.tracing import trace
+from laws.law import Law, drawn
+from laws.operands import arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.subject import Recipe, Subject
+
+HUGHES = "Hughes 2000, Generalising Monads to Arrows; Paterson 2003"
+CATEGORY = "the definition of a category"
+AXES = tuple[TensorType, ...]
+
+
+@final
+class ArrowSubject(Subject):
+    """An arrow and the types of its operands.
+
+    Args:
+      arrow: whose laws are checked.
+      operands: types of its operands.
+      name: what messages call it.
+      values: operands to use instead of drawn ones, one sequence each.
+    """
+
+    def __init__(
+        self, arrow: Arrow[Any, Any], operands: Sequence[Any], name: str, values: Sequence[Sequence[Any]] | None = None
+    ) -> None:
+        super().__init__(name)
+        self.arrow, self.values = arrow, values
+        self.operands = tuple(type_of(kind, f"an operand of `{name}`") for kind in operands)
+        self.graph = trace(arrow, *self.operands)
+        self.depth_of_graph = graph_depth(self.graph)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The laws of arrows and of choice."""
+        return ("arrow", "choice")
+
+    @property
+    def types(self) -> str:
+        """The types of the operands."""
+        return ", ".join(map(str, self.operands))
+
+    @property
+    def depth(self) -> float:
+        """That of the arrow's graph."""
+        return self.depth_of_graph + 2
+
+    @property
+    def gives_one(self) -> bool:
+        """Whether the result is one tensor."""
+        return self.graph.out_tree == jax.tree.structure(0)
+
+    def run(self, arrow: Arrow[Any, Any], *arguments: Any, types: Sequence[Any] | None = None) -> Any:
+        """Trace an arrow made of this one at the operands' types, and evaluate its graph on arrays of any precision."""
+        kinds = tuple(types) if types is not None else self.operands
+        graph = trace(arrow, *kinds)
+        held = [holder.held() for holder in arrow.holders()]
+        return jax.tree.unflatten(graph.out_tree, evaluate(graph, jax.tree.leaves((held, arguments))))
+
+    def results(self, xs: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of the arrow, one after the other."""
+        return as_operands(self.run(self.arrow, *xs))
+
+    @property
+    def result_types(self) -> tuple[Any, ...]:
+        """The types of the results, without names."""
+        refs = [self.graph.type_of(ref).struct for _, ref in self.graph.outputs]
+        return as_operands(jax.tree.unflatten(self.graph.out_tree, refs))
+
+    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+        """Draw `operands`, or an `extra` operand of the first one's type."""
+        if kind == "operands" and self.values is not None:
+            return st.integers(0, len(self.values) - 1)
+        return arrays()
+
+    def build(self, kind: str, recipe: Recipe) -> Any:
+        """Fill the operands."""
+        if kind == "extra":
+            return build_arrays(self.operands[:1], recipe)[0]
+        return build_arrays(self.operands, recipe) if self.values is None else [*map(np.asarray, self.values[recipe])]
+
+    def show(self, kind: str, recipe: Recipe) -> str:
+        """Domain, seed and types."""
+        if kind == "operands" and self.values is not None:
+            return f"values[{recipe}]"
+        return show_arrays(self.operands if kind == "operands" else self.operands[:1], recipe)
+
+    def is_exact(self, kind: str, recipe: Recipe) -> bool:
+        """Whether the operands are small integers."""
+        return is_exact_recipe(recipe) if kind == "extra" or self.values is None else False
+
+
+def graph_depth(graph: Graph) -> float:
+    """Operations on the longest path of a graph; a sum of `n` terms counts as the square root of `n`."""
+    depths: list[float] = []
+    for index, node in enumerate(graph.nodes):
+        before = max((depths[ref.node] for ref in node.operands), default=0.0)
+        if isinstance(node, Apply):
+            signature, sizes = graph.shaped(index).signature, graph.shaped(index).sizes
+            terms = np.prod([sizes[d] for d in (*signature.fold_dims, *signature.whole_dims)], dtype=float)
+            before += 2 + 2 * float(np.sqrt(terms))
+        elif isinstance(node, Loop):
+            before += node.length * graph_depth(node.body)
+        depths.append(before)
+    return max(depths, default=0.0)
+
+
+def negated(value: Any) -> Any:
+    """A pure map to compose with: of any tensor, and not the identity."""
+    return Map(jnp.logical_not if value.dtype == np.bool_ else jnp.negative)(value)
+
+
+def doubled(value: Any) -> Any:
+    """Another pure map, which does not commute with adding one."""
+    return Map(jnp.logical_not if value.dtype == np.bool_ else _affine)(value)
+
+
+def _affine(x: Any) -> Any:
+    return x + x + jnp.ones((), x.dtype)
+
+
+def after(function: Callable[[Any], Any]) -> Arrow[Any, Any]:
+    """A map of every result, however many there are."""
+    return program(lambda *values: one_or_all(tuple(jax.tree.map(function, value) for value in values)))
+
+
+def single(function: Callable[[Any], Any]) -> Arrow[Any, Any]:
+    """A map of one tensor, of known arity."""
+    return program(lambda value: function(value))
+
+
+def left_identity(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Compose the identity before."""
+    return s.run(identity >> s.arrow, *xs), s.run(s.arrow, *xs)
+
+
+def right_identity(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Compose the identity behind."""
+    return s.run(s.arrow >> identity, *xs), s.run(s.arrow, *xs)
+
+
+def associativity(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Compose three arrows in both ways."""
+    g, h = after(negated), after(doubled)
+    return s.run((s.arrow >> g) >> h, *xs), s.run(s.arrow >> (g >> h), *xs)
+
+
+def composition(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Compose, and run one arrow after the other."""
+    g = after(doubled)
+    return s.run(s.arrow >> g, *xs), s.run(g, *s.results(xs), types=s.result_types)
+
+
+def first(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Let an operand pass by."""
+    return s.run(s.arrow.first(), *xs, c, types=_with_extra(s)), (*s.results(xs), c)
+
+
+def first_projection(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Forget what passed by."""
+    types = _with_extra(s)
+    fst = program(lambda *v: one_or_all(v[:-1]))
+    return s.run(s.arrow.first() >> fst, *xs, c, types=types), s.run(fst >> s.arrow, *xs, c, types=types)
+
+
+def first_composition(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Let an operand pass by two arrows, at once and one after the other."""
+    types, g = _with_extra(s), single(negated)
+    left, right = (s.arrow >> g).first(), s.arrow.first() >> g.first()
+    return s.run(left, *xs, c, types=types), s.run(right, *xs, c, types=types)
+
+
+def first_exchange(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Change what passes by, before and behind."""
+    types = _with_extra(s)
+    last = program(lambda *v: (*v[:-1], doubled(v[-1])))
+    left, right = s.arrow.first() >> last, last >> s.arrow.first()
+    return s.run(left, *xs, c, types=types), s.run(right, *xs, c, types=types)
+
+
+def first_association(s: ArrowSubject, xs: Any, c: Any, d: Any) -> tuple[Any, Any]:
+    """Let two operands pass by, one after the other and as a pair."""
+    types = (*_with_extra(s), s.operands[0])
+    left, right = s.arrow.first().first(), s.arrow * (identity * identity)
+    return s.run(left, *xs, c, d, types=types), s.run(right, *xs, c, d, types=types)
+
+
+def second(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Let an operand pass by in front."""
+    types = (s.operands[0], *s.operands)
+    to_back, to_front = program(lambda *v: (*v[1:], v[0])), program(lambda *v: (v[-1], *v[:-1]))
+    swapped = to_back >> s.arrow.first() >> to_front
+    return s.run(s.arrow.second(), c, *xs, types=types), s.run(swapped, c, *xs, types=types)
+
+
+def parallel(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Run two arrows side by side, and each on its own."""
+    g = single(doubled)
+    alone = (*s.results(xs), s.run(g, c, types=s.operands[:1]))
+    return s.run(s.arrow * g, *xs, c, types=_with_extra(s)), alone
+
+
+def parallel_association(s: ArrowSubject, xs: Any, c: Any, d: Any) -> tuple[Any, Any]:
+    """Run three arrows side by side, paired in both ways."""
+    types, g, h = (*_with_extra(s), s.operands[0]), single(doubled), single(negated)
+    left, right = (s.arrow * g) * h, s.arrow * (g * h)
+    return s.run(left, *xs, c, d, types=types), s.run(right, *xs, c, d, types=types)
+
+
+def fanout(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Give two arrows the same operands, at once and one after the other."""
+    other = program(lambda *v: doubled(v[0]))
+    return s.run(s.arrow & other, *xs), (*s.results(xs), s.run(other, *xs))
+
+
+def interchange(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Compose pairs, and pair compositions."""
+    types = _with_extra(s)
+    g, h, k = single(doubled), single(negated), single(negated)
+    left, right = (s.arrow * g) >> (h * k), (s.arrow >> h) * (g >> k)
+    return s.run(left, *xs, c, types=types), s.run(right, *xs, c, types=types)
+
+
+def transformations(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Run mapped by `vmap`, and plainly."""
+    mapped = jax.vmap(lambda *v: s.run(s.arrow, *v))(*(jnp.stack([x, x]) for x in xs))
+    plain = s.run(s.arrow, *xs)
+    return jax.tree.map(lambda y: (y[0], y[1]), mapped), jax.tree.map(lambda y: (y, y), plain)
+
+
+def _with_extra(s: ArrowSubject) -> AXES:
+    return (*s.operands, s.operands[0])
+
+
+def one_result(s: ArrowSubject) -> str | None:
+    """Say why laws that compose behind an arrow inside of a pair do not apply."""
+    return None if s.gives_one else f"`{s.name}` gives several results"
+
+
+_XS = drawn("operands", "xs")
+_XC = _XS + drawn("extra", "c")
+
+LAWS = (
+    Law("arrow.left_identity", "identity >> f ~ f", CATEGORY, left_identity, _XS),
+    Law("arrow.right_identity", "f >> identity ~ f", CATEGORY, right_identity, _XS),
+    Law("arrow.associativity", "(f >> g) >> h ~ f >> (g >> h)", CATEGORY, associativity, _XS),
+    Law("arrow.composition", "f >> g ~ g after f", CATEGORY, composition, _XS),
+    Law("arrow.first", "f.first() on (x, c) ~ (f(x), c)", HUGHES, first, _XC),
+    Law("arrow.first_projection", "f.first() >> fst ~ fst >> f", HUGHES, first_projection, _XC),
+    Law(
+        "arrow.first_composition",
+        "(f >> g).first() ~ f.first() >> g.first()",
+        HUGHES,
+        first_composition,
+        _XC,
+        one_result,
+    ),
+    Law("arrow.first_exchange", "f.first() >> (id * g) ~ (id * g) >> f.first()", HUGHES, first_exchange, _XC),
+    Law(
+        "arrow.first_association",
+        "f.first().first() ~ f * (identity * identity)",
+        HUGHES,
+        first_association,
+        _XC + drawn("extra", "d"),
+    ),
+    Law("arrow.second", "f.second() ~ swap >> f.first() >> swap", HUGHES, second, _XC),
+    Law("arrow.parallel", "(f * g) on (x, c) ~ (f(x), g(c))", HUGHES, parallel, _XC),
+    Law(
+        "arrow.parallel_association",
+        "(f * g) * h ~ f * (g * h)",
+        HUGHES,
+        parallel_association,
+        _XC + drawn("extra", "d"),
+    ),
+    Law("arrow.fanout", "(f & g) on x ~ (f(x), g(x))", HUGHES, fanout, _XS),
+    Law("arrow.interchange", "(f * g) >> (h * k) ~ (f >> h) * (g >> k)", HUGHES, interchange, _XC, one_result),
+    Law("arrow.transformations", "vmap(f) ~ f of each", "JAX: transformations compose", transformations, _XS),
+)

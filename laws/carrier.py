@@ -1,0 +1,170 @@
+"""The carrier of a monoid: how its states are made, when two of them are equal, and what range they cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, final
+
+import jax
+import numpy as np
+from hypothesis import Phase, find, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from combinators.monoid import Monoid
+from laws import states
+from laws.cells import Struct, build_cell, cells, extremes, show_cell, type_name
+from laws.subject import Recipe, Subject
+
+UNITS = 16
+"""Most leaves whose rounding `unit` arguments follow."""
+
+
+def same_state(state: Any) -> Any:
+    """Compare states leaf by leaf: the equality of a carrier where every state has one form."""
+    return state
+
+
+@final
+@dataclass(frozen=True)
+class Carrier:
+    """How states are drawn and compared.
+
+    Args:
+      elements: types of what `lift` takes.
+      lift: cells of one element -> state.
+      values: states to draw instead of lifted elements: a list, or a hypothesis strategy.
+      observe: state -> what counts of it. Two states are equal where this is: the carrier's declared equality.
+      special: for each element further values with a meaning of their own, such as `-inf` for a masked score.
+      infinite: whether elements may be infinite or NaN; the identity then has to keep these, too.
+    """
+
+    elements: tuple[Struct, ...] = ()
+    lift: Callable[..., Any] | None = None
+    values: Sequence[Any] | SearchStrategy[Any] | None = None
+    observe: Callable[[Any], Any] = same_state
+    special: tuple[tuple[float, ...], ...] = ()
+    infinite: bool = False
+
+    @cached_property
+    def cell_type(self) -> Any:
+        """The type of a state: a pytree of `jax.ShapeDtypeStruct`."""
+        if self.lift is not None:
+            return jax.eval_shape(self.lift, *self.elements)
+        return jax.tree.map(lambda leaf: Struct(np.shape(leaf), jax.numpy.result_type(leaf)), self._first)
+
+    @property
+    def _first(self) -> Any:
+        if isinstance(self.values, SearchStrategy):
+            quick = settings(max_examples=1, database=None, phases=(Phase.generate,))
+            return find(self.values, lambda _: True, settings=quick)
+        assert self.values is not None
+        return self.values[0]
+
+    def leaves(self) -> SearchStrategy[states.Program]:
+        """Programs of one operation: a lifted element, or a given value."""
+        if self.lift is not None:
+            return states.lifts(self.elements, self.special)
+        drawn = self.values if isinstance(self.values, SearchStrategy) else st.sampled_from(list(self.values or ()))
+        return drawn.map(lambda state: ["value", *(_plain(leaf) for leaf in jax.tree.leaves(state))])
+
+
+@final
+class MonoidSubject(Subject):
+    """A monoid and a carrier.
+
+    Args:
+      monoid: whose laws are checked.
+      carrier: how its states are made.
+      name: what messages call it.
+    """
+
+    def __init__(self, monoid: Monoid, carrier: Carrier, name: str) -> None:
+        super().__init__(name)
+        self.monoid, self.carrier = monoid, carrier
+        # Jitted once for all laws: what they spend on compiling is one `combine`, and not one an equation.
+        self.add: Callable[[Any, Any], Any] = jax.jit(monoid.merge)
+        self.observe: Callable[[Any], Any] = same_state if carrier.observe is same_state else jax.jit(carrier.observe)
+        self.fold_stacked: Callable[[Any], Any] = jax.jit(monoid.fold_stacked)
+        self._lift = None if carrier.lift is None else jax.jit(carrier.lift)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The laws of monoids."""
+        return ("monoid",)
+
+    @property
+    def types(self) -> str:
+        """The types of the elements, or of the state's leaves."""
+        listed = self.carrier.elements if self.carrier.lift is not None else jax.tree.leaves(self.carrier.cell_type)
+        return ", ".join(type_name(struct) for struct in listed)
+
+    @cached_property
+    def identity(self) -> Any:
+        """The identity of the carrier's cell, as NumPy arrays."""
+        return jax.tree.map(np.asarray, self.monoid.identity_for(self.carrier.cell_type))
+
+    def identity_like(self, state: Any) -> Any:
+        """The identity in the dtypes of a state, also where these are wider than the carrier's."""
+        known = jax.tree.leaves(self.identity)
+        if [leaf.dtype for leaf in jax.tree.leaves(state)] == [leaf.dtype for leaf in known]:
+            return self.identity
+        return self.monoid.identity_for(state)
+
+    def fold(self, states: Sequence[Any]) -> Any:
+        """Combine states from the left."""
+        return reduce(self.add, states)
+
+    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+        """Draw a `state`, an `extreme` state, a `shift` of a frame, or a `unit`."""
+        match kind:
+            case "state":
+                return states.programs(self.carrier.leaves())
+            case "extreme":
+                if self.carrier.lift is None:
+                    return self.carrier.leaves()
+                ends = [cells(e, extremes(e.dtype, self.carrier.infinite)) for e in self.carrier.elements]
+                return st.tuples(*ends).map(lambda element: ["lift", *element])
+            case "shift":
+                return st.integers(-8, 8).map(lambda n: n / 2)
+            case _:
+                return st.just(None)
+
+    def build(self, kind: str, recipe: Recipe) -> Any:
+        """Run the program of a state."""
+        if kind == "shift":
+            return np.float32(recipe)
+        if kind == "unit":
+            return np.ones(UNITS, np.float32)
+        return states.build_state(
+            recipe, identity=lambda: self.identity, lift=self._lifted, value=self._value, combine=self.add
+        )
+
+    def show(self, kind: str, recipe: Recipe) -> str:
+        """The program of a state."""
+        if kind == "unit":
+            return "1"
+        return show_cell(recipe) if kind == "shift" else states.show_state(recipe)
+
+    def is_exact(self, kind: str, recipe: Recipe) -> bool:
+        """Whether all elements are integers or short dyadic fractions."""
+        return kind not in ("state", "extreme") or states.is_exact_state(recipe)
+
+    def _lifted(self, *element: Any) -> Any:
+        assert self._lift is not None
+        return self._lift(*states.build_element(self.carrier.elements, element))
+
+    def _value(self, leaves: Sequence[Any]) -> Any:
+        types, tree = jax.tree.flatten(self.carrier.cell_type)
+        return jax.tree.unflatten(tree, [build_cell(t, leaf) for t, leaf in zip(types, leaves, strict=True)])
+
+
+def _plain(leaf: Any) -> Any:
+    return np.asarray(leaf, np.float64).ravel().tolist() if np.ndim(leaf) else _number(leaf)
+
+
+def _number(leaf: Any) -> bool | int | float:
+    value = np.asarray(leaf)
+    return bool(value) if value.dtype.kind == "b" else int(value) if value.dtype.kind in "iu" else float(value)

@@ -1,0 +1,56 @@
+"""All laws, by family, in the order in which they are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from combinators.errors import message
+from laws import aggregator, arrow, choice, declared, framed, monoid, plan, reduce, scan
+from laws import map as maps
+from laws.errors import LawError
+from laws.law import Law
+
+catalogue: tuple[Law, ...] = (
+    *monoid.LAWS,
+    *declared.LAWS,
+    *framed.LAWS,
+    *aggregator.LAWS,
+    *maps.LAWS,
+    *reduce.LAWS,
+    *scan.LAWS,
+    *arrow.LAWS,
+    *choice.LAWS,
+    *plan.LAWS,
+)
+"""Every law that the library knows. `law.name` is unique; `law.family` says what it is a law of."""
+
+
+def select(families: Iterable[str], names: str | Sequence[str] | None) -> tuple[Law, ...]:
+    """The laws of some families, or those of them that are named.
+
+    Args:
+      families: such as `("monoid",)`.
+      names: full names, families, or names within a family; None for all.
+
+    Raises:
+      LawError: when a name names no law of the families.
+    """
+    listed = set(families)
+    known = [law for law in catalogue if law.family in listed]
+    if names is None:
+        return tuple(known)
+    asked = (names,) if isinstance(names, str) else tuple(names)
+    unknown = [name for name in asked if not any(_is_named(law, name) for law in known)]
+    if unknown or not asked:
+        raise LawError(
+            message(
+                f"no law is called {', '.join(map(repr, unknown)) or 'nothing'}.",
+                f"the laws here are {', '.join(law.name for law in known)}",
+                remedy="Use one of these names, or a family such as 'monoid'.",
+            )
+        )
+    return tuple(law for law in known if any(_is_named(law, name) for name in asked))
+
+
+def _is_named(law: Law, name: str) -> bool:
+    return name in (law.name, law.short, law.family)

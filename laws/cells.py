@@ -1,0 +1,96 @@
+"""Numbers for cells: what is drawn for a dtype, as plain data that prints and shrinks well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+Struct = jax.ShapeDtypeStruct
+Number = bool | int | float
+
+
+def numbers(dtype: Any, special: Sequence[float] = ()) -> SearchStrategy[Number]:
+    """Draw finite numbers of a dtype: small integers, dyadic fractions, and floats whose products stay in range.
+
+    Args:
+      dtype: boolean, integer or real float.
+      special: further values to draw, such as `-inf` where the carrier gives it a meaning.
+    """
+    if dtype == jnp.bool_:
+        return st.booleans()
+    if jnp.issubdtype(dtype, jnp.integer):
+        info = jnp.iinfo(dtype)
+        return st.integers(max(-100, int(info.min)), min(100, int(info.max)))
+    # A product of sixteen elements, or its inverse, neither overflows nor underflows.
+    limit = 2.0 ** (math.frexp(float(jnp.finfo(dtype).max))[1] // 16)
+    small = min(limit, 4.0)
+    parts: list[SearchStrategy[Number]] = [
+        st.integers(-int(small), int(small)).map(float),
+        st.integers(-int(small * 16), int(small * 16)).map(lambda n: n / 16),
+        st.floats(-limit, limit, allow_nan=False).map(lambda x: _rounded(x, dtype, 1 / limit)),
+    ]
+    if special:
+        parts.append(st.sampled_from(list(special)))
+    return st.one_of(parts)
+
+
+def extremes(dtype: Any, infinite: bool) -> SearchStrategy[Number]:
+    """Draw numbers at the ends of a dtype's range; infinities and NaN where `infinite`."""
+    if dtype == jnp.bool_:
+        return st.booleans()
+    if jnp.issubdtype(dtype, jnp.integer):
+        info = jnp.iinfo(dtype)
+        return st.sampled_from([1, 0, int(info.max), int(info.min)])
+    info = jnp.finfo(dtype)
+    largest = float(info.max)
+    ends = [1.0, largest, -largest, float(info.tiny), math.sqrt(largest) * 4, 0.0]
+    return st.sampled_from(ends + ([math.inf, -math.inf, math.nan] if infinite else []))
+
+
+def cells(struct: Struct, entries: SearchStrategy[Number]) -> SearchStrategy[Any]:
+    """Draw one cell: a number, or the flat list of its entries."""
+    if struct.shape == ():
+        return entries
+    size = math.prod(struct.shape)
+    return st.lists(entries, min_size=size, max_size=size)
+
+
+def build_cell(struct: Struct, recipe: Any) -> np.ndarray[Any, Any]:
+    """The array of a drawn cell."""
+    with np.errstate(over="ignore"):
+        return np.asarray(recipe, struct.dtype).reshape(struct.shape)
+
+
+def show_cell(recipe: Any) -> str:
+    """A drawn cell as text; whole floats without their `.0`."""
+    if isinstance(recipe, list | tuple):
+        return "[" + ", ".join(show_cell(entry) for entry in recipe) + "]"
+    return f"{recipe:.9g}" if isinstance(recipe, float) else str(recipe)
+
+
+def is_dyadic(recipe: Any) -> bool:
+    """Whether all numbers of a recipe are integers or short dyadic fractions, whose sums and products are exact."""
+    if isinstance(recipe, list | tuple):
+        return all(is_dyadic(entry) for entry in recipe)
+    if isinstance(recipe, float):
+        return math.isfinite(recipe) and abs(recipe) <= 1024 and (recipe * 64).is_integer()
+    return True
+
+
+def type_name(struct: Any) -> str:
+    """A type as JAX prints it: `f32[4,3]`."""
+    kind = np.dtype(struct.dtype)
+    short = "bf16" if kind.name == "bfloat16" else "bool" if kind.kind == "b" else f"{kind.kind}{kind.itemsize * 8}"
+    return f"{short}[{','.join(map(str, struct.shape))}]"
+
+
+def _rounded(x: float, dtype: Any, least: float) -> float:
+    value = float(np.asarray(x, dtype))
+    return value if abs(value) >= least else 0.0

@@ -1,0 +1,67 @@
+"""Arrays for operands, drawn by domain and seed, so that a counterexample is two words whatever its size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from combinators.tensor_type import TensorType
+
+DOMAINS = ("integers", "normal", "scaled")
+
+
+def arrays() -> SearchStrategy[Any]:
+    """Draw a domain and a seed."""
+    return st.tuples(st.sampled_from(DOMAINS), st.integers(0, 9999)).map(list)
+
+
+def build_arrays(types: Sequence[Any], recipe: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """Fill arrays of the given types.
+
+    Floats are small integers (whose sums and products are exact), normal numbers, or normal numbers scaled by powers of
+    two between 1/64 and 64. Integers are 0 to 3: small enough to be an index, and exact. Booleans are fair.
+
+    Args:
+      types: anything with `shape` and `dtype`.
+      recipe: domain and seed.
+    """
+    domain, seed = recipe
+    source = np.random.default_rng(seed)
+    return [_array(tuple(kind.shape), np.dtype(kind.dtype), domain, source) for kind in types]
+
+
+def show_arrays(types: Sequence[Any], recipe: Sequence[Any]) -> str:
+    """A recipe as text: `integers(seed=3): float32(batch=4)`."""
+    domain, seed = recipe
+    listed = ", ".join(
+        str(kind) if isinstance(kind, TensorType) else f"{kind.dtype}{list(kind.shape)}" for kind in types
+    )
+    return f"{domain}(seed={seed}): {listed}"
+
+
+def is_exact_recipe(recipe: Sequence[Any]) -> bool:
+    """Whether the domain is that of small integers."""
+    return recipe[0] == "integers"
+
+
+def _array(shape: tuple[int, ...], dtype: Any, domain: str, source: np.random.Generator) -> np.ndarray[Any, Any]:
+    if dtype == np.bool_:
+        return source.integers(0, 2, shape).astype(dtype)
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return source.integers(0, 4, shape).astype(dtype)
+    filled = _floats(shape, domain, source)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        filled = filled + 1j * _floats(shape, domain, source)
+    return np.asarray(filled).astype(dtype)
+
+
+def _floats(shape: tuple[int, ...], domain: str, source: np.random.Generator) -> Any:
+    if domain == "integers":
+        return source.integers(-4, 5, shape).astype(np.float64)
+    normal = source.standard_normal(shape)
+    return normal * 2.0 ** source.integers(-6, 7, shape) if domain == "scaled" else normal

@@ -1,0 +1,195 @@
+"""The laws of plans: planned is unplanned, in values and in gradients, nested and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from combinators.evaluate import evaluate
+from combinators.graph import Graph
+from laws.arrow import graph_depth
+from laws.law import Law, drawn
+from laws.operands import arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.subject import Recipe, Subject
+
+DESIGN = "docs/DESIGN: by the law every plan computes the same result"
+Run = Callable[..., Any]
+
+
+class Planned(Protocol):
+    """What is needed of a plan: its graph, and something to run."""
+
+    @property
+    def graph(self) -> Graph:
+        """The program."""
+        ...
+
+    def compile(self) -> Run:
+        """Arrays in, arrays out; differentiable; nests in `jit`."""
+        ...
+
+
+@final
+class PlanSubject(Subject):
+    """A plan.
+
+    Args:
+      plan: whose laws are checked.
+      name: what messages call it.
+      values: arguments of the program to use instead of drawn ones, one tuple each.
+    """
+
+    def __init__(self, plan: Planned, name: str, values: Sequence[Sequence[Any]] | None = None) -> None:
+        super().__init__(name)
+        self.graph, self.values = plan.graph, values
+        self.inputs = [node.results[0] for node in self.graph.inputs]
+        self.outputs = [self.graph.type_of(ref) for _, ref in self.graph.outputs]
+        self.depth_of_graph = graph_depth(self.graph)
+        self._plan = plan
+        self._run: Run | None = None
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The laws of plans."""
+        return ("plan",)
+
+    @property
+    def types(self) -> str:
+        """The types of the inputs."""
+        return ", ".join(map(str, self.inputs))
+
+    @property
+    def depth(self) -> float:
+        """That of the graph, for the plan and for what it is compared with."""
+        return 2 * self.depth_of_graph + 2
+
+    def planned(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run the plan on the flat list of its arguments."""
+        if self._run is None:
+            self._run = self._plan.compile()
+        return jax.tree.leaves(self._run(*jax.tree.unflatten(self.graph.in_tree, list(leaves))))
+
+    def unplanned(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run the graph on the flat list of its arguments, in whatever precision these have."""
+        return evaluate(self.graph, leaves)
+
+    def wide(self, law: Law) -> Any:
+        """The unplanned side alone: a plan runs in the dtypes that it was made for."""
+        outcome = OUTCOMES[law.name]
+        return lambda *arguments: (outcome(self.unplanned, *arguments),)
+
+    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+        """Draw `arguments`, or `cotangents` for the results."""
+        if kind == "arguments" and self.values is not None:
+            return st.integers(0, len(self.values) - 1)
+        return arrays()
+
+    def build(self, kind: str, recipe: Recipe) -> Any:
+        """Fill the arrays."""
+        if kind == "arguments" and self.values is not None:
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(tuple(self.values[recipe]))]
+        return build_arrays(self.inputs if kind == "arguments" else self.outputs, recipe)
+
+    def show(self, kind: str, recipe: Recipe) -> str:
+        """Domain, seed and types."""
+        if kind == "arguments" and self.values is not None:
+            return f"args[{recipe}]"
+        return show_arrays(self.inputs if kind == "arguments" else self.outputs, recipe)
+
+    def is_exact(self, kind: str, recipe: Recipe) -> bool:
+        """Whether the arrays are small integers."""
+        return (kind != "arguments" or self.values is None) and is_exact_recipe(recipe)
+
+
+def outputs(run: Run, leaves: Sequence[Any]) -> list[Any]:
+    """The results."""
+    return run(leaves)
+
+
+def slopes(run: Run, leaves: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The gradient of the results' product with the cotangents, by every inexact argument."""
+    inexact = [_is_inexact(leaf) for leaf in leaves]
+
+    def flat(xs: list[Any]) -> list[Any]:
+        given = iter(xs)
+        results = run([next(given) if chosen else leaf for leaf, chosen in zip(leaves, inexact, strict=True)])
+        return [leaf for leaf in results if _is_inexact(leaf)]
+
+    values, pull = jax.vjp(flat, [jnp.asarray(leaf) for leaf, chosen in zip(leaves, inexact, strict=True) if chosen])
+    weights = [leaf for leaf in cotangents if _is_inexact(leaf)]
+    return pull([jnp.asarray(w, value.dtype) for w, value in zip(weights, values, strict=True)])[0]
+
+
+OUTCOMES: dict[str, Callable[..., list[Any]]] = {
+    "plan.values": outputs,
+    "plan.gradients": slopes,
+    "plan.nesting": outputs,
+    "plan.retry": outputs,
+}
+
+
+def values(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run planned and unplanned."""
+    return outputs(s.planned, arguments), outputs(_jitted(s), arguments)
+
+
+def gradients(s: PlanSubject, arguments: Any, cotangents: Any) -> tuple[Any, Any]:
+    """Differentiate planned and unplanned."""
+    return slopes(s.planned, arguments, cotangents), slopes(_jitted(s), arguments, cotangents)
+
+
+def nesting(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run the plan inside of `jit`."""
+    return jax.jit(s.planned)(arguments), s.planned(arguments)
+
+
+def retry(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run the plan twice."""
+    return s.planned(arguments), s.planned(arguments)
+
+
+def _jitted(s: PlanSubject) -> Run:
+    return s.cache.setdefault("unplanned", jax.jit(s.unplanned))
+
+
+def _is_inexact(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact))
+
+
+def _differentiable(s: PlanSubject) -> str | None:
+    if not any(_is_inexact(kind) for kind in s.inputs):
+        return f"`{s.name}` has no floating input"
+    return None if any(_is_inexact(kind) for kind in s.outputs) else f"`{s.name}` has no floating output"
+
+
+_ARGS = drawn("arguments", "args")
+
+LAWS = (
+    Law("plan.values", "run(args) ~ graph(args)", DESIGN, values, _ARGS, eager=True),
+    Law(
+        "plan.gradients",
+        "d <cotangents, run(args)> ~ d <cotangents, graph(args)>",
+        DESIGN,
+        gradients,
+        _ARGS + drawn("cotangents", "cotangents"),
+        _differentiable,
+        depth=3,
+        eager=True,
+    ),
+    Law("plan.nesting", "jit(run)(args) ~ run(args)", "a compiled plan nests in jit", nesting, _ARGS, eager=True),
+    Law(
+        "plan.retry",
+        "run(args), again ~ run(args)",
+        "a retried block is bitwise the same",
+        retry,
+        _ARGS,
+        judged="bits",
+        eager=True,
+    ),
+)

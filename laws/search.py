@@ -1,0 +1,127 @@
+"""Looking for a counterexample: draw arguments, compare the sides of a law, shrink what fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from random import Random
+from typing import Any, final
+
+import jax
+import numpy as np
+from hypothesis import Phase, Verbosity, find, settings
+from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
+
+from laws.conditioning import Magnitudes, magnitudes
+from laws.law import Law
+from laws.subject import Recipe, Subject
+from laws.verdict import Verdict, compare, unit_roundoff
+
+
+@final
+@dataclass(frozen=True)
+class Search:
+    """How hard to look.
+
+    Attributes:
+      examples: arguments drawn for every law; fewer where there are fewer.
+      seed: of the draws; the same seed gives the same draws.
+      shrink: look for the smallest counterexample once there is one.
+    """
+
+    examples: int = 30
+    seed: int = 0
+    shrink: bool = True
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """A counterexample.
+
+    Attributes:
+      law: the law that does not hold.
+      subject: what it does not hold for.
+      recipe: the arguments, one recipe each.
+      verdict: how the sides differ.
+      seed: of the search that found it.
+    """
+
+    law: Law
+    subject: Subject
+    recipe: list[Recipe]
+    verdict: Verdict
+    seed: int
+
+
+def search(law: Law, subject: Subject, how: Search) -> Failure | int:
+    """Look for arguments on which a law does not hold.
+
+    Returns:
+      The smallest counterexample found, or how many examples the law held on.
+    """
+    count = 0
+
+    def fails(recipe: Any) -> bool:
+        nonlocal count
+        count += 1
+        return not judge(law, subject, list(recipe)).holds
+
+    strategy = st.tuples(*(subject.strategy(kind) for _, kind in law.takes))
+    quiet = settings(
+        max_examples=how.examples if law.takes else 1,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if how.shrink else (Phase.generate,),
+        verbosity=Verbosity.quiet,
+        print_blob=False,
+    )
+    try:
+        found = list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
+    except NoSuchExample:
+        return count
+    return Failure(law, subject, found, judge(law, subject, found), how.seed)
+
+
+def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
+    """Compare the sides of a law on one example.
+
+    Args:
+      law: any law that applies.
+      subject: what it is about.
+      recipe: one recipe for every argument that the law takes.
+
+    Returns:
+      The verdict. What the subject raises breaks the law: its two sides have no value.
+    """
+    # A GPU would multiply float32 matrices with ten bits of mantissa, which is no property of the algebra.
+    with jax.default_matmul_precision("highest"), np.errstate(all="ignore"):
+        try:
+            arguments = [subject.build(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True)]
+            sides = subject.compiled(law)(*arguments)
+            left, right = sides if law.oracle is None else (sides[0], law.oracle(subject, *arguments))
+            if law.judged != "object":
+                left, right = jax.device_get((left, right))
+        except Exception as error:  # noqa: BLE001 - the code under test may raise anything
+            return Verdict(False, "raised", error=error)
+        exact = all(subject.is_exact(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True))
+
+        def measure(picks: list[int]) -> Magnitudes | None:
+            return magnitudes(
+                subject.wide(law), tuple(arguments), picks, of=law.scaled_by, cache=subject.cache, key=law.name
+            )
+
+        return dataclasses.replace(
+            compare(
+                left,
+                right,
+                judged=law.judged,
+                depth=law.depth * subject.depth,
+                unit=0.0 if law.judged == "object" else unit_roundoff((arguments, left)),
+                exact=exact,
+                oracle=law.oracle is not None,
+                measure=measure,
+            ),
+            depth=law.depth * subject.depth,
+        )

@@ -1,0 +1,69 @@
+"""What laws are checked on: a piece of a program, and how to draw arguments for it."""
+
+from __future__ import annotations
+
+import abc
+from functools import partial
+from typing import Any
+
+import jax
+from hypothesis.strategies import SearchStrategy
+
+from laws.law import Law
+
+Recipe = Any
+"""Plain data (numbers, strings, lists) from which an argument is built: it can be printed, stored and built again."""
+
+
+class Subject(abc.ABC):
+    """A piece whose laws are checked.
+
+    Arguments are drawn as recipes, so that the smallest counterexample can be printed as the operations that made it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cache: dict[str, Any] = {}
+
+    @property
+    @abc.abstractmethod
+    def families(self) -> tuple[str, ...]:
+        """The families of laws that speak about it."""
+
+    @property
+    @abc.abstractmethod
+    def types(self) -> str:
+        """The types it is checked at, for messages."""
+
+    @property
+    def depth(self) -> float:
+        """Operations on the longest path of one application; dimensionless."""
+        return 1.0
+
+    @abc.abstractmethod
+    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+        """Recipes of arguments of a kind."""
+
+    @abc.abstractmethod
+    def build(self, kind: str, recipe: Recipe) -> Any:
+        """The argument that a recipe stands for."""
+
+    @abc.abstractmethod
+    def show(self, kind: str, recipe: Recipe) -> str:
+        """The recipe as text."""
+
+    def is_exact(self, kind: str, recipe: Recipe) -> bool:
+        """Whether the argument holds only integers and short dyadic fractions."""
+        del kind, recipe
+        return False
+
+    def compiled(self, law: Law) -> Any:
+        """The law's function of the arguments alone, jitted once."""
+        function = partial(law.function, self)
+        if law.eager or law.judged == "object":
+            return function
+        return self.cache.setdefault(law.name, jax.jit(function))
+
+    def wide(self, law: Law) -> Any:
+        """The law's function as it is differentiated in float64."""
+        return partial(law.function, self)

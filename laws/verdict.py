@@ -1,0 +1,212 @@
+"""Whether two sides agree: exactly, up to conditioned rounding, or in range. Never by one fixed tolerance.
+
+1. Exact: integers and booleans are equal, and so are floats wherever float64 shows that nothing was rounded.
+2. Conditioned: `|left - right| <= 4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon.
+3. Range: where a side is infinite or NaN, the other is the same infinity, or NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from laws.conditioning import PICKS, Magnitudes
+
+STABILITY = 4.0
+"""The constant of the conditioned bound: what correct monoids stay under, measured in docs/design."""
+
+Kind = Literal["exact", "conditioned", "range", "structure", "raised"]
+Measure = Callable[[list[int]], Magnitudes | None]
+Array = np.ndarray[Any, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """What came of comparing two sides.
+
+    Attributes:
+      holds: whether they agree.
+      kind: which of the verdicts spoke.
+      leaf: path of the leaf that differs, and the index in it.
+      left, right: the entries, or texts, that differ.
+      difference: of the entries.
+      allowed: largest difference that rounding explains; 0 where nothing was rounded.
+      wide: the difference in float64; None where it is not known.
+      sides: both sides, for messages.
+      depth: operations on the longest path, as the bound counted them.
+      error: what was raised.
+    """
+
+    holds: bool
+    kind: Kind = "exact"
+    leaf: str = ""
+    left: Any = None
+    right: Any = None
+    difference: float = 0.0
+    allowed: float = 0.0
+    wide: float | None = None
+    sides: tuple[Any, Any] | None = None
+    depth: float = 1.0
+    error: Exception | None = None
+
+
+HOLDS = Verdict(True)
+
+
+def compare(
+    left: Any, right: Any, *, judged: str, depth: float, unit: float, exact: bool, oracle: bool, measure: Measure
+) -> Verdict:
+    """Compare two sides of a law.
+
+    Args:
+      left: pytree of arrays, or of Python objects where `judged` is `object`.
+      right: the same tree.
+      judged: `rounding`, `range`, `bits` or `object`.
+      depth: operations on the longest path.
+      unit: the largest unit roundoff among the arguments.
+      exact: whether the arguments are integers and short dyadic fractions.
+      oracle: whether the right side comes from a reference, whose dtypes may be wider.
+      measure: flat positions -> their magnitudes in float64.
+
+    Returns:
+      The verdict on the first leaf that disagrees.
+    """
+    structure = _structure(left, right)
+    if structure is not None:
+        return Verdict(False, "structure", sides=(left, right), left=structure[0], right=structure[1])
+    offset = 0
+    pairs = zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True)
+    for (path, one), other in pairs:
+        name = jax.tree_util.keystr(path)
+        if judged == "object":
+            if one != other:
+                return Verdict(False, "structure", name, one, other, sides=(left, right))
+            continue
+        a, b = np.asarray(one), np.asarray(other)
+        problem = _shapes(a, b, oracle)
+        if problem is not None:
+            return Verdict(False, "structure", name, *problem, sides=(left, right))
+        found = _leaf(a, b, judged, depth, unit, exact, oracle, measure, offset)
+        if found is not None:
+            index, verdict = found
+            place = name + (str(list(index)) if index else "")
+            return Verdict(
+                False, verdict.kind, place, a[index], b[index], verdict.difference, verdict.allowed, verdict.wide,
+                (left, right),
+            )  # fmt: skip
+        if jnp.issubdtype(a.dtype, jnp.inexact):
+            offset += a.size
+    return HOLDS
+
+
+def unit_roundoff(tree: Any) -> float:
+    """The largest unit roundoff among the float dtypes of a tree; 0 without floats."""
+    kinds = {jnp.result_type(leaf) for leaf in jax.tree.leaves(tree)}
+    return max((float(jnp.finfo(kind).eps) / 2 for kind in kinds if jnp.issubdtype(kind, jnp.inexact)), default=0.0)
+
+
+def _structure(left: Any, right: Any) -> tuple[str, str] | None:
+    trees = jax.tree.structure(left), jax.tree.structure(right)
+    return None if trees[0] == trees[1] else (str(trees[0]), str(trees[1]))
+
+
+def _shapes(a: Array, b: Array, oracle: bool) -> tuple[str, str] | None:
+    same = a.shape == b.shape and (oracle or a.dtype == b.dtype)
+    return None if same else (f"{a.dtype}{list(a.shape)}", f"{b.dtype}{list(b.shape)}")
+
+
+def _leaf(
+    a: Array, b: Array, judged: str, depth: float, unit: float, exact: bool, oracle: bool, measure: Measure, offset: int
+) -> tuple[tuple[int, ...], Verdict] | None:
+    """The worst entry of a leaf that the sides disagree on, or None."""
+    if judged == "bits" and a.dtype == b.dtype:
+        wrong = ~_same(a, b, signs=True)
+        return _at(wrong, wrong, a, b, "exact") if wrong.any() else None
+    equal = _same(a, b)
+    if equal.all():
+        return None
+    if not jnp.issubdtype(a.dtype, jnp.inexact):
+        return _at(~equal, ~equal, a, b, "exact")
+    a, b = _wide(a), _wide(b)
+    finite = np.isfinite(a) & np.isfinite(b)
+    if (~finite & ~equal).any():
+        return _at(~finite & ~equal, ~finite & ~equal, a, b, "range")
+    # What is not finite is equal by now, and its difference means nothing.
+    difference = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
+    scale = np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0)
+    floor = float(jnp.finfo(jnp.float32).tiny)
+    factor = STABILITY * depth * unit
+    suspicious = np.flatnonzero(difference > factor * scale + floor)
+    if judged == "range":
+        return (
+            _at(difference > factor * scale + floor, difference, a, b, "range", factor * scale)
+            if len(suspicious)
+            else None
+        )
+    looked = np.flatnonzero(~equal) if exact and not oracle else suspicious
+    if not len(looked):
+        return None
+    # The largest differences decide where there are more than one call looks at.
+    picks = looked[np.argsort(difference.ravel()[looked])[::-1]][:PICKS]
+    found = measure([offset + int(pick) for pick in picks])
+    for number, pick in enumerate(picks):
+        here = found.scale[number] if found is not None else scale.ravel()[pick]
+        allowed = float(factor * here + floor)
+        wide, unrounded = _wide_difference(found, offset + int(pick), a.ravel()[pick], b.ravel()[pick], oracle)
+        broken = difference.ravel()[pick] > allowed
+        if broken or (exact and not oracle and unrounded):
+            index = tuple(int(i) for i in np.unravel_index(pick, a.shape))
+            kind = "conditioned" if broken else "exact"
+            gap = float(difference.ravel()[pick])
+            return index, Verdict(False, kind, difference=gap, allowed=allowed if broken else 0.0, wide=wide)
+    return None
+
+
+def _wide_difference(found: Magnitudes | None, at: int, a: Any, b: Any, oracle: bool) -> tuple[float | None, bool]:
+    """The difference in float64, and whether what could run there comes out exactly as it did in working precision."""
+    if found is None or found.sides is None:
+        return None, False
+    sides = [side[at] for side in found.sides]
+    if len(sides) == 2:
+        return float(np.abs(sides[0] - sides[1])), bool(sides[0] == a and sides[1] == b and _is_short(a, b))
+    return (float(np.abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b and _is_short(b)))
+
+
+def _is_short(*values: Any) -> bool:
+    """Whether numbers have so few digits that no rounding left them.
+
+    That float64 gives the same number is not enough: the code may round to float32 inside, as a quotient of integers
+    does. What such a rounding leaves in numbers of this size lies far below 1/1024.
+    """
+    return all(np.isreal(value) and abs(value) <= 64 and float(np.real(value) * 1024).is_integer() for value in values)
+
+
+def _at(
+    wrong: Array, weight: Array, a: Array, b: Array, kind: Kind, allowed: Any = None
+) -> tuple[tuple[int, ...], Verdict]:
+    pick = int(np.argmax(np.where(wrong, weight, 0)))
+    index = tuple(int(i) for i in np.unravel_index(pick, a.shape))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = float(np.abs(_wide(a)[index] - _wide(b)[index]))
+    return index, Verdict(False, kind, difference=difference, allowed=0.0 if allowed is None else float(allowed[index]))
+
+
+def _same(a: Array, b: Array, signs: bool = False) -> Array:
+    """Where entries are equal; NaN equals NaN, and with `signs` zeros differ by their sign."""
+    equal = np.asarray(a == b)
+    if jnp.issubdtype(a.dtype, jnp.inexact):
+        equal = equal | ((a != a) & (b != b))
+        if signs and not jnp.issubdtype(a.dtype, jnp.complexfloating):
+            equal = equal & ((np.signbit(a) == np.signbit(b)) | (a != a))
+    return equal
+
+
+def _wide(a: Array) -> Array:
+    kind = np.complex128 if jnp.issubdtype(a.dtype, jnp.complexfloating) else np.float64
+    return np.asarray(a.astype(kind))

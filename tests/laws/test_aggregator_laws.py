@@ -1,0 +1,137 @@
+"""Every shipped aggregator has its laws, and every law of aggregators refuses a planted mutant."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import laws
+from combinators import Aggregator, Monoid, aggregators, monoids
+
+SHIPPED = [name for name, value in vars(aggregators).items() if callable(value)]
+
+
+def itself(x):
+    return x
+
+
+def total(xs):
+    return jnp.sum(xs, axis=0)
+
+
+def sums(**parts):
+    return Aggregator(**{"lift": itself, "monoid": monoids.Sum, "present": itself, "lift_many": total} | parts)
+
+
+def maxima(**parts):
+    return Aggregator(**{"lift": itself, "monoid": monoids.Max, "present": itself} | parts)
+
+
+def welford_without_cross_term(left, right):
+    """Associative, and wrong."""
+    (n1, mean1, a), (n2, mean2, b) = left, right
+    n = n1 + n2
+    return n, mean1 + (mean2 - mean1) * n2 / jnp.maximum(n, 1), a + b
+
+
+WELFORD = Aggregator(
+    lambda x: (jnp.ones(()), x, x * 0),
+    Monoid(0.0, welford_without_cross_term, name="Welford"),
+    lambda state: state[2] / jnp.maximum(state[0], 1),
+    reference=lambda xs: np.var(xs, axis=0, dtype=np.float64),
+    name="Welford",
+)
+MEAN_OF_MEANS = Aggregator(
+    itself,
+    Monoid(0.0, lambda a, b: (a + b) / 2, commutative=True),
+    itself,
+    lift_many=lambda xs: jnp.mean(xs, axis=0) if xs.shape[0] else jnp.zeros(xs.shape[1:]),
+    reference=lambda xs: np.mean(xs, axis=0, dtype=np.float64),
+    name="Mean of means",
+)
+UNGUARDED = Aggregator(
+    lambda x: (x, jnp.ones(())), monoids.Mean, lambda state: state[0] / state[1], name="Unguarded mean"
+)
+FIRST = Aggregator(
+    lambda x: (x, jnp.asarray(True)),
+    Monoid(
+        (0.0, False),
+        lambda a, b: (jnp.where(a[1], a[0], b[0]), a[1] | b[1]),
+        commutative=True,
+        name="First",
+    ),
+    lambda state: state[0],
+    name="First",
+)
+
+
+class Careless(Aggregator):
+    """An aggregator whose combinators are wrong."""
+
+    def __and__(self, other):
+        return super().__and__(other).map(lambda pair: (pair[1], pair[0]))
+
+    def contramap(self, function):
+        del function
+        return self
+
+    def map(self, function):
+        del function
+        return self
+
+
+CARELESS = Careless(itself, monoids.Sum, itself, lift_many=total, name="Careless")
+
+MUTANTS = {
+    "aggregator.step": sums(lift_many=lambda xs: total(xs[:-1])),
+    "aggregator.lift_many": sums(lift_many=lambda xs: 2 * total(xs)),
+    "aggregator.chunks": MEAN_OF_MEANS,
+    "aggregator.empty": maxima(lift_many=lambda xs: jnp.max(xs, axis=0, initial=0.0)),
+    "aggregator.empty_gradient": UNGUARDED,
+    "aggregator.masking": maxima(monoid=Monoid(0.0, jnp.maximum, name="Max from 0")),
+    "aggregator.permutation": FIRST,
+    "aggregator.congruence": sums(monoid=Monoid(0.0, lambda a, b: a - b, name="Difference")),
+    "aggregator.pairing": CARELESS,
+    "aggregator.contramap": CARELESS,
+    "aggregator.presenting": CARELESS,
+    "aggregator.semantic": WELFORD,
+}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_aggregators_are_lawful(name):
+    # The laws of their monoids are checked, with the same lifts, in test_monoid_laws.
+    report = laws.assert_lawful(getattr(aggregators, name)(), laws="aggregator", examples=20)
+    assert "aggregator.semantic" in report.held, str(report)
+
+
+def test_aggregator_is_checked_with_its_monoid():
+    report = laws.assert_lawful(aggregators.Mean(), examples=5)
+    assert {"aggregator.chunks", "monoid.inverse"} <= set(report.held)
+
+
+def test_integers_are_aggregated_exactly():
+    types = [jax.ShapeDtypeStruct((2,), jnp.int32)]
+    assert "aggregator.semantic" in laws.assert_lawful(aggregators.Mean(), types, laws="aggregator", examples=10).held
+
+
+@pytest.mark.parametrize("law", MUTANTS)
+def test_law_rejects_its_mutant(law):
+    with pytest.raises(laws.LawError, match=f"LAW {law} FAILED"):
+        laws.assert_lawful(MUTANTS[law], laws=law, shrink=False)
+
+
+def test_every_law_of_aggregators_has_a_mutant():
+    assert set(MUTANTS) == {law.name for law in laws.catalogue if law.family == "aggregator"}
+
+
+def test_associativity_does_not_imply_correctness():
+    report = laws.assert_lawful(WELFORD, laws=["associativity", "chunks", "step", "lift_many", "bracketing"])
+    assert len(report.held) == 5
+
+
+def test_missing_reference_is_reported_and_not_passed():
+    report = laws.assert_lawful(sums(), laws=["chunks", "semantic"], name="Sums", examples=5)
+    assert report.not_checked == {"aggregator.semantic": "`Sums` has no reference"}
