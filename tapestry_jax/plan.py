@@ -84,7 +84,7 @@ class Plan:
         """Bring a result to the host, cropped to its true sizes: NumPy arrays in the structure of the result.
 
         Raises:
-          PlanError: when `result` does not have the structure of the program's result.
+          PlanError: when `result` is not what the program returns: other arrays, or other sizes.
         """
         leaves, tree = jax.tree.flatten(result)
         slots = self._slots(self.schedule.outputs)
@@ -92,6 +92,20 @@ class Plan:
             raise PlanError(
                 message(
                     f"plan.take was given {len(leaves)} arrays; the program returns {len(slots)}",
+                    remedy="Pass what plan.compile()(...) returned.",
+                )
+            )
+        wrong: list[str] = []
+        for (name, _), leaf, slot in zip(self.graph.outputs, leaves, slots, strict=True):
+            padded = slot.layout.padded_shape(slot.type.shape, self.schedule.mesh)
+            if np.shape(leaf) not in (slot.type.shape, padded):
+                also = f" (or padded {padded})" if padded != slot.type.shape else ""
+                wrong.append(f"{name}: expected {slot.type}{also}, got shape {np.shape(leaf)}")
+        if wrong:
+            raise PlanError(
+                message(
+                    "plan.take was given other sizes than the program returns",
+                    *wrong,
                     remedy="Pass what plan.compile()(...) returned.",
                 )
             )
@@ -121,13 +135,18 @@ class Plan:
 
         Returns:
           Kind, mesh axes, bytes per device, cause and count of each, with inputs and outputs in the planned layouts.
+
+        Raises:
+          PlanError: for a position where the program has no argument.
         """
+        self._check_positions(grad)
         return collectives(self.schedule, grad)
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
         from tapestry_jax.report.explain import explain
 
+        self._check_positions(grad)
         return explain(self.graph, self.schedule, grad)
 
     def verify(self) -> None:
@@ -159,6 +178,21 @@ class Plan:
         from tapestry_jax.plan_json import plan_from_json
 
         return plan_from_json(text, graph, mesh)
+
+    def _check_positions(self, grad: Any) -> None:
+        if isinstance(grad, bool):
+            return
+        count = len(self.graph.in_tree.children())
+        positions: Any = grad if isinstance(grad, tuple | list) else (grad,)
+        wrong = [each for each in positions if isinstance(each, bool) or each not in range(count)]
+        if wrong:
+            raise PlanError(
+                message(
+                    f"grad names the argument {wrong[0]!r}, which `{self.graph.name}` does not have",
+                    f"its arguments are 0 to {count - 1}" if count else "it takes no arguments",
+                    remedy="Give positions of arguments, or True for all of them.",
+                )
+            )
 
     def _slots(self, numbers: Sequence[int]) -> list[Slot]:
         return [self.schedule.slots[number] for number in numbers]

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, PlanError, message
 from combinators.graph import Graph
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
@@ -39,7 +39,16 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
 
     Raises:
       FormatError: when the text is truncated or edited, or belongs to another graph or mesh.
+      PlanError: when `graph` is none.
     """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message(
+                "a stored plan is read for a graph",
+                f"got {type(graph).__name__}: {graph!r:.80}",
+                remedy="Pass the graph that it was made for: tp.Plan.from_json(text, tp.trace(f, *specs)).",
+            )
+        )
     content = _content(text)
     if content["graph"] != graph.key:
         raise FormatError(

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from combinators.errors import GraphError, MeshError, SignatureError, message
 from combinators.evaluate import check_arguments
-from combinators.tensor_type import TensorType
+from combinators.tensor_type import TensorType, type_of
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.program import run_schedule
 from tapestry_jax.planning.layout import Layout
@@ -138,11 +138,11 @@ def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     wrong: list[str] = []
     for node, leaf, slot in zip(graph.inputs, leaves, (schedule.slots[i] for i in schedule.inputs), strict=True):
         true, padded = node.results[0].shape, slot.layout.padded_shape(node.results[0].shape, schedule.mesh)
-        shape, dtype = jax.numpy.shape(leaf), jax.numpy.result_type(leaf)
+        got = type_of(leaf, f"argument `{node.name}` of `{graph.name}`")
         weak = isinstance(leaf, bool | int | float | complex)
-        if shape not in (true, padded) or not (weak or dtype == node.results[0].dtype):
+        if got.shape not in (true, padded) or not (weak or got.dtype == node.results[0].dtype):
             also = f" (or padded {padded})" if padded != true else ""
-            wrong.append(f"{node.name}: expected {node.results[0]}{also}, got {dtype.name}{list(shape)}")
+            wrong.append(f"{node.name}: expected {node.results[0]}{also}, got {got}")
     if wrong:
         raise SignatureError(
             message(

@@ -108,27 +108,35 @@ class Placer:
                 )
             for dim, _ in entries:
                 if (scope, dim) not in self.used:
-                    self._refuse(dim, f"ops[{scope!r}]", {n for p in inside for _, n in known[p].names}, graph)
+                    self._refuse_there(dim, scope, {name for path in inside for _, name in known[path].names})
         for dim, axes in self.entries:
             if axes and (None, dim) not in self.used:
                 excepted = any((scope, dim) in self.used for scope, _ in self.ops)
                 if not excepted:
-                    self._refuse(dim, "the plan", set(dims), graph)
+                    self._refuse(dim, set(dims), graph)
 
-    def _refuse(self, dim: str, where: str, dims: set[str], graph: Graph) -> None:
+    def _refuse_there(self, dim: str, scope: str, dims: set[str]) -> None:
+        longer = [other for other, entries in self.ops if other.startswith(scope + "/") and dim in dict(entries)]
+        if dim in dims and longer:
+            why, remedy = f"longer paths place it: {_some(longer)}", "Leave it out."
+        else:
+            why, remedy = f"dimensions there that can be placed: {_some(sorted(dims))}", "Name one of them."
+        raise PlanError(message(f"ops[{scope!r}] places `{dim}`, which cuts nothing there", why, remedy=remedy))
+
+    def _refuse(self, dim: str, dims: set[str], graph: Graph) -> None:
         if dim not in dims:
             whole = _carriers(graph, dim)
             if not whole:
                 raise PlanError(
                     message(
-                        f"{where} places `{dim}`, which is no dimension of the graph",
+                        f"the plan places `{dim}`, which is no dimension of the graph",
                         f"dimensions: {_some(sorted(dims))}",
                         remedy="Name one of them; graph.show() prints where they occur.",
                     )
                 )
             raise PlanError(
                 message(
-                    f"{where} places `{dim}`, which nothing can cut: it is whole everywhere",
+                    f"the plan places `{dim}`, which nothing can cut: it is whole everywhere",
                     f"it is an axis of {_some(whole)}",
                     remedy="Leave it out, or write the operation with a dimension that can be cut.",
                 )
@@ -141,7 +149,7 @@ class Placer:
         ]
         raise PlanError(
             message(
-                f"{where} places `{dim}`, which cuts nothing",
+                f"the plan places `{dim}`, which cuts nothing",
                 *reasons[:4],
                 remedy="Leave it out, or place it where it can be cut.",
             )
