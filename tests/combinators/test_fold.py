@@ -45,7 +45,7 @@ def number_of(state: Any) -> Any:
 def test_several_fold_dimensions_run_with_the_first_outermost() -> None:
     digits = tp.Aggregator(as_digit, tp.monoids.AffineRecurrence, number_of)
     values = np.array([[[1], [2]], [[3], [4]]], np.float32)
-    assert tp.fold(digits, "a b c -> c")(values) == [1234]
+    assert tp.fold(digits, "a b c -> c")(values).tolist() == [1234]
     assert tp.fold(digits, "a b c -> a")(values).tolist() == [12, 34]
 
 
@@ -137,7 +137,7 @@ def test_an_empty_fold_presents_the_identity() -> None:
         ),
         (
             lambda: tp.fold(MOMENTS, "r c -> c")(X),
-            "operand 0 does not have the axes of its signature.\n"
+            "operand 0 of `Moments` does not have the axes of its signature.\n"
             "  r c -> c\n"
             "  ^^^\n"
             "  expected 2 axes, got 3\n"

@@ -116,15 +116,8 @@ def test_empty_folds_give_the_identity() -> None:
 
 
 def test_a_kernel_that_fails_on_no_cells_is_a_typed_error() -> None:
-    with pytest.raises(SignatureError) as caught:
+    with pytest.raises(SignatureError, match="the kernel of `lambda` does not take its blocks\n  signature k n -> n"):
         tp.Reduce(lambda x: x.max(0), "k n -> n", tp.monoids.Max)(jnp.ones((0, 3)))
-    assert str(caught.value) == (
-        "the kernel of `lambda` does not take its blocks\n"
-        "  signature k n -> n\n"
-        "  blocks    float32[0, 3]\n"
-        "  kernel    ValueError: zero-size array to reduction operation max which has no identity\n"
-        "  Make the kernel and the signature agree: blocks come in the signature's axis order."
-    )
 
 
 @pytest.mark.parametrize(
