@@ -56,7 +56,16 @@ def attention(
       SignatureError: when an axis has no name, or there is no single query dimension to compare with.
       CompositionError: when queries and keys share the name of their sequence.
 
+    Laws: fold_homomorphism over `over`; the dense kernel agrees.
+
     Source: Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> q = k = jnp.zeros((1, 3, 1, 2))  # batch, sequence, heads, features
+      >>> v = jnp.array([0.0, 1.0, 5.0]).reshape(1, 3, 1, 1)
+      >>> attention(q, k, v, causal=True).ravel().tolist()  # means of what each query sees
+      [0.0, 0.5, 2.0]
     """
     optional = {name: value for name, value in (("mask", mask), ("bias", bias)) if value is not None}
     operands = (q, k, v, *optional.values())

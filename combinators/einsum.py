@@ -38,6 +38,11 @@ def einsum(signature: str | Signature, *, name: str | None = None) -> Leaf:
 
     Raises:
       SignatureError: for windows, compositions, coordinates or several results.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> einsum("b s k, k h d -> b s h d")(jnp.ones((1, 2, 3)), jnp.ones((3, 4, 5))).shape
+      (1, 2, 4, 5)
     """
     parsed = read_signature(signature)
     letters = _letters(parsed)

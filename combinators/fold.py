@@ -138,6 +138,15 @@ def fold(
 
     Raises:
       SignatureError: for windows, compositions or several results.
+
+    Laws: chunks; those of the aggregator.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import aggregators
+      >>> result = fold(aggregators.Moments(), "row col -> col")(jnp.array([[1.0, 4.0], [3.0, 4.0]]))
+      >>> result["mean"].tolist(), result["variance"].tolist()
+      ([2.0, 4.0], [1.0, 0.0])
     """
     parsed = read_signature(signature)
     if not isinstance(cast("Any", aggregator), Aggregator):

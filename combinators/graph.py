@@ -100,6 +100,20 @@ class Graph:
       in_tree: how the inputs make the arguments.
       out_tree: how the outputs make the result.
       name: of the traced function.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import Map, TensorType, named, trace
+      >>> graph = trace(lambda x: named("h", Map(jnp.sin)(x)) + 1, TensorType({"n": 2}))
+      >>> print(graph)
+      lambda: y = add
+      x    input   float32(n=2)
+      sin  n -> n  float32(n=2)
+      add  n -> n  float32(n=2)
+      >>> graph(jnp.zeros(2)).tolist(), graph.observe("h")(jnp.zeros(2)).tolist()
+      ([1.0, 1.0], [0.0, 0.0])
+      >>> Graph.from_json(graph.observe("h").to_json()).key == graph.observe("h").key
+      True
     """
 
     nodes: tuple[Node, ...]

@@ -121,6 +121,11 @@ def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
 
     Raises:
       CompositionError: (when applied) where the carry does not come out as it went in.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> iterate(lambda carry, step: carry + step, 3)(jnp.int32(1), jnp.int32(10)).item()
+      31
     """
     return Iterate(step, n, name)
 
@@ -133,6 +138,17 @@ def stack(layer: Step, n: int, over: str = "layer", *, name: str | None = None) 
       n: the number of layers.
       over: the dimension that every stacked operand gains; where none is named so, it is the first axis.
       name: for paths and errors.
+
+    Returns:
+      An arrow from the carry and the stacked operands (pytrees) to the last carry.
+
+    Raises:
+      CompositionError: (when applied) where an operand has no such axis, or the carry changes its type.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> stack(lambda carry, scale: carry * scale, 3)(jnp.float32(1), jnp.array([2.0, 3.0, 4.0])).item()
+      24.0
     """
     return Stack(layer, n, over, name)
 

@@ -34,6 +34,18 @@ class Map(Leaf):
     Raises:
       KernelError: when the kernel closes over arrays, or has no signature and mixes cells.
       SignatureError: when the signature cannot be read or folds a dimension.
+
+    Laws: map slicing, footprint, constant marginal.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> x = jnp.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+      >>> Map(jnp.square)(x)[1].tolist()
+      [9.0, 16.0, 25.0]
+      >>> Map(jax.nn.softmax, "... [c] -> ... [c]")(x).sum(1).tolist()
+      [1.0, 1.0]
+      >>> Map(lambda x: x[:, 1:] - x[:, :-1], "r (c+[d]) -> r c", sizes={"d": 2})(x).tolist()
+      [[1.0, 1.0], [1.0, 1.0]]
     """
 
     def __init__(

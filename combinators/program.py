@@ -84,6 +84,15 @@ def program(signature: Any = None) -> Any:
 
     Raises:
       SignatureError: when the signature cannot be read, or takes coordinates.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import Map, einsum
+      >>> @program("batch embed, embed mlp -> batch mlp")
+      ... def layer(x, w):
+      ...     return Map(jnp.tanh)(einsum("b e, e m -> b m")(x, w))
+      >>> layer(jnp.zeros((2, 3)), jnp.ones((3, 4))).shape
+      (2, 4)
     """
     if callable(signature):
         return Program(signature, None)

@@ -100,6 +100,18 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
       key: uint32 of shape (2,), such as `jax.random.key_data(key)`; on arrays a typed key will do.
       p: the probability, a Python number.
       like: whose axes and sizes the result has.
+
+    Returns:
+      bool, the axes of `like`.
+
+    Laws: the same bits for any box, device and order.
+
+    Source: Salmon et al. 2011 (Threefry), by `jax.extend.random.threefry_2x32`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> bernoulli(jax.random.key(0), 1.0, like=jnp.zeros((2, 2))).tolist()
+      [[True, True], [True, True]]
     """
     return _draw(key, like, "bernoulli", float(p))
 

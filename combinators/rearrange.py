@@ -91,6 +91,11 @@ def rearrange(signature: str | Signature, *, name: str = "rearrange", **sizes: i
 
     Raises:
       SignatureError: when a dimension stands on one side alone, or the signature has windows or coordinates.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> rearrange("(h d) -> d h", h=2)(jnp.arange(6)).tolist()
+      [[0, 3], [1, 4], [2, 5]]
     """
     parsed = read_signature(signature)
     affine = any(axis.is_window for operand in (*parsed.operands, *parsed.results) for axis in operand.axes)

@@ -33,6 +33,17 @@ class Reduce(Leaf):
     Raises:
       KernelError: when a kernel closes over arrays.
       SignatureError: when the signature cannot be read, or a fold has no monoid.
+
+    Laws: fold_homomorphism; those of the monoid.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import monoids
+      >>> matmul = Reduce(jnp.matmul, "i k, k n -> i n", monoids.Sum)
+      >>> matmul(jnp.ones((2, 3)), jnp.ones((3, 2))).tolist()
+      [[3.0, 3.0], [3.0, 3.0]]
+      >>> Reduce(lambda x: x.max(0), "k n -> n", monoids.Max)(jnp.array([[1, 5], [4, 2]])).tolist()
+      [4, 5]
     """
 
     def __init__(

@@ -43,6 +43,17 @@ class Scan(Leaf):
 
     Raises:
       SignatureError: when `over` is not a dimension of both sides.
+
+    Laws: last of scan is fold; exclusive is inclusive shifted; those of the monoid.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import monoids
+      >>> Scan(monoids.Sum, "... t -> ... t", over="t")(jnp.array([1, 2, 3])).tolist()
+      [1, 3, 6]
+      >>> decay = Scan(monoids.AffineRecurrence, "t, t -> t, t", over="t")  # h = a h + b
+      >>> decay(jnp.full(3, 0.5), jnp.ones(3))[1].tolist()
+      [1.0, 1.5, 1.75]
     """
 
     def __init__(

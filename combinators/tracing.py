@@ -33,6 +33,16 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
       GraphError: for arguments that are not arrays, or a function that returns something else than values.
       SignatureError: where sizes or ranks do not fit.
       CompositionError: where axis names do not.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import TensorType, einsum
+      >>> def scores(x, w):
+      ...     y = einsum("s e, e d -> s d")(x, w)
+      ...     return einsum("q d, k d -> q k")(y, y.rename(seq="keys"))
+      >>> graph = trace(scores, TensorType({"seq": 4, "embed": 3}), TensorType({"embed": 3, "head": 2}))
+      >>> print(graph.type_of(graph.outputs[0][1]))
+      float32(seq=4, keys=4)
     """
     named = getattr(function, "name", None)
     name = str(named or (short_name(function) if hasattr(function, "__name__") else "program"))
