@@ -139,7 +139,8 @@ def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     for node, leaf, slot in zip(graph.inputs, leaves, (schedule.slots[i] for i in schedule.inputs), strict=True):
         true, padded = node.results[0].shape, slot.layout.padded_shape(node.results[0].shape, schedule.mesh)
         got = type_of(leaf, f"argument `{node.name}` of `{graph.name}`")
-        weak = isinstance(leaf, bool | int | float | complex)
+        # Python numbers come as weakly typed arrays out of `jit`.
+        weak = isinstance(leaf, bool | int | float | complex) or bool(getattr(leaf, "weak_type", False))
         if got.shape not in (true, padded) or not (weak or got.dtype == node.results[0].dtype):
             also = f" (or padded {padded})" if padded != true else ""
             wrong.append(f"{node.name}: expected {node.results[0]}{also}, got {got}")

@@ -197,8 +197,10 @@ class _Scheduler:
         ref = Ref(index, 0)
         demands = self.wanted(ref)
         for position, (_, output) in enumerate(self._graph.outputs):
-            if output == ref:
+            if self._unrenamed(output) == ref:
                 demands.append(outputs.get(position, natural))
+        if not demands:
+            return None
         first = demands[0]
         if any(demand != first for demand in demands):
             return None
@@ -207,6 +209,10 @@ class _Scheduler:
             return None
         cut = first.cuts[gained[0]]
         return Scatter(gained[0], cut) if cut is not None and cut.axes == folded else None
+
+    def _unrenamed(self, ref: Ref) -> Ref:
+        node = self._graph.nodes[ref.node]
+        return self._unrenamed(node.operands[0]) if isinstance(node, Rename) else ref
 
     def _repeat(self, index: int, node: Loop) -> None:
         path = self._prefix + node.path

@@ -83,6 +83,15 @@ def test_contract_iterated_step_with_a_constant(mesh2x4, sizes):
     assert_holds(tp.plan(graph, mesh2x4, {"b": "data", "f": "model"}), args, reference=reference)
 
 
+def test_contract_carry_that_stays_cut_is_scattered_every_turn(mesh8):
+    args = (normal(5, 6), normal(6, 6, seed=1, scale=0.4))
+    step = tp.program("b e, e f -> b e")(lambda x, w: matmul(x, w).rename(f="e"))
+    graph = tp.trace(lambda x, w: tp.iterate(step, TURNS)(x, w), *named("b e, e f", *args))
+    plan = tp.plan(graph, mesh8, {"e": "data"})
+    assert_holds(plan, args, reference=lambda x, w: x @ np.linalg.matrix_power(w, TURNS))
+    assert [(each.kind, each.times) for each in plan.collectives()] == [("reduce-scatter", TURNS)]
+
+
 def test_contract_loop_in_a_loop(mesh8):
     args = (normal(4, 6), normal(2, 6, 6, seed=1, scale=0.4))
 

@@ -8,7 +8,7 @@ import pytest
 
 import tapestry_jax as tp
 from tests.contract import assert_holds
-from tests.tapestry_jax.draw import normal
+from tests.tapestry_jax.draw import named, normal
 
 gelu = tp.Map(jax.nn.gelu)
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
@@ -99,6 +99,14 @@ def test_contract_scattered_output(mesh8):
     args = (normal(8, 16), normal(16, 5, seed=1))
     graph = tp.trace(tp.program("row k, k out -> row out")(lambda a, b: matmul(a, b)), *args)
     plan = tp.plan(graph, mesh8, {"k": "data"}, outputs={"y": {"row": "data"}})
+    assert_holds(plan, args, reference=jnp.matmul)
+    assert [each.kind for each in plan.collectives()] == ["reduce-scatter"]
+
+
+def test_contract_scattered_output_under_another_name(mesh8):
+    args = (normal(8, 16), normal(16, 5, seed=1))
+    graph = tp.trace(lambda a, b: matmul(a, b).rename(row="other"), *named("row k, k out", *args))
+    plan = tp.plan(graph, mesh8, {"k": "data"}, outputs={"y": {"other": "data"}})
     assert_holds(plan, args, reference=jnp.matmul)
     assert [each.kind for each in plan.collectives()] == ["reduce-scatter"]
 

@@ -1,0 +1,129 @@
+"""Plans as files: what comes back, and what is refused, by its full text."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+
+GRAPH = tp.trace(
+    tp.einsum("i k, k n -> i n"),
+    tp.TensorType({"i": 8, "k": 6}, jnp.float32),
+    tp.TensorType({"k": 6, "n": 4}, jnp.float32),
+)
+PLAN = tp.plan(
+    GRAPH,
+    AbstractMesh((2, 4), ("data", "model")),
+    {"i": ("data", "model")},
+    ops={"einsum": {"i": "data", "k": "model"}},
+    inputs={"x0": {"i": "model"}},
+    outputs={"y": {"n": "model"}},
+)
+TEXT = PLAN.to_json()
+
+
+def test_a_plan_comes_back_as_it_was():
+    read = tp.Plan.from_json(TEXT, GRAPH)
+    assert (read.entries, read.ops, read.inputs, read.outputs) == (PLAN.entries, PLAN.ops, PLAN.inputs, PLAN.outputs)
+    assert read.schedule == PLAN.schedule
+    assert read.to_json() == TEXT
+    assert read.collectives(grad=True) == PLAN.collectives(grad=True)
+
+
+def test_the_mesh_has_devices_where_there_are_enough():
+    assert isinstance(tp.Plan.from_json(TEXT, GRAPH).mesh, jax.sharding.Mesh)
+    large = tp.plan(GRAPH, AbstractMesh((64,), ("data",)), {"i": "data"})
+    assert isinstance(tp.Plan.from_json(large.to_json(), GRAPH).mesh, AbstractMesh)
+
+
+def test_a_mesh_of_the_stored_shape_is_taken(mesh2x4):
+    assert tp.Plan.from_json(TEXT, GRAPH, mesh2x4).mesh is mesh2x4
+
+
+def test_the_text_of_a_graph_that_was_stored_holds_its_plans():
+    assert tp.Plan.from_json(TEXT, tp.Graph.from_json(GRAPH.to_json())).schedule.steps == PLAN.schedule.steps
+
+
+def _edited(**fields):
+    return json.dumps(json.loads(TEXT) | fields)
+
+
+OTHER = tp.trace(tp.einsum("i k -> i"), tp.TensorType({"i": 8, "k": 6}, jnp.float32))
+REFUSED = {
+    "truncated": (
+        '{"format"',
+        {},
+        "FormatError: a plan file is not JSON\n"
+        "  Expecting ':' delimiter: line 1 column 10 (char 9)\n"
+        "  It was truncated or edited; store the plan again with plan.to_json().",
+    ),
+    "empty": (
+        "",
+        {},
+        "FormatError: a plan file is not JSON\n"
+        "  Expecting value: line 1 column 1 (char 0)\n"
+        "  It was truncated or edited; store the plan again with plan.to_json().",
+    ),
+    "edited": (
+        TEXT.replace('"data"', '"model"', 1),
+        {},
+        "FormatError: a plan file does not match its checksum\n"
+        "  It was truncated or edited; store the plan again with plan.to_json().",
+    ),
+    "without content": (
+        _edited(content=None),
+        {},
+        "FormatError: a plan file does not match its checksum\n"
+        "  It was truncated or edited; store the plan again with plan.to_json().",
+    ),
+    "of another kind": (
+        '{"format": "recipe"}',
+        {},
+        "FormatError: this is no plan file\n  got {'format': 'recipe'}\n  Pass plan.to_json() text.",
+    ),
+    "of another version": (
+        _edited(version=9),
+        {},
+        "FormatError: a plan file has version 9\n  expected 1\n  Plan again with this version of the library.",
+    ),
+    "for another graph": (
+        TEXT,
+        {"graph": OTHER},
+        "FormatError: the plan belongs to another graph\n"
+        f"  stored key {GRAPH.key[:16]}..., this graph has {OTHER.key[:16]}...\n"
+        "  Plan this graph again.",
+    ),
+    "for another mesh": (
+        TEXT,
+        {"mesh": AbstractMesh((4, 2), ("data", "model"))},
+        "FormatError: the plan was made for another mesh\n"
+        "  stored data=2 x model=4, got data=4 x model=2\n"
+        "  Pass a mesh of the stored shape, or plan again.",
+    ),
+    "without a graph": (
+        TEXT,
+        {"graph": "graph.json"},
+        "PlanError: a stored plan is read for a graph\n"
+        "  got str: 'graph.json'\n"
+        "  Pass the graph that it was made for: tp.Plan.from_json(text, tp.trace(f, *specs)).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_plan_file_is_refused(name):
+    text, asked, expected = REFUSED[name]
+    with pytest.raises(tp.TapestryError) as caught:
+        tp.Plan.from_json(text, **({"graph": GRAPH} | asked))
+    assert f"{type(caught.value).__name__}: {caught.value}" == expected
+
+
+def test_every_truncation_is_refused():
+    for length in range(0, len(TEXT) - 1, 37):
+        with pytest.raises(tp.FormatError):
+            tp.Plan.from_json(TEXT[:length], GRAPH)

@@ -1,0 +1,223 @@
+"""Compiled plans are ordinary JAX functions: jit around them, vmap, jvp, second derivatives, optax, donation."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import tapestry_jax as tp
+from tests.tapestry_jax.draw import named, normal
+
+matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+tanh = tp.Map(jnp.tanh)
+
+
+@tp.program("batch embed, embed mlp, mlp out -> batch out")
+def mlp(x, w1, w2):
+    return matmul(tanh(matmul(x, w1)), w2)
+
+
+def plain(x, w1, w2):
+    return jnp.tanh(x @ w1) @ w2
+
+
+# Uneven everywhere, so that padding takes part.
+ARGS = (normal(7, 5), normal(5, 6, seed=1), normal(6, 3, seed=2))
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return tp.plan(tp.trace(mlp, *ARGS), tp.mesh(data=2, model=4), {"batch": "data", "mlp": "model"})
+
+
+@pytest.fixture(scope="module")
+def run(plan):
+    return plan.compile()
+
+
+def close(actual, expected, rtol=1e-4):
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=rtol, atol=1e-5), actual, expected)
+
+
+def test_jit_around_it_with_work_before_and_after(run):
+    def around(f, x, w1, w2):
+        return jnp.sum(f(2 * x, w1, w2) ** 2) + jnp.sum(w1)
+
+    close(jax.jit(partial(around, run))(*ARGS), around(plain, *ARGS))
+    gradients = jax.jit(jax.grad(partial(around, run), (0, 1, 2)))(*ARGS)
+    close(gradients, jax.grad(partial(around, plain), (0, 1, 2))(*ARGS))
+
+
+def test_value_and_grad_of_placed_arguments(plan, run):
+    # Padded arrays in, gradients in the same padded layout out.
+    placed = plan.put(*ARGS)
+    value, gradients = jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(run(*args))), (0, 1, 2))(*placed)
+    expected, wanted = jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), (0, 1, 2))(*ARGS)
+    close(value, expected)
+    for gradient, true, sharding in zip(gradients, wanted, plan.in_shardings, strict=True):
+        assert gradient.sharding.is_equivalent_to(sharding, gradient.ndim)
+        close(np.asarray(gradient)[tuple(map(slice, true.shape))], true)
+
+
+def test_vmap(run):
+    xs = normal(3, 7, 5, seed=3)
+    close(
+        jax.vmap(run, in_axes=(0, None, None))(xs, *ARGS[1:]), jax.vmap(plain, in_axes=(0, None, None))(xs, *ARGS[1:])
+    )
+
+
+def test_jvp(run):
+    tangents = tuple(normal(*arg.shape, seed=9) for arg in ARGS)
+    close(jax.jvp(run, ARGS, tangents), jax.jvp(plain, ARGS, tangents))
+
+
+def test_second_derivatives(run):
+    # Hessian-vector products, forward over reverse and reverse over reverse.
+    def loss(f, w):
+        return jnp.sum(f(ARGS[0], w, ARGS[2]) ** 2)
+
+    w, v = ARGS[1], normal(5, 6, seed=4)
+
+    def forward(f):
+        return jax.jvp(jax.grad(partial(loss, f)), (w,), (v,))[1]
+
+    def reverse(f):
+        return jax.grad(lambda w: jnp.vdot(jax.grad(partial(loss, f))(w), v))(w)
+
+    close(forward(run), forward(plain))
+    close(reverse(run), forward(plain))
+
+
+@pytest.mark.parametrize(
+    ("program", "reference", "args", "axes"),
+    [
+        (
+            lambda x: tp.fold(tp.aggregators.LogSumExp(), "row col -> col")(x),
+            lambda x: jax.nn.logsumexp(x, 0),
+            1,
+            "row",
+        ),
+        (lambda x: tp.fold(tp.aggregators.Max(), "row col -> col")(x * x), lambda x: jnp.max(x * x, 0), 1, "row"),
+        (
+            lambda a, b: tp.Scan(tp.monoids.Sum, "row col -> row col", over="row")(a * b),
+            lambda a, b: jnp.cumsum(a * b, 0),
+            2,
+            "row",
+        ),
+        (
+            lambda x: tp.Map(jax.nn.softmax, "row [col] -> row [col]")(tp.Map(jnp.sin)(x)),
+            lambda x: jax.nn.softmax(jnp.sin(x), 1),
+            1,
+            "row",
+        ),
+    ],
+    ids=["frame", "extremum", "scan", "map"],
+)
+def test_second_derivatives_of_other_folds(mesh8, program, reference, args, axes):
+    arrays = tuple(normal(6, 3, seed=seed) for seed in range(args))
+    graph = tp.trace(program, *named(", ".join(["row col"] * args), *arrays))
+    run = tp.plan(graph, mesh8, {axes: "data"}).compile()
+
+    def along(f):
+        gradient = jax.grad(lambda x: jnp.sum(jnp.sin(f(x, *arrays[1:]))))
+        return jax.jvp(gradient, arrays[:1], (normal(6, 3, seed=5),))
+
+    close(along(run), along(reference))
+
+
+def test_an_optax_step_under_jit_with_the_plans_layouts(plan):
+    # Parameters and the optimiser's state live padded in the planned layouts, and are donated from step to step.
+    run = plan.compile()
+    x, target = ARGS[0], normal(7, 3, seed=6)
+    optimiser = optax.adam(1e-2)
+    placed = plan.put(*ARGS)
+    sharded = plan.in_shardings[1:]
+    layouts = jax.tree.map(
+        lambda _: jax.sharding.NamedSharding(plan.mesh, jax.sharding.PartitionSpec()), optimiser.init(placed[1:])
+    )
+    states = optax.tree.map_params(optimiser, lambda _, s: s, layouts, sharded)
+
+    def loss(f, parameters, x):
+        return jnp.mean((f(x, *parameters) - target) ** 2)
+
+    @partial(
+        jax.jit,
+        in_shardings=(sharded, states, plan.in_shardings[0]),
+        out_shardings=(sharded, states, None),
+        donate_argnums=(0, 1),
+    )
+    def step(parameters, state, x):
+        value, gradients = jax.value_and_grad(partial(loss, run))(parameters, x)
+        updates, state = optimiser.update(gradients, state, parameters)
+        return optax.apply_updates(parameters, updates), state, value
+
+    parameters, state = placed[1:], jax.jit(optimiser.init, out_shardings=states)(placed[1:])
+    plain_parameters = ARGS[1:]
+    plain_state = optimiser.init(plain_parameters)
+    values, expected = [], []
+    for _ in range(3):
+        before = parameters
+        parameters, state, value = step(parameters, state, placed[0])
+        assert all(leaf.is_deleted() for leaf in before)
+        values.append(value)
+        value, gradients = jax.value_and_grad(partial(loss, plain))(plain_parameters, x)
+        updates, plain_state = optimiser.update(gradients, plain_state, plain_parameters)
+        plain_parameters = optax.apply_updates(plain_parameters, updates)
+        expected.append(value)
+    close(values, expected)
+    for planned, true, sharding in zip(parameters, plain_parameters, sharded, strict=True):
+        assert planned.sharding.is_equivalent_to(sharding, planned.ndim)
+        close(np.asarray(planned)[tuple(map(slice, true.shape))], true)
+
+
+def test_initialisation_straight_into_the_layouts(plan):
+    # As the tour has it: no host copy of a parameter that is larger than a device.
+    shape = plan.put(*ARGS)[1].shape
+    made = jax.jit(lambda key: jax.random.normal(key, shape), out_shardings=plan.in_shardings[1])(jax.random.key(0))
+    assert made.sharding == plan.in_shardings[1]
+    padded = plan.compile(crop=False)(plan.put(*ARGS)[0], made, plan.put(*ARGS)[2])
+    close(plan.take(padded), plain(ARGS[0], np.asarray(made)[:5, :6], ARGS[2]))
+
+
+def test_true_sizes_come_back_unless_padding_is_asked_for(plan, run):
+    assert run(*ARGS).shape == (7, 3)
+    padded = plan.compile(crop=False)(*plan.put(*ARGS))
+    assert padded.shape == (8, 3)
+    assert isinstance(plan.take(padded), np.ndarray) and plan.take(padded).shape == (7, 3)
+
+
+def test_put_repeats_the_last_row(plan):
+    x = np.asarray(plan.put(*ARGS)[0])
+    np.testing.assert_array_equal(x[7], ARGS[0][6])
+
+
+def test_numpy_arrays_and_python_numbers_are_arguments(mesh8):
+    graph = tp.trace(lambda x, scale: x * scale, *named("row col, ", np.ones((6, 2), np.float32), np.float32(1)))
+    run = tp.plan(graph, mesh8, {"row": "data"}).compile()
+    np.testing.assert_array_equal(run(np.full((6, 2), 3, np.float32), 2), np.full((6, 2), 6))
+
+
+def test_lower_shows_what_xla_gets(run):
+    lowered = run.lower()
+    assert "sdy.manual_computation" in lowered.as_text() or "SPMDFullToShardShape" in lowered.as_text()
+    assert run.lower(*ARGS).compile()(*ARGS).shape == (7, 3)
+
+
+def test_a_donated_argument_is_reused(plan):
+    run = plan.compile(crop=False)
+    placed = plan.put(*ARGS)
+    with warnings.catch_warnings():
+        # Buffers of other sizes than any result cannot be reused; JAX says so.
+        warnings.simplefilter("ignore")
+        jax.jit(run, donate_argnums=0)(*placed)
+    graph = tp.trace(tanh, *named("a b", ARGS[0]))
+    same = tp.plan(graph, plan.mesh, {"a": "data"})
+    (x,) = same.put(ARGS[0])
+    close(same.take(jax.jit(same.compile(crop=False), donate_argnums=0)(x)), np.tanh(ARGS[0]))
+    assert x.is_deleted()
