@@ -20,6 +20,7 @@ from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.scan import scan_over_mesh
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.folds import local_sizes, local_state
+from tapestry_jax.planning.repeats import Part, repeated_parts
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
 
 
@@ -30,9 +31,39 @@ def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
 
 
 def run_steps(schedule: Schedule, values: dict[int, Any]) -> list[Any]:
-    """Run the steps on slots that are already filled."""
-    for step in schedule.steps:
-        with jax.named_scope(step.path):
+    """Run the steps on slots that are already filled.
+
+    Parts that repeat, such as layers, become one jitted function called several times: it is traced, differentiated and
+    lowered once. XLA inlines it, and puts the scope of each call before the names inside.
+    """
+    known: dict[int, Any] = {}
+    for part in repeated_parts(schedule):
+        if part.kind is None:
+            _run_part(schedule, part, values)
+            continue
+        if part.kind not in known:
+            known[part.kind] = _function(schedule, part)
+        with jax.named_scope(part.scope):
+            results = known[part.kind]([values[slot] for slot in part.operands])
+        values.update(zip(part.results, results, strict=True))
+    return [values[slot] for slot in schedule.outputs]
+
+
+def _function(schedule: Schedule, part: Part) -> Any:
+    """What a part does to its operands, jitted; parts of one kind share the function of the first."""
+
+    def repeated(operands: list[Any]) -> list[Any]:
+        values = dict(zip(part.operands, operands, strict=True))
+        _run_part(schedule, part, values)
+        return [values[slot] for slot in part.results]
+
+    return jax.jit(repeated)
+
+
+def _run_part(schedule: Schedule, part: Part, values: dict[int, Any]) -> None:
+    above = len(part.scope) + 1 if part.kind is not None else 0
+    for step in part.steps:
+        with jax.named_scope(step.path[above:]):
             match step:
                 case Convert():
                     values[step.result] = convert(values[step.source], step.changes, schedule.mesh)
@@ -42,7 +73,6 @@ def run_steps(schedule: Schedule, values: dict[int, Any]) -> list[Any]:
                 case Repeat():
                     results = _repeat(schedule, step, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
-    return [values[slot] for slot in schedule.outputs]
 
 
 def run_operation(schedule: Schedule, step: Run, arrays: Sequence[Any]) -> list[Any]:
