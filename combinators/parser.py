@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NoReturn
 
 from combinators.axis import Axis, Span, Term
@@ -50,6 +51,12 @@ def parse(text: str) -> Signature:
             )
         )
     _check_length(text, "signature")
+    return _parsed(text)
+
+
+# The layers of a model repeat the same few signatures.
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Signature:
     signature = _make_whole(_Parser(text).signature())
     _check(signature)
     _check_length(str(signature), "canonical text of the signature")
