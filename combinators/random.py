@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +117,11 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
     return _draw(key, like, "bernoulli", float(p))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _draw_all(kernel: Draw, key: Any) -> Any:
+    return kernel(key, *(jnp.arange(size, dtype=jnp.int32) for size in kernel.shape))
+
+
 def _key_data(key: Any, distribution: str) -> Any:
     dtype = getattr(key, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
@@ -150,7 +156,7 @@ def _draw(key: Any, like: Any, distribution: str, parameter: float = 0.5, dtype:
     kernel = Draw(shape, distribution, parameter, dtype)
     if not isinstance(like, Value):
         data = _key_data(key, distribution)
-        return kernel(data, *(jnp.arange(size, dtype=jnp.int32) for size in shape))
+        return _draw_all(kernel, data)
     recording = trace_of([key, like], distribution)
     if key.dtype != jnp.uint32 or key.shape != (2,):
         raise GraphError(

@@ -11,7 +11,9 @@ from combinators.leaf import Leaf, kernel_name, read_kernels, read_signature
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.reduce import read_carrier, read_monoid
+from combinators.scan_ends import scan_with_ends
 from combinators.signature import Signature
+from combinators.trace import trace_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Scan(Leaf):
         result (with it), such as `"t row column, t entry"`. What all leaves share is mapped; a cell's own axes carry
         names that no other leaf has.
       present: state of one cell to result of one cell.
+      init: the state to begin with: one number for all leaves, or a pytree like the state, of numbers and (inside a
+        program) of values, which have the axes of a state without `over`.
+      final: return the pair of the prefixes and the state that they end in, presented.
       reverse: merge from the end.
       exclusive: leave out the own step.
       name: for paths and errors.
@@ -65,10 +70,13 @@ class Scan(Leaf):
         kernel: Callable[..., Any] | None = None,
         carrier: str | None = None,
         present: Callable[..., Any] | None = None,
+        init: Any = None,
+        final: bool = False,
         reverse: bool = False,
         exclusive: bool = False,
         name: str | None = None,
     ) -> None:
+        self._init, self._final = init, final
         parsed = read_signature(signature)
         steps = kernel if kernel is not None else Steps()
         called = name or (kernel_name(kernel, None) if kernel is not None else "scan")
@@ -95,3 +103,10 @@ class Scan(Leaf):
                 parsed, steps, monoid, axes, present, over=over, reverse=reverse, exclusive=exclusive, name=called
             )
         )
+
+    def apply(self, *values: Any) -> Any:
+        """Apply the scan, with what it begins with and ends in."""
+        if self._init is None and not self._final:
+            return super().apply(*values)
+        trace_of(values, self.name)
+        return scan_with_ends(self.operation, values, self._init, self._final)

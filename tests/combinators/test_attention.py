@@ -21,7 +21,9 @@ KEYS = jax.random.split(jax.random.key(0), 5)
 Q, K, V = (jax.random.normal(key, (B, T, H, D)) for key in KEYS[:3])
 MASK = jax.random.bernoulli(KEYS[3], 0.6, (B, H, T, T)).at[..., 0].set(True)
 BIAS = jax.random.normal(KEYS[4], (B, H, T, T))
-REFERENCE = functools.partial(jax.nn.dot_product_attention, implementation="xla")
+REFERENCE = jax.jit(
+    functools.partial(jax.nn.dot_product_attention, implementation="xla"), static_argnames=("is_causal", "scale")
+)
 OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
     ({"causal": True}, {"is_causal": True}),
@@ -42,8 +44,8 @@ def test_gradients_are_those_of_jax(ours: dict[str, Any], theirs: dict[str, Any]
     def loss(function: Any, options: Any) -> Any:
         return lambda *args: (function(*args, **options) ** 2).sum()
 
-    left = jax.grad(loss(tp.attention, ours), argnums=(0, 1, 2))(Q, K, V)
-    right = jax.grad(loss(REFERENCE, theirs), argnums=(0, 1, 2))(Q, K, V)
+    left = jax.jit(jax.grad(loss(tp.attention, ours), argnums=(0, 1, 2)))(Q, K, V)
+    right = jax.jit(jax.grad(loss(REFERENCE, theirs), argnums=(0, 1, 2)))(Q, K, V)
     for a, b in zip(left, right, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
@@ -118,18 +120,18 @@ def test_states_merged_over_blocks_of_keys_are_the_whole(cuts: tuple[int, ...], 
     assert isinstance(node, Apply)
     shaped, operation = graph.shaped(len(graph.nodes) - 1), node.operation
     assert operation.monoid is not None
-    positions = jnp.arange(T, dtype=jnp.int32)
+    kernel, positions = jax.jit(operation.kernel), jnp.arange(T, dtype=jnp.int32)
     states: list[list[Any]] = []
     for start, stop in itertools.pairwise(cuts):
         block = slice(start, stop)
         at = (positions, positions[block]) if causal else ()
-        states.append(list(operation.kernel(Q, K[:, block], V[:, block], *at)))
+        states.append(list(kernel(Q, K[:, block], V[:, block], *at)))
     merge = functools.partial(combine_blocks, operation.monoid, shaped.state_tree, shaped.carrier)
-    total = functools.reduce(merge, states)
+    total = functools.reduce(jax.jit(merge), states)
     (result,) = present_block(operation.present, shaped.state_tree, shaped.carrier, shaped.result_names, total)
     np.testing.assert_allclose(result, REFERENCE(Q, K, V, is_causal=causal), rtol=1e-4, atol=1e-5)
     at = (positions, positions) if causal else ()
-    np.testing.assert_allclose(operation.dense[0](Q, K, V, *at), result, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(operation.dense[0])(Q, K, V, *at), result, rtol=1e-4, atol=1e-5)
 
 
 def test_calls_on_arrays_of_one_type_are_compiled_once() -> None:

@@ -26,7 +26,7 @@ def coordinates(box: tuple[slice, ...]) -> list[jax.Array]:
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_worked_case_9_any_box_has_the_same_bits(distribution: str) -> None:
-    draw = Draw(SHAPE, distribution)
+    draw = jax.jit(Draw(SHAPE, distribution))
     whole = np.asarray(draw(KEY, *coordinates((slice(None),) * 3)))
     for box in ((slice(0, 2), slice(0, 6, 2), slice(1, 7)), (slice(4, 5), slice(5, 6), slice(3, 3))):
         np.testing.assert_array_equal(draw(KEY, *coordinates(box)), whole[box])
@@ -38,7 +38,7 @@ def test_worked_case_9_an_index_box_of_large_values_is_the_same_under_any_cut() 
     at = jnp.arange(8, dtype=jnp.int32)
     pieces: list[Any] = []
     for rows in (slice(0, 3), slice(3, 8)):
-        block = np.asarray(Draw((8, 8), "uniform")(KEY, at[rows], at))
+        block = np.asarray(jax.jit(Draw((8, 8), "uniform"))(KEY, at[rows], at))
         pieces.append(np.argwhere(block >= 0.5) + [rows.start, 0])
     merged = np.concatenate(pieces)
     np.testing.assert_array_equal(merged, whole)
@@ -53,7 +53,7 @@ def test_bits_are_threefry_of_the_linear_index() -> None:
     assert len(np.unique(bits)) == count
 
 
-@pytest.mark.parametrize("shape", [(210,), (30, 7), (5, 42), (5, 6, 7, 1), (1, 210)])
+@pytest.mark.parametrize("shape", [(210,), (30, 7), (1, 5, 42, 1)])
 def test_numbers_depend_on_the_linear_index_alone(shape: tuple[int, ...]) -> None:
     flat = np.ravel(tp.random.normal(KEY, like=jnp.zeros(SHAPE)))
     np.testing.assert_array_equal(np.ravel(tp.random.normal(KEY, like=jnp.zeros(shape))), flat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -141,6 +142,79 @@ def test_gradients_and_vmap_are_those_of_jax() -> None:
     )
 
 
+RECURRENCE = functools.partial(tp.Scan, tp.monoids.AffineRecurrence, "t d, t d -> t d, t d", over="t")
+
+
+@REVERSED
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_scan_begins_with_a_state_and_gives_the_last_one(reverse: bool, exclusive: bool) -> None:
+    a, b = np.random.default_rng(1).uniform(0.5, 1.5, size=(2, 6, 3)).astype(np.float32)
+    first = np.random.default_rng(2).uniform(0.5, 1.5, size=(2, 3)).astype(np.float32)
+
+    @tp.program
+    def program(a: Any, b: Any, c: Any, d: Any) -> Any:
+        return RECURRENCE(init=(c, d), final=True, reverse=reverse, exclusive=exclusive)(a, b)
+
+    prefixes_, total = program(a, b, *first)
+    place = len(a) if reverse else 0
+    longer = [np.insert(steps, place, start, axis=0) for steps, start in zip((a, b), first, strict=True)]
+    expected = loop(*longer, reverse=reverse, exclusive=exclusive)
+    inside = slice(0, -1) if reverse else slice(1, None)
+    whole = loop(*longer, reverse=reverse, exclusive=False)
+    for ours, last, theirs, all_ in zip(prefixes_, total, expected, whole, strict=True):
+        np.testing.assert_allclose(ours, theirs[inside], rtol=1e-4)
+        np.testing.assert_allclose(last, all_[0 if reverse else -1], rtol=1e-4)
+
+
+def test_one_number_begins_every_leaf() -> None:
+    scan = tp.Scan(tp.monoids.Max, "... t -> ... t", over="t", init=0.5, final=True)
+    prefixes_, total = scan(X)
+    np.testing.assert_array_equal(prefixes_, np.maximum(np.maximum.accumulate(X, 1), 0.5))
+    np.testing.assert_array_equal(total, np.maximum(X.max(1), 0.5))
+
+
+def test_the_ends_of_a_presented_scan_with_its_own_axes() -> None:
+    rng = np.random.default_rng(2)
+    a, b, h = (rng.normal(size=s).astype(np.float32) for s in ((5, 2, 2), (5, 2), (2,)))
+
+    @tp.program
+    def program(a: Any, b: Any, eye: Any, h: Any) -> Any:
+        scan = tp.Scan(
+            tp.monoids.AffineRecurrenceDense,
+            "t [i] [j], t [i] -> t [i]",
+            over="t",
+            kernel=states_of,
+            carrier="t row column, t entry",
+            present=offset_of,
+            init=(eye, h),
+            final=True,
+        )
+        return scan(a, b)
+
+    prefixes_, last = program(a, b, np.eye(2, dtype=np.float32), h)
+    state, expected = h, []
+    for matrix, vector in zip(a, b, strict=True):
+        state = matrix @ state + vector
+        expected.append(state)
+    np.testing.assert_allclose(prefixes_, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(last, expected[-1], rtol=1e-4, atol=1e-5)
+
+
+def test_the_ends_are_stored_with_the_graph() -> None:
+    scan = tp.Scan(
+        tp.monoids.LogSumExp, "r t -> r t", over="t", kernel=weights, present=tp.monoids.logsumexp_value, final=True
+    )
+    graph = tp.trace(scan, X)
+    again = tp.Graph.from_json(graph.to_json())
+    assert again.key == graph.key
+    np.testing.assert_allclose(again(X)[1], jax.nn.logsumexp(X, 1), rtol=1e-5)
+
+
+def test_an_empty_scan_ends_where_it_begins() -> None:
+    prefixes_, total = tp.Scan(tp.monoids.Sum, "t -> t", over="t", init=3, final=True)(jnp.ones(0))
+    assert prefixes_.shape == (0,) and total == 3
+
+
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_an_empty_scan_is_empty(exclusive: bool) -> None:
     assert tp.Scan(tp.monoids.Sum, "t -> t", over="t", exclusive=exclusive)(jnp.ones(0)).shape == (0,)
@@ -171,6 +245,13 @@ def test_an_empty_scan_is_empty(exclusive: bool) -> None:
             "  signature t -> t\n"
             "  got no monoid\n"
             "  Pass one of tp.monoids, such as tp.monoids.Sum, or your own tp.Monoid(identity, combine).",
+        ),
+        (
+            lambda: RECURRENCE(init=(1.0, jnp.ones(7)))(X, X),
+            "`init` of `scan` is no state of its monoid\n"
+            "  expected PyTreeDef((*, *)), of numbers and values of the program\n"
+            "  got      PyTreeDef((*, *)), of ArrayImpl, float\n"
+            "  Pass one number, or a pytree like the state; arrays come in as arguments of the program.",
         ),
     ],
 )

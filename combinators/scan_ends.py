@@ -1,0 +1,241 @@
+"""The ends of a scan: a state to begin with, and the state that it ends in, both by operations that every plan knows.
+
+A scan that begins with a state is the scan itself, then a map that merges the state in front of every prefix. What it
+ends in is a fold of the same steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.axis import Axis, Term
+from combinators.blocks import Axes, combine_blocks, map_cells, present_block, shared_axes
+from combinators.errors import SignatureError, message
+from combinators.monoid import Monoid
+from combinators.operation import Operation
+from combinators.shaped import Shaped, shape
+from combinators.signature import Operand, Signature
+from combinators.trace import Trace, trace_of
+from combinators.tree_json import tree_from_json, tree_to_json
+from combinators.value import Value
+
+Number = bool | int | float | complex
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Merge a first state in front of states (behind them where `reverse`), and present the result.
+
+    Attributes:
+      monoid: merges two states.
+      structure: the tree of a state, as JSON.
+      carrier: the axes of the states' leaves.
+      numbers: for each leaf of the first state a number, or None where it is an operand.
+      over: the scanned dimension, which the first state lacks; None where the states lack it as well.
+      present: state of one cell to result of one cell.
+      results: the axes of the result's leaves.
+      reverse: whether the scan runs from the end.
+    """
+
+    monoid: Monoid
+    structure: str
+    carrier: tuple[Axes, ...]
+    numbers: tuple[Number | None, ...]
+    over: str | None
+    present: Callable[..., Any] | None
+    results: tuple[Axes, ...]
+    reverse: bool
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The leaves of the result; operands are those of the first state, then the states."""
+        tree = tree_from_json(json.loads(self.structure), "the state")
+        states, first = list(blocks[len(blocks) - len(self.carrier) :]), iter(blocks)
+        if self.numbers:
+            start = [
+                jnp.full_like(state, number) if number is not None else self._spread(next(first), axes, state)
+                for number, axes, state in zip(self.numbers, self.carrier, states, strict=True)
+            ]
+            left, right = (states, start) if self.reverse else (start, states)
+            states = combine_blocks(self.monoid, tree, self.carrier, left, right)
+        return tuple(present_block(self.present, tree, self.carrier, self.results, states))
+
+    def _spread(self, leaf: Any, axes: Axes, like: Any) -> Any:
+        if self.over is not None:
+            leaf = jnp.expand_dims(leaf, axes.index(self.over))
+        return jnp.broadcast_to(leaf, like.shape).astype(like.dtype)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The steps of a block merged along one dimension, by a balanced tree.
+
+    Attributes:
+      kernel: operand blocks to the block of the steps' states.
+      monoid: merges two states.
+      structure: the tree of a state, as JSON.
+      carrier: the axes of the states' leaves.
+      over: the dimension.
+    """
+
+    kernel: Callable[..., Any]
+    monoid: Monoid
+    structure: str
+    carrier: tuple[Axes, ...]
+    over: str
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The leaves of the state block, without `over`."""
+        tree = tree_from_json(json.loads(self.structure), "the state")
+        steps = jax.tree.leaves(self.kernel(*blocks))
+
+        def cell(leaves: list[Any]) -> list[Any]:
+            return jax.tree.leaves(self.monoid.fold_stacked(jax.tree.unflatten(tree, leaves)))
+
+        rest = [tuple(name for name in axes if name != self.over) for axes in self.carrier]
+        front = [(self.over, *axes) for axes in rest]
+        moved = [jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(steps, self.carrier, strict=True)]
+        return tuple(map_cells(cell, [front], rest, shared_axes(rest))(moved))
+
+
+def scan_with_ends(operation: Operation, values: Sequence[Value], init: Any, final: bool) -> Any:
+    """Apply a scan that begins with the state `init`, or also gives the state that it ends in.
+
+    Args:
+      operation: the scan.
+      values: its operands.
+      init: None, one number for every leaf, or a pytree like the state, of numbers and of values of the program; these
+        have the axes of a state without the scanned dimension.
+      final: whether to return the presented last state as well.
+
+    Returns:
+      The prefixes; with `final` the pair of the prefixes and the total.
+
+    Raises:
+      SignatureError: when `init` does not have the structure of the state.
+    """
+    recording = trace_of(values, operation.name)
+    shaped = shape(operation, tuple(value.struct for value in values))
+    ends = _Ends(recording, shaped, list(values), *_first_state(shaped, init))
+    prefixes = recording.apply(operation, values) if init is None else ends.finish(ends.prefixes(), total=False)
+    return (prefixes, ends.finish(ends.total(), total=True)) if final else prefixes
+
+
+@dataclass
+class _Ends:
+    recording: Trace
+    shaped: Shaped
+    values: list[Value]
+    numbers: tuple[Number | None, ...]
+    first: list[Value]
+
+    def __post_init__(self) -> None:
+        operation = self.shaped.operation
+        assert operation.monoid is not None and operation.over is not None
+        self.monoid, self.over = operation.monoid, operation.over
+        self.structure = _stored_structure(self.shaped)
+        # Axes that a cell has for itself get a name for each leaf, since two leaves may differ in their sizes.
+        self.carrier = tuple(
+            tuple(name if name in self.shaped.sizes else f"own_{leaf}_{at}" for at, name in enumerate(axes))
+            for leaf, axes in enumerate(self.shaped.carrier)
+        )
+        own = {
+            name: size
+            for axes, struct in zip(self.carrier, self.shaped.state, strict=True)
+            for name, size in zip(axes, struct.shape, strict=True)
+            if name not in self.shaped.sizes
+        }
+        self.sizes = tuple(sorted({**dict(operation.sizes), **own}.items()))
+
+    def operand(self, axes: Axes) -> Operand:
+        """The operand of a signature with these axes, whole where they may not be cut."""
+        signature = self.shaped.signature
+        return Operand(
+            tuple(Axis("affine", (Term(a, 1, a not in signature.dims or signature.role(a) == "whole"),)) for a in axes)
+        )
+
+    def prefixes(self) -> list[Value]:
+        """The states of the scan, not presented."""
+        operation = self.shaped.operation
+        signature = Signature(self.shaped.signature.operands, tuple(map(self.operand, self.carrier)))
+        scan = replace(operation, signature=signature, carrier=self.carrier, present=None, sizes=self.sizes)
+        return jax.tree.leaves(self.recording.apply(scan, self.values))
+
+    def total(self) -> list[Value]:
+        """The state of all steps."""
+        operation = self.shaped.operation
+        rest = self._without_over(self.carrier)
+        signature = Signature(self.shaped.signature.operands, tuple(map(self.operand, rest)))
+        kernel = Total(operation.kernel, self.monoid, self.structure, self.carrier, self.over)
+        fold = Operation(signature, kernel, self.monoid, rest, sizes=self.sizes, name=f"{operation.name}_total")
+        return jax.tree.leaves(self.recording.apply(fold, self.values))
+
+    def finish(self, states: list[Value], *, total: bool) -> Any:
+        """Merge the first state and present."""
+        operation = self.shaped.operation
+        names = [[axis.name or axis.whole_name or str(axis) for axis in axes] for axes in self.shaped.result_axes]
+        results = tuple(
+            tuple(f"cell_{at}" if name.startswith("~") else name for at, name in enumerate(axes)) for axes in names
+        )
+        carried = {name for axes in self.carrier for name in axes}
+        given = {
+            name: size
+            for axes, struct in zip(results, self.shaped.results, strict=True)
+            for name, size in zip(axes, struct.shape, strict=True)
+            if name not in carried
+        }
+        carrier, over = self.carrier, self.over
+        if total:
+            carrier, results, over = self._without_over(carrier), self._without_over(results), None
+        kernel = Begin(
+            self.monoid, self.structure, carrier, self.numbers, over, operation.present, results, operation.reverse
+        )
+        rest = self._without_over(self.carrier)
+        held = [axes for axes, number in zip(rest, self.numbers, strict=False) if number is None]
+        signature = Signature(tuple(map(self.operand, (*held, *carrier))), tuple(map(self.operand, results)))
+        sizes = tuple(sorted((name, size) for name, size in given.items() if name in signature.dims))
+        merge = Operation(signature, kernel, sizes=sizes, name=f"{operation.name}_{'final' if total else 'begin'}")
+        leaves = jax.tree.leaves(self.recording.apply(merge, [*self.first, *states]))
+        return jax.tree.unflatten(self.shaped.result_tree, leaves)
+
+    def _without_over(self, carrier: Sequence[Axes]) -> tuple[Axes, ...]:
+        return tuple(tuple(name for name in axes if name != self.over) for axes in carrier)
+
+
+def _stored_structure(shaped: Shaped) -> str:
+    stored = tree_to_json(shaped.state_tree)
+    if tree_from_json(stored, "the state") != shaped.state_tree:
+        raise SignatureError(
+            message(
+                f"the state of `{shaped.operation.name}` is made of more than dicts, lists and tuples",
+                f"got {shaped.state_tree}",
+                remedy="Make the kernel return a plain pytree, or leave out `init` and `final`.",
+            )
+        )
+    return json.dumps(stored)
+
+
+def _first_state(shaped: Shaped, init: Any) -> tuple[tuple[Number | None, ...], list[Value]]:
+    """For each leaf of `init` its number, or None for a value; and the values."""
+    if init is None:
+        return (), []
+    leaves, tree = jax.tree.flatten(init)
+    if len(leaves) == 1 and isinstance(leaves[0], Number) and tree == jax.tree.structure(0):
+        leaves, tree = leaves * len(shaped.state), shaped.state_tree
+    if tree != shaped.state_tree or not all(isinstance(leaf, Number | Value) for leaf in leaves):
+        raise SignatureError(
+            message(
+                f"`init` of `{shaped.operation.name}` is no state of its monoid",
+                f"expected {shaped.state_tree}, of numbers and values of the program",
+                f"got      {tree}, of {', '.join(sorted({type(leaf).__name__ for leaf in leaves})) or 'nothing'}",
+                remedy="Pass one number, or a pytree like the state; arrays come in as arguments of the program.",
+            )
+        )
+    return tuple(leaf if isinstance(leaf, Number) else None for leaf in leaves), [
+        leaf for leaf in leaves if isinstance(leaf, Value)
+    ]
