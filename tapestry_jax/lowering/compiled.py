@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from combinators.errors import GraphError, MeshError, SignatureError, message
 from combinators.evaluate import check_arguments
-from combinators.tensor_type import TensorType, type_of
+from combinators.tensor_type import type_of
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.program import run_schedule
 from tapestry_jax.planning.layout import Layout
-from tapestry_jax.planning.schedule import Schedule
+from tapestry_jax.planning.schedule import Schedule, Slot
 
 
 class Compiled:
@@ -59,7 +59,7 @@ def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
     def run(*args: Any) -> Any:
         leaves = _checked(schedule, args)
         padded = [
-            _padded(leaf, slot.layout.padded_shape(slot.type.shape, shape), mesh)
+            _placed(_padded(leaf, slot.layout.padded_shape(slot.type.shape, shape), mesh), slot.layout, mesh)
             for leaf, slot in zip(leaves, slots, strict=True)
         ]
         sharded = jax.shard_map(
@@ -71,7 +71,7 @@ def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
         )
         outputs = sharded(*padded)
         if crop:
-            outputs = [_cropped(leaf, slot.type) for leaf, slot in zip(outputs, results, strict=True)]
+            outputs = [_cropped(leaf, slot, mesh) for leaf, slot in zip(outputs, results, strict=True)]
         return jax.tree.unflatten(graph.out_tree, outputs)
 
     run.__name__ = graph.name if graph.name.isidentifier() else "program"
@@ -160,13 +160,31 @@ def _padded(array: Any, shape: tuple[int, ...], mesh: Any) -> Any:
     if array.shape == shape:
         return array
     # Sizes that do not divide cannot arrive cut; padding on every device costs no exchange.
-    array = jax.lax.with_sharding_constraint(array, NamedSharding(mesh, PartitionSpec()))
+    array = _constrained(array, Layout.whole(array.ndim), mesh)
     for axis, size in enumerate(shape):
         array = pad_axis(array, axis, size)
     return array
 
 
-def _cropped(array: Any, kind: TensorType) -> Any:
-    for axis, size in enumerate(kind.shape):
+def _placed(array: Any, layout: Layout, mesh: Any) -> Any:
+    # Where axes are explicit, `shard_map` takes arrays only in the layouts that it names.
+    return _constrained(array, layout, mesh) if _is_explicit(mesh) else array
+
+
+def _cropped(array: Any, slot: Slot, mesh: Any) -> Any:
+    layout = slot.layout
+    for axis, size in enumerate(slot.type.shape):
+        if array.shape[axis] != size and _is_explicit(mesh):
+            layout = layout.with_cut(axis, None)
+            array = _constrained(array, layout, mesh)
         array = crop_axis(array, axis, size)
     return array
+
+
+def _constrained(array: Any, layout: Layout, mesh: Any) -> Any:
+    move = jax.reshard if _is_explicit(mesh) else jax.lax.with_sharding_constraint
+    return move(array, sharding(layout, mesh))
+
+
+def _is_explicit(mesh: Any) -> bool:
+    return AxisType.Explicit in (mesh.axis_types or ())

@@ -12,6 +12,7 @@ import optax
 import pytest
 
 import tapestry_jax as tp
+from tests.contract import assert_holds
 from tests.tapestry_jax.draw import named, normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
@@ -174,6 +175,22 @@ def test_an_optax_step_under_jit_with_the_plans_layouts(plan):
     for planned, true, sharding in zip(parameters, plain_parameters, sharded, strict=True):
         assert planned.sharding.is_equivalent_to(sharding, planned.ndim)
         close(np.asarray(planned)[tuple(map(slice, true.shape))], true)
+
+
+@pytest.mark.parametrize("sizes", [(8, 4, 4, 4), (7, 5, 6, 3)], ids=["even", "uneven"])
+def test_a_mesh_with_explicit_axes(sizes):
+    # What `jax.make_mesh` makes: arrays carry their layouts in their types.
+    batch, embed, width, out = sizes
+    args = (normal(batch, embed), normal(embed, width, seed=1), normal(width, out, seed=2))
+    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    plan = tp.plan(tp.trace(mlp, *args), mesh, {"batch": "data", "mlp": "model"})
+    assert_holds(plan, args, reference=plain)
+    run = plan.compile()
+    with jax.set_mesh(mesh):
+        value, gradients = jax.value_and_grad(lambda *args: jnp.sum(run(*args)), (0, 1, 2))(*plan.put(*args))
+    expected, wanted = jax.value_and_grad(lambda *args: jnp.sum(plain(*args)), (0, 1, 2))(*args)
+    close(value, expected)
+    close([np.asarray(g)[tuple(map(slice, w.shape))] for g, w in zip(gradients, wanted, strict=True)], list(wanted))
 
 
 def test_initialisation_straight_into_the_layouts(plan):
