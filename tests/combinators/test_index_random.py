@@ -68,6 +68,14 @@ def test_cells_past_32_bits_have_counters_of_their_own() -> None:
     assert bits[0, 0] != bits[1, 0]
 
 
+def test_strides_at_the_edge_of_32_bits_keep_cells_apart() -> None:
+    zero, both = jnp.array([0], jnp.int32), jnp.array([0, 1], jnp.int32)
+    assert len(np.unique(Draw((2, 2, 2**30), "bits")(KEY, both, both, zero))) == 4
+    last = jnp.array([2**16 - 1], jnp.int32)
+    with_one = Draw((1, 2**16, 2**16), "bits")(KEY, zero, last, last)
+    np.testing.assert_array_equal(with_one[0], Draw((2**16, 2**16), "bits")(KEY, last, last))
+
+
 def test_named_tensors_and_arrays_draw_the_same() -> None:
     x = jnp.zeros((4, 3))
     program = tp.program("b e, w -> b e")(lambda x, key: tp.random.uniform(key, like=x))
