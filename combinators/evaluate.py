@@ -83,19 +83,10 @@ def check_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
     """Flatten arguments and hold them against the graph's inputs.
 
     Raises:
-      GraphError: for a wrong number of arguments, or something that is not an array.
+      GraphError: for a wrong number or structure of arguments, or something that is not an array.
       SignatureError: for a wrong rank, size or dtype; all bad leaves at once.
     """
-    leaves = jax.tree.leaves(tuple(args))
-    inputs = graph.inputs
-    if len(leaves) != len(inputs):
-        raise GraphError(
-            message(
-                f"`{graph.name}` takes {len(inputs)} arrays, got {len(leaves)}",
-                "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in inputs[:8]),
-                remedy="Pass the arguments that it was traced with.",
-            )
-        )
+    leaves, inputs = flatten_arguments(graph, args), graph.inputs
     wrong: list[str] = []
     for node, leaf in zip(inputs, leaves, strict=True):
         got = type_of(leaf, f"argument `{node.name}` of `{graph.name}`")
@@ -110,6 +101,48 @@ def check_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
             )
         )
     return [as_array(leaf, node.results[0]) for node, leaf in zip(inputs, leaves, strict=True)]
+
+
+def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    """The leaves of arguments that have the structure that the graph was traced with.
+
+    Containers of another kind with the same keys will do: a dictionary for a `flax.nnx.State`.
+
+    Raises:
+      GraphError: for a wrong number or structure of arguments.
+    """
+    leaves, tree = jax.tree.flatten(tuple(args))
+    if tree == graph.in_tree:
+        return leaves
+    inputs = graph.inputs
+    if len(leaves) != len(inputs):
+        raise GraphError(
+            message(
+                f"`{graph.name}` takes {len(inputs)} arrays, got {len(leaves)}",
+                "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in inputs[:8]),
+                remedy="Pass the arguments that it was traced with.",
+            )
+        )
+    expected = _keys(jax.tree.unflatten(graph.in_tree, leaves))
+    for node, wanted, got in zip(inputs, expected, _keys(tuple(args)), strict=True):
+        if wanted != got:
+            raise GraphError(
+                message(
+                    f"the arguments of `{graph.name}` have another structure than it was traced with",
+                    f"at the input `{node.name}`: expected the place {'/'.join(wanted)}, got {'/'.join(got)}",
+                    remedy="Pass containers with the same keys, in the same places.",
+                )
+            )
+    return leaves
+
+
+def _keys(tree: Any) -> list[tuple[str, ...]]:
+    """The keys that lead to each leaf; flax wraps leaves in a `value`."""
+    found: list[tuple[str, ...]] = []
+    for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        keys = [str(getattr(e, "key", getattr(e, "idx", getattr(e, "name", e)))) for e in path]
+        found.append(tuple(keys[:-1] if len(keys) > 1 and keys[-1] == "value" else keys))
+    return found
 
 
 def as_array(leaf: Any, kind: TensorType) -> Any:

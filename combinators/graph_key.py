@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
 
 from combinators.graph import Apply, Graph, Input, Loop, Node, Rename, needed_nodes
-from combinators.kernels import fingerprint
-from combinators.operation import Operation
 from combinators.tensor_type import TensorType
 
 
@@ -55,14 +52,4 @@ def _line(node: Node, moved: dict[int, int], name: _Names) -> str:
         case Apply():
             # The name of an operation is a label, as its path is.
             names = [(dim, name(bound)) for dim, bound in sorted(node.names)]
-            return f"apply {operation_fingerprint(node.operation)} {names} {wires} {types}"
-
-
-def operation_fingerprint(operation: Operation) -> str:
-    """The structural text of an operation without its name."""
-    parts = [
-        f"{item.name}={fingerprint(getattr(operation, item.name))}"
-        for item in fields(operation)
-        if item.name not in ("name", "signature")
-    ]
-    return f"{operation.signature} " + " ".join(parts)
+            return f"apply {node.operation.fingerprint} {names} {wires} {types}"

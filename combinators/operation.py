@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
+from combinators.errors import KernelError
+from combinators.kernels import fingerprint
 from combinators.monoid import Monoid
 from combinators.signature import Signature
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """What a leaf computes, apart from where it is applied.
+
+    Two operations are equal where their names and fingerprints are: Python's own equality would take `x * 1` for
+    `x * 1.0`, and `x / 0.0` for `x / -0.0`.
 
     Attributes:
       signature: which box of each tensor a box of the index space touches.
@@ -50,6 +56,30 @@ class Operation:
         if self.monoid is None:
             return "map"
         return "scan" if self.over is not None else "reduce"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The structural text of the operation without its name, which is a label."""
+        parts = [
+            f"{item.name}={fingerprint(getattr(self, item.name))}"
+            for item in fields(self)
+            if item.name not in ("name", "signature")
+        ]
+        return f"{self.signature} " + " ".join(parts)
+
+    @cached_property
+    def _identity(self) -> tuple[Any, ...]:
+        try:
+            return (self.name, self.fingerprint)
+        except KernelError:
+            # A kernel without a structure that can be told is equal to itself alone.
+            return (self.name, str(self.signature), *(id(getattr(self, item.name)) for item in fields(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Operation) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.signature}"

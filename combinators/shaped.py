@@ -55,6 +55,7 @@ class Shaped:
         return tuple(tuple(str(axis) if axis.name is None else axis.name for axis in axes) for axes in self.result_axes)
 
 
+@lru_cache(maxsize=4096)
 def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     """Find the sizes, the state and the results of `operation` on operands of these types.
 
@@ -65,14 +66,6 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     Raises:
       SignatureError: when the operands do not fit the signature, or the kernel's result does not.
     """
-    try:
-        hash(operation)
-    except TypeError:  # a kernel object that cannot be hashed is shaped anew each time
-        return _shape(operation, operands)
-    return _cached_shape(operation, operands)
-
-
-def _shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     count = sum(operand.coordinate is None for operand in operation.signature.operands)
     if count != len(operands):
         raise SignatureError(
@@ -97,13 +90,11 @@ def _shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
         return Shaped(operation, sizes, (), (), None, tuple(map(_struct, leaves)), axes, tree)
     carrier = _carrier(operation, leaves)
     _check_state(operation, leaves, carrier, sizes)
+    _check_monoid(operation, carrier, leaves, tree)
     results, result_axes, result_tree = _presented(operation, carrier, leaves, tree)
     _check(operation, results, result_axes, sizes)
     state = tuple(map(_struct, leaves))
     return Shaped(operation, sizes, carrier, state, tree, tuple(results), result_axes, result_tree)
-
-
-_cached_shape = lru_cache(maxsize=4096)(_shape)
 
 
 def block_structs(signature: Signature, operands: Sequence[Struct], sizes: dict[str, int]) -> list[Struct]:
@@ -192,9 +183,14 @@ def _carrier(operation: Operation, leaves: Sequence[Any]) -> tuple[Axes, ...]:
                     remedy="Name the axes of every leaf of the state, in flattening order.",
                 )
             )
-        return operation.carrier
-    lead = tuple(_plain_name(operation, axis) for axis in operation.signature.results[0].axes)
+        return tuple(tuple(_of_cell(operation, name) for name in axes) for axes in operation.carrier)
+    lead = tuple(_of_cell(operation, _plain_name(operation, axis)) for axis in operation.signature.results[0].axes)
     return tuple(lead + tuple(f"~{i}" for i in range(leaf.ndim - len(lead))) for leaf in leaves)
+
+
+def _of_cell(operation: Operation, name: str) -> str:
+    """A whole axis of the state belongs to the cell, as the axes that the signature does not name do."""
+    return f"~{name}" if name in operation.signature.whole_dims else name
 
 
 def _plain_name(operation: Operation, axis: Axis) -> str:
@@ -215,11 +211,7 @@ def _presented(
 ) -> tuple[list[Struct], tuple[tuple[Axis, ...], ...], Any]:
     if operation.present is None:
         return [_struct(leaf) for leaf in leaves], _result_axes(operation, leaves), tree
-    shared = set(shared_axes(carrier))
-    cells = [
-        Struct(tuple(s for s, a in zip(leaf.shape, axes, strict=True) if a not in shared), leaf.dtype)
-        for leaf, axes in zip(leaves, carrier, strict=True)
-    ]
+    shared, cells = set(shared_axes(carrier)), _cells(carrier, leaves)
     cell_out, result_tree = jax.tree.flatten(jax.eval_shape(operation.present, jax.tree.unflatten(tree, cells)))
     lifted = [Struct((0,) * (len(shared) + len(leaf.shape)), leaf.dtype) for leaf in cell_out]
     axes = _result_axes(operation, lifted)
@@ -235,9 +227,47 @@ def _check_state(operation: Operation, leaves: list[Any], carrier: tuple[Axes, .
     for leaf, axes in zip(leaves, carrier, strict=True):
         found: tuple[int, ...] = tuple(leaf.shape)
         own = found + (0,) * (len(axes) - len(found))
-        expected = tuple(sizes.get(name, size) for name, size in zip(axes, own, strict=False))
+        expected = tuple(sizes.get(name.removeprefix("~"), size) for name, size in zip(axes, own, strict=False))
         if len(axes) != len(found) or expected != found:
             _refuse(operation, f"state leaf ({' '.join(axes)})", expected, found)
+
+
+def _check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[Any], tree: Any) -> None:
+    """Hold the monoid against the state before anything is merged: only a plan may need to, and must not be the first."""
+    assert operation.monoid is not None
+    cell = jax.tree.unflatten(tree, _cells(carrier, leaves))
+    try:
+        merged = jax.eval_shape(operation.monoid.merge, cell, cell)
+        identity = jax.eval_shape(lambda: operation.monoid.identity_for(cell))  # pyright: ignore[reportOptionalMemberAccess]
+        problem = None if _types(merged) == _types(cell) == _types(identity) else f"combined {_types(merged)}"
+    except TapestryError:
+        raise
+    except Exception as error:
+        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if problem is not None:
+        raise SignatureError(
+            message(
+                f"the monoid of `{operation.name}` does not combine its states",
+                f"signature {operation.signature}",
+                f"one cell {_types(cell)}",
+                problem,
+                remedy="Write identity and combine for one cell, whose own axes are the whole ones of the signature; "
+                "combine keeps tree, shapes and dtypes.",
+            )
+        )
+
+
+def _types(tree: Any) -> str:
+    leaves = ", ".join(f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree))
+    return f"({leaves})"
+
+
+def _cells(carrier: tuple[Axes, ...], leaves: Sequence[Any]) -> list[Struct]:
+    shared = set(shared_axes(carrier))
+    return [
+        Struct(tuple(s for s, a in zip(leaf.shape, axes, strict=True) if a not in shared), leaf.dtype)
+        for leaf, axes in zip(leaves, carrier, strict=True)
+    ]
 
 
 def _check(

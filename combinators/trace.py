@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from combinators.binding import Names, bind, check_distinct, check_injective, local_names
-from combinators.errors import CompositionError, GraphError, KernelError, message
+from combinators.errors import CompositionError, GraphError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
 from combinators.naming import AxisName, AxisVariable, Resolver, find, unify
 from combinators.operation import Operation
@@ -96,7 +96,7 @@ class Trace:
             return jax.tree.map(lambda value: self._rename_some(value, mapping), result)
         bound, names = bind(shaped, [value.axes for value in operands])
         operands_refs = tuple(value.ref for value in operands)
-        key = (_structure(shaped.operation), operands_refs)
+        key = (shaped.operation, operands_refs)
         if key not in self._same:
             pending = _Pending("apply", operands_refs, [], "", shaped, bound)
             self._record(pending, list(zip(names, shaped.results, strict=True)), operation.name)
@@ -312,16 +312,6 @@ class Trace:
                 return None
             sources.append(source)
         return sources, mapping
-
-
-def _structure(operation: Operation) -> Any:
-    """What equal operations have in common, in whatever objects their kernels come."""
-    from combinators.graph_key import operation_fingerprint
-
-    try:
-        return operation.name, operation_fingerprint(operation)
-    except KernelError:  # a kernel without a structure is taken for another one each time
-        return object()
 
 
 def _without(value: Value, axis: int) -> tuple[Names, tuple[int, ...], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tapestry_jax.lowering.varying import vary
+from tapestry_jax.planning.mesh_shape import MeshShape
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -49,6 +51,26 @@ def all_over(value: Any, axes: tuple[str, ...]) -> Any:
 def sum_over(value: Any, axes: tuple[str, ...]) -> Any:
     """The sum over mesh axes."""
     return lax.psum(value, axes)
+
+
+def permute_over(value: Any, axes: tuple[str, ...], pairs: Sequence[tuple[int, int]], mesh: MeshShape) -> Any:
+    """Send along pairs of positions; positions count along `axes`, the outermost first.
+
+    `lax.ppermute` counts in the order of the mesh, in whatever order its axes are listed.
+    """
+    ordered = tuple(name for name in mesh.names if name in axes)
+    place = [_in_mesh_order(position, axes, ordered, mesh) for position in range(mesh.size(axes))]
+    return lax.ppermute(value, ordered, [(place[source], place[target]) for source, target in pairs])
+
+
+def _in_mesh_order(position: int, axes: tuple[str, ...], ordered: tuple[str, ...], mesh: MeshShape) -> int:
+    coordinates: dict[str, int] = {}
+    for axis in reversed(axes):
+        position, coordinates[axis] = divmod(position, mesh.size((axis,)))
+    index = 0
+    for axis in ordered:
+        index = index * mesh.size((axis,)) + coordinates[axis]
+    return index
 
 
 NATIVE = {"sum": sum_over, "max": max_over, "min": min_over, "or": any_over, "and": all_over}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from combinators.errors import GraphError, MeshError, SignatureError, message
-from combinators.evaluate import check_arguments
-from combinators.tensor_type import type_of
+from combinators.errors import MeshError, SignatureError, message
+from combinators.evaluate import check_arguments, flatten_arguments
+from combinators.tensor_type import is_inexact, type_of
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.program import run_schedule
 from tapestry_jax.planning.layout import Layout
@@ -70,8 +72,8 @@ def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
             check_vma=True,
         )
         outputs = sharded(*padded)
-        if crop:
-            outputs = [_cropped(leaf, slot, mesh) for leaf, slot in zip(outputs, results, strict=True)]
+        finish = _cropped if crop else _without_padding_gradient
+        outputs = [finish(leaf, slot, mesh) for leaf, slot in zip(outputs, results, strict=True)]
         return jax.tree.unflatten(graph.out_tree, outputs)
 
     run.__name__ = graph.name if graph.name.isidentifier() else "program"
@@ -122,19 +124,11 @@ def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     """Flat arguments of true or padded sizes.
 
     Raises:
-      GraphError: for a wrong number of arguments.
+      GraphError: for a wrong number or structure of arguments.
       SignatureError: for a wrong rank, size or dtype.
     """
     graph = schedule.graph
-    leaves = jax.tree.leaves(args)
-    if len(leaves) != len(graph.inputs):
-        raise GraphError(
-            message(
-                f"`{graph.name}` takes {len(graph.inputs)} arrays, got {len(leaves)}",
-                "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in graph.inputs[:8]),
-                remedy="Pass the arguments that it was traced with.",
-            )
-        )
+    leaves = flatten_arguments(graph, args)
     wrong: list[str] = []
     for node, leaf, slot in zip(graph.inputs, leaves, (schedule.slots[i] for i in schedule.inputs), strict=True):
         true, padded = node.results[0].shape, slot.layout.padded_shape(node.results[0].shape, schedule.mesh)
@@ -179,6 +173,17 @@ def _cropped(array: Any, slot: Slot, mesh: Any) -> Any:
             array = _constrained(array, layout, mesh)
         array = crop_axis(array, axis, size)
     return array
+
+
+def _without_padding_gradient(array: Any, slot: Slot, mesh: Any) -> Any:
+    """The same array, through whose padding no gradient flows back."""
+    if array.shape == slot.type.shape or not is_inexact(array.dtype):
+        return array
+    valid = functools.reduce(
+        operator.and_,
+        (jax.lax.broadcasted_iota("int32", array.shape, axis) < size for axis, size in enumerate(slot.type.shape)),
+    )
+    return jax.numpy.where(_placed(valid, slot.layout, mesh), array, jax.lax.stop_gradient(array))
 
 
 def _constrained(array: Any, layout: Layout, mesh: Any) -> Any:

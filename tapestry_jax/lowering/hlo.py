@@ -149,6 +149,12 @@ def _axes(kind: str, rest: str, groups: dict[Any, tuple[str, ...]], mesh: Any) -
         listed = re.search(r"source_target_pairs=\{(.*?)\}\}", rest)
         pairs = [(int(a), int(b)) for a, b in re.findall(r"\{?(\d+),(\d+)\}?", listed.group(1) if listed else "")]
         return _permuted_axes(pairs, mesh), 2 if pairs else 1
+    named = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", rest)
+    if named is not None:
+        # XLA of jax 0.12 names the axes of the mesh.
+        sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", named.group(1))}
+        axes = tuple(re.findall(r"'([^']+)'", named.group(2)))
+        return tuple(name for name in mesh.shape if name in axes), int(np.prod([sizes[axis] for axis in axes] or [1]))
     rows = _replica_groups(rest, int(np.prod(tuple(mesh.shape.values()))))
     return groups.get(_canonical(rows), ("?",)), max(map(len, rows), default=1)
 

@@ -10,6 +10,7 @@ from jax import lax
 
 from combinators.blocks import Axes, combine_blocks, identity_block, last_of_block, scan_block, shift_block
 from combinators.shaped import Shaped
+from tapestry_jax.lowering.collectives import permute_over
 from tapestry_jax.lowering.pad import valid_count
 from tapestry_jax.lowering.varying import vary, varying_axes
 from tapestry_jax.planning.layout import Cut
@@ -68,7 +69,7 @@ def _exclusive_over_mesh(
         pairs = [(i, i + distance) for i in range(devices - distance)]
         if reverse:
             pairs = [(target, source) for source, target in pairs]
-        moved = [lax.ppermute(leaf, cut.axes, pairs) for leaf in state]
+        moved = [permute_over(leaf, cut.axes, pairs, mesh) for leaf in state]
         # An absent sender leaves zeros, which are not the identity.
         present = place >= distance
         return [jnp.where(present, leaf, one) for leaf, one in zip(moved, unit, strict=True)]

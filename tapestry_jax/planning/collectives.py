@@ -106,7 +106,7 @@ def _of_run(schedule: Schedule, step: Run, flow: Flow) -> Iterable[Collective]:
     live = [number for number, slot in enumerate(step.results) if slot in flow.live]
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
     folded = tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
-    if not live:
+    if not live or any(shaped.sizes[dim] == 0 for dim in shaped.signature.fold_dims):
         return
     if step.scatter is not None:
         (state,), _ = local_state(shaped, cuts)
@@ -132,6 +132,8 @@ def _of_run(schedule: Schedule, step: Run, flow: Flow) -> Iterable[Collective]:
 
 
 def _of_repeat(step: Repeat, flow: Flow) -> Iterable[Collective]:
+    if step.length == 0:
+        return
     body, inner = step.body, flow_of_body(step, flow)
     stacked = set(body.inputs[step.carries : step.carries + len(step.axes)])
     seen: set[Any] = set()
