@@ -7,6 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import tapestry_jax as tp
@@ -49,6 +50,42 @@ def test_contract_moments_and_pairs(mesh2x4, rows):
     graph = tp.trace(tp.fold(pair, "row col -> col"), *named("row col", *args))
     plan = tp.plan(graph, mesh2x4, {"row": ("data", "model")})
     assert_holds(plan, args, rtol=1e-3, atol=1e-4, reference=lambda x: pair.reference(np.asarray(x)))
+
+
+def test_contract_synchronised_batch_norm(mesh2x4):
+    # A fold whose results go back into a map over the same rows.
+    def normalised(x, scale):
+        moments = tp.fold(agg.Moments(), "row col -> col")(x)
+        return (x - moments["mean"]) * tp.Map(jax.lax.rsqrt)(moments["variance"] + 1e-5) * scale
+
+    def reference(x, scale):
+        x = np.asarray(x, np.float64)
+        return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * scale
+
+    args = (normal(13, 4) + 1, normal(4, seed=1))
+    plan = tp.plan(tp.trace(normalised, *named("row col, col", *args)), mesh2x4, {"row": ("data", "model")})
+    assert_holds(plan, args, rtol=1e-3, atol=1e-4, reference=reference)
+
+
+def test_contract_cross_entropy_over_a_cut_vocabulary(mesh2x4):
+    # Neither the logits nor a one-hot matrix is ever whole.
+    def picked(logits, labels, at):
+        return jnp.sum(jnp.where(labels[:, None] == at, logits, 0), 1)
+
+    pick = tp.Reduce(picked, "n v, n, @v -> n", tp.monoids.Sum)
+    matmul = tp.einsum("n e, e v -> n v")
+
+    def loss(x, w, labels):
+        logits = matmul(x, w)
+        return tp.fold(agg.Mean(), "n -> ")(tp.fold(agg.LogSumExp(), "n v -> n")(logits) - pick(logits, labels))
+
+    def reference(x, w, labels):
+        return optax.softmax_cross_entropy_with_integer_labels(x @ w, labels).mean()
+
+    args = (normal(6, 5), normal(5, 11, seed=1), jnp.asarray([0, 3, 10, 4, 5, 7], jnp.int32))
+    plan = tp.plan(tp.trace(loss, *named("n e, e v, n", *args)), mesh2x4, {"v": "model", "n": "data"})
+    assert_holds(plan, args, reference=reference)
+    assert {each.kind for each in plan.collectives()} == {"all-reduce"}
 
 
 def test_contract_indices_and_truth(mesh2x4):

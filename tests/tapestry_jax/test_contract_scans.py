@@ -94,6 +94,27 @@ def test_contract_product_of_matrices_up_to_every_step(mesh8):
     assert_holds(tp.plan(graph, mesh8, {"t": "data"}), (decays, inputs), reference=reference)
 
 
+def test_contract_scan_that_begins_with_a_state_and_gives_the_last_one(mesh8):
+    decays, inputs, start = jax.nn.sigmoid(normal(11, 3)), normal(11, 3, seed=1), normal(3, seed=2)
+
+    def program(a, b, h):
+        scan = tp.Scan(
+            tp.monoids.AffineRecurrence, "t d, t d -> t d", over="t", present=second, init=(1, h), final=True
+        )
+        return scan(a, b)
+
+    def reference(a, b, h):
+        state, rows = np.asarray(h), []
+        for decay, value in zip(np.asarray(a), np.asarray(b), strict=True):
+            state = decay * state + value
+            rows.append(state)
+        return np.stack(rows), state
+
+    graph = tp.trace(program, *named("t d, t d, d", decays, inputs, start))
+    plan = tp.plan(graph, mesh8, {"t": "data"})
+    assert_holds(plan, (decays, inputs, start), reference=reference)
+
+
 def test_contract_running_mean_is_a_scan_and_a_map(mesh8):
     args = (normal(10, 3),)
 
