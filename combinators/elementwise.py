@@ -151,7 +151,36 @@ def _judge(fn: Callable[..., Any], operands: tuple[tuple[int, Any], ...]) -> _Ve
         closed, result = _trace(fn, operands, sizes)
     except Exception as error:  # noqa: BLE001 - the function is the user's and may raise anything
         return _judge_square(fn, operands, error)
-    return _Verdict(problem=_problem(fn, operands, sizes, closed, result))
+    problem = _problem(fn, operands, sizes, closed, result)
+    if problem is None and _looks_at_sizes(fn, operands, sizes, closed):
+        problem = (
+            "it depends on the size of its block, which a plan chooses",
+            "Pass the size as an operand, or give it a signature that keeps those axes whole: "
+            f'tp.Map({short_name(fn)}, "... [c] -> ... [c]").',
+        )
+    return _Verdict(problem=problem)
+
+
+def _looks_at_sizes(
+    fn: Callable[..., Any], operands: tuple[tuple[int, Any], ...], sizes: tuple[int, ...], closed: Any
+) -> bool:
+    """Whether a block of another size is computed with other numbers, as in `x / x.shape[0]`."""
+    try:
+        other, _ = _trace(fn, operands, tuple(size + 8 for size in sizes))
+    except Exception:  # noqa: BLE001 - works on some sizes only
+        return True
+    return _numbers(closed.jaxpr) != _numbers(other.jaxpr)
+
+
+def _numbers(jaxpr: Any) -> list[Any]:
+    """The primitives and the literals of a program, in order, inner programs included."""
+    found: list[Any] = []
+    for equation in jaxpr.eqns:
+        found.append(equation.primitive.name)
+        found.extend(repr(atom.val) for atom in equation.invars if isinstance(atom, core.Literal))
+        for inner in _jaxprs(equation.params):
+            found.extend(_numbers(getattr(inner, "jaxpr", inner)))
+    return found
 
 
 def _judge_square(fn: Callable[..., Any], operands: tuple[tuple[int, Any], ...], error: Exception) -> _Verdict:

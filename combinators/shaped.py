@@ -233,7 +233,7 @@ def _check_state(operation: Operation, leaves: list[Any], carrier: tuple[Axes, .
 
 
 def _check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[Any], tree: Any) -> None:
-    """Hold the monoid against the state before anything is merged: only a plan may need to, and must not be the first."""
+    """Hold the monoid against the state before anything is merged: a plan must not be the first to merge."""
     assert operation.monoid is not None
     cell = jax.tree.unflatten(tree, _cells(carrier, leaves))
     try:
@@ -242,7 +242,7 @@ def _check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[
         problem = None if _types(merged) == _types(cell) == _types(identity) else f"combined {_types(merged)}"
     except TapestryError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the monoid is the user's and may raise anything
         problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if problem is not None:
         raise SignatureError(

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType
 
-from combinators.errors import FormatError, PlanError, message
+from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graph import Graph
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
+from tapestry_jax.planning.entries import read_entries
 from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
 
@@ -58,6 +59,21 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
                 remedy="Plan this graph again.",
             )
         )
+    try:
+        return _rebuilt(content, graph, mesh)
+    except FormatError:
+        raise
+    except (TapestryError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            message(
+                "a plan file does not say a plan of this graph",
+                f"{type(error).__name__}: {error}",
+                remedy="It was edited, or the inputs have other names; plan again.",
+            )
+        ) from error
+
+
+def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
     axes = {str(name): int(size) for name, size in content["mesh"]}
     if mesh is None:
         mesh = _mesh(axes)
@@ -69,8 +85,9 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
                 remedy="Pass a mesh of the stored shape, or plan again.",
             )
         )
-    ops, inputs, outputs = (_read(content[name]) for name in ("ops", "inputs", "outputs"))
-    entries = tuple((dim, tuple(axes)) for dim, axes in content["entries"])
+    shape = MeshShape(tuple(axes.items()))
+    ops, inputs, outputs = (_read(content[name], shape, name) for name in ("ops", "inputs", "outputs"))
+    entries = read_entries(dict(content["entries"]), shape, "the stored plan")
     return make_plan(graph, mesh, entries, ops, inputs, outputs)
 
 
@@ -116,8 +133,8 @@ def _written(named: Any) -> list[Any]:
     return [[name, [[dim, list(axes)] for dim, axes in entries]] for name, entries in named]
 
 
-def _read(stored: Any) -> Named:
-    return tuple((name, tuple((dim, tuple(axes)) for dim, axes in entries)) for name, entries in stored)
+def _read(stored: Any, mesh: MeshShape, where: str) -> Named:
+    return tuple((str(name), read_entries(dict(entries), mesh, f"{where}[{name!r}]")) for name, entries in stored)
 
 
 def _mesh(axes: dict[str, int]) -> Any:

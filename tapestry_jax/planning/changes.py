@@ -77,6 +77,15 @@ def layout_changes(
         have, wanted = now.cuts[axis], target.cuts[axis]
         if have is None or have == wanted:
             continue
+        finer = _refinement(have, wanted, mesh)
+        if finer is not None and not set(finer.axes) & source.axes:
+            missing = tuple(name for name in finer.axes if name not in state)
+            if missing:
+                changes.append(Cast(missing))
+                state.update(missing)
+            changes.append(Slice(axis, finer, shape[axis]))
+            now = now.with_cut(axis, wanted)
+            continue
         move = _exchange_target(now, target, axis)
         if move is not None:
             wanted_cut = target.cuts[move]
@@ -108,6 +117,14 @@ def _exchange_target(now: Layout, target: Layout, axis: int) -> int | None:
         if other != axis and now.cuts[other] is None and wanted is not None and wanted.axes == have.axes:
             return other
     return None
+
+
+def _refinement(have: Cut, wanted: Cut | None, mesh: MeshShape) -> Cut | None:
+    """The cut of a block into the smaller blocks that are wanted, where they lie inside it: free."""
+    if wanted is None or wanted.axes[: len(have.axes)] != have.axes:
+        return None
+    inner = wanted.axes[len(have.axes) :]
+    return Cut(inner, wanted.block) if inner and wanted.block * mesh.size(inner) == have.block else None
 
 
 def _kept_prefix(have: Cut, wanted: Cut | None, mesh: MeshShape) -> int:

@@ -111,7 +111,7 @@ class Placer:
                     self._refuse_there(dim, scope, {name for path in inside for _, name in known[path].names})
         for dim, axes in self.entries:
             if not axes and dim not in dims and not _carriers(graph, dim):
-                self._refuse(dim, "the plan", set(dims), graph)
+                self._refuse(dim, set(dims), graph)
             if axes and (None, dim) not in self.used:
                 excepted = any((scope, dim) in self.used for scope, _ in self.ops)
                 if not excepted:

@@ -150,7 +150,7 @@ class _Scheduler:
         for position, (name, ref) in enumerate(self._graph.outputs):
             home = self._slots[self._home[ref]]
             layout = outputs.get(position, home.layout)
-            results.append(self._convert(ref, layout, layout.axes, f"output {name}"))
+            results.append(self._convert(ref, layout, layout.axes, f"{self._prefix}output {name}"))
         return Schedule(self._graph, self._mesh, tuple(self._slots), tuple(given), tuple(self._steps), tuple(results))
 
     def _store(self, ref: Ref, layout: Layout) -> int:

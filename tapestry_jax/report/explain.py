@@ -52,6 +52,9 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     """
     found = collectives(schedule, grad)
     rows = list(_rows(schedule, found))
+    listed = {row.path for row in rows}
+    # What a change of layout for an output sends belongs to no operation.
+    rows += [Row(item.path, "", None, None, _note(item), item.times) for item in found if item.path not in listed]
     header = ("operation", "dimensions", "FLOP", "bytes", "communication")
     body = [
         (
