@@ -1,0 +1,112 @@
+"""The quickstart as its reader runs it: a process of its own, with a model small enough to compile in seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = ["--layers", "1", "--embed", "16", "--heads", "4", "--length", "16", "--batch", "4"]
+
+
+def quickstart(*arguments: Any) -> SimpleNamespace:
+    command = [sys.executable, str(ROOT / "examples" / "quickstart.py"), *TINY, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def losses(out: Path, step: int) -> list[float]:
+    return json.loads((out / "checkpoint" / str(step) / "record" / "metadata").read_text())["losses"]
+
+
+@pytest.fixture(scope="module")
+def three_steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("three")
+    done = quickstart("--steps", 3, "--out", out)
+    assert done.code == 0, done.err
+    return out, done.out
+
+
+@pytest.fixture(scope="module")
+def five_steps_on_a_row(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("five")
+    done = quickstart("--steps", 5, "--mesh", "data=8", "--out", out)
+    assert done.code == 0, done.err
+    return out, done.out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "loss on the mesh data=2 x model=4",
+        "communication with gradients:",
+        "parameters; mesh: data=2 x model=4 cpu devices",
+        "step 0: planned loss",
+        "tokens/s",
+        "held-out loss after 3 steps",
+        "not below the bigram table",
+        "not below the trigram table",
+        "sample:",
+        "--resume goes on from step 3",
+    ],
+)
+def test_quickstart_prints(three_steps: tuple[Path, str], line: str) -> None:
+    assert line in three_steps[1]
+
+
+def test_quickstart_planned_loss_is_the_unplanned_one_after_training(three_steps: tuple[Path, str]) -> None:
+    report = next(line for line in three_steps[1].splitlines() if "step 3:" in line)
+    planned, plain = (report.split(f"{word} ")[1].split(";")[0].split(",")[0] for word in ("planned loss", "unplanned"))
+    assert float(planned) == pytest.approx(float(plain), abs=1e-4)
+    # Twice the same wrong number, such as zero, would agree as well; a model of 256 symbols starts near log 256 = 5.5.
+    assert 5 < float(plain) < 7.5
+
+
+def test_quickstart_writes_curve_plan_and_checkpoint(three_steps: tuple[Path, str]) -> None:
+    out, _ = three_steps
+    assert (out / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((out / "plan.json").read_text())
+    assert len(losses(out, 3)) == 3
+
+
+def test_quickstart_mesh_option_makes_that_mesh(five_steps_on_a_row: tuple[Path, str]) -> None:
+    assert "mesh: data=8 cpu devices" in five_steps_on_a_row[1]
+    assert "model:" not in five_steps_on_a_row[1].split("operation ")[0].split("inputs:")[1]
+
+
+def test_quickstart_resumed_on_one_device_gives_the_losses_of_an_uninterrupted_run(
+    three_steps: tuple[Path, str], five_steps_on_a_row: tuple[Path, str], tmp_path: Path
+) -> None:
+    shutil.copytree(three_steps[0] / "checkpoint", tmp_path / "checkpoint")
+    done = quickstart("--steps", 5, "--resume", "--devices", 1, "--out", tmp_path)
+    assert done.code == 0, done.err
+    assert "resumed from step 3" in done.out
+    assert "communication with gradients: 0 collectives" in done.out
+    assert losses(tmp_path, 5)[:3] == losses(three_steps[0], 3)
+    assert losses(tmp_path, 5) == pytest.approx(losses(five_steps_on_a_row[0], 5), abs=1e-3)
+
+
+def test_quickstart_truncated_checkpoint_is_named(three_steps: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(three_steps[0] / "checkpoint", tmp_path / "checkpoint")
+    data = max((tmp_path / "checkpoint" / "3" / "arrays").rglob("d/*"), key=lambda file: file.stat().st_size)
+    os.truncate(data, 10)
+    done = quickstart("--resume", "--out", tmp_path)
+    assert done.code == 1
+    assert f"error: the checkpoint {tmp_path / 'checkpoint' / '3'} cannot be read" in done.err
+    assert f"{data.name} is truncated or changed: 10 bytes" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_quickstart_resume_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    done = quickstart("--resume", "--out", tmp_path)
+    assert done.code == 1
+    assert done.err == f"error: no checkpoint in {tmp_path / 'checkpoint'}\n  Run once without --resume.\n"
