@@ -1,0 +1,1 @@
+"""What the library costs beside plain JAX, measured side by side: `python -m benchmarks`."""

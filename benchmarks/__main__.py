@@ -1,0 +1,43 @@
+"""Print the tables: `python -m benchmarks [--only one_device mesh_step ...] [--json FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import jax
+
+from benchmarks.machine import machine
+from benchmarks.row import table
+
+SECTIONS = {
+    "one_device": "One device, beside plain jax.numpy",
+    "mesh_step": "Mesh 2x4, beside jax.jit with NamedSharding",
+    "planning_time": "Before XLA",
+    "call_overhead": "Calls",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the sections and print them; returns 0, since timings decide nothing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="the sections to run")
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    chosen = parser.parse_args(arguments)
+    jax.config.update("jax_num_cpu_devices", 8)
+    print(machine(), flush=True)
+    found: dict[str, list[dict[str, object]]] = {}
+    for name in chosen.only:
+        rows = importlib.import_module(f"benchmarks.{name}").rows()
+        print(f"\n{SECTIONS[name]}\n\n{table(rows)}", flush=True)
+        found[name] = [row.as_dict() for row in rows]
+    if chosen.json is not None:
+        chosen.json.write_text(json.dumps({"machine": machine(), "sections": found}, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The peers: the same models in plain `jax.numpy`, written as a careful JAX user would, on the same parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+Params = dict[Any, Any]
+
+
+def mlp(state: Any, x: Any) -> Any:
+    """`tp.nnx.MLP`: `(batch, seq, embed)` to the same."""
+    return _mlp(nnx.to_pure_dict(state), x)
+
+
+def block(state: Any, x: Any) -> Any:
+    """`tp.nnx.Block`: `(batch, seq, embed)` to the same."""
+    return _block(nnx.to_pure_dict(state), x)
+
+
+def logits(state: Any, tokens: Any) -> Any:
+    """`tp.nnx.Transformer`: tokens `(batch, seq)` to `(batch, seq, vocab)`."""
+    p = nnx.to_pure_dict(state)
+    x = jnp.take(p["embed"]["embedding"], tokens, axis=0) + p["positions"]["embedding"][: tokens.shape[1]]
+    for layer in sorted(p["decoder"]):
+        x = _block(p["decoder"][layer], x)
+    return _norm(p["norm"], x) @ p["head"]["kernel"]
+
+
+def loss(state: Any, tokens: Any, targets: Any) -> Any:
+    """The mean cross-entropy of the next tokens."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits(state, tokens), targets).mean()
+
+
+def _block(p: Params, x: Any) -> Any:
+    x = x + _attention(p["attention"], _norm(p["attention_norm"], x))
+    return x + _mlp(p["mlp"], _norm(p["mlp_norm"], x))
+
+
+def _mlp(p: Params, x: Any) -> Any:
+    hidden = jax.nn.gelu(x @ p["up"]["kernel"] + p["up"]["bias"])
+    return hidden @ p["down"]["kernel"] + p["down"]["bias"]
+
+
+def _norm(p: Params, x: Any) -> Any:
+    mean = jnp.mean(x, -1, keepdims=True)
+    variance = jnp.maximum(0.0, jnp.mean(jnp.square(x), -1, keepdims=True) - jnp.square(mean))
+    return (x - mean) * (jax.lax.rsqrt(variance + 1e-6) * p["scale"]) + p["bias"]
+
+
+def _attention(p: Params, x: Any) -> Any:
+    q, k, v = (jnp.einsum("bse,ehd->bshd", x, p[n]["kernel"]) + p[n]["bias"] for n in ("query", "key", "value"))
+    mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+    return jnp.einsum("bshd,hde->bse", mixed, p["out"]["kernel"]) + p["out"]["bias"]
