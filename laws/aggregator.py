@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, final
 
 import jax
@@ -66,18 +66,15 @@ class AggregatorSubject(Subject):
         """One operation for every element."""
         return float(COUNT)
 
-    @cached_property
-    def _element(self) -> SearchStrategy[Recipe]:
-        return states.lifts(self.elements, self.special).map(lambda program: program[1:])
-
     def identity_like(self, state: Any) -> Any:
         """The identity in the dtypes of a state."""
         return self.aggregator.monoid.identity_for(state)
 
-    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `elements`: a fixed number of them."""
         del kind
-        return st.lists(self._element, min_size=COUNT, max_size=COUNT)
+        element = states.lifts(self.elements, self.special, domain).map(lambda program: program[1:])
+        return st.lists(element, min_size=COUNT, max_size=COUNT)
 
     def build(self, kind: str, recipe: Recipe) -> tuple[Any, ...]:
         """Stack the elements of every input along a leading axis."""

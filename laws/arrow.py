@@ -85,11 +85,11 @@ class ArrowSubject(Subject):
         refs = [self.graph.type_of(ref).struct for _, ref in self.graph.outputs]
         return as_operands(jax.tree.unflatten(self.graph.out_tree, refs))
 
-    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `operands`, or an `extra` operand of the first one's type."""
         if kind == "operands" and self.values is not None:
             return st.integers(0, len(self.values) - 1)
-        return arrays()
+        return arrays(domain)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the operands."""

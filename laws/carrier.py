@@ -63,10 +63,10 @@ class Carrier:
         assert self.values is not None
         return self.values[0]
 
-    def leaves(self) -> SearchStrategy[states.Program]:
-        """Programs of one operation: a lifted element, or a given value."""
+    def leaves(self, domain: str) -> SearchStrategy[states.Program]:
+        """Programs of one operation: an element of a domain, lifted, or a given value."""
         if self.lift is not None:
-            return states.lifts(self.elements, self.special)
+            return states.lifts(self.elements, self.special, domain)
         drawn = self.values if isinstance(self.values, SearchStrategy) else st.sampled_from(list(self.values or ()))
         return drawn.map(lambda state: ["value", *(_plain(leaf) for leaf in jax.tree.leaves(state))])
 
@@ -87,6 +87,7 @@ class MonoidSubject(Subject):
         # Jitted once for all laws: what they spend on compiling is one `combine`, and not one an equation.
         self.add: Callable[[Any, Any], Any] = jax.jit(monoid.merge)
         self.observe: Callable[[Any], Any] = same_state if carrier.observe is same_state else jax.jit(carrier.observe)
+        self.mapped: Callable[[Any, Any], Any] = jax.jit(jax.vmap(monoid.merge))
         self.fold_stacked: Callable[[Any], Any] = jax.jit(monoid.fold_stacked)
         self._lift = None if carrier.lift is None else jax.jit(carrier.lift)
 
@@ -117,14 +118,14 @@ class MonoidSubject(Subject):
         """Combine states from the left."""
         return reduce(self.add, states)
 
-    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw a `state`, an `extreme` state, a `shift` of a frame, or a `unit`."""
         match kind:
             case "state":
-                return states.programs(self.carrier.leaves())
+                return states.programs(self.carrier.leaves(domain))
             case "extreme":
                 if self.carrier.lift is None:
-                    return self.carrier.leaves()
+                    return self.carrier.leaves(domain)
                 ends = [cells(e, extremes(e.dtype, self.carrier.infinite)) for e in self.carrier.elements]
                 return st.tuples(*ends).map(lambda element: ["lift", *element])
             case "shift":

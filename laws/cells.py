@@ -16,11 +16,12 @@ Struct = jax.ShapeDtypeStruct
 Number = bool | int | float
 
 
-def numbers(dtype: Any, special: Sequence[float] = ()) -> SearchStrategy[Number]:
-    """Draw finite numbers of a dtype: small integers, dyadic fractions, and floats whose products stay in range.
+def numbers(dtype: Any, domain: str, special: Sequence[float] = ()) -> SearchStrategy[Number]:
+    """Draw finite numbers of a dtype, whose products stay in range.
 
     Args:
       dtype: boolean, integer or real float.
+      domain: floats are small integers (`integers`), sixteenths (`normal`), or of any magnitude (`scaled`).
       special: further values to draw, such as `-inf` where the carrier gives it a meaning.
     """
     if dtype == jnp.bool_:
@@ -30,15 +31,16 @@ def numbers(dtype: Any, special: Sequence[float] = ()) -> SearchStrategy[Number]
         return st.integers(max(-100, int(info.min)), min(100, int(info.max)))
     # A product of sixteen elements, or its inverse, neither overflows nor underflows.
     limit = 2.0 ** (math.frexp(float(jnp.finfo(dtype).max))[1] // 16)
-    small = min(limit, 4.0)
-    parts: list[SearchStrategy[Number]] = [
-        st.integers(-int(small), int(small)).map(float),
-        st.integers(-int(small * 16), int(small * 16)).map(lambda n: n / 16),
-        st.floats(-limit, limit, allow_nan=False).map(lambda x: _rounded(x, dtype, 1 / limit)),
-    ]
-    if special:
-        parts.append(st.sampled_from(list(special)))
-    return st.one_of(parts)
+    small = int(min(limit, 4.0))
+    plain: SearchStrategy[Number]
+    match domain:
+        case "integers":
+            plain = st.integers(-small, small).map(float)
+        case "normal":
+            plain = st.integers(-16 * small, 16 * small).map(lambda n: n / 16)
+        case _:
+            plain = st.floats(-limit, limit, allow_nan=False).map(lambda x: _rounded(x, dtype, 1 / limit))
+    return st.one_of(plain, plain, st.sampled_from(list(special))) if special else plain
 
 
 def extremes(dtype: Any, infinite: bool) -> SearchStrategy[Number]:

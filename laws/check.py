@@ -79,7 +79,7 @@ def assert_lawful(
     observe: Callable[[Any], Any] | None = None,
     laws: str | Sequence[str] | None = None,
     name: str | None = None,
-    examples: int = 30,
+    examples: int = 50,
     seed: int = 0,
     shrink: bool = True,
 ) -> Report:
@@ -139,7 +139,7 @@ def check(
     observe: Callable[[Any], Any] | None = None,
     laws: str | Sequence[str] | None = None,
     name: str | None = None,
-    examples: int = 30,
+    examples: int = 50,
     seed: int = 0,
 ) -> Callable[..., None]:
     """Make a parametrised test of pytest: `test_mine = tp.laws.check(MyMonoid)` is one test a law.

@@ -34,7 +34,8 @@ class Magnitudes:
 
     Attributes:
       scale: `|J| |x| + |f(x)|` of each picked entry.
-      sides: the sides in float64, each the inexact leaves as one flat vector; None where float64 could not run.
+      sides: the sides in float64, each the inexact leaves as one flat vector; None where float64 could not run, or
+        was not asked for them.
     """
 
     scale: np.ndarray[Any, Any]
@@ -47,6 +48,7 @@ def magnitudes(
     picks: Sequence[int],
     *,
     of: int,
+    both: bool,
     cache: dict[Any, Any],
     key: str,
 ) -> Magnitudes | None:
@@ -57,6 +59,7 @@ def magnitudes(
       arguments: pytree of arrays in the working precision.
       picks: positions in the flat vector of the inexact leaves of a side; at most `PICKS`.
       of: the side, or the last one; where the law holds, all sides are one function and have one derivative.
+      both: return the values of all sides as well; without them there is less to compile.
       cache: keeps compiled functions.
       key: of this function in the cache.
 
@@ -66,7 +69,7 @@ def magnitudes(
     """
     padded = np.zeros(PICKS, np.int32)
     padded[: len(picks)] = picks
-    compiled = cache.setdefault(f"{key} magnitudes", jax.jit(partial(_measured, function, of)))
+    compiled = cache.setdefault(f"{key} magnitudes {both}", jax.jit(partial(_measured, function, of, both)))
     for wide in (True, False):
         try:
             with jax.enable_x64(True) if wide else nullcontext():
@@ -74,7 +77,7 @@ def magnitudes(
                 scale, sides = jax.device_get(compiled(values, padded))
         except _FAILURES:
             continue
-        return Magnitudes(np.asarray(scale)[: len(picks)], tuple(sides) if wide else None)
+        return Magnitudes(np.asarray(scale)[: len(picks)], tuple(sides) if wide and both else None)
     return None
 
 
@@ -85,7 +88,7 @@ def _widened(leaf: Any, wide: bool) -> Any:
     return array.astype(np.complex128 if jnp.issubdtype(array.dtype, jnp.complexfloating) else np.float64)
 
 
-def _measured(function: Any, of: int, arguments: Any, picks: Any) -> tuple[Any, Any]:
+def _measured(function: Any, of: int, both: bool, arguments: Any, picks: Any) -> tuple[Any, Any]:
     leaves, tree = jax.tree.flatten(arguments)
     inexact = [index for index, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     xs = [leaves[index] for index in inexact]
@@ -95,7 +98,7 @@ def _measured(function: Any, of: int, arguments: Any, picks: Any) -> tuple[Any, 
         for index, x in zip(inexact, xs, strict=True):
             filled[index] = x
         sides = [flatten(side) for side in function(*jax.tree.unflatten(tree, filled))]
-        return sides[min(of, len(sides) - 1)], sides
+        return sides[min(of, len(sides) - 1)], sides if both else []
 
     value, pull, sides = jax.vjp(flat, xs, has_aux=True)
 

@@ -93,6 +93,7 @@ LAWS = (
         inverse,
         drawn("state", "a"),
         _declares("inverse"),
+        eager=True,
     ),
     Law(
         "monoid.native",
@@ -102,6 +103,7 @@ LAWS = (
         drawn("state", "a b c"),
         _declares("native"),
         depth=2,
+        eager=True,
     ),
     Law(
         "monoid.parts",
@@ -110,5 +112,6 @@ LAWS = (
         parts,
         drawn("state", "a b"),
         _declares("parts"),
+        eager=True,
     ),
 )

@@ -112,10 +112,10 @@ class LeafSubject(Subject):
             for leaf, axes in zip(leaves, self.shaped.result_axes, strict=True)
         ]
 
-    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `operands`."""
         del kind
-        return arrays() if self.values is None else st.integers(0, len(self.values) - 1)
+        return arrays(domain) if self.values is None else st.integers(0, len(self.values) - 1)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the operands."""

@@ -84,11 +84,11 @@ class PlanSubject(Subject):
         outcome = OUTCOMES[law.name]
         return lambda *arguments: (outcome(self.unplanned, *arguments),)
 
-    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
+    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `arguments`, or `cotangents` for the results."""
         if kind == "arguments" and self.values is not None:
             return st.integers(0, len(self.values) - 1)
-        return arrays()
+        return arrays(domain)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the arrays."""

@@ -15,7 +15,7 @@ from hypothesis.errors import NoSuchExample
 
 from laws.conditioning import Magnitudes, magnitudes
 from laws.law import Law
-from laws.subject import Recipe, Subject
+from laws.subject import DOMAINS, Recipe, Subject
 from laws.verdict import Verdict, compare, unit_roundoff
 
 
@@ -30,7 +30,7 @@ class Search:
       shrink: look for the smallest counterexample once there is one.
     """
 
-    examples: int = 30
+    examples: int = 50
     seed: int = 0
     shrink: bool = True
 
@@ -68,7 +68,10 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
         count += 1
         return not judge(law, subject, list(recipe)).holds
 
-    strategy = st.tuples(*(subject.strategy(kind) for _, kind in law.takes))
+    def arguments(domain: str) -> st.SearchStrategy[Any]:
+        return st.tuples(*(subject.strategy(kind, domain) for _, kind in law.takes))
+
+    strategy = st.sampled_from(DOMAINS).flatmap(arguments)
     quiet = settings(
         max_examples=how.examples if law.takes else 1,
         database=None,
@@ -107,10 +110,9 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
             return Verdict(False, "raised", error=error)
         exact = all(subject.is_exact(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True))
 
-        def measure(picks: list[int]) -> Magnitudes | None:
-            return magnitudes(
-                subject.wide(law), tuple(arguments), picks, of=law.scaled_by, cache=subject.cache, key=law.name
-            )
+        def measure(picks: list[int], both: bool) -> Magnitudes | None:
+            function, of = subject.wide(law), law.scaled_by
+            return magnitudes(function, arguments, picks, of=of, both=both, cache=subject.cache, key=law.name)
 
         return dataclasses.replace(
             compare(

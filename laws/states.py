@@ -21,19 +21,32 @@ Program = Any
 MOST_LEAVES = 4
 
 
-def lifts(elements: Sequence[Struct], special: Sequence[Sequence[float]]) -> SearchStrategy[Program]:
-    """Draw lifted elements."""
+def lifts(elements: Sequence[Struct], special: Sequence[Sequence[float]], domain: str) -> SearchStrategy[Program]:
+    """Draw lifted elements, their numbers from a domain."""
     padded = [*special, *([()] * (len(elements) - len(special)))]
-    drawn = [cells(e, numbers(e.dtype, extra)) for e, extra in zip(elements, padded, strict=True)]
+    drawn = [cells(e, numbers(e.dtype, domain, extra)) for e, extra in zip(elements, padded, strict=True)]
     return st.tuples(*drawn).map(lambda element: ["lift", *element])
 
 
 def programs(leaf: SearchStrategy[Program]) -> SearchStrategy[Program]:
-    """Draw trees of at most four leaves that are combined."""
-    leaves = st.one_of(leaf, st.just(["identity"]))
-    return st.recursive(
-        leaves, lambda inner: st.tuples(inner, inner).map(lambda pair: ["combine", *pair]), max_leaves=MOST_LEAVES
+    """Draw trees of at most four leaves that are combined; often one leaf alone, and seldom the identity."""
+    leaves = st.one_of(leaf, leaf, leaf, leaf, st.just(["identity"]))
+    sizes = st.sampled_from([1, 1, 1, 2, 2, 3, MOST_LEAVES])
+    return sizes.flatmap(lambda n: st.tuples(st.lists(leaves, min_size=n, max_size=n), _cuts(n))).map(
+        lambda drawn: _tree(*drawn)
     )
+
+
+def _cuts(leaves: int) -> SearchStrategy[list[int]]:
+    """Where to cut a list of leaves in two, again and again."""
+    return st.lists(st.integers(0, MOST_LEAVES), min_size=leaves - 1, max_size=leaves - 1)
+
+
+def _tree(leaves: list[Program], cuts: list[int]) -> Program:
+    if len(leaves) == 1:
+        return leaves[0]
+    at = 1 + cuts[0] % (len(leaves) - 1)
+    return ["combine", _tree(leaves[:at], cuts[1:at]), _tree(leaves[at:], cuts[at:])]
 
 
 def build_state(

@@ -11,6 +11,10 @@ from hypothesis.strategies import SearchStrategy
 
 from laws.law import Law
 
+DOMAINS = ("integers", "normal", "scaled")
+"""Where all numbers of one example come from: small integers, whose sums and products are exact; numbers of ordinary
+size; numbers of mixed magnitude."""
+
 Recipe = Any
 """Plain data (numbers, strings, lists) from which an argument is built: it can be printed, stored and built again."""
 
@@ -41,8 +45,8 @@ class Subject(abc.ABC):
         return 1.0
 
     @abc.abstractmethod
-    def strategy(self, kind: str) -> SearchStrategy[Recipe]:
-        """Recipes of arguments of a kind."""
+    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
+        """Recipes of arguments of a kind, their numbers from one of `DOMAINS`."""
 
     @abc.abstractmethod
     def build(self, kind: str, recipe: Recipe) -> Any:

@@ -21,7 +21,7 @@ STABILITY = 4.0
 """The constant of the conditioned bound: what correct monoids stay under, measured in docs/design."""
 
 Kind = Literal["exact", "conditioned", "range", "structure", "raised"]
-Measure = Callable[[list[int]], Magnitudes | None]
+Measure = Callable[[list[int], bool], Magnitudes | None]
 Array = np.ndarray[Any, Any]
 
 
@@ -72,7 +72,7 @@ def compare(
       unit: the largest unit roundoff among the arguments.
       exact: whether the arguments are integers and short dyadic fractions.
       oracle: whether the right side comes from a reference, whose dtypes may be wider.
-      measure: flat positions -> their magnitudes in float64.
+      measure: flat positions, and whether the sides are wanted too -> their magnitudes in float64.
 
     Returns:
       The verdict on the first leaf that disagrees.
@@ -149,23 +149,26 @@ def _leaf(
             if len(suspicious)
             else None
         )
-    looked = np.flatnonzero(~equal) if exact and not oracle else suspicious
-    if not len(looked):
-        return None
-    # The largest differences decide where there are more than one call looks at.
-    picks = looked[np.argsort(difference.ravel()[looked])[::-1]][:PICKS]
-    found = measure([offset + int(pick) for pick in picks])
-    for number, pick in enumerate(picks):
-        here = found.scale[number] if found is not None else scale.ravel()[pick]
-        allowed = float(factor * here + floor)
-        wide, unrounded = _wide_difference(found, offset + int(pick), a.ravel()[pick], b.ravel()[pick], oracle)
-        broken = difference.ravel()[pick] > allowed
-        if broken or (exact and not oracle and unrounded):
+    # Without rounding there is no reason for any difference.
+    sharp = np.flatnonzero(~equal & _is_short(a) & _is_short(b)) if exact and not oracle else np.zeros(0, int)
+    for picks, both in ((_largest(suspicious, difference), False), (_largest(sharp, difference), True)):
+        found = measure([offset + int(pick) for pick in picks], both) if len(picks) else None
+        for number, pick in enumerate(picks):
+            here = found.scale[number] if found is not None else scale.ravel()[pick]
+            allowed, gap = float(factor * here + floor), float(difference.ravel()[pick])
+            place = offset + int(pick), a.ravel()[pick], b.ravel()[pick]
             index = tuple(int(i) for i in np.unravel_index(pick, a.shape))
-            kind = "conditioned" if broken else "exact"
-            gap = float(difference.ravel()[pick])
-            return index, Verdict(False, kind, difference=gap, allowed=allowed if broken else 0.0, wide=wide)
+            if gap > allowed:
+                wide = _wide_difference(measure([place[0]], True), *place, oracle)[0]
+                return index, Verdict(False, "conditioned", difference=gap, allowed=allowed, wide=wide)
+            if both and _wide_difference(found, *place, oracle)[1]:
+                return index, Verdict(False, "exact", difference=gap)
     return None
+
+
+def _largest(entries: Array, difference: Array) -> Array:
+    """The entries that differ most, where there are more than one call looks at."""
+    return entries[np.argsort(difference.ravel()[entries])[::-1]][:PICKS]
 
 
 def _wide_difference(found: Magnitudes | None, at: int, a: Any, b: Any, oracle: bool) -> tuple[float | None, bool]:
@@ -174,17 +177,18 @@ def _wide_difference(found: Magnitudes | None, at: int, a: Any, b: Any, oracle: 
         return None, False
     sides = [side[at] for side in found.sides]
     if len(sides) == 2:
-        return float(np.abs(sides[0] - sides[1])), bool(sides[0] == a and sides[1] == b and _is_short(a, b))
-    return (float(np.abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b and _is_short(b)))
+        return float(np.abs(sides[0] - sides[1])), bool(sides[0] == a and sides[1] == b)
+    return (float(np.abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b))
 
 
-def _is_short(*values: Any) -> bool:
-    """Whether numbers have so few digits that no rounding left them.
+def _is_short(values: Array) -> Array:
+    """Where numbers have so few digits that no rounding left them.
 
     That float64 gives the same number is not enough: the code may round to float32 inside, as a quotient of integers
     does. What such a rounding leaves in numbers of this size lies far below 1/1024.
     """
-    return all(np.isreal(value) and abs(value) <= 64 and float(np.real(value) * 1024).is_integer() for value in values)
+    scaled = np.real(values) * 1024
+    return (np.abs(values) <= 64) & (np.imag(values) == 0) & (np.floor(scaled) == scaled)
 
 
 def _at(

@@ -1,0 +1,169 @@
+"""Plans compute what their graphs compute; plans that do not are found."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import laws
+import tapestry_jax as tp
+
+X, W1, W2 = (
+    tp.TensorType({"batch": 8, "embed": 12}),
+    tp.TensorType({"embed": 12, "mlp": 16}),
+    tp.TensorType({"mlp": 16, "out": 3}),
+)
+matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+gelu = tp.Map(jax.nn.gelu)
+MLP = tp.trace(lambda x, w1, w2: matmul(gelu(matmul(x, w1)), w2), X, W1, W2)
+
+
+@dataclass
+class FakePlan:
+    """A plan that runs any function of the arguments."""
+
+    graph: Any
+    run: Any
+    name: str = "fake"
+
+    def compile(self):
+        return self.run
+
+
+def reference(x, w1, w2):
+    return jax.nn.gelu(x @ w1) @ w2
+
+
+def without_psum(x, w1, w2):
+    """Each of two devices folds half of `mlp`; the sum over the devices is forgotten."""
+    return reference(x, w1[:, :8], w2[:8])
+
+
+@jax.custom_vjp
+def doubled_gradient(x):
+    return x
+
+
+doubled_gradient.defvjp(lambda x: (x, None), lambda _, slope: (2 * slope,))
+
+
+def summed_twice(x, w1, w2):
+    """Two devices add up a gradient that each of them has in full."""
+    return reference(x, doubled_gradient(w1), w2)
+
+
+class Unsteady:
+    """A sum whose order depends on when it runs."""
+
+    def __init__(self):
+        self.count = itertools.count()
+
+    def __call__(self, x, w1, w2):
+        return reference(x, w1, w2) + np.float32(1e-7 * (next(self.count) % 2))
+
+
+def is_traced(x):
+    """A traced array has no numbers."""
+    try:
+        np.asarray(x)
+    except jax.errors.TracerArrayConversionError:
+        return True
+    return False
+
+
+MUTANTS = {
+    "plan.values": without_psum,
+    "plan.gradients": summed_twice,
+    "plan.nesting": lambda x, w1, w2: reference(x, w1, w2) * (2 if is_traced(x) else 1),
+    "plan.retry": Unsteady(),
+}
+
+
+@pytest.mark.parametrize("law", MUTANTS)
+def test_law_rejects_its_mutant(law):
+    with pytest.raises(laws.LawError, match=f"LAW {law} FAILED  fake"):
+        laws.assert_lawful(FakePlan(MLP, MUTANTS[law]), laws=law, examples=5, shrink=False)
+
+
+def test_every_law_of_plans_has_a_mutant():
+    assert set(MUTANTS) == {law.name for law in laws.catalogue if law.family == "plan"}
+
+
+def test_equivalent_plan_passes():
+    report = laws.assert_equivalent(FakePlan(MLP, reference))
+    assert report.held == ("plan.values", "plan.gradients", "plan.nesting", "plan.retry")
+
+
+@pytest.mark.parametrize(("run", "law"), [(without_psum, "plan.values"), (summed_twice, "plan.gradients")])
+def test_assert_equivalent_rejects(run, law):
+    with pytest.raises(laws.LawError) as caught:
+        laws.assert_equivalent(FakePlan(MLP, run))
+    assert caught.value.law == law
+    assert "float32(batch=8, embed=12)" in str(caught.value)
+
+
+def test_gradients_can_be_left_out():
+    report = laws.assert_equivalent(FakePlan(MLP, summed_twice), grads=False)
+    assert report.not_checked == {"plan.gradients": "grads=False"}
+
+
+def test_small_error_beyond_rounding_is_found():
+    def nearly(x, w1, w2):
+        return reference(x, w1, w2) * (1 + 3e-4)
+
+    with pytest.raises(laws.LawError, match=r"plan.values"):
+        laws.assert_equivalent(FakePlan(MLP, nearly))
+
+
+def test_reordered_sum_is_rounding():
+    def reordered(x, w1, w2):
+        hidden = sum(x[:, i : i + 1] * w1[i : i + 1] for i in reversed(range(12)))
+        return reference_tail(hidden, w2)
+
+    def reference_tail(hidden, w2):
+        return sum(jax.nn.gelu(hidden)[:, i : i + 4] @ w2[i : i + 4] for i in (12, 0, 8, 4))
+
+    assert "plan.values" in laws.assert_equivalent(FakePlan(MLP, reordered)).held
+
+
+def test_given_arguments_are_used():
+    lookup = tp.Map(lambda table, row: table[row], "[v] e, b -> b e", name="lookup")
+    graph = tp.trace(lookup, tp.TensorType({"v": 9, "e": 2}), tp.TensorType({"b": 3}, jnp.int32))
+    args = (jnp.arange(18.0).reshape(9, 2), jnp.array([8, 0, 5], jnp.int32))
+    seen = []
+
+    def run(table, rows):
+        seen.append(np.asarray(rows) if not is_traced(rows) else None)
+        return table[rows]
+
+    laws.assert_equivalent(FakePlan(graph, run), args=args)
+    assert any(rows is not None and rows.tolist() == [8, 0, 5] for rows in seen)
+
+
+def test_nothing_finite_is_not_equivalence():
+    graph = tp.trace(tp.Map(lambda x: jnp.log(-1 - x * x), "n -> n", name="log of negatives"), tp.TensorType({"n": 4}))
+    with pytest.raises(laws.LawError, match=r"without one finite result"):
+        laws.assert_equivalent(FakePlan(graph, lambda x: jnp.log(-1 - x * x)), grads=False)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"batch": "data"}, {"mlp": "model"}, {"batch": "data", "embed": "model"}, {"batch": ("data", "model")}],
+    ids=str,
+)
+def test_real_plans_are_equivalent(entries, mesh2x4):
+    plan = tp.plan(MLP, mesh2x4, entries)
+    assert "plan.gradients" in laws.assert_equivalent(plan).held
+
+
+def test_real_plan_against_the_wrong_graph_is_found(mesh2x4):
+    plan = tp.plan(MLP, mesh2x4, {"batch": "data"})
+    tanh = tp.trace(lambda x, w1, w2: matmul(tp.Map(jnp.tanh)(matmul(x, w1)), w2), X, W1, W2)
+    with pytest.raises(laws.LawError, match=r"plan.values"):
+        laws.assert_equivalent(FakePlan(tanh, plan.compile()))
