@@ -65,7 +65,7 @@ def main() -> None:
     print(f"held-out loss after {record['until']} steps: {final:.3f} nats per byte, on {rows[..., 2:].size:,} bytes")
     for name, own in tabled.items():
         print(f"  {'below' if final < own else 'not below'} the {name} table of the training text, {own:.3f}")
-    draw_losses(out / "loss.png", record["losses"], record["held_out"], tabled)
+    draw_losses(out / "loss.png", record["losses"], record["held_out"], final, tabled)
     for drawn in sample(trainer, model, PROMPTS, settings.length, options.temperature):
         lines = drawn.decode("latin-1").strip("\n").split("\n")
         print("sample:", *("  | " + printable(line) for line in lines), sep="\n")
