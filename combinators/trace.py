@@ -427,5 +427,6 @@ def _is_type(leaf: Any) -> bool:
 
 
 def _label(root: str, path: Sequence[Any]) -> str:
-    keys = (str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path)
-    return "/".join([root, *keys])
+    keys = [str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path]
+    # Containers of one array, such as the parameters of flax, keep it in a `value`.
+    return "/".join([root, *(keys[:-1] if len(keys) > 1 and keys[-1] == "value" else keys)])

@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from combinators.errors import PlanError, message
-from combinators.evaluate import check_arguments
 from combinators.graph import Graph
-from tapestry_jax.lowering.compiled import Compiled, require_devices, sharding
+from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices, sharding
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.coverage import verify_coverage
 from tapestry_jax.planning.entries import Entries, read_entries
@@ -47,7 +46,7 @@ class Plan:
 
     @property
     def in_shardings(self) -> Any:
-        """`NamedSharding`s in the structure of the arguments."""
+        """`NamedSharding`s in the structure of the arguments; what is made directly in them has padded sizes."""
         return self._tree(
             self.graph.in_tree, [sharding(slot.layout, self.mesh) for slot in self._slots(self.schedule.inputs)]
         )
@@ -63,7 +62,7 @@ class Plan:
         """Bring arguments onto the devices in the planned layouts, padded to whole blocks.
 
         Args:
-          args: arrays of the true sizes, in the structure of the program's arguments.
+          args: arrays of the true sizes, or padded as they come out of it, in the structure of the program's arguments.
 
         Returns:
           The arguments in the same structure; global arrays, uneven axes padded by copies of the last row.
@@ -73,7 +72,7 @@ class Plan:
           MeshError: when the mesh has no devices.
         """
         mesh = require_devices(self.mesh)
-        leaves = check_arguments(self.graph, args)
+        leaves = planned_arguments(self.schedule, args)
         placed = [
             jax.device_put(_pad_on_host(leaf, slot, self.schedule.mesh), sharding(slot.layout, mesh))
             for leaf, slot in zip(leaves, self._slots(self.schedule.inputs), strict=True)

@@ -59,7 +59,10 @@ def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
         return run_schedule(schedule, pieces)
 
     def run(*args: Any) -> Any:
-        leaves = _checked(schedule, args)
+        kinds = [slot.type.dtype for slot in slots]
+        leaves = [
+            jax.numpy.asarray(leaf, kind) for leaf, kind in zip(planned_arguments(schedule, args), kinds, strict=True)
+        ]
         padded = [
             _placed(_padded(leaf, slot.layout.padded_shape(slot.type.shape, shape), mesh), slot.layout, mesh)
             for leaf, slot in zip(leaves, slots, strict=True)
@@ -120,7 +123,7 @@ def require_devices(mesh: Any) -> Mesh:
     )
 
 
-def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
+def planned_arguments(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     """Flat arguments of true or padded sizes.
 
     Raises:
@@ -146,8 +149,7 @@ def _checked(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
                 remedy="Pass arrays of these sizes and dtypes, or trace and plan again for the new ones.",
             )
         )
-    kinds = [node.results[0].dtype for node in graph.inputs]
-    return [jax.numpy.asarray(leaf, kind) for leaf, kind in zip(leaves, kinds, strict=True)]
+    return leaves
 
 
 def _padded(array: Any, shape: tuple[int, ...], mesh: Any) -> Any:

@@ -50,16 +50,15 @@ def merge(graphdef: Any, state: Any, values: Any) -> Module:
 
 def state_types(module: Module) -> nnx.State[Any, Any]:
     """For every variable its type, with the dimension names that it carries."""
-    parts = dict(nnx.iter_modules(module))
-    flat: dict[Any, Any] = {}
-    for path, variable in nnx.to_flat_state(nnx.state(module)):
+    parts, state = dict(nnx.iter_modules(module)), nnx.state(module)
+    types: list[TensorType] = []
+    for path, variable in nnx.to_flat_state(state):
         names = variable.get_metadata().get("dims") or _declared(parts.get(path[:-1]), path[-1])
         value = variable.get_value()
         rank = len(value.shape)
-        flat[path] = TensorType.make(
-            names if names and len(names) == rank else (None,) * rank, value.shape, value.dtype
-        )
-    return nnx.from_flat_state(flat)
+        known = names if names and len(names) == rank else (None,) * rank
+        types.append(TensorType.make(known, value.shape, value.dtype))
+    return jax.tree.unflatten(jax.tree.structure(state), types)
 
 
 def is_symbolic(module: Module) -> bool:

@@ -245,16 +245,11 @@ NO_ARRAY = """GraphError: argument `x` of `mlp` is not an array
   expected a jax or numpy array, a number, a jax.ShapeDtypeStruct or a tp.TensorType
   got str: 'x'
   Convert it with jnp.asarray, or keep what is not an array outside the program."""
-OTHER = {
-    "put": """SignatureError: `mlp` was traced for other arguments
+OTHER = """SignatureError: `mlp` was planned for other arguments
 {lines}
-  Pass arrays of these sizes and dtypes, or trace again for the new ones.""",
-    "run": """SignatureError: `mlp` was planned for other arguments
-{lines}
-  Pass arrays of these sizes and dtypes, or trace and plan again for the new ones.""",
-}
-X = {"put": "float32(batch=7, embed=5)", "run": "float32(batch=7, embed=5) (or padded (8, 5))"}
-W2 = {"put": "float32(mlp=13, out=3)", "run": "float32(mlp=13, out=3) (or padded (16, 3))"}
+  Pass arrays of these sizes and dtypes, or trace and plan again for the new ones."""
+X = "float32(batch=7, embed=5) (or padded (8, 5))"
+W2 = "float32(mlp=13, out=3) (or padded (16, 3))"
 
 
 @pytest.fixture(scope="module")
@@ -265,10 +260,10 @@ def entrances():
 
 @pytest.mark.parametrize("entrance", ["put", "run"])
 def test_wrong_arguments_are_refused(entrances, entrance):
-    call, other = entrances[entrance], OTHER[entrance]
+    call, other = entrances[entrance], OTHER
 
     def wrong(got, expected=X, name="x"):
-        return f"  {name}: expected {expected[entrance]}, got {got}"
+        return f"  {name}: expected {expected}, got {got}"
 
     assert error_of(call, x, w1) == TAKES.format(count=2)
     assert error_of(call, x, w1, w2, w2) == TAKES.format(count=4)
