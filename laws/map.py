@@ -12,7 +12,7 @@ import numpy as np
 from laws.law import Law, drawn
 from laws.leaf import IndexBox, LeafSubject, reads
 
-POLYHEDRAL = "docs/DESIGN, the one law; Tapestry's polyhedral signatures"
+POLYHEDRAL = "docs/design/conventions.md; Tapestry's polyhedral signatures"
 
 
 def split(s: LeafSubject, operands: Any) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from laws.law import Law, drawn
 from laws.operands import arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.subject import Recipe, Subject
 
-DESIGN = "docs/DESIGN: by the law every plan computes the same result"
+DESIGN = "docs/design: by the law every plan computes the same result"
 Run = Callable[..., Any]
 
 

@@ -107,7 +107,7 @@ LAWS = (
     Law(
         "reduce.fold",
         "kernel(B1) + kernel(B2) ~ kernel(B1 and B2)",
-        "docs/DESIGN, the one law; Gonzalez, Yang and others: list homomorphisms",
+        "docs/design/conventions.md; Gonzalez, Yang and others: list homomorphisms",
         fold,
         _OPERANDS,
         _folds,
