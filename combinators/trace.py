@@ -12,7 +12,7 @@ import jax
 from combinators.binding import Names, bind, check_distinct, check_injective, local_names
 from combinators.errors import CompositionError, GraphError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
-from combinators.naming import AxisName, AxisVariable, Resolver, find, unify
+from combinators.naming import AxisName, Resolver, find, unify
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape
 from combinators.tensor_type import TensorType
@@ -361,45 +361,6 @@ def _resolved(pending: _Pending, moved: Mapping[int, int], resolve: Resolver) ->
     return Apply(operation, operands, names, results, pending.path)
 
 
-def trace_function(
-    function: Callable[..., Any], arguments: Sequence[Any], argument_names: Sequence[str], name: str
-) -> Graph:
-    """Trace `function` on pytrees of `TensorType` (or of what `type_of` takes) and return its graph.
-
-    Raises:
-      GraphError: when the function returns something that is not a value of the program.
-    """
-    from combinators.tensor_type import type_of
-
-    recording = Trace()
-    paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_type)
-    leaves: list[Value] = []
-    for path, leaf in paths:
-        label = _label(argument_names[int(path[0].idx)], path[1:])
-        kind = type_of(leaf, f"argument `{label}` of `{name}`")
-        axes = tuple(
-            axis if axis is not None else AxisVariable(f"axis {i} of `{label}`") for i, axis in enumerate(kind.names)
-        )
-        leaves.append(recording.input(label, axes, kind.shape, kind.dtype))
-    result = function(*jax.tree.unflatten(in_tree, leaves))
-    out_paths, out_tree = jax.tree_util.tree_flatten_with_path(result, is_leaf=lambda leaf: isinstance(leaf, Value))
-    outputs: list[tuple[str, Value]] = []
-    for path, leaf in out_paths:
-        label = _label("y", path)
-        if not isinstance(leaf, Value):
-            raise GraphError(
-                message(
-                    f"`{name}` returns something that is not a value of the program, at `{label}`",
-                    f"got {type(leaf).__name__}: {leaf!r:.80}",
-                    remedy="Return values computed from the arguments; a constant comes in as an argument.",
-                )
-            )
-        outputs.append((label, leaf))
-    if not outputs:
-        raise GraphError(message(f"`{name}` returns nothing", remedy="Return at least one value."))
-    return recording.finish(outputs, in_tree, out_tree, name)
-
-
 def trace_of(values: Sequence[Any], what: str) -> Trace:
     """The program that the values belong to.
 
@@ -420,13 +381,3 @@ def trace_of(values: Sequence[Any], what: str) -> Trace:
             message(f"`{what}` has no operand to find its program by", remedy="Pass at least one value of the program.")
         )
     return values[0].trace
-
-
-def _is_type(leaf: Any) -> bool:
-    return isinstance(leaf, TensorType)
-
-
-def _label(root: str, path: Sequence[Any]) -> str:
-    keys = [str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path]
-    # Containers of one array, such as the parameters of flax, keep it in a `value`.
-    return "/".join([root, *(keys[:-1] if len(keys) > 1 and keys[-1] == "value" else keys)])

@@ -14,7 +14,7 @@ from combinators.evaluate import as_array, compiled
 from combinators.graph import Graph
 from combinators.kernels import short_name
 from combinators.tensor_type import TensorType, type_of
-from combinators.trace import trace_function
+from combinators.trace_function import trace_function
 from combinators.value import Value
 
 
