@@ -37,7 +37,7 @@ def small_model(mesh: Any) -> tuple[Any, Any, tuple[Any, ...]]:
 CASES = {"two arguments": (tiny, 500), "a transformer's arguments": (small_model, 50)}
 
 
-def rows(rounds: int = 40) -> list[Row]:
+def rows(rounds: int = 100) -> list[Row]:
     """Microseconds of one call, and what ours takes more.
 
     Args:
