@@ -39,8 +39,8 @@ def numbers(dtype: Any, domain: str, special: Sequence[float] = ()) -> SearchStr
         case "normal":
             plain = st.integers(-16 * small, 16 * small).map(lambda n: n / 16)
         case _:
-            plain = st.floats(-limit, limit, allow_nan=False).map(lambda x: _rounded(x, dtype, 1 / limit))
-    return st.one_of(plain, plain, st.sampled_from(list(special))) if special else plain
+            plain = _scaled(limit).map(lambda x: float(np.asarray(x, dtype)))
+    return st.one_of(plain, st.sampled_from(list(special))) if special else plain
 
 
 def extremes(dtype: Any, infinite: bool) -> SearchStrategy[Number]:
@@ -93,6 +93,11 @@ def type_name(struct: Any) -> str:
     return f"{short}[{','.join(map(str, struct.shape))}]"
 
 
-def _rounded(x: float, dtype: Any, least: float) -> float:
-    value = float(np.asarray(x, dtype))
-    return value if abs(value) >= least else 0.0
+def _scaled(limit: float) -> SearchStrategy[float]:
+    """Numbers of all magnitudes from `1 / limit` to `limit`, with 24 digits: hypothesis' floats are mostly short."""
+    most = max(1, round(math.log2(limit)))
+    digits = st.tuples(st.integers(2048, 4095), st.integers(0, 4095)).map(
+        lambda pair: (pair[0] * 4096 + pair[1]) / 2**24
+    )
+    signs, exponents = st.sampled_from([1, -1]), st.integers(1 - most, most)
+    return st.tuples(signs, digits, exponents).map(lambda drawn: drawn[0] * drawn[1] * 2.0 ** drawn[2])

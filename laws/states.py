@@ -29,17 +29,26 @@ def lifts(elements: Sequence[Struct], special: Sequence[Sequence[float]], domain
 
 
 def programs(leaf: SearchStrategy[Program]) -> SearchStrategy[Program]:
-    """Draw trees of at most four leaves that are combined; often one leaf alone, and seldom the identity."""
-    leaves = st.one_of(leaf, leaf, leaf, leaf, st.just(["identity"]))
-    sizes = st.sampled_from([1, 1, 1, 2, 2, 3, MOST_LEAVES])
-    return sizes.flatmap(lambda n: st.tuples(st.lists(leaves, min_size=n, max_size=n), _cuts(n))).map(
-        lambda drawn: _tree(*drawn)
-    )
+    """Draw trees of at most four leaves that are combined; half of them one leaf alone, seldom the identity."""
+    leaves = weighted((leaf, 5), (st.just(["identity"]), 1))
+    return weighted(*((_trees(leaves, n), weight) for n, weight in ((1, 4), (2, 2), (3, 1), (MOST_LEAVES, 1))))
 
 
-def _cuts(leaves: int) -> SearchStrategy[list[int]]:
-    """Where to cut a list of leaves in two, again and again."""
-    return st.lists(st.integers(0, MOST_LEAVES), min_size=leaves - 1, max_size=leaves - 1)
+def weighted(*pairs: tuple[SearchStrategy[Any], int]) -> SearchStrategy[Any]:
+    """Draw from strategies by weight; `one_of` would count equal ones once."""
+    listed = [strategy for strategy, weight in pairs for _ in range(weight)]
+    return st.sampled_from(listed).flatmap(_itself)
+
+
+def _itself(strategy: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    return strategy
+
+
+def _trees(leaf: SearchStrategy[Program], leaves: int) -> SearchStrategy[Program]:
+    """Draw trees of a number of leaves: the leaves, and where to cut the list of them in two, again and again."""
+    cuts = st.lists(st.integers(0, MOST_LEAVES), min_size=leaves - 1, max_size=leaves - 1)
+    drawn = st.tuples(st.lists(leaf, min_size=leaves, max_size=leaves), cuts)
+    return drawn.map(lambda pair: _tree(*pair))
 
 
 def _tree(leaves: list[Program], cuts: list[int]) -> Program:

@@ -48,6 +48,13 @@ class Subject(abc.ABC):
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Recipes of arguments of a kind, their numbers from one of `DOMAINS`."""
 
+    def drawing(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
+        """The same, made once: hypothesis looks at every new strategy for a while."""
+        key = f"{kind} from {domain}"
+        if key not in self.cache:
+            self.cache[key] = self.strategy(kind, domain)
+        return self.cache[key]
+
     @abc.abstractmethod
     def build(self, kind: str, recipe: Recipe) -> Any:
         """The argument that a recipe stands for."""
@@ -63,10 +70,10 @@ class Subject(abc.ABC):
 
     def compiled(self, law: Law) -> Any:
         """The law's function of the arguments alone, jitted once."""
-        function = partial(law.function, self)
-        if law.eager or law.judged == "object":
-            return function
-        return self.cache.setdefault(law.name, jax.jit(function))
+        if law.name not in self.cache:
+            function = partial(law.function, self)
+            self.cache[law.name] = function if law.eager or law.judged == "object" else jax.jit(function)
+        return self.cache[law.name]
 
     def wide(self, law: Law) -> Any:
         """The law's function as it is differentiated in float64."""
