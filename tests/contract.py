@@ -144,7 +144,10 @@ def _compiled(plan: Plan, grad: Grad) -> Any:
 
 @lru_cache(maxsize=8)
 def _unplanned(graph: Any, wanted: tuple[int, ...]) -> Any:
-    return jax.jit(lambda leaves, cotangents: _vjp(graph, wanted, leaves, cotangents))
+    def run(*leaves: Any) -> Any:
+        return graph(*jax.tree.unflatten(graph.in_tree, leaves))
+
+    return jax.jit(lambda leaves, cotangents: _vjp(run, wanted, leaves, cotangents))
 
 
 def _vjp(function: Any, wanted: Sequence[int], leaves: Sequence[Any], cotangents: Sequence[Any]) -> Any:

@@ -32,7 +32,6 @@ def reference_causal(q, k, v):
     [
         (8, {"batch": "data", "heads": "model"}),
         (8, {"seq": "data", "keys": "model"}),
-        (8, {"keys": ("data", "model")}),
         (6, {"seq": "model", "batch": "data"}),
         (6, {"seq": "data", "keys": "model"}),
         (6, {"keys": ("model", "data")}),

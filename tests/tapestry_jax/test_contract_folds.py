@@ -31,7 +31,6 @@ def reference_all(x):
     ("rows", "entries"),
     [
         (16, {"row": "model", "col": "data"}),
-        (13, {"row": "model", "col": "data"}),
         (13, {"row": ("data", "model")}),
         # Three rows on eight devices: most of them hold nothing but padding.
         (3, {"row": ("model", "data")}),
@@ -43,10 +42,9 @@ def test_contract_aggregators(mesh2x4, rows, entries):
     assert_holds(tp.plan(tp.trace(fold_all, *named("row col", *args)), mesh2x4, entries), args, reference=reference_all)
 
 
-@pytest.mark.parametrize("rows", [16, 11])
-def test_contract_moments_and_pairs(mesh2x4, rows):
+def test_contract_moments_and_pairs(mesh2x4):
     pair = agg.Moments() & agg.Max()
-    args = (normal(rows, 3) + 2,)
+    args = (normal(11, 3) + 2,)
     graph = tp.trace(tp.fold(pair, "row col -> col"), *named("row col", *args))
     plan = tp.plan(graph, mesh2x4, {"row": ("data", "model")})
     assert_holds(plan, args, rtol=1e-3, atol=1e-4, reference=lambda x: pair.reference(np.asarray(x)))
@@ -110,9 +108,8 @@ def test_contract_indices_and_truth(mesh2x4):
     assert_holds(plan, args, grad=False, rtol=0, atol=0, reference=reference)
 
 
-@pytest.mark.parametrize("rows", [8, 5])
-def test_contract_arg_max_value_has_a_gradient(mesh8, rows):
-    args = (normal(rows, 3),)
+def test_contract_arg_max_value_has_a_gradient(mesh8):
+    args = (normal(5, 3),)
     graph = tp.trace(lambda x: tp.fold(agg.ArgMax(), "row col, @row -> col")(x), *named("row col", *args))
     plan = tp.plan(graph, mesh8, {"row": "data"})
     assert_holds(plan, args, reference=lambda x: {"value": np.max(x, 0), "index": np.argmax(x, 0)})
@@ -150,9 +147,7 @@ def reference_product(matrices):
     return np.linalg.multi_dot(list(np.asarray(matrices).reshape(-1, *matrices.shape[-2:])))
 
 
-@pytest.mark.parametrize(
-    ("outer", "axes"), [(8, ("data", "model")), (5, ("data", "model")), (7, ("model", "data"))], ids=str
-)
+@pytest.mark.parametrize(("outer", "axes"), [(8, ("data", "model")), (7, ("model", "data"))], ids=str)
 def test_contract_matrix_product_keeps_its_order(mesh2x4, outer, axes):
     args = (normal(outer, 2, 3, 3, scale=0.7),)
     product = tp.Reduce(product_of, "time inner [i] [j] ->", chain)

@@ -21,9 +21,7 @@ rows = tp.Map(softmax_rows, "[a] c -> [a] c")
 columns = tp.Map(jax.nn.softmax, "a [c] -> a [c]")
 
 
-@pytest.mark.parametrize(
-    ("shape", "axes"), [((8, 16), "model"), ((7, 13), "model"), ((7, 10), ("model", "data"))], ids=str
-)
+@pytest.mark.parametrize(("shape", "axes"), [((8, 16), "model"), ((7, 10), ("model", "data"))], ids=str)
 def test_contract_all_to_all(mesh2x4, shape, axes):
     args = (normal(*shape),)
     plan = tp.plan(tp.trace(columns >> rows, *named("a c", *args)), mesh2x4, {"a": axes, "c": axes})

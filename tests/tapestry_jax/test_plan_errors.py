@@ -245,6 +245,9 @@ NO_ARRAY = """GraphError: argument `x` of `mlp` is not an array
   expected a jax or numpy array, a number, a jax.ShapeDtypeStruct or a tp.TensorType
   got str: 'x'
   Convert it with jnp.asarray, or keep what is not an array outside the program."""
+STRUCTURE = """GraphError: the arguments of `mlp` have another structure than it was traced with
+  at the input `x`: expected the place 0, got 0/0
+  Pass containers with the same keys, in the same places."""
 OTHER = """SignatureError: `mlp` was planned for other arguments
 {lines}
   Pass arrays of these sizes and dtypes, or trace and plan again for the new ones."""
@@ -268,6 +271,7 @@ def test_wrong_arguments_are_refused(entrances, entrance):
     assert error_of(call, x, w1) == TAKES.format(count=2)
     assert error_of(call, x, w1, w2, w2) == TAKES.format(count=4)
     assert error_of(call, "x", w1, w2) == NO_ARRAY
+    assert error_of(call, (x, w1), w2) == STRUCTURE
     assert error_of(call, x[0], w1, w2) == other.format(lines=wrong("float32(5)"))
     assert error_of(call, x[:, :4], w1, w2) == other.format(lines=wrong("float32(7, 4)"))
     assert error_of(call, x.astype(jnp.int32), w1, w2) == other.format(lines=wrong("int32(7, 5)"))

@@ -214,6 +214,12 @@ def test_put_repeats_the_last_row(plan):
     np.testing.assert_array_equal(x[7], ARGS[0][6])
 
 
+def test_put_of_what_put_made_is_the_same(plan):
+    placed = plan.put(*ARGS)
+    for once, twice in zip(placed, plan.put(*placed), strict=True):
+        np.testing.assert_array_equal(once, twice)
+
+
 def test_numpy_arrays_and_python_numbers_are_arguments(mesh8):
     graph = tp.trace(lambda x, scale: x * scale, *named("row col, ", np.ones((6, 2), np.float32), np.float32(1)))
     run = tp.plan(graph, mesh8, {"row": "data"}).compile()

@@ -91,44 +91,62 @@ def test_equal_layouts_need_nothing_and_a_wider_consumer_a_cast():
     assert changes((8,), (("data",),), (("data",),), {"data", "model"}) == (Cast(("model",)),)
 
 
-def _apply(pieces, step):
-    """Run one step on the pieces of all devices, `pieces[device]` being the set of cells that it holds."""
-    devices = list(itertools.product(range(2), range(4)))
-
-    def position(device, axes):
-        index = 0
-        for axis in axes:
-            index = index * SHAPE.size((axis,)) + device[("data", "model").index(axis)]
-        return index
-
-    def along(axis_number, cut_of):
-        return {
-            device: range(
-                position(device, cut_of.axes) * cut_of.block, (position(device, cut_of.axes) + 1) * cut_of.block
-            )
-            for device in devices
-        }
-
-    match step:
-        case Cast():
-            return pieces
-        case Slice(axis, cut_of, _):
-            kept = along(axis, cut_of)
-            return {d: {cell for cell in pieces[d] if cell[axis] in kept[d]} for d in devices}
-        case Gather(_, axes, _, _):
-            return _joined(pieces, devices, axes)
-        case Exchange(_, target, _, _, cut_of):
-            kept = along(target, cut_of)
-            joined = _joined(pieces, devices, cut_of.axes)
-            return {d: {cell for cell in joined[d] if cell[target] in kept[d]} for d in devices}
+def test_a_cut_into_smaller_blocks_is_free():
+    assert changes((16,), (("data",),), (("data", "model"),)) == (Cast(("model",)), Slice(0, Cut(("model",), 2), 16))
 
 
-def _joined(pieces, devices, axes):
-    other = [number for number, name in enumerate(("data", "model")) if name not in axes]
-    return {
-        device: set().union(*(pieces[d] for d in devices if all(d[n] == device[n] for n in other)))
-        for device in devices
-    }
+DEVICES = list(itertools.product(range(2), range(4)))
+PADDING = -1
+
+
+def _position(device, axes):
+    index = 0
+    for name in axes:
+        index = index * SHAPE.size((name,)) + device[SHAPE.names.index(name)]
+    return index
+
+
+def _run(pieces, step):
+    """One step in every device's terms: a piece is, for every axis, the global coordinates in local order."""
+
+    def group(device, axes):
+        kept = [number for number, name in enumerate(SHAPE.names) if name not in axes]
+        members = [other for other in DEVICES if all(other[number] == device[number] for number in kept)]
+        return sorted(members, key=lambda other: _position(other, axes))
+
+    def sliced(cells, device, cut_of):
+        padded = cells + [PADDING] * (cut_of.block * SHAPE.size(cut_of.axes) - len(cells))
+        start = _position(device, cut_of.axes) * cut_of.block
+        return padded[start : start + cut_of.block]
+
+    def gathered(device, axis, axes, size):
+        return list(itertools.chain.from_iterable(pieces[other][axis] for other in group(device, axes)))[:size]
+
+    after = {device: list(piece) for device, piece in pieces.items()}
+    for device in DEVICES:
+        match step:
+            case Cast():
+                pass
+            case Slice(axis, cut_of, _):
+                after[device][axis] = sliced(pieces[device][axis], device, cut_of)
+            case Gather(axis, axes, size, _):
+                after[device][axis] = gathered(device, axis, axes, size)
+            case Exchange(source, target, size, _, cut_of):
+                after[device][source] = gathered(device, source, cut_of.axes, size)
+                after[device][target] = sliced(pieces[device][target], device, cut_of)
+    return after
+
+
+def _held(shape, layout):
+    """What each device holds in a layout, from the definition: cell `i` lies on device `i // block`."""
+    pieces = {device: [list(range(size)) for size in shape] for device in DEVICES}
+    for axis, (size, axes) in enumerate(zip(shape, layout, strict=True)):
+        if axes is not None:
+            block = -(-size // SHAPE.size(axes))
+            for device in DEVICES:
+                cells = [cell for cell in range(size) if cell // block == _position(device, axes)]
+                pieces[device][axis] = cells + [PADDING] * (block - len(cells))
+    return pieces
 
 
 LAYOUTS = [
@@ -145,22 +163,11 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("shape", [(8, 16), (7, 9)], ids=str)
 def test_every_change_of_layout_moves_the_right_cells(shape):
-    # The steps interpreted on sets of cells: whatever the source, every device ends with the cells of the target.
-    cells = list(itertools.product(*map(range, shape)))
-
-    def owned(layout):
-        cuts = [None if axes is None else cut(n, *axes) for n, axes in zip(shape, layout, strict=True)]
-        pieces = {d: set(cells) for d in itertools.product(range(2), range(4))}
-        for axis, cut_of in enumerate(cuts):
-            if cut_of is not None:
-                pieces = _apply(pieces, Slice(axis, cut_of, shape[axis]))
-        return pieces
-
     for source, target in itertools.product(LAYOUTS, LAYOUTS):
-        pieces = owned(source)
+        pieces = _held(shape, source)
         for step in changes(shape, source, target):
-            pieces = _apply(pieces, step)
-        assert pieces == owned(target), f"{source} -> {target}"
+            pieces = _run(pieces, step)
+        assert pieces == _held(shape, target), f"{source} -> {target}"
 
 
 def test_changed_shapes_follow_the_steps():
