@@ -59,6 +59,11 @@ class ArrowSubject(Subject):
         return ", ".join(map(str, self.operands))
 
     @property
+    def is_composed(self) -> bool:
+        """A program of steps."""
+        return True
+
+    @property
     def depth(self) -> float:
         """That of the arrow's graph."""
         return self.depth_of_graph + 2

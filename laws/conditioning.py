@@ -24,7 +24,8 @@ from combinators.errors import TapestryError
 PICKS = 16
 """Entries looked at in one call; fixed, so that the function compiles once."""
 
-_FAILURES = (TypeError, ValueError, NotImplementedError, RuntimeError, ArithmeticError, TapestryError)
+# What JAX and the code under test raise where float64 or a derivative is not to be had.
+FAILURES = (TypeError, ValueError, NotImplementedError, RuntimeError, ArithmeticError, TapestryError)
 
 
 @final
@@ -69,21 +70,24 @@ def magnitudes(
     """
     padded = np.zeros(PICKS, np.int32)
     padded[: len(picks)] = picks
-    compiled = cache.setdefault(f"{key} magnitudes {both}", jax.jit(partial(_measured, function, of, both)))
+    name = f"{key} magnitudes {both}"
+    if name not in cache:
+        cache[name] = jax.jit(partial(_measured, function, of, both))
     for wide in (True, False):
         try:
             with jax.enable_x64(True) if wide else nullcontext():
-                values = jax.tree.map(lambda leaf, wide=wide: _widened(leaf, wide), arguments)
-                scale, sides = jax.device_get(compiled(values, padded))
-        except _FAILURES:
+                values = jax.tree.map(widened if wide else np.asarray, arguments)
+                scale, sides = jax.device_get(cache[name](values, padded))
+        except FAILURES:
             continue
         return Magnitudes(np.asarray(scale)[: len(picks)], tuple(sides) if wide and both else None)
     return None
 
 
-def _widened(leaf: Any, wide: bool) -> Any:
+def widened(leaf: Any) -> Any:
+    """An array in double precision; integers and booleans as they are."""
     array = np.asarray(leaf)
-    if not wide or not jnp.issubdtype(array.dtype, jnp.inexact):
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
         return array
     return array.astype(np.complex128 if jnp.issubdtype(array.dtype, jnp.complexfloating) else np.float64)
 

@@ -65,6 +65,11 @@ class PlanSubject(Subject):
         return ", ".join(map(str, self.inputs))
 
     @property
+    def is_composed(self) -> bool:
+        """A program of steps."""
+        return True
+
+    @property
     def depth(self) -> float:
         """That of the graph, for the plan and for what it is compared with."""
         return 2 * self.depth_of_graph + 2

@@ -79,7 +79,8 @@ def _reason(verdict: Verdict) -> list[str]:
             return [*lines, "exact domain: nothing was rounded, so this is not rounding."]
         case "conditioned":
             times = verdict.difference / verdict.allowed if verdict.allowed else math.inf
-            bound = f"{STABILITY:.3g} * {verdict.depth:.3g} * u * scale = {verdict.allowed:.3g}"
+            own = f" + {verdict.own:.2g} of its own steps" if verdict.own else ""
+            bound = f"{STABILITY:.3g} * {verdict.depth:.3g} * u * scale{own} = {verdict.allowed:.3g}"
             lines = [f"{leaf}|difference| = {verdict.difference:.6g} > {bound} ({times:.1e} times what is allowed)"]
             return [*lines, _wide_reason(verdict)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from dataclasses import dataclass
 from random import Random
 from typing import Any, final
@@ -15,8 +15,9 @@ from hypothesis.errors import NoSuchExample
 
 from laws.conditioning import Magnitudes, magnitudes
 from laws.law import Law
+from laws.noise import spread
 from laws.subject import DOMAINS, Recipe, Subject
-from laws.verdict import Verdict, compare, unit_roundoff
+from laws.verdict import Terms, Verdict, compare, unit_roundoff
 
 
 @final
@@ -108,20 +109,18 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
             return Verdict(False, "raised", error=error)
         exact = all(subject.is_exact(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True))
 
-        def measure(picks: list[int], both: bool) -> Magnitudes | None:
-            function, of = subject.wide(law), law.scaled_by
-            return magnitudes(function, arguments, picks, of=of, both=both, cache=subject.cache, key=law.name)
+        function, key = subject.wide(law), law.name
 
-        return dataclasses.replace(
-            compare(
-                left,
-                right,
-                judged=law.judged,
-                depth=law.depth * subject.depth,
-                unit=0.0 if law.judged == "object" else unit_roundoff((arguments, left)),
-                exact=exact,
-                oracle=law.oracle is not None,
-                measure=measure,
-            ),
-            depth=law.depth * subject.depth,
-        )
+        def measure(picks: list[int], both: bool) -> Magnitudes | None:
+            return magnitudes(function, arguments, picks, of=law.scaled_by, both=both, cache=subject.cache, key=key)
+
+        unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
+
+        @functools.cache
+        def moved() -> np.ndarray[Any, Any] | None:
+            if not subject.is_composed:
+                return None
+            return spread(lambda *values: function(*values)[-1], arguments, unit, subject.cache, key)
+
+        depth, oracle = law.depth * subject.depth, law.oracle is not None
+        return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))

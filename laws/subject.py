@@ -44,6 +44,11 @@ class Subject(abc.ABC):
         """Operations on the longest path of one application; dimensionless."""
         return 1.0
 
+    @property
+    def is_composed(self) -> bool:
+        """Whether it is a program of steps, whose own rounding counts beside the conditioning of the whole."""
+        return False
+
     @abc.abstractmethod
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Recipes of arguments of a kind, their numbers from one of `DOMAINS`."""

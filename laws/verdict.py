@@ -1,14 +1,15 @@
 """Whether two sides agree: exactly, up to conditioned rounding, or in range. Never by one fixed tolerance.
 
 1. Exact: integers and booleans are equal, and so are floats wherever float64 shows that nothing was rounded.
-2. Conditioned: `|left - right| <= 4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon.
+2. Conditioned: `|left - right| <= 4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon; for programs
+   of many steps also what these round by themselves.
 3. Range: where a side is infinite or NaN, the other is the same infinity, or NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import jax
@@ -18,10 +19,12 @@ import numpy as np
 from laws.conditioning import PICKS, Magnitudes
 
 STABILITY = 4.0
-"""The constant of the conditioned bound: what correct monoids stay under, measured in docs/design."""
+"""The constant of the conditioned bound. Over 400 draws each, the shipped monoids differ by at most 4.3 times `u` and the
+magnitude, in associativity (where 8 times are allowed) and in bracketings of four states (12)."""
 
 Kind = Literal["exact", "conditioned", "range", "structure", "raised"]
 Measure = Callable[[list[int], bool], Magnitudes | None]
+Spread = Callable[[], "Array | None"]
 Array = np.ndarray[Any, Any]
 
 
@@ -37,6 +40,7 @@ class Verdict:
       left, right: the entries, or texts, that differ.
       difference: of the entries.
       allowed: largest difference that rounding explains; 0 where nothing was rounded.
+      own: how much of this the steps of a program make themselves.
       wide: the difference in float64; None where it is not known.
       sides: both sides, for messages.
       depth: operations on the longest path, as the bound counted them.
@@ -50,6 +54,7 @@ class Verdict:
     right: Any = None
     difference: float = 0.0
     allowed: float = 0.0
+    own: float = 0.0
     wide: float | None = None
     sides: tuple[Any, Any] | None = None
     depth: float = 1.0
@@ -58,21 +63,40 @@ class Verdict:
 
 HOLDS = Verdict(True)
 
+_FLOOR = float(np.finfo(np.float32).tiny)  # what is smaller may be flushed to zero
 
-def compare(
-    left: Any, right: Any, *, judged: str, depth: float, unit: float, exact: bool, oracle: bool, measure: Measure
-) -> Verdict:
-    """Compare two sides of a law.
 
-    Args:
-      left: pytree of arrays, or of Python objects where `judged` is `object`.
-      right: the same tree.
+@final
+@dataclass(frozen=True)
+class Terms:
+    """On what terms two sides are compared.
+
+    Attributes:
       judged: `rounding`, `range`, `bits` or `object`.
       depth: operations on the longest path.
       unit: the largest unit roundoff among the arguments.
       exact: whether the arguments are integers and short dyadic fractions.
       oracle: whether the right side comes from a reference, whose dtypes may be wider.
       measure: flat positions, and whether the sides are wanted too -> their magnitudes in float64.
+      spread: -> how far the steps of a program of many steps move every entry by rounding; None for one step.
+    """
+
+    judged: str
+    depth: float
+    unit: float
+    exact: bool
+    oracle: bool
+    measure: Measure
+    spread: Spread
+
+
+def compare(left: Any, right: Any, terms: Terms) -> Verdict:
+    """Compare two sides of a law.
+
+    Args:
+      left: pytree of arrays, or of Python objects where they are judged as such.
+      right: the same tree.
+      terms: how.
 
     Returns:
       The verdict on the first leaf that disagrees.
@@ -81,25 +105,21 @@ def compare(
     if structure is not None:
         return Verdict(False, "structure", sides=(left, right), left=structure[0], right=structure[1])
     offset = 0
-    pairs = zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True)
-    for (path, one), other in pairs:
+    for (path, one), other in zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True):
         name = jax.tree_util.keystr(path)
-        if judged == "object":
+        if terms.judged == "object":
             if one != other:
                 return Verdict(False, "structure", name, one, other, sides=(left, right))
             continue
         a, b = np.asarray(one), np.asarray(other)
-        problem = _shapes(a, b, oracle)
+        problem = _shapes(a, b, terms.oracle)
         if problem is not None:
             return Verdict(False, "structure", name, *problem, sides=(left, right))
-        found = _leaf(a, b, judged, depth, unit, exact, oracle, measure, offset)
+        found = _leaf(a, b, terms, offset)
         if found is not None:
             index, verdict = found
             place = name + (str(list(index)) if index else "")
-            return Verdict(
-                False, verdict.kind, place, a[index], b[index], verdict.difference, verdict.allowed, verdict.wide,
-                (left, right),
-            )  # fmt: skip
+            return replace(verdict, leaf=place, left=a[index], right=b[index], sides=(left, right), depth=terms.depth)
         if jnp.issubdtype(a.dtype, jnp.inexact):
             offset += a.size
     return HOLDS
@@ -121,11 +141,9 @@ def _shapes(a: Array, b: Array, oracle: bool) -> tuple[str, str] | None:
     return None if same else (f"{a.dtype}{list(a.shape)}", f"{b.dtype}{list(b.shape)}")
 
 
-def _leaf(
-    a: Array, b: Array, judged: str, depth: float, unit: float, exact: bool, oracle: bool, measure: Measure, offset: int
-) -> tuple[tuple[int, ...], Verdict] | None:
+def _leaf(a: Array, b: Array, terms: Terms, offset: int) -> tuple[tuple[int, ...], Verdict] | None:
     """The worst entry of a leaf that the sides disagree on, or None."""
-    if judged == "bits" and a.dtype == b.dtype:
+    if terms.judged == "bits" and a.dtype == b.dtype:
         wrong = ~_same(a, b, signs=True)
         return _at(wrong, wrong, a, b, "exact") if wrong.any() else None
     equal = _same(a, b)
@@ -139,31 +157,51 @@ def _leaf(
         return _at(~finite & ~equal, ~finite & ~equal, a, b, "range")
     # What is not finite is equal by now, and its difference means nothing.
     difference = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
-    scale = np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0)
-    floor = float(jnp.finfo(jnp.float32).tiny)
-    factor = STABILITY * depth * unit
-    suspicious = np.flatnonzero(difference > factor * scale + floor)
-    if judged == "range":
-        return (
-            _at(difference > factor * scale + floor, difference, a, b, "range", factor * scale)
-            if len(suspicious)
-            else None
-        )
+    bound = STABILITY * terms.depth * terms.unit * np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0) + _FLOOR
+    suspicious = np.flatnonzero(difference > bound)
+    if terms.judged == "range":
+        return _at(difference > bound, difference, a, b, "range", bound) if len(suspicious) else None
     # Without rounding there is no reason for any difference.
-    sharp = np.flatnonzero(~equal & _is_short(a) & _is_short(b)) if exact and not oracle else np.zeros(0, int)
-    for picks, both in ((_largest(suspicious, difference), False), (_largest(sharp, difference), True)):
-        found = measure([offset + int(pick) for pick in picks], both) if len(picks) else None
-        for number, pick in enumerate(picks):
-            here = found.scale[number] if found is not None else scale.ravel()[pick]
-            allowed, gap = float(factor * here + floor), float(difference.ravel()[pick])
-            place = offset + int(pick), a.ravel()[pick], b.ravel()[pick]
-            index = tuple(int(i) for i in np.unravel_index(pick, a.shape))
-            if gap > allowed:
-                wide = _wide_difference(measure([place[0]], True), *place, oracle)[0]
-                return index, Verdict(False, "conditioned", difference=gap, allowed=allowed, wide=wide)
-            if both and _wide_difference(found, *place, oracle)[1]:
-                return index, Verdict(False, "exact", difference=gap)
+    is_sharp = terms.exact and not terms.oracle
+    sharp = np.flatnonzero(~equal & _is_short(a) & _is_short(b)) if is_sharp else np.zeros(0, int)
+    return _explained(_largest(suspicious, difference), a, b, difference, terms, offset) or _unrounded(
+        _largest(sharp, difference), a, b, difference, terms, offset
+    )
+
+
+def _explained(
+    picks: Array, a: Array, b: Array, difference: Array, terms: Terms, offset: int
+) -> tuple[tuple[int, ...], Verdict] | None:
+    """The first of some entries whose difference is more than rounding explains."""
+    places = [offset + int(pick) for pick in picks]
+    found = terms.measure(places, False) if places else None
+    for number, (pick, place) in enumerate(zip(picks, places, strict=True)):
+        one, other, gap = a.ravel()[pick], b.ravel()[pick], float(difference.ravel()[pick])
+        here = float(found.scale[number] if found is not None else max(abs(one), abs(other)))
+        allowed = STABILITY * terms.depth * terms.unit * here + _FLOOR
+        spread = terms.spread() if gap > allowed else None
+        own = 0.0 if spread is None else STABILITY * float(spread[place])
+        if gap > allowed + own:
+            wide = _wide_difference(terms.measure([place], True), place, one, other, terms.oracle)[0]
+            return _index(pick, a), Verdict(
+                False, "conditioned", difference=gap, allowed=allowed + own, own=own, wide=wide
+            )
     return None
+
+
+def _unrounded(
+    picks: Array, a: Array, b: Array, difference: Array, terms: Terms, offset: int
+) -> tuple[tuple[int, ...], Verdict] | None:
+    """The first of some entries that differ though nothing was rounded."""
+    for pick in picks:
+        found = terms.measure([offset + int(pick)], True)
+        if _wide_difference(found, offset + int(pick), a.ravel()[pick], b.ravel()[pick], terms.oracle)[1]:
+            return _index(pick, a), Verdict(False, "exact", difference=float(difference.ravel()[pick]))
+    return None
+
+
+def _index(pick: Any, a: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(pick, a.shape))
 
 
 def _largest(entries: Array, difference: Array) -> Array:
@@ -177,8 +215,8 @@ def _wide_difference(found: Magnitudes | None, at: int, a: Any, b: Any, oracle: 
         return None, False
     sides = [side[at] for side in found.sides]
     if len(sides) == 2:
-        return float(np.abs(sides[0] - sides[1])), bool(sides[0] == a and sides[1] == b)
-    return (float(np.abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b))
+        return float(abs(sides[0] - sides[1])), bool(sides[0] == a and sides[1] == b)
+    return (float(abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b))
 
 
 def _is_short(values: Array) -> Array:
@@ -194,8 +232,7 @@ def _is_short(values: Array) -> Array:
 def _at(
     wrong: Array, weight: Array, a: Array, b: Array, kind: Kind, allowed: Any = None
 ) -> tuple[tuple[int, ...], Verdict]:
-    pick = int(np.argmax(np.where(wrong, weight, 0)))
-    index = tuple(int(i) for i in np.unravel_index(pick, a.shape))
+    index = _index(np.argmax(np.where(wrong, weight, 0)), a)
     with np.errstate(invalid="ignore", over="ignore"):
         difference = float(np.abs(_wide(a)[index] - _wide(b)[index]))
     return index, Verdict(False, kind, difference=difference, allowed=0.0 if allowed is None else float(allowed[index]))

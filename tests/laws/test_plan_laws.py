@@ -154,11 +154,19 @@ def test_nothing_finite_is_not_equivalence():
 
 @pytest.mark.parametrize(
     "entries",
-    [{"batch": "data"}, {"mlp": "model"}, {"batch": "data", "embed": "model"}, {"batch": ("data", "model")}],
+    [{"mlp": "model"}, {"batch": "data", "embed": "model"}],
     ids=str,
 )
 def test_real_plans_are_equivalent(entries, mesh2x4):
     plan = tp.plan(MLP, mesh2x4, entries)
+    assert "plan.gradients" in laws.assert_equivalent(plan).held
+
+
+def test_gradient_that_loses_digits_inside_is_not_refused(mesh2x4):
+    """Where `tanh` saturates, the slope is `1 - y * y`, and no disturbance of the arguments explains its rounding."""
+    x, w = tp.TensorType({"batch": 7, "embed": 5}), tp.TensorType({"embed": 5, "mlp": 6})
+    graph = tp.trace(lambda x, w: tp.Map(jnp.tanh)(matmul(x, w)), x, w)
+    plan = tp.plan(graph, mesh2x4, {"batch": "data", "embed": "model"})
     assert "plan.gradients" in laws.assert_equivalent(plan).held
 
 

@@ -10,10 +10,11 @@ import pytest
 import laws
 from combinators import Monoid, monoids
 from laws.conditioning import magnitudes
+from laws.noise import spread
 from laws.pieces import Asked
 from laws.report import law_error
 from laws.search import Failure, judge
-from laws.verdict import compare, unit_roundoff
+from laws.verdict import Terms, compare, unit_roundoff
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
 
@@ -42,7 +43,7 @@ def verdict(left, right, scale=1.0, **options):
         Found.scale = np.full(len(picks), scale)
         return Found
 
-    return compare(np.asarray(left), np.asarray(right), measure=measure, **settings)
+    return compare(np.asarray(left), np.asarray(right), Terms(measure=measure, spread=lambda: None, **settings))
 
 
 def test_cancelling_sums_are_not_refused():
@@ -146,6 +147,25 @@ def test_magnitudes_are_those_of_the_derivative():
     np.testing.assert_allclose(found.scale, [28.0])
     assert found.sides is not None
     assert found.sides[0].dtype == np.float64
+
+
+def spread_of(function, *numbers):
+    return float(spread(function, tuple(np.float32(x) for x in numbers), 2.0**-24, {}, "here")[0])
+
+
+def test_spread_finds_digits_lost_inside():
+    """The slope of a saturated tanh is known to u, however small it is; a disturbed argument would move it by u * x."""
+    slope = 1 - np.tanh(5.0) ** 2
+    found = spread_of(lambda x: 1 - jnp.tanh(x) ** 2, 5.0)
+    conditioned = 2.0**-24 * (2 * 5.0 * slope * np.tanh(5.0) + slope)
+    assert 10 * conditioned < found < 4 * 2.0**-24
+
+
+def test_spread_looks_into_calls_and_past_what_only_moves():
+    inner = jax.jit(lambda x: jnp.exp(x) * 1)
+    remat = jax.checkpoint(jnp.sin)
+    assert 0 < spread_of(lambda x: jax.grad(lambda y: remat(inner(y)))(x), 1.0) < 1e-5
+    assert spread_of(lambda x: jnp.reshape(x, (1,)) - x, 3.0) == 0
 
 
 def test_unit_roundoff_is_that_of_the_least_precise_argument():
