@@ -45,6 +45,13 @@ def unify(left: AxisName, right: AxisName) -> bool:
     return False
 
 
+def suggest(name: AxisName, hint: str | None) -> None:
+    """Suggest a name for an axis that has none yet; the first suggestion stays."""
+    found = find(name)
+    if isinstance(found, AxisVariable) and found.hint is None:
+        found.hint = hint
+
+
 def describe(name: AxisName) -> str:
     """The name, or where the unnamed axis came from."""
     name = find(name)

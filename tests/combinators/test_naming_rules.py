@@ -60,7 +60,7 @@ def test_whole_axes_of_one_local_name_may_have_two_names() -> None:
 
 def test_anonymous_axes_unify_with_names() -> None:
     graph = tp.trace(MATMUL, TensorType((2, 3)), TensorType({"embed": 3, "mlp": 4}))
-    assert graph.inputs[0].results[0].names == ("_0", "embed")
+    assert graph.inputs[0].results[0].names == ("i", "embed")
 
 
 def test_a_signature_names_what_is_anonymous() -> None:
