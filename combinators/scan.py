@@ -28,7 +28,9 @@ class Steps:
 class Scan(Leaf):
     """Prefixes along one dimension, merged by a monoid.
 
-    `y[t] = step[0] (+) ... (+) step[t]`; with `exclusive` without `step[t]`, with `reverse` from the end.
+    `y[t] = step[0] (+) ... (+) step[t]`, with `exclusive` without `step[t]`. With `reverse` suffixes, in the order of the
+    steps: `y[t] = step[t] (+) ... (+) step[n - 1]`. `lax.associative_scan(reverse=True)` merges them in the opposite order;
+    for that, as for a recurrence that runs backwards, give the monoid with the arguments of `combine` swapped.
 
     Args:
       monoid: merges two states; written for one cell; need not be commutative.

@@ -49,7 +49,8 @@ def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) ->
       grad: True for the gradient by every inexact input, or the positions of the arguments to differentiate.
     """
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
-    return tuple(_of(schedule, flow_of(schedule, sources)))
+    # XLA drops what moves no bytes.
+    return tuple(found for found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
 
 
 def _of(schedule: Schedule, flow: Flow) -> Iterable[Collective]:
