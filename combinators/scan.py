@@ -28,9 +28,9 @@ class Steps:
 class Scan(Leaf):
     """Prefixes along one dimension, merged by a monoid.
 
-    `y[t] = step[0] (+) ... (+) step[t]`, with `exclusive` without `step[t]`. With `reverse` suffixes, in the order of the
-    steps: `y[t] = step[t] (+) ... (+) step[n - 1]`. `lax.associative_scan(reverse=True)` merges them in the opposite order;
-    for that, as for a recurrence that runs backwards, give the monoid with the arguments of `combine` swapped.
+    `y[t] = step[0] (+) ... (+) step[t]`, with `exclusive` without `step[t]`. With `reverse` suffixes, in the order of
+    the steps: `y[t] = step[t] (+) ... (+) step[n - 1]`. `lax.associative_scan(reverse=True)` merges them in the
+    opposite order; for that, as for a recurrence that runs backwards, swap the arguments of the monoid's `combine`.
 
     Args:
       monoid: merges two states; written for one cell; need not be commutative.

@@ -19,8 +19,8 @@ import numpy as np
 from laws.conditioning import PICKS, Magnitudes
 
 STABILITY = 4.0
-"""The constant of the conditioned bound. Over 400 draws each, the shipped monoids differ by at most 4.3 times `u` and the
-magnitude, in associativity (where 8 times are allowed) and in bracketings of four states (12)."""
+"""The constant of the conditioned bound. Over 400 draws each, the shipped monoids differ by at most 4.3 times `u` and
+the magnitude, in associativity (where 8 times are allowed) and in bracketings of four states (12)."""
 
 Kind = Literal["exact", "conditioned", "range", "structure", "raised"]
 Measure = Callable[[list[int], bool], Magnitudes | None]

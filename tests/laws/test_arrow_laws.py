@@ -24,7 +24,6 @@ LAWFUL = {
     "fold with two operands": (matmul, [f32(4, 5), f32(5, 3)]),
     "several results": (fold(aggregators.Moments(), "row col -> col"), [f32(6, 3)]),
     "bound": (SIN >> matmul.bind(jnp.arange(9.0).reshape(3, 3)), [f32(4, 3)]),
-    "pair": (SIN * COS, [f32(3), f32(3)]),
     "names": (SIN >> Map(jax.nn.softmax, "b [c] -> b [c]"), [TensorType({"batch": 4, "class": 3})]),
 }
 
@@ -190,7 +189,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", LAWFUL)
 def test_arrows_are_lawful(name):
     arrow, types = LAWFUL[name]
-    report = laws.assert_lawful(arrow, types, laws=["arrow", "choice"], examples=5, name=name)
+    report = laws.assert_lawful(arrow, types, laws=["arrow", "choice"], examples=3, name=name)
     assert {"arrow.associativity", "arrow.first", "arrow.parallel"} <= set(report.held)
     assert ("choice.dead_payload" in report.held) == (len(types) == 1 and name != "several results"), str(report)
 

@@ -67,8 +67,7 @@ LAWFUL = {
         Reduce(valid_conv, "b (2*y+[dy]) (2*x+[dx]) c, [dy] [dx] c o -> b y x o", monoids.Sum),
         [f32(2, 7, 5, 2), f32(3, 3, 2, 2)],
     ),
-    "einsum": (einsum("b s k, k h d -> b s h d"), [f32(2, 3, 4), f32(4, 2, 3)]),
-    "split heads": (rearrange("b s (h d) -> b s h d", h=2), [f32(2, 3, 4)]),
+    "einsum": (einsum("s k, k h d -> s h d"), [f32(3, 4), f32(4, 2, 3)]),
     "join heads": (rearrange("b s h d -> s b (h d)"), [f32(2, 3, 2, 2)]),
     "window": (Map(three, "(y+[dy]-1) -> y", boundary="periodic", sizes={"dy": 3}), [f32(7)]),
     "moments": (fold(aggregators.Moments(), "row col -> col"), [f32(6, 3)]),
@@ -119,7 +118,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", LAWFUL)
 def test_leaves_are_lawful(name):
     arrow, types = LAWFUL[name]
-    report = laws.assert_lawful(arrow, types, laws=["map", "reduce", "scan"], examples=6, name=name)
+    report = laws.assert_lawful(arrow, types, laws=["map", "reduce", "scan"], examples=4, name=name)
     operation = trace(arrow, *types)
     expected = {"map.split", "map.footprint"} if name != "window" else {"map.split"}
     assert expected <= set(report.held), f"{report}\n{operation}"
