@@ -86,7 +86,7 @@ def reads_table(x: Any) -> Any:
             lambda: tp.trace(MATMUL, X, X.T)(X, X.T.astype(np.int32)),
             SignatureError,
             "`matmul` was traced for other arguments\n"
-            "  x1: expected float32(_1=3, _2=2), got int32(3, 2)\n"
+            "  x1: expected float32(k=3, n=2), got int32(3, 2)\n"
             "  Pass arrays of these sizes and dtypes, or trace again for the new ones.",
         ),
         (
