@@ -19,6 +19,9 @@ def _has_cuda() -> bool:
     return Path("/dev/nvidiactl").exists() and any(importlib.util.find_spec(name) for name in plugins)
 
 
+# Tests compile many small programs once each: compile time counts, run time does not. Collectives stay the same.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
 # At import, since the number of devices is fixed once jax has looked at one. With a GPU in the machine CPUs stay the
 # default, so that the same tests see the same eight devices everywhere, and `gpu` tests ask for `jax.devices("gpu")`.
 jax.config.update("jax_num_cpu_devices", SIMULATED_DEVICES)
