@@ -1,0 +1,206 @@
+"""What every script here does with its program: plan it, check it, and measure it beside plain JAX.
+
+A script says what its row is (an `Example`) and calls `show`. Eight CPU devices are simulated where there are fewer.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tapestry_jax as tp
+
+DEVICES = 8
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One plan of a row.
+
+    Attributes:
+      known_as: what people call the program under this plan.
+      entries: dimension to mesh axis, as `tp.plan` takes them.
+      mesh: name and size of the mesh axes.
+      options: what else `tp.plan` takes: `ops`, `inputs`, `outputs`.
+    """
+
+    known_as: str
+    entries: Mapping[str, Any]
+    mesh: Mapping[str, int] = field(default_factory=lambda: {"data": DEVICES})
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row: one program, its plans, and what a JAX user would write without them.
+
+    Attributes:
+      program: a `tp.program`, or any arrow.
+      arguments: arrays, of the true sizes.
+      plans: the plans of the row.
+      automatic: the same mathematics in plain JAX; it runs under `jax.jit` with the shardings of the plan.
+      tolerance: the largest difference from the unplanned program, relative to the largest entry of each result.
+    """
+
+    program: Any
+    arguments: tuple[Any, ...]
+    plans: Sequence[Planned]
+    automatic: Callable[..., Any]
+    tolerance: float = 2e-5
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A plan that was held against the unplanned program and measured; ratios are ours to plain JAX.
+
+    Attributes:
+      value, gradients: largest relative differences from the unplanned program.
+      collectives: bytes per device and step, of ours and of plain JAX.
+      temporaries: bytes on one device that XLA allots, of ours and of plain JAX.
+      time: ratio of times, the median over turns; NaN where it was not asked for.
+    """
+
+    value: float
+    gradients: float
+    collectives: tuple[int, int]
+    temporaries: tuple[int, int]
+    time: float
+
+
+def show(make: Callable[[], Example], rounds: int = 20) -> list[Checked]:
+    """Print every plan, its check and its ratios.
+
+    Args:
+      make: makes the row; called once there are devices.
+      rounds: turns of the timing; 0 leaves it out.
+
+    Raises:
+      AssertionError: when a planned program differs from the unplanned one in value or gradient.
+    """
+    simulate()
+    example = make()
+    graph = tp.trace(example.program, *example.arguments)
+    expected = value_and_gradients(example.program)(*example.arguments)
+    return [_show(example, graph, planned, expected, rounds) for planned in example.plans]
+
+
+def simulate() -> None:
+    """Simulate devices, where JAX has not counted its own yet."""
+    if jax.config.jax_num_cpu_devices != DEVICES:
+        jax.config.update("jax_num_cpu_devices", DEVICES)
+
+
+def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
+    """Normal random numbers."""
+    return scale * jax.random.normal(jax.random.key(seed), shape)
+
+
+def value_and_gradients(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function together with its gradients by all floating arguments: those of `sum(value**3) / 3`.
+
+    A plain sum would be a poor test: it is constant under a softmax, and so is the sum of squares under a batch norm.
+    """
+
+    def run(*args: Any) -> tuple[Any, list[Any]]:
+        smooth = [at for at, arg in enumerate(args) if _is_smooth(arg)]
+
+        def of_smooth(*chosen: Any) -> Any:
+            filled = list(args)
+            for at, arg in zip(smooth, chosen, strict=True):
+                filled[at] = arg
+            return function(*filled)
+
+        value, pull = jax.vjp(of_smooth, *(args[at] for at in smooth))
+        return value, list(pull(jax.tree.map(jnp.square, value)))
+
+    return run
+
+
+def _show(example: Example, graph: Any, planned: Planned, expected: Any, rounds: int) -> Checked:
+    mesh = tp.mesh(jax.devices("cpu"), **planned.mesh)
+    plan = tp.plan(graph, mesh, planned.entries, **planned.options)
+    plan.verify()
+    args = plan.put(*example.arguments)
+    ours, theirs = (_compile(function, plan, args) for function in (plan.compile(), example.automatic))
+    (value, gradients), (wanted, wanted_gradients) = ours(*args), expected
+    checked = Checked(
+        _difference(value, wanted),
+        _difference(gradients, wanted_gradients),
+        (_sent(plan), _sent_by(theirs, mesh)),
+        (ours.memory_analysis().temp_size_in_bytes, theirs.memory_analysis().temp_size_in_bytes),
+        _time_ratio(lambda: ours(*args), lambda: theirs(*args), rounds),
+    )
+    print(
+        f"\n# {planned.known_as}: {dict(planned.entries)}\n\n{plan.explain(grad=True)}\n\n{_report(checked)}",
+        flush=True,
+    )
+    worst = max(checked.value, checked.gradients)
+    assert worst <= example.tolerance, f"{planned.known_as}: differs from the unplanned program by {worst:.1e}"
+    return checked
+
+
+def _compile(function: Callable[..., Any], plan: Any, args: tuple[Any, ...]) -> Any:
+    """Value and gradients as one program, arguments, values and gradients where the plan has them."""
+    made = [where for where, arg in zip(plan.in_shardings, args, strict=True) if _is_smooth(arg)]
+    step = value_and_gradients(function)
+    return (
+        jax.jit(step, in_shardings=plan.in_shardings, out_shardings=(plan.out_shardings, made)).lower(*args).compile()
+    )
+
+
+def _sent(plan: Any) -> int:
+    return sum(each.bytes * each.times for each in plan.collectives(grad=True))
+
+
+def _sent_by(compiled: Any, mesh: Any) -> int:
+    from tapestry_jax.lowering.hlo import compiled_collectives
+
+    return sum(each.bytes * each.times for each in compiled_collectives(compiled.as_text(), mesh))
+
+
+def _time_ratio(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> float:
+    """The median over turns, so that a slow moment of the machine counts for both."""
+    turns = [_seconds(ours) / _seconds(theirs) for _ in range(rounds)]
+    return statistics.median(turns) if turns else float("nan")
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    jax.block_until_ready(function())
+    return time.perf_counter() - begun
+
+
+def _difference(found: Any, wanted: Any) -> float:
+    """The largest difference of two trees, relative to the largest entry of each array."""
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    arrays = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in pairs]
+    return max(float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30)) for a, b in arrays)
+
+
+def _is_smooth(arg: Any) -> bool:
+    return all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(arg))
+
+
+def _report(checked: Checked) -> str:
+    sent, held = checked.collectives, checked.temporaries
+    lines = [
+        "equal to the unplanned program up to rounding: "
+        f"value {checked.value:.0e}, gradients {checked.gradients:.0e} of the largest entry",
+        "value and gradients beside plain JAX with the same shardings:",
+        f"  collective bytes per device {sent[0]:,} : {sent[1]:,}{_ratio(*sent)}",
+        f"  temporary bytes per device {held[0]:,} : {held[1]:,}{_ratio(*held)}",
+    ]
+    if not np.isnan(checked.time):
+        lines.append(f"  time ratio {checked.time:.2f}")
+    return "\n".join(lines)
+
+
+def _ratio(ours: int, theirs: int) -> str:
+    return f", ratio {ours / theirs:.2f}" if theirs else ""

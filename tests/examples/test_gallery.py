@@ -1,0 +1,56 @@
+"""Every script of the gallery at tiny sizes, in one process: its plans equal the unplanned program."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+
+GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
+TINY: dict[str, dict[str, int]] = {
+    "batch_norm": {"batch": 16, "feature": 4},
+    "data_parallelism": {"batch": 16, "embed": 4, "mlp": 8},
+    "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
+}
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(GALLERY))
+    before = set(sys.modules)
+    yield import_module
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == GALLERY:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("script", TINY)
+def test_gallery_plans_equal_the_program(script: str, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    make = functools.partial(load(script).example, **TINY[script])
+    found = load("gallery").show(make, rounds=0)
+    printed = capsys.readouterr().out
+    assert found and printed.count("equal to the unplanned program") == len(found)
+
+
+def test_gallery_lists_every_script() -> None:
+    scripts = {path.stem for path in GALLERY.glob("*.py")} - {"gallery"}
+    listed = re.findall(r"\]\((\w+)\.py\)", (GALLERY / "README.md").read_text(encoding="utf-8"))
+    assert scripts == set(TINY) == set(listed) - {"gallery"}
+
+
+def test_gallery_refuses_a_program_that_its_plan_changes(load: Any) -> None:
+    # A mean of halves, summed: no homomorphism.
+    wrong = tp.Reduce(lambda x: x.mean(0), "row col -> col", tp.monoids.Sum)
+    gallery = load("gallery")
+    plans = [gallery.Planned("a mean of means", {"row": "data"})]
+    with pytest.raises(AssertionError, match="a mean of means: differs from the unplanned program by"):
+        gallery.show(lambda: gallery.Example(wrong, (jnp.ones((8, 2)),), plans, lambda x: x.mean(0)), rounds=0)
