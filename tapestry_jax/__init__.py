@@ -43,3 +43,6 @@ from tapestry_jax.assertions import assert_collectives as assert_collectives
 from tapestry_jax.mesh import mesh as mesh
 from tapestry_jax.plan import Plan as Plan
 from tapestry_jax.plan import plan as plan
+from tapestry_jax.planning.items import chunks as chunks
+from tapestry_jax.planning.items import halo as halo
+from tapestry_jax.planning.items import ring as ring

@@ -13,7 +13,8 @@ from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graph import Graph
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
-from tapestry_jax.planning.entries import read_entries
+from tapestry_jax.planning.entries import Entries, read_entries
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, chunks, halo, ring
 from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
 
@@ -25,7 +26,7 @@ def plan_to_json(plan: Plan) -> str:
     content: dict[str, Any] = {
         "graph": plan.graph.key,
         "mesh": [[name, size] for name, size in MeshShape.of(plan.mesh).axes],
-        "entries": [[dim, list(axes)] for dim, axes in plan.entries],
+        "entries": _entries(plan.entries),
         "ops": _written(plan.ops),
         "inputs": _written(plan.inputs),
         "outputs": _written(plan.outputs),
@@ -63,7 +64,7 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
         return _rebuilt(content, graph, mesh)
     except FormatError:
         raise
-    except (TapestryError, KeyError, TypeError, ValueError) as error:
+    except (TapestryError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise FormatError(
             message(
                 "a plan file does not say a plan of this graph",
@@ -87,7 +88,7 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
         )
     shape = MeshShape(tuple(axes.items()))
     ops, inputs, outputs = (_read(content[name], shape, name) for name in ("ops", "inputs", "outputs"))
-    entries = read_entries(dict(content["entries"]), shape, "the stored plan")
+    entries = read_entries(_items(content["entries"]), shape, "the stored plan")
     return make_plan(graph, mesh, entries, ops, inputs, outputs)
 
 
@@ -129,12 +130,37 @@ def _checksum(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def _entries(entries: Entries) -> list[Any]:
+    return [[dim, [_item(item) for item in items]] for dim, items in entries]
+
+
+def _item(item: Item) -> Any:
+    match item:
+        case Chunks(count, size):
+            return {"chunks": count} if count is not None else {"chunk_size": size}
+        case Ring(axis):
+            return {"ring": axis}
+        case Halo(depth):
+            return {"halo": depth}
+        case _:
+            return item
+
+
+def _items(stored: Any) -> dict[str, Any]:
+    return {dim: tuple(item if isinstance(item, str) else _stored(item) for item in items) for dim, items in stored}
+
+
+def _stored(item: Any) -> Item:
+    ((kind, value),) = item.items()
+    return {"chunks": chunks, "chunk_size": lambda size: chunks(size=size), "ring": ring, "halo": halo}[kind](value)
+
+
 def _written(named: Any) -> list[Any]:
-    return [[name, [[dim, list(axes)] for dim, axes in entries]] for name, entries in named]
+    return [[name, _entries(entries)] for name, entries in named]
 
 
 def _read(stored: Any, mesh: MeshShape, where: str) -> Named:
-    return tuple((str(name), read_entries(dict(entries), mesh, f"{where}[{name!r}]")) for name, entries in stored)
+    return tuple((str(name), read_entries(_items(entries), mesh, f"{where}[{name!r}]")) for name, entries in stored)
 
 
 def _mesh(axes: dict[str, int]) -> Any:

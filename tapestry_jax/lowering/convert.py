@@ -7,28 +7,28 @@ from typing import Any
 
 from jax import lax
 
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Slice
-from tapestry_jax.planning.mesh_shape import MeshShape
 
 
-def convert(value: Any, changes: Sequence[Change], mesh: MeshShape) -> Any:
+def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
     """Bring one device's piece from one layout to another."""
     for change in changes:
         match change:
             case Cast(axes):
                 value = vary(value, axes)
             case Slice(axis, cut, _):
-                value = pad_axis(value, axis, cut.block * mesh.size(cut.axes))
-                start = lax.axis_index(cut.axes) * cut.block
+                value = pad_axis(value, axis, cut.block * here.size(cut.axes))
+                start = here.index(cut.axes) * cut.block
                 value = lax.dynamic_slice_in_dim(value, start, cut.block, axis)
             case Gather(axis, axes, size, varying):
                 to = "varying" if varying else "invarying"
                 value = lax.all_gather(value, axes, axis=axis, tiled=True, to=to)
                 value = crop_axis(value, axis, min(size, value.shape[axis]))
             case Exchange(source, target, size, _, cut):
-                value = pad_axis(value, target, cut.block * mesh.size(cut.axes))
+                value = pad_axis(value, target, cut.block * here.size(cut.axes))
                 value = lax.all_to_all(value, cut.axes, target, source, tiled=True)
                 value = crop_axis(value, source, size)
     return value

@@ -14,34 +14,34 @@ from combinators.blocks import Axes, combine_blocks, identity_block
 from combinators.execute import states
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.collectives import NATIVE
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import valid_count, valid_counts
 from tapestry_jax.lowering.read import crop_blocks
 from tapestry_jax.lowering.varying import vary, varying_axes
 from tapestry_jax.planning.folds import Merge, mapped_frame, merges
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.merging import uneven_folds
-from tapestry_jax.planning.mesh_shape import MeshShape
 
 Cuts = Mapping[str, Cut]
 
 
 def partial_states(
-    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], mesh: MeshShape, blocks: Sequence[Any]
+    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: Sequence[Any]
 ) -> list[Any]:
     """The state of this device's box; padding along fold dimensions is left out."""
-    uneven = uneven_folds(shaped, dict(cuts), mesh)
+    uneven = uneven_folds(shaped, dict(cuts), here)
     if not uneven:
         return states(shaped, blocks)
     pad = shaped.operation.pad
     if pad is not None:
-        neutral = _neutralised(shaped, cuts, uneven, pad, blocks)
+        neutral = _neutralised(shaped, cuts, uneven, pad, blocks, here)
         if neutral is not None:
             return states(shaped, neutral)
-    return _switch_on_counts(shaped, cuts, sizes, mesh, uneven, blocks)
+    return _switch_on_counts(shaped, cuts, sizes, here, uneven, blocks)
 
 
 def _neutralised(
-    shaped: Shaped, cuts: Cuts, uneven: Sequence[str], pad: tuple[Any, ...], blocks: Sequence[Any]
+    shaped: Shaped, cuts: Cuts, uneven: Sequence[str], pad: tuple[Any, ...], blocks: Sequence[Any], here: Here
 ) -> list[Any] | None:
     """Put the declared neutral values where operands are padded; None where an axis is more than bare."""
     masked: list[Any] = []
@@ -58,7 +58,7 @@ def _neutralised(
                 return None
             if dims and value is not None:
                 covered.update(dims)
-                count = vary(valid_count(cuts[dims[0]], shaped.sizes[dims[0]]), sorted(varying_axes(block)))
+                count = vary(valid_count(cuts[dims[0]], shaped.sizes[dims[0]], here), sorted(varying_axes(block)))
                 valid = lax.broadcasted_iota(jnp.int32, block.shape, number) < count
                 block = jnp.where(valid, block, jnp.asarray(value, block.dtype))
         masked.append(block)
@@ -69,16 +69,16 @@ def _switch_on_counts(
     shaped: Shaped,
     cuts: Cuts,
     sizes: Mapping[str, int],
-    mesh: MeshShape,
+    here: Here,
     uneven: Sequence[str],
     blocks: Sequence[Any],
 ) -> list[Any]:
     """Run the kernel on exactly the valid cells: one branch for each combination of counts that occurs."""
     axes = sorted(frozenset().union(*(varying_axes(block) for block in blocks)))
-    counts = [valid_counts(cuts[dim], shaped.sizes[dim], mesh.size(cuts[dim].axes)) for dim in uneven]
+    counts = [valid_counts(cuts[dim], shaped.sizes[dim], here.size(cuts[dim].axes)) for dim in uneven]
     chosen: Any = 0
     for dim, listed in zip(uneven, counts, strict=True):
-        count = valid_count(cuts[dim], shaped.sizes[dim])
+        count = valid_count(cuts[dim], shaped.sizes[dim], here)
         position = sum((count < known).astype(jnp.int32) for known in listed[:-1]) if len(listed) > 1 else 0
         chosen = chosen * len(listed) + position
 
@@ -103,7 +103,7 @@ def _identity(shaped: Shaped, like: Sequence[Any]) -> list[Any]:
 
 
 def merge_states(
-    shaped: Shaped, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+    shaped: Shaped, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]
 ) -> list[Any]:
     """Merge the states of all devices along `axes`; the result is the same on each of them."""
     assert shaped.operation.monoid is not None
@@ -111,30 +111,28 @@ def merge_states(
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
         leaves = [state[i] for i in merge.leaves]
         part = [carrier[i] for i in merge.leaves]
-        for position, leaf in zip(merge.leaves, _merge(merge, part, axes, mesh, leaves), strict=True):
+        for position, leaf in zip(merge.leaves, _merge(merge, part, axes, here, leaves), strict=True):
             merged[position] = leaf
     return merged
 
 
-def _merge(
-    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
-) -> list[Any]:
+def _merge(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]) -> list[Any]:
     if merge.kind == "frame":
-        return _merge_framed(merge, carrier, axes, mesh, state)
+        return _merge_framed(merge, carrier, axes, here, state)
     if merge.kind == "ordered":
-        return _merge_ordered(merge, carrier, axes, mesh, state)
-    return [_natively(merge.kind, leaf, axes, mesh) for leaf in state]
+        return _merge_ordered(merge, carrier, axes, here, state)
+    return [_natively(merge.kind, leaf, axes, here) for leaf in state]
 
 
-def _natively(kind: str, leaf: Any, axes: tuple[str, ...], mesh: MeshShape) -> Any:
+def _natively(kind: str, leaf: Any, axes: tuple[str, ...], here: Here) -> Any:
     """One native collective; none where the leaf is the same on all devices, such as a count of rows."""
     if varying_axes(leaf) & set(axes):
         return NATIVE[kind](vary(leaf, axes), axes)
-    return leaf * mesh.size(axes) if kind == "sum" else leaf
+    return leaf * here.size(axes) if kind == "sum" else leaf
 
 
 def _merge_framed(
-    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]
 ) -> list[Any]:
     """Find the frame by one native collective, then add what the states are in it by another."""
     assert merge.monoid.frame is not None
@@ -142,16 +140,16 @@ def _merge_framed(
     # The fold is the same for every admissible frame, so the frame carries no derivative.
     summaries = frame.summary([lax.stop_gradient(leaf) for leaf in state])
     kind = merge.monoid.frame.merge
-    reference = [lax.stop_gradient(leaf) for leaf in frame.at([_natively(kind, s, axes, mesh) for s in summaries])]
+    reference = [lax.stop_gradient(leaf) for leaf in frame.at([_natively(kind, s, axes, here) for s in summaries])]
     addends = frame.express(state, [vary(leaf, axes) for leaf in reference])
-    return frame.restore(reference, [_natively("sum", leaf, axes, mesh) for leaf in addends])
+    return frame.restore(reference, [_natively("sum", leaf, axes, here) for leaf in addends])
 
 
 def _merge_ordered(
-    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: list[Any]
+    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]
 ) -> list[Any]:
     """Gather all states and combine them in the order of the mesh: no commutativity is assumed."""
-    devices = mesh.size(axes)
+    devices = here.size(axes)
     columns = [_gathered(leaf, axes, devices) for leaf in state]
     pieces = [list(piece) for piece in zip(*columns, strict=True)]
     while len(pieces) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.planning.layout import Cut
 
 
@@ -25,9 +26,9 @@ def crop_axis(array: Any, axis: int, size: int) -> Any:
     return array if array.shape[axis] == size else lax.slice_in_dim(array, 0, size, axis=axis)
 
 
-def valid_count(cut: Cut, size: int) -> Any:
-    """How many cells of this device's block are not padding; int32 scalar."""
-    return jnp.clip(size - lax.axis_index(cut.axes) * cut.block, 0, cut.block)
+def valid_count(cut: Cut, size: int, here: Here) -> Any:
+    """How many cells of this device's block (in this turn) are not padding; int32 scalar."""
+    return jnp.clip(size - here.index(cut.axes) * cut.block, 0, cut.block)
 
 
 def valid_counts(cut: Cut, size: int, devices: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from combinators.execute import present, run_blocks, states
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.fold import merge_states, partial_states
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.loops import with_varying_loops
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.read import read_blocks
@@ -27,10 +28,10 @@ from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
 def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
     """Run all steps on one device's pieces of the inputs; returns its pieces of the outputs."""
     values: dict[int, Any] = dict(zip(schedule.inputs, inputs, strict=True))
-    return run_steps(schedule, values)
+    return run_steps(schedule, values, Here(schedule.mesh.axes))
 
 
-def run_steps(schedule: Schedule, values: dict[int, Any]) -> list[Any]:
+def run_steps(schedule: Schedule, values: dict[int, Any], here: Here) -> list[Any]:
     """Run the steps on slots that are already filled.
 
     Parts that repeat, such as layers, become one jitted function called several times: it is traced, differentiated and
@@ -39,60 +40,60 @@ def run_steps(schedule: Schedule, values: dict[int, Any]) -> list[Any]:
     known: dict[int, Any] = {}
     for part in repeated_parts(schedule):
         if part.kind is None:
-            _run_part(schedule, part, values)
+            _run_part(schedule, part, values, here)
             continue
         if part.kind not in known:
-            known[part.kind] = _function(schedule, part)
+            known[part.kind] = _function(schedule, part, here)
         with jax.named_scope(part.scope):
             results = known[part.kind]([values[slot] for slot in part.operands])
         values.update(zip(part.results, results, strict=True))
     return [values[slot] for slot in schedule.outputs]
 
 
-def _function(schedule: Schedule, part: Part) -> Any:
+def _function(schedule: Schedule, part: Part, here: Here) -> Any:
     """What a part does to its operands, jitted; parts of one kind share the function of the first."""
 
     def repeated(operands: list[Any]) -> list[Any]:
         values = dict(zip(part.operands, operands, strict=True))
-        _run_part(schedule, part, values)
+        _run_part(schedule, part, values, here)
         return [values[slot] for slot in part.results]
 
     return jax.jit(repeated)
 
 
-def _run_part(schedule: Schedule, part: Part, values: dict[int, Any]) -> None:
+def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here) -> None:
     above = len(part.scope) + 1 if part.kind is not None else 0
     for step in part.steps:
         with jax.named_scope(step.path[above:]):
             match step:
                 case Convert():
-                    values[step.result] = convert(values[step.source], step.changes, schedule.mesh)
+                    values[step.result] = convert(values[step.source], step.changes, here)
                 case Run():
-                    results = run_operation(schedule, step, [values[slot] for slot in step.operands])
+                    results = run_operation(schedule, step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
                 case Repeat():
-                    results = _repeat(schedule, step, [values[slot] for slot in step.operands])
+                    results = _repeat(step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
 
 
-def run_operation(schedule: Schedule, step: Run, arrays: Sequence[Any]) -> list[Any]:
+def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[Any]) -> list[Any]:
     """Run one operation on one device's blocks."""
-    shaped, mesh, cuts = _with_loops(schedule.graph.shaped(step.node), step.axes), schedule.mesh, dict(step.cuts)
+    shaped, cuts = _with_loops(schedule.graph.shaped(step.node), step.axes), dict(step.cuts)
     operation, sizes = shaped.operation, local_sizes(shaped, cuts)
-    blocks = read_blocks(shaped, cuts, sizes, mesh, step.axes, arrays)
+    blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
     folded = tuple(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
     if folded:
-        state = partial_states(shaped, cuts, sizes, mesh, blocks)
+        state = partial_states(shaped, cuts, sizes, here, blocks)
         if step.scatter is not None:
             axis, cut = step.scatter.axis, step.scatter.cut
-            padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * mesh.size(cut.axes))
+            padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
             return [lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True)]
         _, carrier = local_state(shaped, cuts)
-        results = present(shaped, merge_states(shaped, carrier, folded, mesh, state))
+        results = present(shaped, merge_states(shaped, carrier, folded, here, state))
     elif operation.over in cuts:
         steps = [vary(leaf, sorted(step.axes)) for leaf in states(shaped, blocks)]
         assert operation.over is not None
-        results = present(shaped, scan_over_mesh(shaped, cuts[operation.over], mesh, steps))
+        results = present(shaped, scan_over_mesh(shaped, cuts[operation.over], here, steps))
     else:
         results = run_blocks(shaped, blocks)
     # A kernel that ignores an operand may return fewer varying axes than its layout has.
@@ -109,7 +110,7 @@ def _with_loops(shaped: Shaped, axes: frozenset[str]) -> Shaped:
     return replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
 
 
-def _repeat(schedule: Schedule, step: Repeat, arrays: Sequence[Any]) -> list[Any]:
+def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     body, count = step.body, step.carries
     carried, rest = body.inputs[:count], body.inputs[count:]
     outside: dict[int, Any] = dict(zip(rest[len(step.axes) :], arrays[count + len(step.axes) :], strict=True))
@@ -119,10 +120,10 @@ def _repeat(schedule: Schedule, step: Repeat, arrays: Sequence[Any]) -> list[Any
     }
     for early in step.prologue:
         place = stacked if early.source in stacked else outside
-        place[early.result] = convert(place[early.source], early.changes, schedule.mesh)
+        place[early.result] = convert(place[early.source], early.changes, here)
 
     def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
-        outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))})
+        outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)
         return outputs[:count], outputs[count:]
 
     final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)

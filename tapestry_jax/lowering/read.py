@@ -13,33 +13,33 @@ from combinators.execute import axis_modes, read_axis
 from combinators.shaped import Shaped, block_shape
 from combinators.signature import Operand
 from combinators.sizes import axis_extent
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.layout import Cut
-from tapestry_jax.planning.mesh_shape import MeshShape
 
 Cuts = Mapping[str, Cut]
 
 
-def coordinates(size: int, cut: Cut | None) -> Any:
+def coordinates(size: int, cut: Cut | None, here: Here) -> Any:
     """Global coordinates of this device's block, int32; those of padding repeat the last one."""
     if cut is None:
         return jnp.arange(size, dtype=jnp.int32)
-    start = lax.axis_index(cut.axes) * cut.block
+    start = here.index(cut.axes) * cut.block
     return jnp.minimum(start + jnp.arange(cut.block, dtype=jnp.int32), size - 1)
 
 
 def read_blocks(
-    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], mesh: MeshShape, axes: frozenset[str], arrays: Sequence[Any]
+    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, axes: frozenset[str], arrays: Sequence[Any]
 ) -> list[Any]:
     """The kernel's operands on this device, all varying over `axes`."""
     remaining = iter(arrays)
     blocks: list[Any] = []
     for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True):
         if operand.coordinate is not None:
-            block = coordinates(shaped.sizes[operand.coordinate], cuts.get(operand.coordinate))
+            block = coordinates(shaped.sizes[operand.coordinate], cuts.get(operand.coordinate), here)
         else:
-            block = _read(operand, next(remaining), shaped, cuts, sizes, mesh, modes)
+            block = _read(operand, next(remaining), shaped, cuts, sizes, here, modes)
         blocks.append(vary(block, sorted(axes)))
     return blocks
 
@@ -50,12 +50,12 @@ def _read(
     shaped: Shaped,
     cuts: Cuts,
     sizes: Mapping[str, int],
-    mesh: MeshShape,
+    here: Here,
     modes: Sequence[str],
 ) -> Any:
     for number, (axis, mode) in enumerate(zip(operand.axes, modes, strict=True)):
         if axis.is_window:
-            array = _read_window(axis, number, array, shaped, cuts, sizes, mesh, mode)
+            array = _read_window(axis, number, array, shaped, cuts, sizes, here, mode)
     return array
 
 
@@ -66,7 +66,7 @@ def _read_window(
     shaped: Shaped,
     cuts: Cuts,
     sizes: Mapping[str, int],
-    mesh: MeshShape,
+    here: Here,
     mode: str,
 ) -> Any:
     """The cells that this device's box reads of an axis that it holds whole."""
@@ -77,13 +77,13 @@ def _read_window(
         return array
     padded = dict(shaped.sizes)
     for term in cut_terms:
-        padded[term.name] = cuts[term.name].block * mesh.size(cuts[term.name].axes)
+        padded[term.name] = cuts[term.name].block * here.size(cuts[term.name].axes)
     array = pad_axis(array, number, axis_extent(axis, padded)[1] - low)
     local_low, local_high = axis_extent(axis, dict(sizes))
     start: Any = 0
     for term in cut_terms:
         cut = cuts[term.name]
-        start = start + lax.axis_index(cut.axes) * (cut.block * term.coefficient)
+        start = start + here.index(cut.axes) * (cut.block * term.coefficient)
     return lax.dynamic_slice_in_dim(array, start, local_high - local_low, number)
 
 

@@ -11,22 +11,22 @@ from jax import lax
 from combinators.blocks import Axes, combine_blocks, identity_block, last_of_block, scan_block, shift_block
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.collectives import permute_over
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import valid_count
 from tapestry_jax.lowering.varying import vary, varying_axes
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.merging import scan_distances
-from tapestry_jax.planning.mesh_shape import MeshShape
 
 
-def scan_over_mesh(shaped: Shaped, cut: Cut, mesh: MeshShape, steps: list[Any]) -> list[Any]:
+def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> list[Any]:
     """Prefixes of steps whose dimension `over` is cut; returns the states that the operation presents."""
     operation = shaped.operation
     over, reverse = operation.over, operation.reverse
     assert operation.monoid is not None and over is not None
     size, carrier = shaped.sizes[over], shaped.carrier
     arguments = (operation.monoid, shaped.state_tree, carrier)
-    uneven = cut.block * mesh.size(cut.axes) != size
-    valid = [_valid(leaf, axes.index(over), cut, size) for leaf, axes in zip(steps, carrier, strict=True)]
+    uneven = cut.block * here.size(cut.axes) != size
+    valid = [_valid(leaf, axes.index(over), cut, size, here) for leaf, axes in zip(steps, carrier, strict=True)]
     masked = steps
     if uneven:
         unit = identity_block(*arguments, steps)
@@ -34,7 +34,7 @@ def scan_over_mesh(shaped: Shaped, cut: Cut, mesh: MeshShape, steps: list[Any]) 
     inclusive = scan_block(*arguments, over, masked, reverse)
     totals = last_of_block(carrier, over, inclusive, reverse)
     inner = [tuple(name for name in axes if name != over) for axes in carrier]
-    before = _exclusive_over_mesh(shaped, inner, cut, mesh, totals, reverse)
+    before = _exclusive_over_mesh(shaped, inner, cut, here, totals, reverse)
     local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
     spread = [
         jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(over)), full.shape)
@@ -48,19 +48,19 @@ def scan_over_mesh(shaped: Shaped, cut: Cut, mesh: MeshShape, steps: list[Any]) 
     return [jnp.where(keep, leaf, own) for keep, leaf, own in zip(valid, scanned, steps, strict=True)]
 
 
-def _valid(leaf: Any, axis: int, cut: Cut, size: int) -> Any:
-    count = vary(valid_count(cut, size), sorted(varying_axes(leaf)))
+def _valid(leaf: Any, axis: int, cut: Cut, size: int, here: Here) -> Any:
+    count = vary(valid_count(cut, size, here), sorted(varying_axes(leaf)))
     return lax.broadcasted_iota(jnp.int32, leaf.shape, axis) < count
 
 
 def _exclusive_over_mesh(
-    shaped: Shaped, carrier: Sequence[Axes], cut: Cut, mesh: MeshShape, totals: list[Any], reverse: bool
+    shaped: Shaped, carrier: Sequence[Axes], cut: Cut, here: Here, totals: list[Any], reverse: bool
 ) -> list[Any]:
     """What the devices before this one add up to, in a logarithmic number of exchanges."""
     assert shaped.operation.monoid is not None
     arguments = (shaped.operation.monoid, shaped.state_tree, carrier)
-    devices = mesh.size(cut.axes)
-    index = lax.axis_index(cut.axes)
+    devices = here.size(cut.axes)
+    index = here.index(cut.axes)
     place = devices - 1 - index if reverse else index
     unit = identity_block(*arguments, totals)
 
@@ -69,7 +69,7 @@ def _exclusive_over_mesh(
         pairs = [(i, i + distance) for i in range(devices - distance)]
         if reverse:
             pairs = [(target, source) for source, target in pairs]
-        moved = [permute_over(leaf, cut.axes, pairs, mesh) for leaf in state]
+        moved = [permute_over(leaf, cut.axes, pairs, here) for leaf in state]
         # An absent sender leaves zeros, which are not the identity.
         present = place >= distance
         return [jnp.where(present, leaf, one) for leaf, one in zip(moved, unit, strict=True)]

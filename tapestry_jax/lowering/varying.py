@@ -8,6 +8,8 @@ from typing import Any
 import jax
 from jax import lax
 
+from tapestry_jax.planning.time_axis import in_space
+
 
 def varying_axes(value: Any) -> frozenset[str]:
     """The mesh axes over which a value of the SPMD program varies."""
@@ -16,5 +18,5 @@ def varying_axes(value: Any) -> frozenset[str]:
 
 def vary(value: Any, axes: Iterable[str]) -> Any:
     """Let a value vary over all of `axes`; its gradient is then summed over those that are new."""
-    missing = tuple(axis for axis in axes if axis not in varying_axes(value))
+    missing = tuple(axis for axis in in_space(axes) if axis not in varying_axes(value))
     return lax.pcast(value, missing, to="varying") if missing else value

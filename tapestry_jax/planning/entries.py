@@ -1,4 +1,4 @@
-"""What users write in a plan, made uniform: dimension to mesh axes."""
+"""What users write in a plan, made uniform: dimension to mesh axes, chunks, rings and halos."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from combinators.errors import MeshError, PlanError, message
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring
 from tapestry_jax.planning.mesh_shape import MeshShape
 
-Entries = tuple[tuple[str, tuple[str, ...]], ...]
+Entries = tuple[tuple[str, tuple[Item, ...]], ...]
 
 
 def read_entries(entries: Any, mesh: MeshShape, where: str) -> Entries:
-    """Normalise `{dim: axis | (axis, ...) | None}`.
+    """Normalise `{dim: item | (item, ...) | None}`: mesh axes, then a ring, chunks and a halo, at most one of each.
 
     Raises:
       PlanError: for anything else, or a mesh axis that stands twice in one entry.
@@ -29,34 +30,84 @@ def read_entries(entries: Any, mesh: MeshShape, where: str) -> Entries:
     return tuple((str(dim), _read(dim, value, mesh, where)) for dim, value in entries.items())
 
 
-def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[str, ...]:
-    listed: tuple[Any, ...] = () if value is None else (value,) if isinstance(value, str) else _tuple(dim, value, where)
-    for axis in listed:
-        if not isinstance(axis, str):
+def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[Item, ...]:
+    single = isinstance(value, str | Chunks | Ring | Halo)
+    listed: tuple[Any, ...] = () if value is None else (value,) if single else _tuple(dim, value, where)
+    axes: list[str] = []
+    for item in listed:
+        if not isinstance(item, str | Chunks | Ring | Halo):
             raise PlanError(
                 message(
                     f"{where} places `{dim}` on something that is not a mesh axis",
-                    f"got {axis!r:.80}",
+                    f"got {item!r:.80}",
                     remedy=f"Name mesh axes: {', '.join(mesh.names)}; None leaves the dimension whole.",
                 )
             )
-        if axis not in mesh.names:
-            raise MeshError(
-                message(
-                    f"{where} places `{dim}` on the mesh axis `{axis}`, which the mesh does not have",
-                    f"mesh {mesh}",
-                    remedy=f"Use one of {', '.join(mesh.names)}.",
-                )
+        axis = item if isinstance(item, str) else item.axis if isinstance(item, Ring) else None
+        if axis is None:
+            continue
+        _check_axis(dim, axis, axes, value, mesh, where)
+        axes.append(axis)
+    _check_order(dim, listed, where)
+    return tuple(listed)
+
+
+def _check_axis(dim: Any, axis: str, before: list[str], value: Any, mesh: MeshShape, where: str) -> None:
+    if axis not in mesh.names:
+        raise MeshError(
+            message(
+                f"{where} places `{dim}` on the mesh axis `{axis}`, which the mesh does not have",
+                f"mesh {mesh}",
+                remedy=f"Use one of {', '.join(mesh.names)}.",
             )
-        if listed.count(axis) > 1:
+        )
+    if axis in before:
+        raise PlanError(
+            message(
+                f"{where} places `{dim}` twice on the mesh axis `{axis}`",
+                f"got {value!r}",
+                remedy="Name every mesh axis once.",
+            )
+        )
+
+
+def _check_order(dim: Any, listed: tuple[Item, ...], where: str) -> None:
+    """Mesh axes, ring, chunks, halo: each device takes its own piece in chunks."""
+    kinds = [_RANK[type(item)] for item in listed]
+    if kinds != sorted(kinds) or any(kinds.count(rank) > 1 for rank in kinds if rank > 0):
+        raise PlanError(
+            message(
+                f"{where} places `{dim}` in an order that has no meaning",
+                f"got ({', '.join(map(str, listed))})",
+                remedy="Write mesh axes first, then at most one ring, one tp.chunks and one tp.halo, "
+                'as in ("data", tp.chunks(4)).',
+            )
+        )
+
+
+_RANK: dict[type, int] = {str: 0, Ring: 1, Chunks: 2, Halo: 3}
+
+
+def mesh_axes(entries: Entries, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Entries of a layout, which holds mesh axes alone.
+
+    Raises:
+      PlanError: for chunks, rings and halos.
+    """
+    return tuple((dim, _only_axes(dim, items, where)) for dim, items in entries)
+
+
+def _only_axes(dim: str, items: tuple[Item, ...], where: str) -> tuple[str, ...]:
+    for item in items:
+        if not isinstance(item, str):
             raise PlanError(
                 message(
-                    f"{where} places `{dim}` twice on the mesh axis `{axis}`",
-                    f"got {value!r}",
-                    remedy="Name every mesh axis once.",
+                    f"{where} stores `{dim}` in {item}",
+                    "arrays lie on mesh axes; loops and exchanges belong to operations",
+                    remedy="Name mesh axes here, and write the rest into the plan's entries.",
                 )
             )
-    return tuple(listed)
+    return tuple(item for item in items if isinstance(item, str))
 
 
 def _tuple(dim: Any, value: Any, where: str) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from combinators.errors import PlanError, message
 from combinators.tensor_type import TensorType
-from tapestry_jax.planning.entries import Entries, read_entries
+from tapestry_jax.planning.entries import Entries, mesh_axes, read_entries
 from tapestry_jax.planning.layout import Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 
@@ -30,7 +30,10 @@ def read_layouts(layouts: Any, mesh: MeshShape, where: str) -> Named:
                 remedy='Write {"x": {"batch": "data"}}.',
             )
         )
-    return tuple((str(name), read_entries(entry, mesh, f"{where}[{name!r}]")) for name, entry in layouts.items())
+    read: list[tuple[str, Entries]] = []
+    for name, entry in layouts.items():
+        read.append((str(name), mesh_axes(read_entries(entry, mesh, f"{where}[{name!r}]"), f"{where}[{name!r}]")))
+    return tuple(read)
 
 
 def place_layouts(
@@ -59,7 +62,7 @@ def place_layouts(
             )
         position, kind = types[name]
         layout, used = Layout.whole(kind.ndim), set[str]()
-        for axis, axes in entries:
+        for axis, axes in mesh_axes(entries, where):
             if axis not in kind.names:
                 raise PlanError(
                     message(

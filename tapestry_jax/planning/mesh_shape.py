@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combinators.errors import MeshError, message
+from tapestry_jax.planning.time_axis import is_time, turns_of
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,13 @@ class MeshShape:
         return tuple(name for name, _ in self.axes)
 
     def size(self, axes: Iterable[str]) -> int:
-        """The number of devices along `axes` together."""
+        """The number of pieces along `axes` together: of devices, and of turns where an axis is a loop in time."""
         sizes = dict(self.axes)
-        return math.prod(sizes[axis] for axis in axes)
+        return math.prod(turns_of(axis) if is_time(axis) else sizes[axis] for axis in axes)
 
     def real(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Those of `axes` that have more than one device."""
-        sizes = dict(self.axes)
-        return tuple(axis for axis in axes if sizes[axis] > 1)
+        """Those of `axes` that have more than one device, or turn."""
+        return tuple(axis for axis in axes if self.size((axis,)) > 1)
 
     def __str__(self) -> str:
         return " x ".join(f"{name}={size}" for name, size in self.axes)

@@ -9,7 +9,9 @@ from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Loop
 from combinators.shaped import Shaped
 from tapestry_jax.planning.entries import Entries
+from tapestry_jax.planning.items import Chunks, Item, Ring
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.time_axis import chunk_axis, ring_axis
 
 Placement = dict[str, tuple[str, ...]]
 
@@ -36,9 +38,10 @@ class Placer:
           PlanError: when two dimensions want the same mesh axis, or an exception cannot hold.
         """
         placed: Placement = {}
-        for dim, name in node.names:
-            origin, axes = self._wanted(name, path)
-            if origin == "" or not axes:
+        found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
+        plain = {axis for _, _, items in found.values() for axis in items if isinstance(axis, str)}
+        for dim, (name, origin, items) in found.items():
+            if origin == "" or not items:
                 continue
             reason = why_whole(shaped, dim)
             if reason is not None:
@@ -53,13 +56,31 @@ class Placer:
                     )
                 continue
             self.used.add((origin, name))
-            placed[dim] = self.mesh.real(axes)
+            placed[dim] = self._axes(name, items, shaped.sizes[dim], plain)
         self._check_once(node, shaped, path, placed)
         return {dim: axes for dim, axes in placed.items() if axes}
 
-    def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[str, ...]]:
+    def _axes(self, name: str, items: tuple[Item, ...], size: int, plain: set[str]) -> tuple[str, ...]:
+        """Mesh axes and loops of a dimension; `plain` are the mesh axes of the operation's dimensions."""
+        axes: list[str] = []
+        for item in items:
+            match item:
+                case str():
+                    axes.append(item)
+                case Ring(axis):
+                    # Where nothing else lies on the ring's axis, the dimension lies there itself.
+                    axes.append(ring_axis(name, axis, self.mesh.size((axis,))) if axis in plain else axis)
+                case Chunks(count, largest):
+                    block = -(-size // self.mesh.size(axes))
+                    turns = count if count is not None else -(-block // (largest or 1))
+                    axes.append(chunk_axis(name, max(turns, 1)))
+                case _:
+                    pass
+        return self.mesh.real(axes)
+
+    def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[Item, ...]]:
         """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""
-        best: tuple[str | None, tuple[str, ...]] = ("", ())
+        best: tuple[str | None, tuple[Item, ...]] = ("", ())
         for dim, axes in self.entries:
             if dim == name:
                 best = (None, axes)

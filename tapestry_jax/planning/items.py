@@ -1,0 +1,111 @@
+"""What may stand beside mesh axes in a plan: chunks in time, rings and halos."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from combinators.errors import PlanError, message
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A loop on the device over pieces of a dimension; made by `chunks`."""
+
+    count: int | None = None
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return f"chunks({self.count})" if self.count is not None else f"chunks(size={self.size})"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A loop in which the pieces of a dimension go round a mesh axis; made by `ring`."""
+
+    axis: str
+
+    def __str__(self) -> str:
+        return f"ring({self.axis!r})"
+
+
+@dataclass(frozen=True)
+class Halo:
+    """How many turns of an iteration one exchange of the overlap serves; made by `halo`."""
+
+    depth: int
+
+    def __str__(self) -> str:
+        return f"halo(depth={self.depth})"
+
+
+Item = str | Chunks | Ring | Halo
+
+
+def chunks(count: int | None = None, *, size: int | None = None) -> Chunks:
+    """Take a dimension in chunks, one after the other, in a loop on every device.
+
+    Args:
+      count: the number of chunks of a device's piece.
+      size: instead, the most cells that a chunk may have; chunks are made equal.
+
+    Returns:
+      An entry of a plan: `{"batch": tp.chunks(4)}`, or behind mesh axes `{"batch": ("data", tp.chunks(4))}`.
+
+    Raises:
+      PlanError: unless exactly one of them is given, a positive integer.
+    """
+    given = [value for value in (count, size) if value is not None]
+    if len(given) != 1 or not _is_count(given[0]):
+        raise PlanError(
+            message(
+                "tp.chunks takes a number of chunks, or the size of one",
+                f"got count={count!r}, size={size!r}",
+                remedy="Write tp.chunks(4) or tp.chunks(size=512), with a positive integer.",
+            )
+        )
+    return Chunks(count, size)
+
+
+def ring(axis: str) -> Ring:
+    """Let the pieces of a dimension go round the devices of a mesh axis, so that each meets all of them in turn.
+
+    Args:
+      axis: a mesh axis, on which another dimension of the operation is placed.
+
+    Returns:
+      An entry of a plan: `{"queries": "data", "keys": tp.ring("data")}`.
+
+    Raises:
+      PlanError: when `axis` is no name.
+    """
+    if not isinstance(axis, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message("tp.ring takes the name of a mesh axis", f"got {axis!r:.80}", remedy='Write tp.ring("data").')
+        )
+    return Ring(axis)
+
+
+def halo(depth: int = 1) -> Halo:
+    """Exchange the overlap of an iterated dimension once every `depth` turns, `depth` times as deep.
+
+    Args:
+      depth: turns for each exchange.
+
+    Returns:
+      An entry of a plan, behind mesh axes: `{"y": ("data", tp.halo(depth=8))}`.
+
+    Raises:
+      PlanError: when `depth` is not a positive integer.
+    """
+    if not _is_count(depth):
+        raise PlanError(
+            message(
+                "tp.halo takes a number of turns", f"got depth={depth!r}", remedy="Write tp.halo(depth=4), at least 1."
+            )
+        )
+    return Halo(depth)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
