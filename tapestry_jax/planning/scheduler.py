@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from combinators.axis import Axis
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.shaped import Shaped
-from combinators.signature import Operand
 from tapestry_jax.planning.changes import Cast, layout_changes
-from tapestry_jax.planning.layout import Cut, Layout, even_cut
+from tapestry_jax.planning.layout import Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
+from tapestry_jax.planning.reads import Cuts, operand_layout, result_layout
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Scatter, Schedule, Slot, Step
-
-Cuts = dict[str, Cut]
 
 
 def schedule_graph(
@@ -40,27 +37,6 @@ def schedule_graph(
       PlanError: where a placement cannot hold.
     """
     return _Scheduler(graph, mesh, placer, prefix).run(inputs, outputs)
-
-
-def operand_layout(operand: Operand, sizes: Mapping[str, int], cuts: Cuts) -> Layout:
-    """The layout in which an operation reads an operand."""
-    return Layout(tuple(_axis_cut(axis, sizes, cuts) for axis in operand.axes))
-
-
-def result_layout(axes: tuple[Axis, ...], sizes: Mapping[str, int], cuts: Cuts) -> Layout:
-    """The layout in which an operation leaves a result."""
-    return Layout(tuple(_axis_cut(axis, sizes, cuts) for axis in axes))
-
-
-def _axis_cut(axis: Axis, sizes: Mapping[str, int], cuts: Cuts) -> Cut | None:
-    # A window reads beyond its block: the tensor comes whole, and the operation slices what it reads.
-    if axis.is_window or not axis.terms or axis.terms[0].name not in cuts:
-        return None
-    cut = cuts[axis.terms[0].name]
-    inner = 1
-    for term in axis.terms[1:]:
-        inner *= sizes[term.name]
-    return replace(cut, block=cut.block * inner)
 
 
 class _Scheduler:
