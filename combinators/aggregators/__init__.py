@@ -14,3 +14,4 @@ from combinators.aggregators.logsumexp import LogSumExp as LogSumExp
 from combinators.aggregators.mean import Count as Count
 from combinators.aggregators.mean import Mean as Mean
 from combinators.aggregators.moments import Moments as Moments
+from combinators.aggregators.top_k import TopK as TopK

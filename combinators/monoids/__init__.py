@@ -19,5 +19,6 @@ from combinators.monoids.mean import Mean as Mean
 from combinators.monoids.moments import Moments as Moments
 from combinators.monoids.recurrence import AffineRecurrence as AffineRecurrence
 from combinators.monoids.recurrence import AffineRecurrenceDense as AffineRecurrenceDense
+from combinators.monoids.top_k import TopK as TopK
 from combinators.product import product as product
 from combinators.product import struct as struct

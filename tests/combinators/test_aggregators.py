@@ -16,8 +16,13 @@ from combinators.aggregator import Aggregator
 from combinators.errors import GraphError
 
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper()]
-INDEXED = ("ArgMax", "ArgMin")
+INDEXED = ("ArgMax", "ArgMin", "TopK")
+ARGUMENTS = {"TopK": (3,)}
 INF = np.inf
+
+
+def make(name):
+    return getattr(aggregators, name)(*ARGUMENTS.get(name, ()))
 
 
 def _inputs(name, n, kind):
@@ -39,7 +44,7 @@ def _assert_close(got, want, rtol=1e-5):
 @pytest.mark.parametrize(("kind", "n"), [("float", 0), ("float", 1), ("float", 31), ("int", 6), ("half", 6)])
 @pytest.mark.parametrize("name", FACTORIES)
 def test_run_agrees_with_the_reference(name, kind, n):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
     xs = _inputs(name, n, kind)
     rtol = 3e-3 if kind == "half" and name in ("Sum", "Prod") else 1e-5
     _assert_close(jax.jit(aggregator.run)(*xs), aggregator.reference(*xs), rtol)
@@ -47,7 +52,7 @@ def test_run_agrees_with_the_reference(name, kind, n):
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_lift_many_is_the_fold_of_lifted_elements(name):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
     xs = _inputs(name, 7, "int")
     slow = Aggregator(aggregator.lift, aggregator.monoid, aggregator.present)
     got, want = aggregator.lift_many(*xs), slow.lift_many(*xs)
@@ -57,7 +62,7 @@ def test_lift_many_is_the_fold_of_lifted_elements(name):
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_lift_many_of_nothing_is_the_identity(name):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
     xs = _inputs(name, 0, "float")
     identity = aggregator.identity(*(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in xs))
     jax.tree.map(np.testing.assert_array_equal, aggregator.lift_many(*xs), identity)
@@ -68,7 +73,7 @@ def test_lift_many_of_nothing_is_the_identity(name):
 @pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("cuts", [(0, 3), (5, 11)])
 def test_pieces_merge_to_the_whole(name, cuts):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
     xs = _inputs(name, 11, "float")
     bounds = [0, *cuts, 11]
     pieces = [aggregator.lift_many(*(x[a:b] for x in xs)) for a, b in itertools.pairwise(bounds)]
@@ -77,17 +82,19 @@ def test_pieces_merge_to_the_whole(name, cuts):
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_run_is_mapped_by_vmap(name):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
     xs = _inputs(name, 6, "float")
-    mapped = jax.vmap(aggregator.run, in_axes=(1, None)[: len(xs)])(*xs)
+    mapped = jax.vmap(aggregator.run, in_axes=(1, None)[: len(xs)], out_axes=-1)(*xs)
     whole = aggregator.run(*xs)
     _assert_close(mapped, jax.tree.map(lambda m, w: jnp.broadcast_to(w, m.shape), mapped, whole))
 
 
-@pytest.mark.parametrize("name", ["Sum", "Prod", "Min", "Max", "Mean", "Moments", "LogSumExp", "ArgMax", "ArgMin"])
+@pytest.mark.parametrize(
+    "name", ["Sum", "Prod", "Min", "Max", "Mean", "Moments", "LogSumExp", "ArgMax", "ArgMin", "TopK"]
+)
 @pytest.mark.parametrize("n", [0, 4])
 def test_gradients_of_run_are_finite_on_constant_data(name, n):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
 
     def total(x):
         leaves = jax.tree.leaves(aggregator.run(x, *_inputs(name, n, "float")[1:]))
@@ -99,7 +106,7 @@ def test_gradients_of_run_are_finite_on_constant_data(name, n):
 
 @pytest.mark.parametrize("name", ["Mean", "Moments"])
 def test_gradient_of_merged_nothing_is_zero(name):
-    aggregator = getattr(aggregators, name)()
+    aggregator = make(name)
 
     def total(x):
         empty = aggregator.lift_many(x[:0])
@@ -194,11 +201,42 @@ def test_mean_of_integers_is_exact():
 def test_arg_extrema_take_coordinates_in_any_order(name, find):
     x = np.array([3, 9, 1, 9, 1, np.nan], np.float32)[:5]
     order = np.array([4, 2, 0, 3, 1])
-    result = getattr(aggregators, name)().run(x[order], order.astype(np.int32))
+    result = make(name).run(x[order], order.astype(np.int32))
     assert result["index"] == find(x)
     assert result["value"] == x[find(x)]
     with_nan = np.array([3, np.nan, 9, np.nan], np.float32)
-    assert getattr(aggregators, name)().run(with_nan, np.arange(4, dtype=np.int32))["index"] == find(with_nan) == 1
+    assert make(name).run(with_nan, np.arange(4, dtype=np.int32))["index"] == find(with_nan) == 1
+
+
+def test_top_k_takes_the_lower_coordinate_in_any_order():
+    x = np.array([3, 9, 0, 9, -0.0, np.nan, 3, -np.nan, -INF], np.float32)
+    at = np.array([8, 5, 7, 2, 1, 6, 3, 0, 4], np.int32)
+    for k in (1, 4, 9, 12):
+        best, order = aggregators.TopK(k), np.argsort(at)
+        _assert_close(best.run(x, at), best.run(x[order], at[order]), rtol=0)
+        _assert_close(best.run(x, at), best.reference(x, at), rtol=0)
+    # Real elements of value -inf come before what stands for none.
+    assert aggregators.TopK(12).run(x, at)["index"].tolist() == [0, 6, 2, 5, 3, 8, 1, 7, 4, -1, -1, -1]
+
+
+def test_top_k_is_that_of_lax_and_has_its_gradient():
+    x = np.random.default_rng(3).standard_normal(40).astype(np.float32)
+    want = jax.lax.top_k(x, 5)
+    got = aggregators.TopK(5).run(x, np.arange(40))
+    np.testing.assert_array_equal(got["value"], want[0])
+    np.testing.assert_array_equal(got["index"], want[1])
+    weights = np.arange(1.0, 6, dtype=np.float32)
+    ours, theirs = (
+        jax.grad(lambda x, top=top: top(x) @ weights)(x)
+        for top in (lambda x: aggregators.TopK(5).run(x, np.arange(40))["value"], lambda x: jax.lax.top_k(x, 5)[0])
+    )
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.0, True])
+def test_top_k_of_no_number_is_an_error(k):
+    with pytest.raises(GraphError, match=rf"k is {k!r}, expected an integer of 1 or more"):
+        aggregators.TopK(k)
 
 
 def test_pairing_gives_both_results_over_the_same_inputs():
@@ -253,11 +291,11 @@ def test_default_lift_many_keeps_the_order_of_a_recurrence():
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_aggregators_are_equal_by_what_they_hold(name):
-    make = getattr(aggregators, name)
-    assert make() == make()
-    assert hash(make()) == hash(make())
-    assert make() & make() == make() & make()
-    assert make().name == name
+    first, second = make(name), make(name)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first & second == second & first
+    assert first.name == name
 
 
 def test_aggregator_of_wrong_parts_is_an_error_that_names_them_all():

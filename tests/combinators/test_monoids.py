@@ -40,6 +40,10 @@ STATES = {
     ),
     "ArgMax": ((F32(2), I32(4)), (F32(3), I32(1))),
     "ArgMin": ((F32(2), I32(4)), (F32(3), I32(1))),
+    "TopK": (
+        (np.array([9, 3, 3], F32), np.array([4, 0, 6], I32)),
+        (np.array([3, -1, -INF], F32), np.array([2, 5, np.iinfo(I32).max], I32)),
+    ),
 }
 NAMES = list(STATES)
 
