@@ -94,7 +94,8 @@ class TopKLiftMany:
 
         # The coordinates of a plan ascend, and then the first of equals is the lower one; others are sorted by both.
         ascend = jnp.all(indices[1:] >= indices[:-1])
-        return _padded(*lax.cond(ascend, by_position, by_index), self.k)
+        value, index = lax.cond(ascend, by_position, by_index)
+        return _padded(value, index, self.k)
 
 
 def present_top_k(state: Any) -> Any:
