@@ -21,9 +21,9 @@ class Einsum:
 
     subscripts: str
 
-    def __call__(self, *blocks: Any) -> Any:
+    def __call__(self, *blocks: Any, preferred_element_type: Any = None) -> Any:
         """The sum of products over a block."""
-        return jnp.einsum(self.subscripts, *blocks)
+        return jnp.einsum(self.subscripts, *blocks, preferred_element_type=preferred_element_type)
 
 
 def einsum(signature: str | Signature, *, name: str | None = None) -> Leaf:

@@ -12,6 +12,7 @@ import numpy as np
 from combinators.errors import PlanError, message
 from combinators.graph import Graph
 from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices, sharding
+from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.coverage import verify_coverage
 from tapestry_jax.planning.entries import Entries, read_entries
@@ -33,7 +34,8 @@ class Plan:
       ops: exceptions by path.
       inputs: layouts asked for, by name of the input.
       outputs: layouts asked for, by name of the output.
-      schedule: the steps of one device.
+      schedule: the steps of one device; its graph carries folds as `accumulate` says.
+      accumulate: dtypes in which folds are carried, by scope.
     """
 
     graph: Graph = field(repr=False)
@@ -43,6 +45,7 @@ class Plan:
     inputs: Named
     outputs: Named
     schedule: Schedule = field(repr=False)
+    accumulate: Accumulate = ()
 
     @property
     def in_shardings(self) -> Any:
@@ -208,6 +211,7 @@ def plan(
     ops: Mapping[str, Mapping[str, Any]] | None = None,
     inputs: Mapping[str, Mapping[str, Any]] | None = None,
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
+    accumulate: Any = None,
 ) -> Plan:
     """Plan a graph by hand.
 
@@ -219,12 +223,17 @@ def plan(
       ops: exceptions by path of an operation or scope; the longest path that fits wins.
       inputs: layouts of inputs by name, such as `{"x": {"batch": "data"}}`; by default as their first user wants them.
       outputs: layouts of outputs by name; by default as they are produced.
+      accumulate: a float dtype in which folds and scans are carried where their states are narrower, such as
+        `jnp.float32` for a bfloat16 program: partial results are made, sent and merged in it, and rounded once at the
+        end, to the dtypes that the program gives them. Or a mapping from paths or scopes to such dtypes (None leaves
+        a fold as it is, `""` is the whole program); the longest path that fits wins.
 
     Returns:
       The plan. Nothing has run.
 
     Raises:
-      PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, or an entry that cuts nothing.
+      PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, or
+        a carrier that is no float or narrower than what it carries.
       MeshError: for an unknown mesh axis.
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -239,7 +248,7 @@ def plan(
     listed = read_entries({} if entries is None else entries, shape, "the plan")
     excepted = _read_ops(ops, shape)
     asked, wanted = read_layouts(inputs, shape, "inputs"), read_layouts(outputs, shape, "outputs")
-    return make_plan(graph, mesh, listed, excepted, asked, wanted)
+    return make_plan(graph, mesh, listed, excepted, asked, wanted, read_accumulate(accumulate))
 
 
 def make_plan(
@@ -249,6 +258,7 @@ def make_plan(
     ops: tuple[tuple[str, Entries], ...],
     inputs: Named,
     outputs: Named,
+    accumulate: Accumulate = (),
 ) -> Plan:
     """Build a plan from entries that were read already."""
     shape = MeshShape.of(mesh)
@@ -256,14 +266,14 @@ def make_plan(
     given = {node.name: (i, node.results[0]) for i, node in enumerate(graph.inputs)}
     made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
     schedule = schedule_graph(
-        graph,
+        carried(graph, accumulate),
         shape,
         placer,
         place_layouts(inputs, given, shape, "inputs"),
         place_layouts(outputs, made, shape, "outputs"),
     )
     placer.check_all_used(graph)
-    return Plan(graph, mesh, entries, ops, inputs, outputs, schedule)
+    return Plan(graph, mesh, entries, ops, inputs, outputs, schedule, accumulate)
 
 
 def _read_ops(ops: Any, shape: MeshShape) -> tuple[tuple[str, Entries], ...]:

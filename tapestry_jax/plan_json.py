@@ -13,6 +13,7 @@ from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graph import Graph
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
+from tapestry_jax.planning.carriers import read_accumulate
 from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, chunks, halo, ring
 from tapestry_jax.planning.layouts import Named
@@ -30,6 +31,7 @@ def plan_to_json(plan: Plan) -> str:
         "ops": _written(plan.ops),
         "inputs": _written(plan.inputs),
         "outputs": _written(plan.outputs),
+        "accumulate": [list(pair) for pair in plan.accumulate],
     }
     return json.dumps(
         {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}, indent=1
@@ -89,7 +91,8 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
     shape = MeshShape(tuple(axes.items()))
     ops, inputs, outputs = (_read(content[name], shape, name) for name in ("ops", "inputs", "outputs"))
     entries = read_entries(_items(content["entries"]), shape, "the stored plan")
-    return make_plan(graph, mesh, entries, ops, inputs, outputs)
+    accumulate = read_accumulate(dict(content["accumulate"]))
+    return make_plan(graph, mesh, entries, ops, inputs, outputs, accumulate)
 
 
 def _content(text: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         if step.scatter is not None:
             axis, cut = step.scatter.axis, step.scatter.cut
             padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
-            return [lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True)]
+            return present(shaped, [lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True)])
         _, carrier = local_state(shaped, cuts)
         results = present(shaped, merge_states(shaped, carrier, folded, here, state))
     elif operation.over in cuts:

@@ -167,8 +167,9 @@ class _Scheduler:
         """Where every consumer wants the sum cut over the very axes that it is folded over."""
         operation = shaped.operation
         folded = tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
-        plain = operation.monoid is not None and operation.monoid.native == "sum" and operation.present is None
-        if not folded or not plain or len(shaped.state) != 1:
+        plain = operation.monoid is not None and operation.monoid.native == "sum"
+        # Results are presented cell by cell, so what is scattered may be presented after it.
+        if not folded or not plain or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
             return None
         ref = Ref(index, 0)
         demands = self.wanted(ref)

@@ -13,6 +13,7 @@ from combinators.execute import run_blocks, states
 from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.shaped import block_structs, shape
+from combinators.widening import WideKernel
 from tapestry_jax.planning.changes import Cast, Exchange, Gather, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.flow import flow_of
@@ -121,9 +122,10 @@ def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: 
     where = " ".join(f"{bound[dim]}:{'+'.join(cuts[dim].axes)}" if dim in cuts else bound[dim] for dim in bound)
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
     kernel = "dense" if shaped.operation.dense and not folded else ""
+    carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
     flops, size = _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
     notes = [_note(item) for item in found if item.path == step.path]
-    return Row(step.path, where or "-", flops, size, "; ".join([*([kernel] if kernel else []), *notes]), times)
+    return Row(step.path, where or "-", flops, size, "; ".join([*filter(None, (kernel, carrier)), *notes]), times)
 
 
 def _note(item: Collective) -> str:
