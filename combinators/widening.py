@@ -66,9 +66,23 @@ class Rounded:
         return jax.tree.unflatten(tree, [leaf.astype(kind) for leaf, kind in zip(leaves, self.dtypes, strict=True)])
 
 
+def float_dtype(dtype: Any) -> Any:
+    """The real float dtype that something names, the short formats too; None where it names none."""
+    try:
+        found = jnp.dtype(dtype)
+    except TypeError:
+        return None
+    return found if jnp.issubdtype(found, jnp.floating) else None
+
+
+def is_enabled(dtype: Any) -> bool:
+    """Whether arrays of a dtype stay in it: JAX turns float64 into float32 unless it is told otherwise."""
+    return jax.dtypes.canonicalize_dtype(dtype) == jnp.dtype(dtype)
+
+
 def is_narrower(dtype: Any, wide: Any) -> bool:
     """Whether `dtype` is a real float and `wide` another one that holds all its values."""
-    if not (jnp.issubdtype(dtype, jnp.floating) and jnp.issubdtype(wide, jnp.floating)):
+    if float_dtype(dtype) is None or float_dtype(wide) is None:
         return False
     inner, outer = jnp.finfo(dtype), jnp.finfo(wide)
     return jnp.dtype(dtype) != jnp.dtype(wide) and inner.nmant <= outer.nmant and inner.maxexp <= outer.maxexp
@@ -79,7 +93,7 @@ def state_floats(shaped: Shaped) -> tuple[Any, ...]:
     monoid = shaped.operation.monoid
     if monoid is None or monoid.native in _SELECTING:
         return ()
-    return tuple(dict.fromkeys(leaf.dtype for leaf in shaped.state if jnp.issubdtype(leaf.dtype, jnp.floating)))
+    return tuple(dict.fromkeys(leaf.dtype for leaf in shaped.state if float_dtype(leaf.dtype) is not None))
 
 
 @lru_cache(maxsize=4096)

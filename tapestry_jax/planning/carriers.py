@@ -6,12 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from combinators.errors import PlanError, SignatureError, message
 from combinators.graph import Apply, Graph, Loop, Node
-from combinators.widening import is_narrower, state_floats, widened
+from combinators.widening import float_dtype, is_enabled, is_narrower, state_floats, widened
 
 Accumulate = tuple[tuple[str, str | None], ...]
 """Scope and dtype name; `""` is the whole program, None leaves folds as they are."""
@@ -35,11 +32,8 @@ def read_accumulate(accumulate: Any) -> Accumulate:
 
 
 def _read(dtype: Any, where: str) -> str:
-    try:
-        found = jnp.dtype(dtype)
-    except TypeError:
-        found = None
-    if found is None or not jnp.issubdtype(found, jnp.floating):
+    found = float_dtype(dtype)
+    if found is None:
         raise PlanError(
             message(
                 f"{where} is no float dtype",
@@ -47,7 +41,7 @@ def _read(dtype: Any, where: str) -> str:
                 remedy="Give the dtype in which folds are carried, such as jnp.float32, or a mapping from paths to it.",
             )
         )
-    if jax.dtypes.canonicalize_dtype(found) != found:
+    if not is_enabled(found):
         raise PlanError(
             message(
                 f"{where} is {found.name}, in which JAX does not compute here",
