@@ -15,6 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 from combinators.aggregator import Aggregator
 from combinators.aggregators import Count
+from combinators.monoid import leafwise
 from laws import states
 from laws.cells import Struct, is_dyadic, show_cell, type_name
 from laws.law import Law, drawn
@@ -24,8 +25,11 @@ COUNT = 5
 PARTITIONS = ((0, 5), (5, 0), (2, 3), (1, 0, 4), (1, 1, 1, 1, 1))
 MASK = (True, False, True, True, False)
 ORDER = (3, 0, 4, 1, 2)
+STARTS, WINDOW = (1, 3), 3
 
 BEAM = "Apache Beam, CombineFnTester: every sharding, shuffled, with empty accumulators"
+DABA = "Tangwongsan, Hirzel, Schneider 2017"
+JAX = "JAX: transformations keep the meaning of pure functions"
 FOLDL = "Gonzalez, Haskell's foldl package: folds as lift, monoid and present"
 
 
@@ -50,6 +54,7 @@ class AggregatorSubject(Subject):
         self.lift: Callable[..., Any] = jax.jit(aggregator.lift)
         self.add: Callable[[Any, Any], Any] = jax.jit(aggregator.monoid.merge)
         self.present: Callable[[Any], Any] = jax.jit(aggregator.present)
+        self.mapped: Callable[..., Any] = jax.jit(jax.vmap(aggregator.run))
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -164,6 +169,50 @@ def presenting(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
     return s.aggregator.map(_doubled).run(*xs), _doubled(s.aggregator.run(*xs))
 
 
+def segments(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Merge with flags that start anew, in a balanced bracketing, and aggregate the last segment alone."""
+    left: list[Any] = []
+    right: list[Any] = []
+    for start in STARTS:
+        a, b, c, d, e = [(np.asarray(i == start), s.lift(*(x[i] for x in xs))) for i in range(COUNT)]
+        merged = _restart(s, _restart(s, a, b), _restart(s, c, _restart(s, d, e)))
+        left.append(s.present(merged[1]))
+        right.append(s.present(s.many(*(x[start:] for x in xs))))
+    return left, right
+
+
+def windows(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Slide a window by two stacks (suffixes of what leaves, prefixes of what enters), and refold every window."""
+    lifted = [s.lift(*(x[i] for x in xs)) for i in range(COUNT)]
+    cut = WINDOW - 1
+    suffixes = list(itertools.accumulate(reversed(lifted[:cut]), lambda late, early: s.add(early, late)))[::-1]
+    prefixes = list(itertools.accumulate(lifted[cut : 2 * cut], s.add))
+    slid = [s.add(suffix, prefix) for suffix, prefix in zip(suffixes, prefixes, strict=True)]
+    refolded = [s.many(*(x[start : start + WINDOW] for x in xs)) for start in range(cut)]
+    return [s.present(state) for state in slid], [s.present(state) for state in refolded]
+
+
+def removal(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Take the first element away from the state of all, and leave it out."""
+    inverse = s.aggregator.monoid.inverse
+    assert inverse is not None
+    first = leafwise(inverse)(s.lift(*(x[0] for x in xs)))
+    return s.present(s.add(first, s.many(*xs))), s.present(s.many(*(x[1:] for x in xs)))
+
+
+def eager(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Run operation by operation, and compiled."""
+    return s.aggregator.run(*xs), s.present(s.many(*xs))
+
+
+def mapping(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Aggregate two columns by `vmap`, and each on its own."""
+    others = [jnp.broadcast_to(x[:1], x.shape) for x in xs]
+    both = s.mapped(*(jnp.stack([x, y]) for x, y in zip(xs, others, strict=True)))
+    alone = [s.present(s.many(*xs)), s.present(s.many(*others))]
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1)], alone
+
+
 def semantic(s: AggregatorSubject, xs: Any) -> tuple[Any]:
     """Run the aggregator."""
     return (s.aggregator.run(*xs),)
@@ -173,6 +222,13 @@ def reference(s: AggregatorSubject, xs: Any) -> Any:
     """Run the aggregator's reference in NumPy."""
     assert s.aggregator.reference is not None
     return s.aggregator.reference(*xs)
+
+
+def _restart(s: AggregatorSubject, left: Any, right: Any) -> Any:
+    """The segmented monoid: the later state alone where it starts a segment. Source: Blelloch 1990, section 1.5."""
+    merged = s.add(left[1], right[1])
+    chosen = jax.tree.map(lambda alone, both: jnp.where(right[0], alone, both), right[1], merged)
+    return left[0] | right[0], chosen
 
 
 def _pieces(s: AggregatorSubject, xs: Any, sizes: Sequence[int]) -> list[Any]:
@@ -215,6 +271,10 @@ def _finite_slopes(s: AggregatorSubject, a: Any, b: Any) -> list[Any]:
 
 def _commutes(s: AggregatorSubject) -> str | None:
     return None if s.aggregator.monoid.commutative else f"the monoid of `{s.name}` does not declare commutative"
+
+
+def _inverts(s: AggregatorSubject) -> str | None:
+    return None if s.aggregator.monoid.inverse is not None else f"the monoid of `{s.name}` does not declare inverse"
 
 
 def _has_reference(s: AggregatorSubject) -> str | None:
@@ -264,6 +324,27 @@ LAWS = (
     Law("aggregator.pairing", "run(A & Count) ~ (run A, run Count)", FOLDL, pairing, _XS),
     Law("aggregator.contramap", "run(A . f)(xs) ~ run(A)(map f xs)", FOLDL, contramap, _XS),
     Law("aggregator.presenting", "run(map g A) ~ g(run A)", FOLDL, presenting, _XS),
+    Law(
+        "aggregator.segments",
+        "present of the flagged fold ~ present [last segment]",
+        "Blelloch 1990, section 1.5: segmented scans",
+        segments,
+        _XS,
+        eager=True,
+    ),
+    Law("aggregator.windows", "present(suffix + prefix) ~ present [window of xs]", DABA, windows, _XS, eager=True),
+    Law(
+        "aggregator.removal",
+        "present(inverse(lift x1) + [xs]) ~ present [xs without x1]",
+        "declared: inverse; subtract-on-evict of " + DABA,
+        removal,
+        _XS,
+        _inverts,
+        scaled_by=0,
+        eager=True,
+    ),
+    Law("aggregator.eager", "run(xs), not compiled ~ run(xs), compiled", JAX, eager, _XS, eager=True),
+    Law("aggregator.mapping", "vmap(run)([xs, ys]) ~ [run(xs), run(ys)]", JAX, mapping, _XS, eager=True),
     Law(
         "aggregator.semantic",
         "run(xs) ~ reference(xs)",

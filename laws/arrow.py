@@ -25,7 +25,10 @@ from laws.subject import Recipe, Subject
 
 HUGHES = "Hughes 2000, Generalising Monads to Arrows; Paterson 2003"
 CATEGORY = "the definition of a category"
+JAX = "JAX: transformations keep the meaning of pure functions"
 AXES = tuple[TensorType, ...]
+TIME, LENGTH = "time", 4
+"""Of the sequences that feedback is run along."""
 
 
 @final
@@ -50,8 +53,8 @@ class ArrowSubject(Subject):
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The laws of arrows and of choice."""
-        return ("arrow", "choice")
+        """The laws of arrows, of choice and of feedback."""
+        return ("arrow", "choice", "feedback")
 
     @property
     def types(self) -> str:
@@ -91,26 +94,34 @@ class ArrowSubject(Subject):
         return as_operands(jax.tree.unflatten(self.graph.out_tree, refs))
 
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
-        """Draw `operands`, or an `extra` operand of the first one's type."""
+        """Draw `operands`, or an `extra` operand or a `sequence` of the first one's type."""
         if kind == "operands" and self.values is not None:
             return st.integers(0, len(self.values) - 1)
         return arrays(domain)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the operands."""
-        if kind == "extra":
-            return build_arrays(self.operands[:1], recipe)[0]
+        if kind != "operands":
+            return build_arrays(self._drawn(kind), recipe)[0]
         return build_arrays(self.operands, recipe) if self.values is None else [*map(np.asarray, self.values[recipe])]
 
     def show(self, kind: str, recipe: Recipe) -> str:
         """Domain, seed and types."""
         if kind == "operands" and self.values is not None:
             return f"values[{recipe}]"
-        return show_arrays(self.operands if kind == "operands" else self.operands[:1], recipe)
+        return show_arrays(self._drawn(kind), recipe)
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the operands are small integers."""
-        return is_exact_recipe(recipe) if kind == "extra" or self.values is None else False
+        return is_exact_recipe(recipe) if kind != "operands" or self.values is None else False
+
+    def _drawn(self, kind: str) -> AXES:
+        if kind == "operands":
+            return self.operands
+        first = self.operands[0]
+        if kind == "extra":
+            return (first,)
+        return (TensorType.make((TIME, *first.names), (LENGTH, *first.shape), first.dtype),)
 
 
 def graph_depth(graph: Graph) -> float:
@@ -140,6 +151,11 @@ def doubled(value: Any) -> Any:
 
 def _affine(x: Any) -> Any:
     return x + x + jnp.ones((), x.dtype)
+
+
+def _both(x: Any) -> Any:
+    """`doubled` after `negated`, as one function of arrays."""
+    return x if x.dtype == jnp.bool_ else _affine(jnp.negative(x))
 
 
 def after(function: Callable[[Any], Any]) -> Arrow[Any, Any]:
@@ -236,6 +252,44 @@ def fanout(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
     return s.run(s.arrow & other, *xs), (*s.results(xs), s.run(other, *xs))
 
 
+def first_parallel(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
+    """Let an operand pass by, and put the identity beside."""
+    types = _with_extra(s)
+    return s.run(s.arrow.first(), *xs, c, types=types), s.run(s.arrow * identity, *xs, c, types=types)
+
+
+def pure(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Compose with two pure functions as arrows, and with their composition as one."""
+    both = after(lambda value: Map(_both)(value))
+    return s.run(s.arrow >> after(negated) >> after(doubled), *xs), s.run(s.arrow >> both, *xs)
+
+
+def fanout_parallel(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Give two arrows the same operands, and copies of them."""
+    other = program(lambda *v: doubled(v[0]))
+    copied = program(lambda *v: (*v, v[0]))
+    return s.run(s.arrow & other, *xs), s.run(copied >> (s.arrow * single(doubled)), *xs)
+
+
+def fanout_projection(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Forget the results of the second arrow, and never run it."""
+    other = program(lambda *v: doubled(v[0]))
+    fst = program(lambda *v: one_or_all(v[:-1]))
+    return s.run((s.arrow & other) >> fst, *xs), s.run(s.arrow, *xs)
+
+
+def fanout_composition(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Put a pure map before both arrows, and before each of them."""
+    h, other = after(negated), program(lambda *v: doubled(v[0]))
+    return s.run(h >> (s.arrow & other), *xs), s.run((h >> s.arrow) & (h >> other), *xs)
+
+
+def eager(s: ArrowSubject, xs: Any) -> tuple[Any, Any]:
+    """Run operation by operation, and compiled."""
+    compiled = s.cache.setdefault("compiled", jax.jit(lambda *v: s.run(s.arrow, *v)))
+    return s.run(s.arrow, *xs), compiled(*xs)
+
+
 def interchange(s: ArrowSubject, xs: Any, c: Any) -> tuple[Any, Any]:
     """Compose pairs, and pair compositions."""
     types = _with_extra(s)
@@ -297,5 +351,17 @@ LAWS = (
     ),
     Law("arrow.fanout", "(f & g) on x ~ (f(x), g(x))", HUGHES, fanout, _XS),
     Law("arrow.interchange", "(f * g) >> (h * k) ~ (f >> h) * (g >> k)", HUGHES, interchange, _XC, one_result),
-    Law("arrow.transformations", "vmap(f) ~ f of each", "JAX: transformations compose", transformations, _XS),
+    Law("arrow.first_parallel", "f.first() ~ f * identity", HUGHES, first_parallel, _XC),
+    Law("arrow.pure", "f >> arr(g) >> arr(h) ~ f >> arr(h after g)", HUGHES, pure, _XS),
+    Law("arrow.fanout_parallel", "f & g ~ copy >> (f * g)", HUGHES, fanout_parallel, _XS),
+    Law("arrow.fanout_projection", "(f & g) >> fst ~ f", "the laws of products", fanout_projection, _XS),
+    Law(
+        "arrow.fanout_composition",
+        "h >> (f & g) ~ (h >> f) & (h >> g)",
+        "the laws of products, for pure h",
+        fanout_composition,
+        _XS,
+    ),
+    Law("arrow.transformations", "vmap(f) ~ f of each", JAX, transformations, _XS),
+    Law("arrow.eager", "f(x), not compiled ~ f(x), compiled", JAX, eager, _XS, eager=True),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from combinators.errors import message
-from laws import aggregator, arrow, choice, declared, framed, monoid, plan, reduce, scan
+from laws import aggregator, arrow, choice, declared, feedback, framed, monoid, plan, reduce, running, scan
 from laws import map as maps
 from laws.errors import LawError
 from laws.law import Law
 
 catalogue: tuple[Law, ...] = (
     *monoid.LAWS,
+    *running.LAWS,
     *declared.LAWS,
     *framed.LAWS,
     *aggregator.LAWS,
@@ -20,6 +21,7 @@ catalogue: tuple[Law, ...] = (
     *scan.LAWS,
     *arrow.LAWS,
     *choice.LAWS,
+    *feedback.LAWS,
     *plan.LAWS,
 )
 """Every law that the library knows. `law.name` is unique; `law.family` says what it is a law of."""

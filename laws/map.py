@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -41,6 +42,28 @@ def footprint(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     return poisoned, wanted
 
 
+def blocks(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
+    """Run the kernel on blocks that are cut along all map dimensions at once, and block by block of blocks."""
+    whole = s.presented(s.run(operands, s.whole))
+    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for label, box in _corners(s):
+        found[label] = s.presented(s.run(operands, box))
+        parts[label] = s.part(whole, box)
+    return found, parts
+
+
+def marginal(s: LeafSubject) -> tuple[Any, Any]:
+    """Count what one more step costs, after a box and after a larger one; XLA counts, before it optimises."""
+    later: dict[str, Any] = {}
+    sooner: dict[str, Any] = {}
+    for dim in s.cuttable("map"):
+        low, middle, high = (_cost(s, s.shaped.sizes | {dim: s.shaped.sizes[dim] + more}) for more in range(3))
+        sooner[dim] = {key: middle[key] - low[key] for key in low}
+        later[dim] = {key: high[key] - middle[key] for key in low}
+    return later, sooner
+
+
 def dense(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     """Run the kernels for the uncut case."""
     blocks = s.blocks(operands, s.whole)
@@ -66,6 +89,38 @@ def _boxes(s: LeafSubject) -> Iterator[tuple[str, IndexBox]]:
             yield f"{dim}={low}:{high}", s.whole | {dim: (low, high)}
     for label, at in (("first point", 0.0), ("middle point", 0.5)):
         yield label, s.whole | {dim: (int(at * sizes[dim]), int(at * sizes[dim]) + 1) for dim in dims}
+
+
+def _corners(s: LeafSubject) -> Iterator[tuple[str, IndexBox]]:
+    """Boxes that are cut along every map dimension: after the half, and from there after one more."""
+    dims, sizes = s.cuttable("map"), s.shaped.sizes
+    halves = {dim: sizes[dim] // 2 for dim in dims}
+    yield "first block", s.whole | {dim: (0, halves[dim]) for dim in dims}
+    yield "last block", s.whole | {dim: (halves[dim], sizes[dim]) for dim in dims}
+    yield "block of a block", s.whole | {dim: (min(halves[dim] + 1, sizes[dim] - 1), sizes[dim]) for dim in dims}
+
+
+def _cost(s: LeafSubject, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Arithmetic operations of the kernel on blocks of an index space of these sizes."""
+    box = {dim: (0, size) for dim, size in sizes.items()}
+    structs: list[jax.ShapeDtypeStruct] = []
+    given = iter(s.operands)
+    for operand in s.shaped.signature.operands:
+        if operand.coordinate is not None:
+            structs.append(jax.ShapeDtypeStruct((sizes[operand.coordinate],), jnp.int32))
+            continue
+        known = next(given)
+        shape = [
+            known.shape[at]
+            if axis.kind == "one"
+            else math.prod(sizes[name] for name in axis.names)
+            if axis.kind == "composite"
+            else reads(axis, box)[1] - reads(axis, box)[0]
+            for at, axis in enumerate(operand.axes)
+        ]
+        structs.append(jax.ShapeDtypeStruct(tuple(shape), known.dtype))
+    counted = jax.jit(s.shaped.operation.kernel).lower(*structs).cost_analysis() or {}
+    return {key: round(counted.get(key, 0.0)) for key in ("flops", "transcendentals")}
 
 
 def _poisoned(s: LeafSubject, number: int, block: Any, box: IndexBox) -> Any:
@@ -115,6 +170,15 @@ LAWS = (
         _cuts,
         judged="bits",
         eager=True,
+    ),
+    Law("map.blocks", "kernel(block of B) ~ block of kernel(B)", POLYHEDRAL, blocks, _OPERANDS, _cuts),
+    Law(
+        "map.marginal",
+        "cost(n + 2) - cost(n + 1) ~ cost(n + 1) - cost(n), along every map dimension",
+        "Tapestry: constant marginal costs, which is what makes a cut cost what it costs anywhere",
+        marginal,
+        applies=_cuts,
+        judged="object",
     ),
     Law("map.dense", "dense(B) ~ kernel(B)", "declared: dense", dense, _OPERANDS, _has_dense),
 )

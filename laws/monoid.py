@@ -73,6 +73,19 @@ def congruence(s: Monoid, x: Any, y: Any, z: Any, b: Any) -> tuple[Any, Any]:
     return left, (s.observe(s.add(other, b)), s.observe(s.add(b, other)))
 
 
+def nothing(s: Monoid) -> tuple[Any, Any]:
+    """Combine nothing with nothing, in several ways."""
+    e = s.monoid.identity_for(s.carrier.cell_type)
+    both = s.add(e, e)
+    return [s.observe(both), s.observe(s.add(both, e)), s.observe(s.add(e, both))], [s.observe(e)] * 3
+
+
+def repetition(s: Monoid, a: Any) -> tuple[Any, Any]:
+    """Combine five times the same state by squaring, and one after the other."""
+    twice = s.add(a, a)
+    return s.observe(s.add(s.add(twice, twice), a)), s.observe(s.fold([a] * 5))
+
+
 LAWS = (
     Law("monoid.structure", "type of a + b, of e ~ type of a", ALGEBRA, structure, judged="object"),
     Law(
@@ -127,6 +140,23 @@ LAWS = (
         congruence,
         drawn("state", "x y z b"),
         depth=3,
+        eager=True,
+    ),
+    Law(
+        "monoid.nothing",
+        "e + e, (e + e) + e, e + (e + e) ~ e",
+        "all states that stand for nothing yet are one; DataFusion 13248, OnlineStats.jl 72: an empty merge gave NaN",
+        nothing,
+        judged="range",
+        eager=True,
+    ),
+    Law(
+        "monoid.repetition",
+        "((a + a) + (a + a)) + a ~ (((a + a) + a) + a) + a",
+        "powers of a semigroup: Knuth, The Art of Computer Programming 2, section 4.6.3",
+        repetition,
+        drawn("state", "a"),
+        depth=4,
         eager=True,
     ),
 )

@@ -38,7 +38,7 @@ from laws.subject import Subject
 
 F32, I32 = Struct((), jnp.float32), Struct((), jnp.int32)
 LEAF = ("map", "reduce", "scan")
-ARROW = ("arrow", "choice")
+ARROW = ("arrow", "choice", "feedback")
 
 
 @final

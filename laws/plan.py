@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, final
 
 import jax
@@ -51,7 +52,7 @@ class PlanSubject(Subject):
         self.inputs = [node.results[0] for node in self.graph.inputs]
         self.outputs = [self.graph.type_of(ref) for _, ref in self.graph.outputs]
         self.depth_of_graph = graph_depth(self.graph)
-        self._plan = plan
+        self.plan = plan
         self._run: Run | None = None
 
     @property
@@ -77,8 +78,14 @@ class PlanSubject(Subject):
     def planned(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the plan on the flat list of its arguments."""
         if self._run is None:
-            self._run = self._plan.compile()
+            self._run = self.plan.compile()
         return jax.tree.leaves(self._run(*jax.tree.unflatten(self.graph.in_tree, list(leaves))))
+
+    @cached_property
+    def padded(self) -> Run:
+        """The program that leaves its results in padded blocks."""
+        plan: Any = self.plan
+        return plan.compile(crop=False)
 
     def unplanned(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the flat list of its arguments, in whatever precision these have."""
@@ -136,6 +143,8 @@ OUTCOMES: dict[str, Callable[..., list[Any]]] = {
     "plan.gradients": slopes,
     "plan.nesting": outputs,
     "plan.retry": outputs,
+    "plan.mapping": outputs,
+    "plan.blocking": outputs,
 }
 
 
@@ -159,8 +168,28 @@ def retry(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
     return s.planned(arguments), s.planned(arguments)
 
 
+def mapping(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Map the plan over two arguments, the second one turned around."""
+    turned = [np.flip(np.asarray(leaf)) for leaf in arguments]
+    both = jax.vmap(s.planned)([np.stack([x, y]) for x, y in zip(arguments, turned, strict=True)])
+    each = [s.planned(arguments), s.planned(turned)]
+    return [[leaf[i] for leaf in both] for i in (0, 1)], each
+
+
+def blocking(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Cut the arguments into the plan's blocks, and put the blocks of the result together."""
+    plan: Any = s.plan
+    blocks = plan.put(*jax.tree.unflatten(s.graph.in_tree, list(arguments)))
+    return jax.tree.leaves(plan.take(s.padded(*blocks))), s.planned(arguments)
+
+
 def _jitted(s: PlanSubject) -> Run:
     return s.cache.setdefault("unplanned", jax.jit(s.unplanned))
+
+
+def _blocks(s: PlanSubject) -> str | None:
+    fits = callable(getattr(s.plan, "put", None)) and callable(getattr(s.plan, "take", None))
+    return None if fits else f"`{s.name}` has no put and take"
 
 
 def _is_inexact(leaf: Any) -> bool:
@@ -195,6 +224,23 @@ LAWS = (
         retry,
         _ARGS,
         judged="bits",
+        eager=True,
+    ),
+    Law(
+        "plan.mapping",
+        "vmap(run)([args, others]) ~ [run(args), run(others)]",
+        "JAX: transformations keep the meaning of pure functions",
+        mapping,
+        _ARGS,
+        eager=True,
+    ),
+    Law(
+        "plan.blocking",
+        "take(blocks of run(put(args))) ~ run(args)",
+        "unblock after block is the identity",
+        blocking,
+        _ARGS,
+        _blocks,
         eager=True,
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators.blocks import identity_block
 from combinators.execute import combine
 from laws.law import Law, drawn
 from laws.leaf import LeafSubject
@@ -37,6 +38,26 @@ def pad(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
         dim: s.presented(jax.tree.leaves(s.shaped.operation.kernel(*_padded(s, blocks, dim)))) for dim in _paddable(s)
     }
     return padded, dict.fromkeys(padded, whole)
+
+
+def empty(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
+    """Merge the state of the whole with pieces that hold nothing, on both sides."""
+    state = s.run(operands, s.whole)
+    operation, carrier, tree = s.shaped.operation, s.shaped.carrier, s.shaped.state_tree
+    assert operation.monoid is not None
+    nothing = identity_block(operation.monoid, tree, carrier, state)
+    around = [_merged(s, pieces) for pieces in ([nothing, state], [state, nothing], [nothing, nothing, state])]
+    return [s.presented(each) for each in around], [s.presented(state)] * len(around)
+
+
+def permutation(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
+    """Merge pieces in another order."""
+    found: dict[str, Any] = {}
+    for dim in s.cuttable("fold"):
+        edges = sorted({0, 1, s.shaped.sizes[dim] // 2, s.shaped.sizes[dim]})
+        pieces = [s.run(operands, s.whole | {dim: span}) for span in itertools.pairwise(edges)]
+        found[dim] = s.presented(_merged(s, [*pieces[1:], pieces[0]]))
+    return found, dict.fromkeys(found, s.presented(s.run(operands, s.whole)))
 
 
 def _merged(s: LeafSubject, pieces: Sequence[list[Any]], from_right: bool = False) -> list[Any]:
@@ -97,6 +118,13 @@ def _folds(s: LeafSubject) -> str | None:
     return None if _ordered(s) else f"`{s.name}` has no fold dimension of two cells or more that may be cut"
 
 
+def _commutes(s: LeafSubject) -> str | None:
+    monoid = s.shaped.operation.monoid
+    if monoid is None or not monoid.commutative:
+        return f"the monoid of `{s.name}` does not declare commutative"
+    return _folds(s)
+
+
 def _pads(s: LeafSubject) -> str | None:
     return None if _paddable(s) else f"`{s.name}` declares no neutral value along a bare fold dimension"
 
@@ -111,6 +139,21 @@ LAWS = (
         fold,
         _OPERANDS,
         _folds,
+    ),
+    Law(
+        "reduce.empty",
+        "e + kernel(B), kernel(B) + e, e + e + kernel(B) ~ kernel(B)",
+        "a device without cells holds the identity",
+        empty,
+        _OPERANDS,
+    ),
+    Law(
+        "reduce.permutation",
+        "kernel(B2) + kernel(B1) ~ kernel(B1 and B2)",
+        "declared: commutative",
+        permutation,
+        _OPERANDS,
+        _commutes,
     ),
     Law("reduce.pad", "kernel(B and neutral cells) ~ kernel(B)", "declared: pad", pad, _OPERANDS, _pads),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +70,22 @@ FIRST = Aggregator(
 )
 
 
+def differently_compiled(xs):
+    """Another function where there are no numbers yet."""
+    return total(xs) if isinstance(xs, np.ndarray) else total(xs) + 1
+
+
+@jax.custom_batching.custom_vmap
+def wrongly_mapped(state):
+    return state
+
+
+@wrongly_mapped.def_vmap
+def _(size, batched, state):
+    del size, batched
+    return state[::-1], True
+
+
 class Careless(Aggregator):
     """An aggregator whose combinators are wrong."""
 
@@ -97,6 +115,11 @@ MUTANTS = {
     "aggregator.pairing": CARELESS,
     "aggregator.contramap": CARELESS,
     "aggregator.presenting": CARELESS,
+    "aggregator.segments": sums(monoid=Monoid(0.0, lambda a, b: a + 2 * b, name="Weighted by place")),
+    "aggregator.windows": sums(monoid=Monoid(0.0, lambda a, b: b + b - a, name="Mirror")),
+    "aggregator.removal": sums(monoid=dataclasses.replace(monoids.Sum, inverse=lambda x: x)),
+    "aggregator.eager": sums(lift_many=differently_compiled),
+    "aggregator.mapping": sums(present=wrongly_mapped),
     "aggregator.semantic": WELFORD,
 }
 

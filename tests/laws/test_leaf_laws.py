@@ -38,6 +38,11 @@ def three(x):
     return x[:-2] + 2 * x[1:-1] + 3 * x[2:]
 
 
+def small_in_both(x):
+    """Right where one dimension is cut, wrong where both are."""
+    return x + 1 if max(x.shape) < 4 else x
+
+
 def decayed(state):
     return state[1]
 
@@ -104,13 +109,26 @@ MUTANTS = {
         Map(lambda x: jnp.roll(x, -1)[:-1] + jnp.roll(x, -1)[1:], "(y+[dy]) -> y", sizes={"dy": 2}, name="off by one"),
         Map(lambda x: x[::2] + jnp.roll(x, -2)[::2], "(2*y) -> y", name="wider than its stride"),
     ],
+    "map.blocks": [Map(small_in_both, "n m -> n m", name="small in both")],
+    "map.marginal": [
+        Map(lambda x: jnp.sum(x[:, None] - x[None, :] * 0, axis=1) / x.shape[0], "n -> n", name="all pairs"),
+    ],
     "map.dense": [Map(jnp.sin, "n -> n", dense=lambda x: x - x**3 / 6, name="series")],
     "reduce.fold": [
         Reduce(lambda x: jnp.mean(x, axis=0), "k n -> n", monoids.Sum, name="mean for a sum"),
         Reduce(lambda x: x[0] - jnp.sum(x[1:], axis=0), "k n -> n", DIFFERENCE, name="not associative"),
     ],
+    "reduce.empty": [
+        Reduce(lambda x: jnp.max(x, axis=0), "k n -> n", Monoid(0.0, jnp.maximum, name="Max from 0"), name="maximum"),
+    ],
+    "reduce.permutation": [
+        Reduce(lambda x: x[-1], "k n -> n", Monoid(0.0, lambda a, b: b, commutative=True, name="Last"), name="last"),
+    ],
     "reduce.pad": [Reduce(lambda x: jnp.max(x, axis=0), "k n -> n", monoids.Max, pad=(0,), name="zero for a maximum")],
     "scan.prefix": [Scan(DIFFERENCE, "t -> t", over="t", name="not associative")],
+    "scan.last": [Scan(DIFFERENCE, "t -> t", over="t", name="not associative")],
+    "scan.exclusive": [Scan(Monoid(1.0, jnp.add, name="Sum from 1"), "t -> t", over="t", name="one too many")],
+    "scan.segments": [Scan(DIFFERENCE, "t -> t", over="t", name="not associative")],
     "scan.continuation": [Scan(monoids.Sum, "t -> t", over="t", kernel=jnp.cumsum, name="scanned twice")],
 }
 
@@ -126,13 +144,14 @@ def test_leaves_are_lawful(name):
 
 def test_what_does_not_apply_is_reported():
     report = laws.assert_lawful(LAWFUL["matmul"][0], LAWFUL["matmul"][1], examples=3)
-    assert set(report.held) == {"map.split", "map.footprint", "reduce.fold", "reduce.pad"}
+    maps = {"map.split", "map.footprint", "map.blocks", "map.marginal"}
+    assert set(report.held) == maps | {"reduce.fold", "reduce.empty", "reduce.permutation", "reduce.pad"}
     assert report.not_checked == {"map.dense": "`matmul` has no dense kernel"}
 
 
 def test_leaf_is_checked_at_types_that_fit_its_signature():
     window = Map(lambda x: x[0:-2:2] + x[2::2], "(2*y+[dy]) c -> y c", sizes={"dy": 3}, name="window")
-    assert set(laws.assert_lawful(window, examples=3).held) == {"map.split", "map.footprint"}
+    assert {"map.split", "map.footprint", "map.blocks"} <= set(laws.assert_lawful(window, examples=3).held)
     assert "map.split" in laws.assert_lawful(LAWFUL["softmax"][0], examples=3).held
 
 

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import laws
@@ -69,6 +70,37 @@ def forgetful(reference, addends):
     return count, jnp.where(count == 0, 0, reference), second
 
 
+def in_place(left, right):
+    """A sum that writes into its first argument."""
+    left["sum"] = left["sum"] + right["sum"]
+    return left
+
+
+def differently_compiled(left, right):
+    """Another function where there are no numbers yet."""
+    try:
+        return np.asarray(left) + np.asarray(right)
+    except jax.errors.TracerArrayConversionError:
+        return left + right + 1
+
+
+@dataclasses.dataclass
+class Unsteady:
+    """Sees something else every time that it is asked."""
+
+    count: int = 0
+
+    def __call__(self, state):
+        self.count += 1
+        return state + self.count
+
+
+def product_of_small(left, right):
+    """A product, until it has grown."""
+    both = left * right
+    return jnp.where(jnp.abs(both) > 20, both + 1, both)
+
+
 def lifted(monoid, lift, **kinds):
     return {"piece": monoid, "lift": lift} | kinds
 
@@ -85,6 +117,11 @@ MUTANTS = {
     "monoid.congruence": lifted(
         Monoid(0.0, counting, name="Hidden"), lambda x: (x, jnp.zeros(())), observe=lambda state: state[0]
     ),
+    "monoid.nothing": lifted(Monoid((-jnp.inf, 0), scaled_sum, name="Unguarded"), lambda x: (x, x * 0 + 1)),
+    "monoid.repetition": {"piece": Monoid(1.0, product_of_small, name="Grown")},
+    "monoid.eager": {"piece": Monoid(0.0, differently_compiled, name="Compiled otherwise"), "types": [F32]},
+    "monoid.unchanged": lifted(Monoid(0.0, in_place, name="In place"), lambda x: {"sum": x}),
+    "monoid.equality": {"piece": Monoid(0.0, jnp.add, name="Unsteady"), "observe": Unsteady()},
     "monoid.commutativity": {
         "piece": dataclasses.replace(monoids.AffineRecurrence, commutative=True),
         "types": PAIR,

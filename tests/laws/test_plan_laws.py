@@ -77,18 +77,48 @@ def is_traced(x):
     return False
 
 
+@jax.custom_batching.custom_vmap
+def wrongly_mapped(x):
+    return x
+
+
+@wrongly_mapped.def_vmap
+def _(size, batched, x):
+    del size, batched
+    return x[::-1], True
+
+
+@dataclass
+class Blocked(FakePlan):
+    """A plan of one block, which it puts in the wrong place."""
+
+    def compile(self, *, crop=True):
+        del crop
+        return self.run
+
+    def put(self, *args):
+        return tuple(jnp.roll(arg, 1, axis=0) for arg in args)
+
+    def take(self, result):
+        return result
+
+
 MUTANTS = {
     "plan.values": without_psum,
     "plan.gradients": summed_twice,
     "plan.nesting": lambda x, w1, w2: reference(x, w1, w2) * (2 if is_traced(x) else 1),
     "plan.retry": Unsteady(),
+    "plan.mapping": lambda x, w1, w2: reference(wrongly_mapped(x), w1, w2),
+    "plan.blocking": Blocked(MLP, reference),
 }
 
 
 @pytest.mark.parametrize("law", MUTANTS)
 def test_law_rejects_its_mutant(law):
+    mutant = MUTANTS[law]
+    plan = mutant if isinstance(mutant, FakePlan) else FakePlan(MLP, mutant)
     with pytest.raises(laws.LawError, match=f"LAW {law} FAILED  fake"):
-        laws.assert_lawful(FakePlan(MLP, MUTANTS[law]), laws=law, examples=5, shrink=False)
+        laws.assert_lawful(plan, laws=law, examples=5, shrink=False)
 
 
 def test_every_law_of_plans_has_a_mutant():
@@ -160,6 +190,12 @@ def test_nothing_finite_is_not_equivalence():
 def test_real_plans_are_equivalent(entries, mesh2x4):
     plan = tp.plan(MLP, mesh2x4, entries)
     assert "plan.gradients" in laws.assert_equivalent(plan).held
+
+
+def test_real_plan_keeps_uneven_blocks_and_maps(mesh2x4):
+    x = tp.TensorType({"batch": 7, "embed": 5})
+    plan = tp.plan(tp.trace(tp.Map(jnp.tanh), x), mesh2x4, {"batch": "data"})
+    assert laws.assert_lawful(plan, laws=["mapping", "blocking"], examples=2).held == ("plan.mapping", "plan.blocking")
 
 
 def test_gradient_that_loses_digits_inside_is_not_refused(mesh2x4):
