@@ -73,6 +73,17 @@ def layout_changes(
     for axis, wanted in enumerate(target.cuts):
         if wanted is not None and now.cuts[axis] is None and not set(wanted.axes) & source.axes:
             cut(axis)
+
+    def exchange(axis: int, move: int) -> None:
+        nonlocal now
+        wanted_cut = target.cuts[move]
+        assert wanted_cut is not None
+        changes.append(Exchange(axis, move, shape[axis], shape[move], wanted_cut))
+        now = now.with_cut(axis, None).with_cut(move, wanted_cut)
+
+    # One exchange may free the axis that another needs: from `y:a z:b` to `x:a y:b` the first moves `a`.
+    while (move := _next_exchange(now, target)) is not None:
+        exchange(*move)
     for axis in range(len(shape)):
         have, wanted = now.cuts[axis], target.cuts[axis]
         if have is None or have == wanted:
@@ -88,10 +99,7 @@ def layout_changes(
             continue
         move = _exchange_target(now, target, axis)
         if move is not None:
-            wanted_cut = target.cuts[move]
-            assert wanted_cut is not None
-            changes.append(Exchange(axis, move, shape[axis], shape[move], wanted_cut))
-            now = now.with_cut(axis, None).with_cut(move, wanted_cut)
+            exchange(axis, move)
             continue
         kept = _kept_prefix(have, wanted, mesh)
         for axes, is_varying in _grouped(have.axes[kept:], varying):
@@ -109,9 +117,18 @@ def layout_changes(
     return tuple(changes)
 
 
+def _next_exchange(now: Layout, target: Layout) -> tuple[int, int] | None:
+    """An axis whose cut is wanted on another one that is whole, and this other one."""
+    for axis in range(len(now.cuts)):
+        other = _exchange_target(now, target, axis)
+        if other is not None:
+            return axis, other
+    return None
+
+
 def _exchange_target(now: Layout, target: Layout, axis: int) -> int | None:
-    have = now.cuts[axis]
-    if have is None or target.cuts[axis] is not None:
+    have, stays = now.cuts[axis], target.cuts[axis]
+    if have is None or (stays is not None and set(stays.axes) & set(have.axes)):
         return None
     for other, wanted in enumerate(target.cuts):
         if other != axis and now.cuts[other] is None and wanted is not None and wanted.axes == have.axes:

@@ -78,6 +78,14 @@ class Placer:
                     pass
         return self.mesh.real(axes)
 
+    def is_free(self, name: str, path: str) -> bool:
+        """Whether no entry speaks of a dimension at an operation, not even to leave it whole."""
+        return self._wanted(name, path)[0] == ""
+
+    def mesh_axes(self, name: str, path: str) -> tuple[str, ...]:
+        """The mesh axes that the entries give to a name at an operation."""
+        return tuple(axis for axis in self._wanted(name, path)[1] if isinstance(axis, str))
+
     def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[Item, ...]]:
         """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""
         best: tuple[str | None, tuple[Item, ...]] = ("", ())

@@ -8,6 +8,7 @@ from dataclasses import replace
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.shaped import Shaped
 from tapestry_jax.planning.changes import Cast, layout_changes
+from tapestry_jax.planning.free import FreeDims
 from tapestry_jax.planning.layout import Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
@@ -36,7 +37,9 @@ def schedule_graph(
     Raises:
       PlanError: where a placement cannot hold.
     """
-    return _Scheduler(graph, mesh, placer, prefix).run(inputs, outputs)
+    scheduler = _Scheduler(graph, mesh, placer, prefix)
+    scheduler.take_free(inputs, outputs)
+    return scheduler.run(inputs, outputs)
 
 
 class _Scheduler:
@@ -65,6 +68,13 @@ class _Scheduler:
         placed = self._placer.place(node, shaped, self._prefix + node.path)
         cuts = {dim: even_cut(shaped.sizes[dim], axes, self._mesh) for dim, axes in placed.items()}
         return {dim: cut for dim, cut in cuts.items() if cut is not None}
+
+    def take_free(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
+        """Let operations that need a cut axis whole take its mesh axes on free dimensions, loops first."""
+        for body in self._bodies.values():
+            body.take_free({}, {})
+        known = self._graph, self._mesh, self._placer, self._prefix, self._shaped, self._cuts, self.wanted
+        FreeDims(*known, inputs, outputs).take()
 
     # What consumers want
 
