@@ -34,7 +34,9 @@ from combinators.program import program as program
 from combinators.projection import Projection as Projection
 from combinators.rearrange import rearrange as rearrange
 from combinators.reduce import Reduce as Reduce
+from combinators.running import scan as scan
 from combinators.scan import Scan as Scan
 from combinators.signature import Signature as Signature
 from combinators.tensor_type import TensorType as TensorType
 from combinators.tracing import trace as trace
+from combinators.window import window as window

@@ -112,6 +112,113 @@ class Aggregator:
             name=self.name,
         )
 
+    def by_key(self, labels: Callable[..., Any] | None, size: int) -> Aggregator:
+        """Aggregate the elements of every key on their own: a grouped fold by one dense kernel.
+
+            run(xs, labels)[k] = run(those x of xs whose label is k)
+
+        The state has an axis of keys in front, and merges, over a mesh as well, as that of this aggregator does:
+        a native or framed monoid becomes segmented reductions, any other a sort and a segmented scan.
+
+        Args:
+          labels: (cells of one element) -> its key, an integer; None where keys are a further, last input, one an
+            element: `fold(Moments().by_key(None, 10), "row col, row -> col")`.
+          size: number of keys; elements with a key outside of `[0, size)` are left out.
+
+        Returns:
+          An aggregator whose results have a leading axis of `size`; a key without elements has the result of nothing.
+
+        Raises:
+          GraphError: when `labels` is an array, or `size` is no positive integer.
+
+        Laws: those of this aggregator; the reference runs this one's on every key.
+
+        Example:
+          >>> import jax.numpy as jnp
+          >>> from combinators import aggregators
+          >>> both = (aggregators.Sum() & aggregators.Max()).by_key(lambda x: x % 2, 2)
+          >>> [leaf.tolist() for leaf in both.run(jnp.array([1, 2, 3, 4]))]
+          [[6, 4], [4, 3]]
+        """
+        from combinators.grouped import by_key
+
+        return by_key(self, labels, size, is_sorted=False)
+
+    def by_segment(self, labels: Callable[..., Any] | None, size: int) -> Aggregator:
+        """Aggregate every segment on its own: as `by_key`, with labels that never decrease, so that nothing is sorted.
+
+        Args:
+          labels: (cells of one element) -> its segment, never less than the one before; None where segments are a
+            further, last input.
+          size: number of segments.
+
+        Returns:
+          An aggregator whose results have a leading axis of `size`.
+
+        Raises:
+          GraphError: as `by_key`.
+        """
+        from combinators.grouped import by_key
+
+        return by_key(self, labels, size, is_sorted=True)
+
+    def masked(self, where: Callable[..., Any] | None = None) -> Aggregator:
+        """Aggregate only what a mask keeps.
+
+            run(xs, where) = run(those x of xs where it is true)
+
+        What is left out may be anything, NaN as well; it has gradient 0.
+
+        Args:
+          where: (cells of one element) -> whether it counts; None where masks are a further, last input, one an
+            element: `fold(Mean().masked(), "row col, row -> col")`.
+
+        Returns:
+          An aggregator of the same results.
+
+        Raises:
+          GraphError: when `where` is an array.
+
+        Laws: masking; those of this aggregator.
+        """
+        from combinators.grouped import masked
+
+        return masked(self, where)
+
+    def segmented(self, starts: Callable[..., Any] | None = None) -> Aggregator:
+        """Aggregate the last segment; with `tp.scan` the current one at every step.
+
+        Args:
+          starts: (cells of one element) -> whether a segment begins with it; None where flags are a further, last
+            input: `tp.scan(Sum().segmented(), "t, t -> t")(x, starts)`.
+
+        Returns:
+          An aggregator whose monoid is `monoids.segmented`; not commutative.
+
+        Raises:
+          GraphError: when `starts` is an array.
+        """
+        from combinators.segments import segmented_aggregator
+
+        return segmented_aggregator(self, starts)
+
+    def by_run(self, labels: Callable[..., Any] | None = None) -> Aggregator:
+        """Aggregate the last run of equal labels; with `tp.scan` the current one at every step.
+
+        Args:
+          labels: (cells of one element) -> an integer; None where labels are a further, last input:
+            `tp.scan(Sum().by_run(), "t, t -> t")(x, labels)`.
+
+        Returns:
+          An aggregator whose monoid is `monoids.runs`; not commutative.
+
+        Raises:
+          GraphError: when `labels` is an array.
+        """
+        from combinators.segments import run_aggregator
+
+        return run_aggregator(self, labels)
+
     def map(self, function: Callable[[Any], Any]) -> Aggregator:
         """Transform the result.
 

@@ -36,8 +36,10 @@ from combinators import named as named
 from combinators import program as program
 from combinators import random as random
 from combinators import rearrange as rearrange
+from combinators import scan as scan
 from combinators import stack as stack
 from combinators import trace as trace
+from combinators import window as window
 from tapestry_jax._lazy import __getattr__ as __getattr__
 from tapestry_jax.assertions import assert_collectives as assert_collectives
 from tapestry_jax.mesh import mesh as mesh

@@ -1,0 +1,48 @@
+"""The dual of a monoid: the same states, merged with their arguments swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from combinators.monoid import Monoid
+from combinators.product import product, struct
+
+
+def dual(monoid: Monoid) -> Monoid:
+    """Swap the arguments of `combine`: `a + b` becomes `b + a`.
+
+    Folded, the elements are merged from the last one to the first. A reversed scan with the dual of a recurrence's
+    monoid runs the recurrence backwards in time. The dual of a commutative monoid is itself.
+
+    Args:
+      monoid: any.
+
+    Returns:
+      A monoid of the same states; `dual(dual(m))` is `m`.
+
+    Laws: those of `monoid`; dual(a, b) = combine(b, a).
+    Source: the opposite monoid (algebra).
+    """
+    if monoid.commutative:
+        return monoid
+    if monoid.parts:
+        parts = tuple(map(dual, monoid.parts))
+        return product(*parts) if monoid.keys is None else struct(**dict(zip(monoid.keys, parts, strict=True)))
+    label = repr(monoid)[len("Monoid(") : -1]
+    if isinstance(monoid.combine, Swapped):
+        return replace(monoid, combine=monoid.combine.combine, name=label.removeprefix("dual "))
+    return replace(monoid, combine=Swapped(monoid.combine), name=f"dual {label}")
+
+
+@final
+@dataclass(frozen=True)
+class Swapped:
+    """Call a function of two states with its arguments swapped."""
+
+    combine: Callable[[Any, Any], Any]
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        """Return `combine(right, left)`."""
+        return self.combine(right, left)

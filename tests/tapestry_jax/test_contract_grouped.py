@@ -1,0 +1,83 @@
+"""The contract on grouped folds, segmented scans and windows over uneven cut dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tapestry_jax as tp
+from tests.contract import assert_contract, assert_same
+from tests.tapestry_jax.draw import named, normal
+
+agg = tp.aggregators
+ROWS = 21
+KEYS = np.random.default_rng(5).integers(0, 3, ROWS).astype(np.int32)
+LABELS = np.repeat(np.array([2, 5, 1, 2], np.int32), [3, 9, 1, 8])
+
+
+def step(x):
+    return x, 1 - x
+
+
+def second(state):
+    return state[1]
+
+
+RECURRENCE = tp.Aggregator(step, tp.monoids.AffineRecurrence, second, name="Recurrence")
+
+
+def test_contract_grouped_folds(mesh8):
+    # Native, framed and ordered monoids, each by key; and a mask.
+    args = (normal(ROWS, 2), KEYS)
+
+    def program(x, keys):
+        return {
+            "max": tp.fold(agg.Max().by_key(None, 3), "row col, row -> col")(x, keys),
+            "logsumexp": tp.fold(agg.LogSumExp().by_key(None, 3), "row col, row -> col")(x, keys),
+            "recurrence": tp.fold(RECURRENCE.by_key(None, 3), "row col, row -> col")(x, keys),
+            "masked": tp.fold(agg.Mean().masked(), "row col, row -> col")(x, keys),
+        }
+
+    def reference(x, keys):
+        x, keys = np.asarray(x, np.float64), np.asarray(keys)
+        groups = [x[keys == key] for key in range(3)]
+        states = []
+        for group in groups:
+            state = np.zeros(2)
+            for row in group:
+                state = row * state + 1 - row
+            states.append(state)
+        return {
+            "max": np.stack([group.max(0) for group in groups], -1),
+            "logsumexp": np.stack([np.log(np.exp(group).sum(0)) for group in groups], -1),
+            "recurrence": np.stack(states, -1),
+            "masked": x[keys != 0].mean(0),
+        }
+
+    plan = tp.plan(tp.trace(program, *named("row col, row", *args)), mesh8, {"row": "data"})
+    assert_contract(plan)
+    assert_same(plan, args, reference=reference)
+
+
+def test_contract_segmented_scan(mesh8):
+    args = (normal(ROWS, 2), LABELS)
+    running = tp.scan(agg.Sum().by_run(), "t col, t -> t col")
+    plan = tp.plan(tp.trace(running, *named("t col, t", *args)), mesh8, {"t": "data"})
+
+    def reference(x, labels):
+        begin = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
+        return np.concatenate([np.cumsum(part, 0) for part in np.split(np.asarray(x), begin[1:])])
+
+    assert_contract(plan)
+    assert_same(plan, args, reference=reference)
+
+
+def test_contract_sliding_window(mesh8):
+    args = (normal(ROWS, 2),)
+    slide = tp.window(agg.Max(), 5, "t col -> t col")
+    plan = tp.plan(tp.trace(slide, *named("t col", *args)), mesh8, {"t": "data"})
+
+    def reference(x):
+        return np.stack([np.max(x[max(0, t - 4) : t + 1], 0) for t in range(ROWS)])
+
+    assert_contract(plan)
+    assert_same(plan, args, reference=reference)
