@@ -7,10 +7,11 @@ from typing import Any
 
 from jax import lax
 
+from tapestry_jax.lowering.halo import exchange_neighbours
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.varying import vary
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Slice
+from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
 
 
 def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
@@ -31,4 +32,6 @@ def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
                 value = pad_axis(value, target, cut.block * here.size(cut.axes))
                 value = lax.all_to_all(value, cut.axes, target, source, tiled=True)
                 value = crop_axis(value, source, size)
+            case Overlap(axis, _, cut, _):
+                value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)
     return value

@@ -17,6 +17,7 @@ from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.reads import overlapping_term
 
 Cuts = Mapping[str, Cut]
 
@@ -54,7 +55,8 @@ def _read(
     modes: Sequence[str],
 ) -> Any:
     for number, (axis, mode) in enumerate(zip(operand.axes, modes, strict=True)):
-        if axis.is_window:
+        # Where a window overlaps its neighbours', the exchange has brought what its block reads.
+        if axis.is_window and overlapping_term(axis, cuts) is None:
             array = _read_window(axis, number, array, shaped, cuts, sizes, here, mode)
     return array
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tapestry_jax.planning.layout import Cut, Layout
+from tapestry_jax.planning.halo import NeighbourExchange, neighbour_exchange
+from tapestry_jax.planning.layout import Cut, Layout, stored_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.time_axis import is_time
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,21 @@ class Exchange:
     cut: Cut
 
 
-Change = Cast | Slice | Gather | Exchange
+@dataclass(frozen=True)
+class Overlap:
+    """Neighbour exchange along one axis of `size` cells, from the cut `source`, or whole, to `cut`. Free without hops."""
+
+    axis: int
+    source: Cut | None
+    cut: Cut
+    size: int
+
+    def exchange(self, mesh: MeshShape) -> NeighbourExchange:
+        """Who sends what to whom."""
+        return neighbour_exchange(self.source, self.cut, self.size, mesh.size(self.cut.axes))
+
+
+Change = Cast | Slice | Gather | Exchange | Overlap
 
 
 def layout_changes(
@@ -54,10 +70,28 @@ def layout_changes(
     """The steps from `source` to `target`, for a consumer that varies over `varying`.
 
     Slices that need no gathered axis come first, since they make what is gathered smaller; then all-to-alls and
-    gathers, then the other slices, then the cast.
+    gathers, then the other slices, then neighbour exchanges axis after axis (each takes along what the one before has
+    brought, which fills the corners), then the cast.
     """
     changes: list[Change] = []
     now, state = source, set(source.axes)
+    final = target
+    for axis, (have, wanted) in enumerate(zip(source.cuts, target.cuts, strict=True)):
+        overlaps = (have is not None and have.window is not None) or (wanted is not None and wanted.window is not None)
+        if have is not None and wanted is not None and have.axes == wanted.axes:
+            in_space = not any(map(is_time, have.axes))
+            if overlaps or (
+                have != wanted and in_space and _is_cheaper(Overlap(axis, have, wanted, shape[axis]), mesh)
+            ):
+                target = target.with_cut(axis, have)
+        elif overlaps:
+            if have is not None and have.window is not None:
+                plain = stored_cut(have, shape[axis], mesh)
+                changes.append(Overlap(axis, have, plain, shape[axis]))
+                now = now.with_cut(axis, plain)
+            if wanted is not None and wanted.window is not None:
+                is_free = have is None and not set(wanted.axes) & source.axes
+                target = target.with_cut(axis, None if is_free else stored_cut(wanted, shape[axis], mesh))
 
     def cut(axis: int) -> None:
         nonlocal now
@@ -111,10 +145,33 @@ def layout_changes(
     for axis, wanted in enumerate(target.cuts):
         if wanted is not None and now.cuts[axis] is None:
             cut(axis)
+    overlaps = [
+        Overlap(axis, have, wanted, shape[axis])
+        for axis, (have, wanted) in enumerate(zip(now.cuts, final.cuts, strict=True))
+        if wanted is not None and have != wanted
+    ]
+    # What comes from whole axes costs nothing and makes the exchanges smaller.
+    for overlap in sorted(overlaps, key=lambda each: each.source is not None):
+        missing = tuple(name for name in overlap.cut.axes if name not in state)
+        if missing:
+            changes.append(Cast(missing))
+            state.update(missing)
+        if overlap.source is not None and not _is_cheaper(overlap, mesh):
+            changes.append(Gather(overlap.axis, overlap.cut.axes, overlap.size, varying=True))
+            overlap = Overlap(overlap.axis, None, overlap.cut, overlap.size)
+        changes.append(overlap)
     missing = tuple(name for name in mesh.names if name in varying and name not in state)
     if missing:
         changes.append(Cast(missing))
     return tuple(changes)
+
+
+def _is_cheaper(overlap: Overlap, mesh: MeshShape) -> bool:
+    """Whether a neighbour exchange moves less than a gather would."""
+    assert overlap.source is not None
+    return overlap.source.window is not None or overlap.exchange(mesh).cells < overlap.source.block * mesh.size(
+        overlap.source.axes
+    )
 
 
 def _next_exchange(now: Layout, target: Layout) -> tuple[int, int] | None:
@@ -176,4 +233,6 @@ def changed_shape(shape: tuple[int, ...], change: Change, mesh: MeshShape) -> tu
         case Exchange(source, target, size, _, cut):
             sizes[source] = size
             sizes[target] = cut.block
+        case Overlap(axis, _, cut, _):
+            sizes[axis] = cut.extent
     return tuple(sizes)

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapestry_jax.planning.changes import Cast, Exchange, Gather, changed_shape
+from tapestry_jax.planning.changes import Cast, Exchange, Gather, Overlap, changed_shape
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import differentiated
+from tapestry_jax.planning.halo import permuted_axes
 from tapestry_jax.planning.merging import moved_axes, sent_by_fold, sent_by_scan
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
 
@@ -93,6 +94,18 @@ def _of_convert(
                 yield Collective("all-to-all", cut.axes, moved, step.path)
                 if smooth:
                     yield Collective("all-to-all", cut.axes, moved, step.path, backward=True)
+            case Overlap(axis, _, cut, _):
+                others = math.prod(size for other, size in enumerate(shape) if other != axis)
+                for hop in change.exchange(mesh).hops:
+                    moved = permuted_axes(hop.pairs, cut.axes, mesh)
+                    sent = unit * others * hop.length
+                    # XLA merges equal permutations, whatever becomes of what arrives.
+                    key = (step.source, tuple(map(_forward, step.changes[:number])), axis, cut.axes, hop.key)
+                    if key not in seen:
+                        seen.add(key)
+                        yield Collective("collective-permute", moved, sent, step.path)
+                    if smooth:
+                        yield Collective("collective-permute", moved, sent, step.path, backward=True)
             case _:
                 pass
         shape = changed_shape(shape, change, mesh)

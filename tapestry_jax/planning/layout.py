@@ -8,11 +8,60 @@ from tapestry_jax.planning.mesh_shape import MeshShape
 
 
 @dataclass(frozen=True)
+class Window:
+    """What a device holds instead of its block alone: the cells that the indices of its block read, and a few more.
+
+    Index `y` reads the cells `[offset + step * y, offset + step * y + width)`. A device holds in one piece what the
+    indices of its block read, and `before` and `after` further indices, which are computed redundantly.
+
+    Attributes:
+      offset: of the first cell that index 0 reads.
+      width: the cells that one index reads.
+      step: from one index to the next.
+      count: how many indices there are; those beyond them are padding.
+      mode: the boundary that answers reads outside of the tensor.
+      before: redundant indices in front of the block.
+      after: redundant indices behind the block.
+      wraps: whether indices outside of `[0, count)` stand for those at the other end.
+    """
+
+    offset: int
+    width: int
+    step: int
+    count: int
+    mode: str
+    before: int = 0
+    after: int = 0
+    wraps: bool = False
+
+
+@dataclass(frozen=True)
 class Cut:
-    """How one axis of a tensor is cut: cell `i` lies on device `i // block` of `axes`, at `i % block`."""
+    """How one axis of a tensor is cut: cell `i` lies on device `i // block` of `axes`, at `i % block`.
+
+    With a `window` device `d` holds the cells `[d * block + low, d * block + low + extent)`, those of its neighbours
+    and of the boundary among them.
+    """
 
     axes: tuple[str, ...]
     block: int
+    window: Window | None = None
+
+    @property
+    def low(self) -> int:
+        """Where the piece of a device starts, seen from its block."""
+        return 0 if self.window is None else self.window.offset - self.window.before * self.window.step
+
+    @property
+    def extent(self) -> int:
+        """How many cells a device holds."""
+        window = self.window
+        if window is None:
+            return self.block
+        if not self.block or not window.width:
+            return 0
+        indices = self.block // window.step + window.before + window.after
+        return (indices - 1) * window.step + window.width
 
 
 @dataclass(frozen=True)
@@ -33,7 +82,7 @@ class Layout:
 
     def local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the piece on one device, padding included."""
-        return tuple(size if cut is None else cut.block for size, cut in zip(shape, self.cuts, strict=True))
+        return tuple(size if cut is None else cut.extent for size, cut in zip(shape, self.cuts, strict=True))
 
     def padded_shape(self, shape: tuple[int, ...], mesh: MeshShape) -> tuple[int, ...]:
         """The shape of the global array that holds all pieces."""
@@ -44,6 +93,15 @@ class Layout:
     def with_cut(self, axis: int, cut: Cut | None) -> Layout:
         """The layout with another cut on one axis."""
         return Layout(tuple(cut if i == axis else known for i, known in enumerate(self.cuts)))
+
+    def stored(self, shape: tuple[int, ...], mesh: MeshShape) -> Layout:
+        """The layout in which a tensor that is read like this lies when nobody reads it: every cell once."""
+        return Layout(
+            tuple(
+                cut if cut is None or cut.window is None else stored_cut(cut, size, mesh)
+                for size, cut in zip(shape, self.cuts, strict=True)
+            )
+        )
 
     def describe(self, names: tuple[str | None, ...]) -> str:
         """`batch:data mlp:model`, or `whole`."""
@@ -58,3 +116,9 @@ def even_cut(size: int, axes: tuple[str, ...], mesh: MeshShape) -> Cut | None:
         return None
     count = mesh.size(axes)
     return Cut(axes, max(-(-size // count), 1) if size else 0)
+
+
+def stored_cut(cut: Cut, size: int, mesh: MeshShape) -> Cut:
+    """The cut of `size` cells that a window reads from: its own blocks where they hold all cells, else even ones."""
+    even = -(-size // mesh.size(cut.axes))
+    return Cut(cut.axes, cut.block if cut.block >= even else even)

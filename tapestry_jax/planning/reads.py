@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from combinators.axis import Axis
+from combinators.axis import Axis, Term
 from combinators.signature import Operand
-from tapestry_jax.planning.layout import Cut, Layout
+from combinators.sizes import axis_extent
+from tapestry_jax.planning.layout import Cut, Layout, Window
+from tapestry_jax.planning.time_axis import is_time
 
 Cuts = dict[str, Cut]
 
 
-def operand_layout(operand: Operand, sizes: Mapping[str, int], cuts: Cuts) -> Layout:
-    """The layout in which an operation reads an operand."""
-    return Layout(tuple(_axis_cut(axis, sizes, cuts) for axis in operand.axes))
+def operand_layout(operand: Operand, modes: Sequence[str], sizes: Mapping[str, int], cuts: Cuts) -> Layout:
+    """The layout in which an operation reads an operand; `modes` are the boundaries of its axes."""
+    return Layout(tuple(_axis_cut(axis, mode, sizes, cuts) for axis, mode in zip(operand.axes, modes, strict=True)))
 
 
 def result_layout(axes: tuple[Axis, ...], sizes: Mapping[str, int], cuts: Cuts) -> Layout:
     """The layout in which an operation leaves a result."""
-    return Layout(tuple(_axis_cut(axis, sizes, cuts) for axis in axes))
+    return Layout(tuple(_axis_cut(axis, "valid", sizes, cuts) for axis in axes))
 
 
-def _axis_cut(axis: Axis, sizes: Mapping[str, int], cuts: Cuts) -> Cut | None:
-    # A window reads beyond its block: the tensor comes whole, and the operation slices what it reads.
-    if axis.is_window or not axis.terms or axis.terms[0].name not in cuts:
+def overlapping_term(axis: Axis, cuts: Mapping[str, Cut]) -> Term | None:
+    """The one cut dimension of a window, whose pieces overlap their neighbours'.
+
+    None where several dimensions are cut or one is cut in time: the axis comes whole, and the operation slices it.
+    """
+    terms = [term for term in axis.terms if term.name in cuts]
+    if not axis.is_window or len(terms) != 1 or any(map(is_time, cuts[terms[0].name].axes)):
+        return None
+    return terms[0]
+
+
+def _axis_cut(axis: Axis, mode: str, sizes: Mapping[str, int], cuts: Cuts) -> Cut | None:
+    if axis.is_window:
+        term = overlapping_term(axis, cuts)
+        return None if term is None else _window_cut(axis, term, mode, sizes, cuts[term.name])
+    if not axis.terms or axis.terms[0].name not in cuts:
         return None
     cut = cuts[axis.terms[0].name]
     inner = 1
     for term in axis.terms[1:]:
         inner *= sizes[term.name]
     return replace(cut, block=cut.block * inner)
+
+
+def _window_cut(axis: Axis, term: Term, mode: str, sizes: Mapping[str, int], cut: Cut) -> Cut:
+    low, high = axis_extent(axis, {**sizes, term.name: 1})
+    step = term.coefficient
+    return Cut(cut.axes, cut.block * step, Window(low, high - low, step, sizes[term.name], mode))

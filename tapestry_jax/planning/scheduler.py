@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from combinators.execute import axis_modes
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.shaped import Shaped
 from tapestry_jax.planning.changes import Cast, layout_changes
@@ -79,9 +80,10 @@ class _Scheduler:
     # What consumers want
 
     def wanted(self, ref: Ref) -> list[Layout]:
-        """The layouts in which the consumers of a value read it, in the order of the program."""
+        """The layouts from which the consumers of a value read it, in the order of the program."""
         found = sorted(self._demands(ref), key=lambda demand: demand[0])
-        return [layout for _, layouts in found for layout in layouts]
+        shape = self._graph.type_of(ref).shape
+        return [layout.stored(shape, self._mesh) for _, layouts in found for layout in layouts]
 
     def _demands(self, ref: Ref) -> Iterator[tuple[tuple[int, int], list[Layout]]]:
         """Node and operand of every consumer, those under another name too, and what it wants."""
@@ -110,8 +112,11 @@ class _Scheduler:
 
     def _operand_layouts(self, index: int) -> list[Layout]:
         shaped = self._shaped[index]
-        arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
-        return [operand_layout(operand, shaped.sizes, self._cuts[index]) for operand in arrays]
+        return [
+            operand_layout(operand, modes, shaped.sizes, self._cuts[index])
+            for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True)
+            if operand.coordinate is None
+        ]
 
     # The pass
 

@@ -14,7 +14,7 @@ from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.shaped import block_structs, shape
 from combinators.widening import WideKernel
-from tapestry_jax.planning.changes import Cast, Exchange, Gather, Slice
+from tapestry_jax.planning.changes import Cast, Exchange, Gather, Overlap, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.flow import flow_of
 from tapestry_jax.planning.folds import local_sizes
@@ -141,6 +141,9 @@ def _change(change: Any, names: tuple[str | None, ...]) -> str:
             return f"all-gather {names[axis]} over {'+'.join(axes)}"
         case Exchange(source, target, _, _, cut):
             return f"all-to-all {names[source]} to {names[target]} over {'+'.join(cut.axes)}"
+        case Overlap(axis, source, cut, _):
+            word = "slice" if source is None else "overlap"
+            return f"{word} {names[axis]} over {'+'.join(cut.axes)}"
         case _:
             return ""
 
