@@ -13,9 +13,7 @@ from tapestry_jax.lowering.here import Here
 from tapestry_jax.planning.halo import NeighbourExchange, Pair, Piece
 
 
-def exchange_neighbours(
-    value: Any, axis: int, exchange: NeighbourExchange, axes: tuple[str, ...], here: Here
-) -> Any:
+def exchange_neighbours(value: Any, axis: int, exchange: NeighbourExchange, axes: tuple[str, ...], here: Here) -> Any:
     """Bring one axis of this device's piece to what the exchange wants; gradients go back the same way."""
     index = here.index(axes)
     parts = [value]

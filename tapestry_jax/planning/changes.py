@@ -49,7 +49,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Neighbour exchange along one axis of `size` cells, from the cut `source`, or whole, to `cut`. Free without hops."""
+    """Neighbour exchange along one axis of `size` cells: from the cut `source`, or whole, to `cut`. Free if no hops."""
 
     axis: int
     source: Cut | None

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename
 from combinators.shaped import Shaped
 from combinators.signature import Operand
-from tapestry_jax.planning.changes import Exchange, Gather, changed_shape, layout_changes
+from tapestry_jax.planning.changes import Exchange, Gather, Overlap, changed_shape, layout_changes
 from tapestry_jax.planning.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer, why_whole
-from tapestry_jax.planning.reads import Cuts, operand_layout, result_layout
+from tapestry_jax.planning.reads import Cuts, operand_layouts, result_layout
 from tapestry_jax.planning.time_axis import in_time
 
 
@@ -157,8 +157,8 @@ class FreeDims:
         """Bytes moved to read the operands, bytes to hand on the results, and how many of these are gathers."""
         shaped, cuts = self.shaped[index], self.cuts[index]
         reads = sum(
-            sum(self._sent(ref, home, operand_layout(operand, shaped.sizes, cuts)))
-            for ref, home, operand in self._operands(index)
+            sum(self._sent(ref, home, layout))
+            for (ref, home, _), layout in zip(self._operands(index), operand_layouts(shaped, cuts), strict=True)
         )
         leaves = gathers = 0
         for number, axes in enumerate(shaped.result_axes):
@@ -179,6 +179,9 @@ class FreeDims:
             if isinstance(change, Exchange):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != change.target)
                 exchanged += kind.dtype.itemsize * others * change.cut.block * self.mesh.size(change.cut.axes)
+            if isinstance(change, Overlap):
+                others = math.prod(size for axis, size in enumerate(shape) if axis != change.axis)
+                exchanged += kind.dtype.itemsize * others * change.exchange(self.mesh).cells
             shape = changed_shape(shape, change, self.mesh)
         return exchanged, gathered
 

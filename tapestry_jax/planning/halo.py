@@ -259,7 +259,7 @@ def _settled(
         receives[:, number + 1] = [device in {target for _, target in chosen} for device in range(len(table))]
     arrives = is_common & receives[:, np.where(is_common, part, 0)]
     # Where a hop does not reach, it leaves zeros.
-    is_masked = (wanted.is_zero & (arrives | ~is_common)).any(axis=0)
+    is_masked: Any = (wanted.is_zero & (arrives | ~is_common)).any(axis=0)
     free = np.where(arrives | (wanted.is_zero & is_common), common, nearest)
     return np.where(table >= 0, table, free), is_masked
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from combinators.axis import Axis, Term
-from combinators.signature import Operand
+from combinators.execute import axis_modes
+from combinators.shaped import Shaped
 from combinators.sizes import axis_extent
 from tapestry_jax.planning.layout import Cut, Layout, Window
 from tapestry_jax.planning.time_axis import is_time
@@ -14,9 +15,15 @@ from tapestry_jax.planning.time_axis import is_time
 Cuts = dict[str, Cut]
 
 
-def operand_layout(operand: Operand, modes: Sequence[str], sizes: Mapping[str, int], cuts: Cuts) -> Layout:
-    """The layout in which an operation reads an operand; `modes` are the boundaries of its axes."""
-    return Layout(tuple(_axis_cut(axis, mode, sizes, cuts) for axis, mode in zip(operand.axes, modes, strict=True)))
+def operand_layouts(shaped: Shaped, cuts: Cuts) -> list[Layout]:
+    """The layouts in which an operation reads its array operands."""
+    return [
+        Layout(
+            tuple(_axis_cut(axis, mode, shaped.sizes, cuts) for axis, mode in zip(operand.axes, modes, strict=True))
+        )
+        for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True)
+        if operand.coordinate is None
+    ]
 
 
 def result_layout(axes: tuple[Axis, ...], sizes: Mapping[str, int], cuts: Cuts) -> Layout:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from combinators.execute import axis_modes
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.shaped import Shaped
 from tapestry_jax.planning.changes import Cast, layout_changes
@@ -13,7 +12,7 @@ from tapestry_jax.planning.free import FreeDims
 from tapestry_jax.planning.layout import Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
-from tapestry_jax.planning.reads import Cuts, operand_layout, result_layout
+from tapestry_jax.planning.reads import Cuts, operand_layouts, result_layout
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Scatter, Schedule, Slot, Step
 
 
@@ -100,7 +99,7 @@ class _Scheduler:
     def _wanted_by(self, index: int, position: int) -> list[Layout]:
         node = self._graph.nodes[index]
         if isinstance(node, Apply):
-            return [self._operand_layouts(index)[position]]
+            return [operand_layouts(self._shaped[index], self._cuts[index])[position]]
         if isinstance(node, Loop):
             inside = self._bodies[index].wanted(Ref(position, 0))
             slot = position - node.carries
@@ -109,14 +108,6 @@ class _Scheduler:
                 inside = [Layout((*layout.cuts[:at], None, *layout.cuts[at:])) for layout in inside]
             return inside
         return []
-
-    def _operand_layouts(self, index: int) -> list[Layout]:
-        shaped = self._shaped[index]
-        return [
-            operand_layout(operand, modes, shaped.sizes, self._cuts[index])
-            for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True)
-            if operand.coordinate is None
-        ]
 
     # The pass
 
@@ -167,7 +158,7 @@ class _Scheduler:
         axes = frozenset(axis for cut in cuts.values() for axis in cut.axes)
         operands = tuple(
             self._convert(ref, layout, axes, path)
-            for ref, layout in zip(node.operands, self._operand_layouts(index), strict=True)
+            for ref, layout in zip(node.operands, operand_layouts(shaped, cuts), strict=True)
         )
         natural = [result_layout(result, shaped.sizes, cuts) for result in shaped.result_axes]
         scatter = self._scatter(index, shaped, cuts, natural[0], outputs) if len(natural) == 1 else None
