@@ -18,9 +18,7 @@ Cuts = dict[str, Cut]
 def operand_layouts(shaped: Shaped, cuts: Cuts) -> list[Layout]:
     """The layouts in which an operation reads its array operands."""
     return [
-        Layout(
-            tuple(_axis_cut(axis, mode, shaped.sizes, cuts) for axis, mode in zip(operand.axes, modes, strict=True))
-        )
+        Layout(tuple(_axis_cut(axis, mode, shaped.sizes, cuts) for axis, mode in zip(operand.axes, modes, strict=True)))
         for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True)
         if operand.coordinate is None
     ]
