@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.blocks import Axes, combine_blocks, identity_block
+from combinators.blocks import Axes, identity_block
 from combinators.execute import states
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.collectives import NATIVE
 from tapestry_jax.lowering.here import Here
+from tapestry_jax.lowering.ordered import merge_ordered
 from tapestry_jax.lowering.pad import valid_count, valid_counts
 from tapestry_jax.lowering.read import crop_blocks
 from tapestry_jax.lowering.varying import vary, varying_axes
@@ -120,7 +121,7 @@ def _merge(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: H
     if merge.kind == "frame":
         return _merge_framed(merge, carrier, axes, here, state)
     if merge.kind == "ordered":
-        return _merge_ordered(merge, carrier, axes, here, state)
+        return merge_ordered(merge, carrier, axes, here, state)
     return [_natively(merge.kind, leaf, axes, here) for leaf in state]
 
 
@@ -143,27 +144,3 @@ def _merge_framed(
     reference = [lax.stop_gradient(leaf) for leaf in frame.at([_natively(kind, s, axes, here) for s in summaries])]
     addends = frame.express(state, [vary(leaf, axes) for leaf in reference])
     return frame.restore(reference, [_natively("sum", leaf, axes, here) for leaf in addends])
-
-
-def _merge_ordered(
-    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]
-) -> list[Any]:
-    """Gather all states and combine them in the order of the mesh: no commutativity is assumed."""
-    devices = here.size(axes)
-    columns = [_gathered(leaf, axes, devices) for leaf in state]
-    pieces = [list(piece) for piece in zip(*columns, strict=True)]
-    while len(pieces) > 1:
-        paired = [
-            combine_blocks(merge.monoid, merge.tree, carrier, left, right)
-            for left, right in zip(pieces[::2], pieces[1::2], strict=False)
-        ]
-        pieces = paired + pieces[len(paired) * 2 :]
-    return pieces[0]
-
-
-def _gathered(leaf: Any, axes: tuple[str, ...], devices: int) -> list[Any]:
-    """A leaf of every device, in the order of the mesh."""
-    if not varying_axes(leaf) & set(axes):
-        return [leaf] * devices
-    gathered = lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying")
-    return [gathered[device] for device in range(devices)]

@@ -12,8 +12,9 @@ from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import differentiated
 from tapestry_jax.planning.halo import permuted_axes
-from tapestry_jax.planning.merging import moved_axes, sent_by_fold, sent_by_scan
+from tapestry_jax.planning.merging import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
+from tapestry_jax.planning.sent import Sent
 
 
 @dataclass(frozen=True)
@@ -129,20 +130,17 @@ def _of_run(schedule: Schedule, step: Run, flow: Flow) -> Iterable[Collective]:
         yield Collective("reduce-scatter", folded, size, step.path)
         if smooth:
             yield Collective("all-gather", folded, size, step.path, backward=True)
-    elif folded:
+    else:
         operands = [schedule.slots[slot].type.struct for slot in step.operands]
-        for sent in sent_by_fold(shaped, operands, cuts, mesh, live):
-            yield Collective(sent.kind, folded, sent.bytes, step.path)
-            if sent.extremum and smooth:
-                yield Collective("all-reduce", folded, sent.bytes, step.path, backward=True)
-    elif shaped.operation.over in cuts:
-        over = str(shaped.operation.over)
-        axes = cuts[over].axes
-        for distance, sent in sent_by_scan(shaped, cuts, over, mesh.size(axes), live):
-            moved = moved_axes(axes, distance, mesh)
-            yield Collective(sent.kind, moved, sent.bytes, step.path)
-            if sent.smooth and smooth:
-                yield Collective(sent.kind, moved, sent.bytes, step.path, backward=True)
+        sending: Iterable[Sent] = ()
+        if folded:
+            sending = sent_by_fold(shaped, operands, cuts, mesh, live)
+        elif shaped.operation.over in cuts:
+            sending = sent_by_scan(shaped, cuts, mesh, live)
+        for sent in sending:
+            yield Collective(sent.kind, sent.axes, sent.bytes, step.path)
+            if sent.backward is not None and smooth:
+                yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
 
 
 def _of_repeat(step: Repeat, flow: Flow) -> Iterable[Collective]:

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import jax
 
-from combinators.blocks import Axes, map_cells, shared_axes
+from combinators.blocks import Axes, combine_blocks, map_cells, shared_axes
 from combinators.monoid import Monoid
 from combinators.shaped import Shaped
+from tapestry_jax.planning.dependence import Matrix, dependence
 from tapestry_jax.planning.layout import Cut
 
 Kind = Literal["sum", "max", "min", "or", "and", "frame", "ordered"]
@@ -22,7 +23,7 @@ class Merge:
     """One way to merge some leaves of a state.
 
     Attributes:
-      kind: a native collective, `frame` (two native ones), or `ordered` (all-gather, then a fold in mesh order).
+      kind: a native collective, `frame` (two native ones), or `ordered` (`combine` alone, in mesh order).
       monoid: of these leaves.
       tree: how they make a state.
       leaves: their positions among the leaves of the whole state.
@@ -72,6 +73,32 @@ def local_state(shaped: Shaped, cuts: dict[str, Cut], without: str | None = None
         structs.append(Struct(tuple(size for _, size in kept), leaf.dtype))
         carrier.append(tuple(axis for axis, _ in kept))
     return structs, carrier
+
+
+def combined_from(merge: Merge, carrier: Sequence[Axes], state: Sequence[Any]) -> Matrix:
+    """For every leaf of a combination, on which leaves of the earlier and of the later state it depends."""
+    structs = [Struct(leaf.shape, leaf.dtype) for leaf in state]
+    return dependence(lambda a, b: combine_blocks(merge.monoid, merge.tree, carrier, a, b), structs, structs)
+
+
+def moving_leaves(merge: Merge, carrier: Sequence[Axes], state: Sequence[Any], varies: Sequence[bool]) -> list[bool]:
+    """Which leaves of a merged state differ from device to device, given which `varies` before."""
+    moving = list(varies)
+    if all(moving):
+        return moving
+    matrix = combined_from(merge, carrier, state)
+    while (more := merged_once(matrix, moving)) != moving:
+        moving = more
+    return moving
+
+
+def merged_once(matrix: Matrix, moving: Sequence[bool]) -> list[bool]:
+    """Which leaves differ after one more merge."""
+    both = [*moving, *moving]
+    return [
+        moves or any(hit and moved for hit, moved in zip(row, both, strict=True))
+        for moves, row in zip(moving, matrix, strict=True)
+    ]
 
 
 def mapped_frame(merge: Merge, carrier: Sequence[Axes], state: Sequence[Any]) -> MappedFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,29 +12,14 @@ from combinators.blocks import combine_blocks
 from combinators.execute import present, states
 from combinators.shaped import Shaped, block_structs
 from combinators.tensor_type import is_inexact
-from tapestry_jax.planning.dependence import Matrix, dependence, passed_through
+from tapestry_jax.planning.dependence import dependence, passed_through
 from tapestry_jax.planning.folds import Merge, local_sizes, local_state, mapped_frame, merges
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.sent import Sent, nbytes, permuted, sides, sources
+from tapestry_jax.planning.sent_in_order import sent_in_order
 
 Cuts = dict[str, Cut]
-
-
-@dataclass(frozen=True)
-class Sent:
-    """One leaf in one collective.
-
-    Attributes:
-      kind: of the collective.
-      bytes: per device.
-      smooth: whether the leaf has derivatives.
-      extremum: whether its derivative needs a count of the devices that attain it.
-    """
-
-    kind: str
-    bytes: int
-    smooth: bool
-    extremum: bool = False
 
 
 def sent_by_fold(
@@ -44,36 +28,36 @@ def sent_by_fold(
     """The collectives that merge the states of a fold, of whose results `live` are needed."""
     state, carrier = local_state(shaped, cuts)
     varies = _varying_leaves(shaped, operands, cuts, mesh)
-    needed = _sources(dependence(lambda leaves: present(shaped, leaves), state), live)
+    needed = sources(dependence(lambda leaves: present(shaped, leaves), state), live)
     assert shaped.operation.monoid is not None
-    devices = mesh.size(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
+    folded = tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
         leaves, axes = [state[i] for i in merge.leaves], [carrier[i] for i in merge.leaves]
         moving = [varies[i] for i in merge.leaves]
         wanted = {number for number, i in enumerate(merge.leaves) if i in needed}
         if merge.kind == "frame":
-            yield from _sent_by_frame(merge, axes, leaves, moving, wanted)
+            yield from _sent_by_frame(merge, folded, axes, leaves, moving, wanted)
         elif merge.kind == "ordered":
-            combined = dependence(
-                lambda a, b, m=merge, c=axes: combine_blocks(m.monoid, m.tree, c, a, b), leaves, leaves
-            )
-            for number in sorted(_closure(combined, wanted, len(leaves))):
-                if moving[number]:
-                    yield Sent("all-gather", nbytes(leaves[number]) * devices, is_inexact(leaves[number].dtype))
+            yield from sent_in_order(merge, folded, mesh, axes, leaves, moving, wanted)
         else:
             for number in sorted(wanted):
                 if moving[number]:
-                    yield _sent_natively(merge, leaves[number])
+                    yield _sent_natively(merge, folded, leaves[number])
 
 
-def _sent_natively(merge: Merge, leaf: Any) -> Sent:
+def _sent_natively(merge: Merge, folded: tuple[str, ...], leaf: Any) -> Sent:
     size = math.prod(leaf.shape) if merge.kind in ("or", "and") else nbytes(leaf)
-    smooth = is_inexact(leaf.dtype)
-    return Sent("all-reduce", size, smooth, smooth and merge.kind in ("max", "min"))
+    counted = is_inexact(leaf.dtype) and merge.kind in ("max", "min")
+    return Sent("all-reduce", folded, size, "all-reduce" if counted else None)
 
 
 def _sent_by_frame(
-    merge: Merge, axes: Sequence[Any], leaves: list[Any], moving: list[bool], wanted: set[int]
+    merge: Merge,
+    folded: tuple[str, ...],
+    axes: Sequence[Any],
+    leaves: list[Any],
+    moving: list[bool],
+    wanted: set[int],
 ) -> Iterator[Sent]:
     if not wanted:
         return
@@ -85,58 +69,53 @@ def _sent_by_frame(
     expressed = dependence(frame.express, leaves, reference)
     located = dependence(frame.at, summary)
     summarised = dependence(frame.summary, leaves)
-    of_restore = _sources(restored, wanted)
+    of_restore = sources(restored, wanted)
     needed_addends = {i - len(reference) for i in of_restore if i >= len(reference)}
     needed_reference = {i for i in of_restore if i < len(reference)}
-    needed_reference |= {i - len(leaves) for i in _sources(expressed, needed_addends) if i >= len(leaves)}
+    needed_reference |= {i - len(leaves) for i in sources(expressed, needed_addends) if i >= len(leaves)}
     summary_moves = [any(hit and moves for hit, moves in zip(row, moving, strict=True)) for row in summarised]
     summed = set[int]()
-    for number in sorted(_sources(located, needed_reference)):
+    for number in sorted(sources(located, needed_reference)):
         if summary_moves[number]:
             source = passed_through(frame.summary, leaves)[number]
             if merge.monoid.frame is not None and merge.monoid.frame.merge == "sum" and source is not None:
                 summed.add(source)
-            yield Sent("all-reduce", nbytes(summary[number]), smooth=False)
+            yield Sent("all-reduce", folded, nbytes(summary[number]))
     for number in sorted(needed_addends):
         row = expressed[number]
         if passed_through(frame.express, leaves, reference)[number] in summed:
             continue  # XLA merges equal sums: a count is a summary and an addend.
         # The reference has been made to vary again before it is used.
         if any(row[len(leaves) :]) or any(h and m for h, m in zip(row[: len(leaves)], moving, strict=True)):
-            yield Sent("all-reduce", nbytes(addends[number]), smooth=True)
+            yield Sent("all-reduce", folded, nbytes(addends[number]))
 
 
-def sent_by_scan(
-    shaped: Shaped, cuts: Cuts, over: str, devices: int, live: Sequence[int]
-) -> Iterator[tuple[int, Sent]]:
-    """Distance and leaf of the exchanges of a scan's totals, in order."""
+def sent_by_scan(shaped: Shaped, cuts: Cuts, mesh: MeshShape, live: Sequence[int]) -> Iterator[Sent]:
+    """The exchanges of the totals of a scan, in order."""
+    monoid, over, reverse = shaped.operation.monoid, shaped.operation.over, shaped.operation.reverse
+    assert monoid is not None and over is not None
+    axes = cuts[over].axes
+    devices = mesh.size(axes)
     totals, inner = local_state(shaped, cuts, without=over)
     state, _ = local_state(shaped, cuts)
-    assert shaped.operation.monoid is not None
-    needed = _sources(dependence(lambda leaves: present(shaped, leaves), state), live)
-    matrix = dependence(
-        lambda a, b: combine_blocks(shaped.operation.monoid, shaped.state_tree, inner, a, b),  # pyright: ignore[reportArgumentType]
-        totals,
-        totals,
-    )
-    count, reverse = len(totals), shaped.operation.reverse
+    needed = sources(dependence(lambda leaves: present(shaped, leaves), state), live)
+    matrix = dependence(lambda a, b: combine_blocks(monoid, shaped.state_tree, inner, a, b), totals, totals)
 
-    def sides(wanted: set[int]) -> tuple[set[int], set[int]]:
-        """Of `earlier (+) state`, what is needed of either."""
-        sources = _sources(matrix, wanted)
-        left, right = {i for i in sources if i < count}, {i - count for i in sources if i >= count}
-        return (right, left) if reverse else (left, right)
+    def of_others_and_own(wanted: set[int]) -> tuple[set[int], set[int]]:
+        first, second = sides(matrix, wanted)
+        return (second, first) if reverse else (first, second)
 
-    wanted, _ = sides(needed)
+    wanted, _ = of_others_and_own(needed)
     exchanges: list[tuple[int, set[int]]] = []
     for distance in reversed(scan_distances(devices)):
-        earlier, own = sides(wanted)
+        earlier, own = of_others_and_own(wanted)
         exchanges.append((distance, earlier))
         wanted = earlier | own
     exchanges.append((1, wanted))
     for distance, moved in reversed(exchanges):
+        pairs = tuple((i, i + distance) for i in range(devices - distance))
         for leaf in sorted(moved):
-            yield distance, Sent("collective-permute", nbytes(totals[leaf]), is_inexact(totals[leaf].dtype))
+            yield permuted(totals[leaf], axes, pairs, mesh)
 
 
 def scan_distances(devices: int) -> list[int]:
@@ -147,23 +126,6 @@ def scan_distances(devices: int) -> list[int]:
         distances.append(distance)
         distance *= 2
     return distances
-
-
-def moved_axes(axes: tuple[str, ...], distance: int, mesh: MeshShape) -> tuple[str, ...]:
-    """The mesh axes along which devices `distance` apart differ."""
-    # Two positions differ along an axis where their coordinates do: the part above the axes that lie further in.
-    moved: list[str] = []
-    for number, axis in enumerate(axes):
-        inner, size = mesh.size(axes[number + 1 :]), mesh.size((axis,))
-        starts = range(mesh.size(axes) - distance)
-        if any(i // inner % size != (i + distance) // inner % size for i in starts):
-            moved.append(axis)
-    return tuple(moved)
-
-
-def nbytes(struct: Any) -> int:
-    """The bytes of a dense array."""
-    return math.prod(struct.shape) * struct.dtype.itemsize
 
 
 def uneven_folds(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> list[str]:
@@ -181,17 +143,3 @@ def _varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: M
         return [True] * len(shaped.state)
     blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
     return [any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks)]
-
-
-def _sources(matrix: Matrix, outputs: Any) -> set[int]:
-    """The inputs that some of the outputs depend on."""
-    return {i for out in outputs for i, depends in enumerate(matrix[out]) if depends}
-
-
-def _closure(matrix: Matrix, wanted: set[int], count: int) -> set[int]:
-    """What is needed of both arguments of a combination repeated any number of times."""
-    while True:
-        more = wanted | {i % count for i in _sources(matrix, wanted)}
-        if more == wanted:
-            return wanted
-        wanted = more

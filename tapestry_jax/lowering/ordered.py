@@ -1,0 +1,90 @@
+"""Merging the states of all devices by `combine` alone, in the order of the mesh: see `planning.ordered`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.blocks import Axes, combine_blocks, identity_block
+from tapestry_jax.lowering.cells import cells_of
+from tapestry_jax.lowering.collectives import permute_over
+from tapestry_jax.lowering.varying import vary, varying_axes
+from tapestry_jax.planning.folds import Merge, moving_leaves
+from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.ordered import fold_route, tree_rounds
+
+State = list[Any]
+
+
+def merge_ordered(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: State) -> State:
+    """Merge the states of all devices; the result is the same on each of them."""
+    devices = mesh.size(axes)
+    route = fold_route(carrier, state, devices)
+    if route == "gather":
+        columns = [_gathered(leaf, axes, devices) for leaf in state]
+        return _balanced(merge, carrier, [list(piece) for piece in zip(*columns, strict=True)])
+    moving = moving_leaves(merge, carrier, state, [_varies(leaf, axes) for leaf in state])
+    met = _along_tree if route == "tree" else _by_cells
+    total = met(merge, carrier, axes, mesh, state)
+    if all(moving):
+        return total
+    # What is the same on all devices, such as a count of rows, is merged without being sent.
+    alike = _balanced(merge, carrier, [state] * devices)
+    return [leaf if moves else own for leaf, own, moves in zip(total, alike, moving, strict=True)]
+
+
+def _balanced(merge: Merge, carrier: Sequence[Axes], pieces: list[State]) -> State:
+    """Combine states by a balanced tree that keeps their order."""
+    while len(pieces) > 1:
+        paired = [
+            combine_blocks(merge.monoid, merge.tree, carrier, left, right)
+            for left, right in zip(pieces[::2], pieces[1::2], strict=False)
+        ]
+        pieces = paired + pieces[len(paired) * 2 :]
+    return pieces[0]
+
+
+def _gathered(leaf: Any, axes: tuple[str, ...], devices: int) -> State:
+    """A leaf of every device, in the order of the mesh."""
+    if not _varies(leaf, axes):
+        return [leaf] * devices
+    gathered = lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying")
+    return [gathered[device] for device in range(devices)]
+
+
+def _varies(leaf: Any, axes: tuple[str, ...]) -> bool:
+    return bool(varying_axes(leaf) & set(axes))
+
+
+def _by_cells(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: State) -> State:
+    devices = mesh.size(axes)
+    cells = cells_of(carrier, state, axes, devices)
+    shares = [
+        cells.trade(number, leaf) if _varies(leaf, axes) else cells.own(number, leaf)
+        for number, leaf in enumerate(state)
+    ]
+    merged = _balanced(merge, cells.row, [[leaf[device] for leaf in shares] for device in range(devices)])
+    return [cells.hand_out(number, leaf) for number, leaf in enumerate(merged)]
+
+
+def _along_tree(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh: MeshShape, state: State) -> State:
+    devices, index = mesh.size(axes), lax.axis_index(axes)
+    unit = identity_block(merge.monoid, merge.tree, carrier, state)
+    for pairs in tree_rounds(devices):
+        distance = pairs[0][1] - pairs[0][0]
+        # Who receives nothing sees zeros, which are not the identity.
+        receives = ((devices - 1 - index) % (2 * distance) == 0) & (index >= distance)
+        moved = [permute_over(leaf, axes, pairs, mesh) if _varies(leaf, axes) else leaf for leaf in state]
+        earlier = [jnp.where(receives, leaf, one) for leaf, one in zip(moved, unit, strict=True)]
+        state = combine_blocks(merge.monoid, merge.tree, carrier, earlier, state)
+    return [_of_last(leaf, index == devices - 1, axes) for leaf in state]
+
+
+def _of_last(leaf: Any, is_last: Any, axes: tuple[str, ...]) -> Any:
+    """The value of the one device where `is_last`, on all of them."""
+    if leaf.dtype == jnp.bool_:
+        return lax.psum(jnp.where(is_last, leaf, False).astype(jnp.uint8), axes).astype(jnp.bool_)
+    return lax.psum(jnp.where(is_last, leaf, jnp.zeros_like(leaf)), axes)

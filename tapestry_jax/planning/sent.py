@@ -1,0 +1,61 @@
+"""What one collective sends of one leaf, and which leaves of a combination are needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from combinators.tensor_type import is_inexact
+from tapestry_jax.planning.dependence import Matrix
+from tapestry_jax.planning.halo import permuted_axes
+from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.ordered import Pairs
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One leaf in one collective.
+
+    Attributes:
+      kind: of the collective.
+      axes: the mesh axes along which it is sent.
+      bytes: per device.
+      backward: the collective of as many bytes that its derivative needs; None where it needs none.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    bytes: int
+    backward: str | None = None
+
+
+def permuted(leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, smooth: bool = True) -> Sent:
+    """A leaf sent along pairs of positions; `smooth` where its derivative comes back."""
+    kind = "collective-permute"
+    backward = kind if smooth and is_inexact(leaf.dtype) else None
+    return Sent(kind, permuted_axes(pairs, axes, mesh), nbytes(leaf), backward)
+
+
+def nbytes(struct: Any) -> int:
+    """The bytes of a dense array."""
+    return math.prod(struct.shape) * struct.dtype.itemsize
+
+
+def sources(matrix: Matrix, outputs: Iterable[int]) -> set[int]:
+    """The inputs that some of the outputs depend on."""
+    return {i for out in outputs for i, depends in enumerate(matrix[out]) if depends}
+
+
+def sides(matrix: Matrix, wanted: set[int]) -> tuple[set[int], set[int]]:
+    """Of `earlier (+) later`, which leaves of the one and of the other are needed for the leaves `wanted`."""
+    count, found = len(matrix), sources(matrix, wanted)
+    return {i for i in found if i < count}, {i - count for i in found if i >= count}
+
+
+def closure(matrix: Matrix, wanted: set[int]) -> set[int]:
+    """What is needed of both arguments of a combination repeated any number of times."""
+    while (more := wanted.union(*sides(matrix, wanted))) != wanted:
+        wanted = more
+    return wanted
