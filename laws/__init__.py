@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from laws.catalogue import catalogue as catalogue
-from laws.check import Checked as Checked
-from laws.check import Report as Report
-from laws.check import assert_equivalent as assert_equivalent
 from laws.check import assert_lawful as assert_lawful
 from laws.check import check as check
 from laws.check import replay as replay
+from laws.equivalent import assert_equivalent as assert_equivalent
 from laws.errors import LawError as LawError
+from laws.examine import examine as examine
+from laws.given import Given as Given
+from laws.given import given as given
+from laws.known import KnownFailing as KnownFailing
+from laws.known import known_failing as known_failing
 from laws.law import Law as Law
+from laws.outcome import Checked as Checked
+from laws.outcome import Report as Report
+from laws.structures import Action as Action
+from laws.structures import Homomorphism as Homomorphism
+from laws.structures import Semiring as Semiring

@@ -118,9 +118,10 @@ def chunks(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
 
 
 def empty(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
-    """Lift no element."""
+    """Lift no element, and present it."""
     nothing = s.many(*(x[:0] for x in xs))
-    return nothing, s.identity_like(nothing)
+    identity = s.identity_like(nothing)
+    return (nothing, s.present(nothing)), (identity, s.present(identity))
 
 
 def empty_gradient(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
@@ -294,7 +295,7 @@ LAWS = (
         eager=True,
     ),
     Law("aggregator.chunks", "present([xs] + ... + [zs]) ~ present [xs ++ ... ++ zs]", BEAM, chunks, _XS, eager=True),
-    Law("aggregator.empty", "lift_many [] ~ e", BEAM, empty, _XS, eager=True),
+    Law("aggregator.empty", "lift_many [], present [] ~ e, present e", BEAM, empty, _XS, eager=True),
     Law(
         "aggregator.empty_gradient",
         "d present(e + e), d present(e + lift x) ~ finite",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from combinators.errors import message
-from laws import aggregator, arrow, choice, declared, feedback, framed, monoid, plan, reduce, running, scan
+from laws import aggregator, arrow, choice, connected, declared, feedback, framed, monoid, plan, reduce, running, scan
 from laws import map as maps
 from laws.errors import LawError
 from laws.law import Law
@@ -15,6 +15,7 @@ catalogue: tuple[Law, ...] = (
     *running.LAWS,
     *declared.LAWS,
     *framed.LAWS,
+    *connected.LAWS,
     *aggregator.LAWS,
     *maps.LAWS,
     *reduce.LAWS,

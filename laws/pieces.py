@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
-
-import jax
-import jax.numpy as jnp
-from hypothesis.strategies import SearchStrategy
 
 from combinators.aggregator import Aggregator
 from combinators.arrow import Arrow, as_arrow
@@ -24,19 +18,19 @@ from combinators.program import program
 from combinators.sizes import axis_extent
 from combinators.tensor_type import TensorType
 from combinators.tracing import trace
-from laws.aggregator import AggregatorSubject
 from laws.arrow import ArrowSubject
-from laws.carrier import Carrier, MonoidSubject, same_state
+from laws.carrier import MonoidSubject
+from laws.carriers import aggregator_subjects, monoid_subjects
 from laws.catalogue import select
-from laws.cells import Struct
 from laws.errors import LawError
-from laws.examples_of import examples_of, itself, pair
+from laws.given import resolve
+from laws.known import KnownFailing
 from laws.law import Law
 from laws.leaf import leaves_of
 from laws.plan import PlanSubject
+from laws.structures import Semiring, Structure, StructureSubject, first_monoid
 from laws.subject import Subject
 
-F32, I32 = Struct((), jnp.float32), Struct((), jnp.int32)
 LEAF = ("map", "reduce", "scan")
 ARROW = ("arrow", "choice", "feedback")
 
@@ -54,6 +48,7 @@ class Asked:
       observe: of a monoid: state -> what counts of it.
       laws: names to which the laws are restricted.
       name: what messages call the piece.
+      known: laws that are known to fail.
     """
 
     piece: Any
@@ -63,6 +58,13 @@ class Asked:
     observe: Callable[[Any], Any] | None = None
     laws: str | Sequence[str] | None = None
     name: str | None = None
+    known: Sequence[KnownFailing] = ()
+
+    @classmethod
+    def of(cls, piece: Any, **options: Any) -> Asked:
+        """Read a piece, and the options that are passed or given with it."""
+        found, chosen = resolve(piece, options)
+        return cls(found, **chosen)
 
     @property
     def called(self) -> str:
@@ -86,6 +88,8 @@ class Asked:
             return ("monoid",)
         if isinstance(piece, Aggregator):
             return ("aggregator", "monoid")
+        if isinstance(piece, Structure):
+            return (type(piece).__name__.lower(), "monoid")
         if _is_plan(piece):
             return ("plan",)
         if isinstance(piece, Graph) or (isinstance(piece, Leaf) and self.laws is None):
@@ -108,9 +112,11 @@ class Asked:
         """
         piece, families = self.piece, {law.family for law in self.selected}
         if isinstance(piece, Monoid):
-            return [MonoidSubject(piece, carrier, self.called) for carrier in _carriers(self, piece)]
+            return [*monoid_subjects(self, piece)]
         if isinstance(piece, Aggregator):
-            return _of_aggregator(self, piece)
+            return aggregator_subjects(self, piece)
+        if isinstance(piece, Structure):
+            return self._of_structure(piece)
         if _is_plan(piece):
             return [PlanSubject(piece, self.called, self.values)]
         if isinstance(piece, Graph):
@@ -124,6 +130,15 @@ class Asked:
             found.append(ArrowSubject(arrow, types, self.called, self.values))
         return found
 
+    def _of_structure(self, structure: Structure) -> list[Subject]:
+        """The structure, and its monoids on the same states; those of a homomorphism's target are not drawn."""
+        drawn = monoid_subjects(self, first_monoid(structure))
+        found: list[Subject] = [StructureSubject(structure, states, self.called) for states in drawn]
+        if isinstance(structure, Semiring):
+            product = [MonoidSubject(structure.multiply, s.carrier, f"{self.called}.multiply") for s in drawn]
+            return [*found, *drawn, *product]
+        return [*found, *drawn]
+
 
 def _is_plan(piece: Any) -> bool:
     return isinstance(getattr(piece, "graph", None), Graph) and callable(getattr(piece, "compile", None))
@@ -132,103 +147,6 @@ def _is_plan(piece: Any) -> bool:
 def _arrow(piece: Any) -> Arrow[Any, Any]:
     is_arrow = isinstance(piece, Arrow) or hasattr(piece, "__tapestry_arrow__")
     return as_arrow(piece) if is_arrow else program(piece)
-
-
-def _structs(types: Sequence[Any]) -> tuple[Struct, ...]:
-    return tuple(Struct(tuple(kind.shape), kind.dtype) for kind in types)
-
-
-def _carriers(asked: Asked, monoid: Monoid) -> Sequence[Carrier]:
-    """How states of a monoid are made: as the user says, as known, or, for one number, as itself."""
-    observe = asked.observe if asked.observe is not None else same_state
-    known = examples_of(monoid)
-    if asked.values is not None:
-        if not isinstance(asked.values, SearchStrategy) and not len(asked.values):
-            raise LawError(message(f"`{asked.called}`: there are no values.", remedy="Pass one state or more."))
-        return (Carrier(values=asked.values, observe=observe),)
-    if asked.lift is not None:
-        count = _arity(asked.lift)
-        elements = _structs(asked.types) if asked.types is not None else (F32,) * count
-        return (Carrier(elements, asked.lift, observe=observe),)
-    if asked.types is not None:
-        elements = _structs(asked.types)
-        if known:
-            return (dataclasses.replace(known[0], elements=elements),)
-        lift = itself if len(elements) == 1 else pair if len(elements) == 2 else _as_tuple
-        return (Carrier(elements, lift, observe=observe),)
-    if known:
-        return known if asked.observe is None else [dataclasses.replace(c, observe=observe) for c in known]
-    identity = monoid.identity
-    if isinstance(identity, bool):
-        return (Carrier((Struct((), jnp.bool_),), itself, observe=observe),)
-    if isinstance(identity, int | float) and _combines(monoid, F32):
-        carriers = [Carrier((F32,), itself, observe=observe)]
-        return carriers if isinstance(identity, float) else [*carriers, Carrier((I32,), itself, observe=observe)]
-    raise LawError(
-        message(
-            f"it is not known how states of `{asked.called}` are made.",
-            "states are drawn by operations (identity, lift and combine), since raw ones may be reached by no fold",
-            remedy="Pass lift=(a function of one element), or values=[states], or types=[types of the state's leaves].",
-        )
-    )
-
-
-def _combines(monoid: Monoid, cell: Struct) -> bool:
-    """Whether a state can be a single number; an identity of 0 may stand for a tuple of zeros as well."""
-    try:
-        jax.eval_shape(monoid.merge, cell, cell)
-    except (TypeError, ValueError, AttributeError, IndexError):
-        return False
-    return True
-
-
-def _as_tuple(*elements: Any) -> Any:
-    return elements
-
-
-def _of_aggregator(asked: Asked, aggregator: Aggregator) -> list[Subject]:
-    known = examples_of(aggregator.monoid)
-    special: tuple[tuple[float, ...], ...] = ()
-    if asked.types is not None:
-        elements = _structs(asked.types)
-    else:
-        elements, special = _elements(asked, aggregator, known)
-    observe = asked.observe or (known[0].observe if known else aggregator.present)
-    infinite = all(carrier.infinite for carrier in known) if known else False
-    carrier = Carrier(elements, aggregator.lift, observe=observe, special=special, infinite=infinite)
-    return [
-        AggregatorSubject(aggregator, elements, special, asked.called),
-        MonoidSubject(aggregator.monoid, carrier, asked.called),
-    ]
-
-
-def _elements(
-    asked: Asked, aggregator: Aggregator, known: Sequence[Carrier]
-) -> tuple[tuple[Struct, ...], tuple[tuple[float, ...], ...]]:
-    """Types that `lift` takes: those of its monoid's examples, or numbers."""
-    candidates = [(carrier.elements, carrier.special) for carrier in known]
-    candidates += [((F32,) * count, ()) for count in (_arity(aggregator.lift), 1, 2)]
-    for elements, special in candidates:
-        try:
-            jax.eval_shape(aggregator.lift, *elements)
-        except (TypeError, ValueError, AttributeError):
-            continue
-        return elements, special
-    raise LawError(
-        message(
-            f"it is not known which elements `{asked.called}` takes.",
-            remedy="Pass types=[one jax.ShapeDtypeStruct for every input of lift].",
-        )
-    )
-
-
-def _arity(function: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 1
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return max(1, sum(p.kind in kinds and p.default is p.empty for p in parameters))
 
 
 def _default_types(arrow: Arrow[Any, Any], called: str) -> list[TensorType]:

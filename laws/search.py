@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from hypothesis import Phase, Verbosity, find, settings
 from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
+from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from laws.conditioning import Magnitudes, magnitudes
 from laws.law import Law
@@ -81,7 +81,7 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
     )
     try:
         found = list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
-    except NoSuchExample:
+    except (NoSuchExample, Unsatisfiable):
         return count
     return Failure(law, subject, found, judge(law, subject, found), how.seed)
 

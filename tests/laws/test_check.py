@@ -146,18 +146,6 @@ def test_law_error_is_an_error_of_the_library():
     assert tp.laws is laws
 
 
-def test_names_and_formulas_of_laws_are_complete():
-    names = [law.name for law in laws.catalogue]
-    assert len(set(names)) == len(names)
-    assert {law.family for law in laws.catalogue} == {
-        "monoid", "aggregator", "map", "reduce", "scan", "arrow", "choice", "plan"
-    }  # fmt: skip
-    for law in laws.catalogue:
-        assert law.source
-        assert " ~ " in law.formula
-        assert law.function.__doc__
-
-
 def test_programs_print_as_they_are_built():
     program = ["combine", ["combine", ["lift", 1.0, [2.5, 3.0]], ["identity"]], ["value", -1, True]]
     assert show_state(program) == "combine(combine(lift(1, [2.5, 3]), identity), value(-1, True))"

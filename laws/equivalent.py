@@ -1,0 +1,83 @@
+"""Planned is unplanned: the check that every plan has to pass, at little cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import message
+from laws.catalogue import catalogue
+from laws.errors import LawError
+from laws.law import Law
+from laws.outcome import Checked, Report
+from laws.pieces import Asked
+from laws.plan import PlanSubject
+from laws.report import law_error
+from laws.search import Failure, judge
+
+EQUIVALENCE = ("plan.values", "plan.gradients", "plan.nesting", "plan.retry")
+"""What `assert_equivalent` checks; `assert_lawful` of a plan checks all its laws."""
+
+
+def assert_equivalent(
+    plan: Any, grads: bool = True, args: Sequence[Any] | None = None, seed: int = 0, *, name: str | None = None
+) -> Report:
+    """Check that planned is unplanned: values and gradients, nested in `jit`, and when run again.
+
+    Both run on small integers, where they have to agree bit by bit wherever nothing is rounded, on normal numbers, and
+    on numbers of mixed magnitude. Gradients are those of the product of all results with random cotangents, by every
+    floating input.
+
+    Args:
+      plan: anything with a `graph` and `compile() -> run(*args)`.
+      grads: compare gradients as well.
+      args: the arguments of the program, to use instead of drawn ones; drawn integers are 0 to 3.
+      seed: of the draws.
+      name: what messages call the plan.
+
+    Returns:
+      A report, as of `assert_lawful`.
+
+    Raises:
+      LawError: with the arguments, and the first entry that differs by more than rounding; or when every result was
+        infinite or NaN.
+    """
+    asked = Asked(plan, name=name, values=None if args is None else [tuple(args)])
+    subject = PlanSubject(plan, asked.called, asked.values)
+    checked: list[Checked] = []
+    for law in (law for law in catalogue if law.name in EQUIVALENCE):
+        why_not = law.applies(subject) if grads or law.name != "plan.gradients" else "grads=False"
+        if why_not is not None:
+            checked.append(Checked(law.name, subject.name, 0, why_not))
+            continue
+        recipes = _plan_recipes(law, subject, seed)
+        for recipe in recipes:
+            verdict = judge(law, subject, recipe)
+            if not verdict.holds:
+                raise law_error(Failure(law, subject, recipe, verdict, seed)) from verdict.error
+        checked.append(Checked(law.name, subject.name, len(recipes)))
+    _check_finite(subject, seed)
+    return Report(tuple(checked))
+
+
+def _plan_recipes(law: Law, subject: PlanSubject, seed: int) -> list[list[Any]]:
+    if subject.values is not None:
+        return [[0, ["integers", seed]][: len(law.takes)], [0, ["normal", seed]][: len(law.takes)]][: len(law.takes)]
+    drawn = [["integers", seed], ["normal", seed], ["scaled", seed + 1]]
+    return [[part] * len(law.takes) for part in (drawn if law.short in ("values", "gradients") else drawn[1:2])]
+
+
+def _check_finite(subject: PlanSubject, seed: int) -> None:
+    """Refuse to have compared nothing but infinities and NaN."""
+    recipe = 0 if subject.values is not None else ["normal", seed]
+    results = subject.unplanned(subject.build("arguments", recipe))
+    sizes = [np.size(leaf) for leaf in results]
+    if any(sizes) and not any(np.any(np.isfinite(np.asarray(leaf, np.complex128))) for leaf in results):
+        raise LawError(
+            message(
+                f"`{subject.name}` was compared on arguments without one finite result.",
+                remedy="Pass args= that the program is meant for.",
+            )
+        )

@@ -1,0 +1,96 @@
+"""`tapestry laws`: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from laws.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MODULE = """
+import jax.numpy as jnp
+import tapestry_jax as tp
+
+Plus = tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
+Halving = tp.Monoid(0.0, lambda a, b: (a + b) / 2, name="Halving")
+pairs = tp.laws.given(tp.Monoid(0, lambda a, b: (a[0] + b[0], a[1] * b[1]), name="Pairs"), lift=lambda x: (x, x),
+                      laws=["associativity", "idempotence"])
+"""
+
+
+@pytest.fixture
+def users(tmp_path, monkeypatch):
+    (tmp_path / "users_pieces.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "users_pieces", raising=False)
+
+
+def run(capsys, *words):
+    status = main(["laws", *words])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_report_keeps_outcomes_apart(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:Halving", "--examples", "10", "--law", "monoid")
+    assert status == 1
+    lines = out.splitlines()
+    assert lines[0] == "Halving (users_pieces:Halving)"
+    titles = [line.split(":")[0] for line in lines if line and not line.startswith(" ")]
+    assert titles[1:4] == ["passed", "FAILED", "not checked"]
+    failed = lines.index(next(line for line in lines if line.startswith("FAILED")))
+    assert "  monoid.associativity" in lines[failed:]
+    assert "  monoid.commutativity (`Halving` does not declare commutative)" in lines
+    assert any(line.startswith("LAW monoid.associativity FAILED  Halving") for line in lines)
+
+
+def test_lawful_piece_exits_with_0(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:Plus", "--law", "associativity", "--law", "commutativity")
+    assert (status, "FAILED" in out) == (0, False)
+
+
+def test_piece_with_its_options(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:pairs", "--examples", "5")
+    assert status == 0
+    assert out.splitlines()[1:] == [
+        "passed: 1",
+        "  monoid.associativity (5 examples)",
+        "not checked: 1",
+        "  monoid.idempotence (`Pairs` does not declare idempotent)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "no piece is named"),
+        (["users_pieces"], "Write it as package.module:piece"),
+        (["users_pieces:Missing"], "it has Halving, Plus"),
+        (["no_such_module:x"], "No module named 'no_such_module'"),
+        (["users_pieces:jnp"], "nothing is known of the laws of this"),
+        (["users_pieces:Plus", "--law", "asociativity"], "no law is called 'asociativity'"),
+    ],
+)
+def test_questions_without_an_answer_exit_with_2(users, capsys, words, text):
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert text in err
+
+
+def test_command_is_installed_under_its_name():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"tapestry": "laws.cli:main"}
+
+
+def test_module_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "laws", "laws", "--list"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    listed = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert listed["monoid.associativity"] == "(a + b) + c ~ a + (b + c)"
