@@ -58,7 +58,9 @@ def test_every_law_of_structures_has_a_mutant():
 
 
 def test_integers_are_no_tropical_semiring():
-    with pytest.raises(laws.LawError, match=r"(?s)LAW semiring.left_distribution FAILED  Semiring  i32.*have to be equal"):
+    with pytest.raises(
+        laws.LawError, match=r"(?s)LAW semiring.left_distribution FAILED  Semiring  i32.*have to be equal"
+    ):
         laws.assert_lawful(LAWFUL["tropical"], [jax.ShapeDtypeStruct((), jnp.int32)], laws="semiring", shrink=False)
 
 
