@@ -19,6 +19,7 @@ from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
+from tapestry_jax.planning.regather import regathered
 from tapestry_jax.planning.schedule import Schedule, Slot
 from tapestry_jax.planning.scheduler import schedule_graph
 
@@ -265,12 +266,14 @@ def make_plan(
     placer = Placer(shape, entries, ops)
     given = {node.name: (i, node.results[0]) for i, node in enumerate(graph.inputs)}
     made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
-    schedule = schedule_graph(
-        carried(graph, accumulate),
-        shape,
-        placer,
-        place_layouts(inputs, given, shape, "inputs"),
-        place_layouts(outputs, made, shape, "outputs"),
+    schedule = regathered(
+        schedule_graph(
+            carried(graph, accumulate),
+            shape,
+            placer,
+            place_layouts(inputs, given, shape, "inputs"),
+            place_layouts(outputs, made, shape, "outputs"),
+        )
     )
     placer.check_all_used(graph)
     return Plan(graph, mesh, entries, ops, inputs, outputs, schedule, accumulate)

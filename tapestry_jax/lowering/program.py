@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.loops import with_varying_loops
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.read import read_blocks
+from tapestry_jax.lowering.regather import gathering
 from tapestry_jax.lowering.scan import scan_over_mesh
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.folds import local_sizes, local_state
@@ -69,11 +71,16 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                 case Convert():
                     values[step.result] = convert(values[step.source], step.changes, here)
                 case Run():
-                    results = run_operation(schedule, step, here, [values[slot] for slot in step.operands])
+                    results = _run(schedule, step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
                 case Repeat():
                     results = _repeat(step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
+
+
+def _run(schedule: Schedule, step: Run, here: Here, arrays: list[Any]) -> list[Any]:
+    run = partial(run_operation, schedule, step, here)
+    return (gathering(run, step.gathers, here) if step.gathers else run)(arrays)
 
 
 def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[Any]) -> list[Any]:

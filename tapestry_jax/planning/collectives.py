@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapestry_jax.planning.changes import Cast, Exchange, Gather, Overlap, changed_shape
+from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, changed_shape
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body
 from tapestry_jax.planning.folds import local_state
-from tapestry_jax.planning.gradients import differentiated
+from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
 from tapestry_jax.planning.halo import permuted_axes
 from tapestry_jax.planning.merging import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
@@ -62,6 +62,7 @@ def _of(schedule: Schedule, flow: Flow) -> Iterable[Collective]:
             case Convert():
                 yield from _of_convert(schedule, step, flow, seen)
             case Run():
+                yield from _of_gathers(schedule, step, flow, seen)
                 yield from _of_run(schedule, step, flow)
             case Repeat():
                 yield from _of_repeat(step, flow)
@@ -72,44 +73,80 @@ def _of_convert(
 ) -> Iterable[Collective]:
     if step.result not in flow.live:
         return
-    slot = schedule.slots[step.source]
-    mesh, unit, shape = schedule.mesh, leading * slot.type.dtype.itemsize, slot.local_shape
     smooth = flow.carries_gradient(step.source) and step.result in flow.useful
-    for number, change in enumerate(step.changes):
+    yield from _of_changes(schedule, step.source, step.changes, step.path, smooth, seen, leading)
+
+
+def _of_changes(
+    schedule: Schedule,
+    source: int,
+    changes: Sequence[Change],
+    path: str,
+    smooth: bool,
+    seen: set[Any],
+    leading: int = 1,
+    again: bool = False,
+) -> Iterable[Collective]:
+    """What changes of a value send: forward, `again` where the backward pass makes them once more, and transposed."""
+    slot = schedule.slots[source]
+    mesh, unit, shape = schedule.mesh, leading * slot.type.dtype.itemsize, slot.local_shape
+    for number, change in enumerate(changes):
         match change:
             case Cast(axes):
                 if smooth:
-                    yield Collective("all-reduce", axes, unit * math.prod(shape), step.path, backward=True)
+                    yield Collective("all-reduce", axes, unit * math.prod(shape), path, backward=True)
             case Gather(_, axes, _, varying):
                 full = unit * math.prod(shape) * mesh.size(axes)
                 # XLA merges equal gathers, whatever they transpose to.
-                key = (step.source, tuple(map(_forward, step.changes[: number + 1])))
+                key = (source, tuple(map(_forward, changes[: number + 1])))
                 if key not in seen:
                     seen.add(key)
-                    yield Collective("all-gather", axes, full, step.path)
+                    yield Collective("all-gather", axes, full, path)
+                if again:
+                    yield Collective("all-gather", axes, full, path, backward=True)
                 if smooth and varying:
-                    yield Collective("reduce-scatter", axes, full, step.path, backward=True)
+                    yield Collective("reduce-scatter", axes, full, path, backward=True)
             case Exchange(_, target, _, _, cut):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != target)
-                moved = unit * others * cut.block * mesh.size(cut.axes)
-                yield Collective("all-to-all", cut.axes, moved, step.path)
-                if smooth:
-                    yield Collective("all-to-all", cut.axes, moved, step.path, backward=True)
+                moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
+                yield moved
+                yield from [replace(moved, backward=True)] * (again + smooth)
             case Overlap(axis, _, cut, _):
                 others = math.prod(size for other, size in enumerate(shape) if other != axis)
                 for hop in change.exchange(mesh).hops:
-                    moved = permuted_axes(hop.pairs, cut.axes, mesh)
-                    sent = unit * others * hop.length
+                    permuted = permuted_axes(hop.pairs, cut.axes, mesh)
+                    sent = Collective("collective-permute", permuted, unit * others * hop.length, path)
                     # XLA merges equal permutations, whatever becomes of what arrives.
-                    key = (step.source, tuple(map(_forward, step.changes[:number])), axis, cut.axes, hop.key)
+                    key = (source, tuple(map(_forward, changes[:number])), axis, cut.axes, hop.key)
                     if key not in seen:
                         seen.add(key)
-                        yield Collective("collective-permute", moved, sent, step.path)
-                    if smooth:
-                        yield Collective("collective-permute", moved, sent, step.path, backward=True)
+                        yield sent
+                    yield from [replace(sent, backward=True)] * (again + smooth)
             case _:
                 pass
         shape = changed_shape(shape, change, mesh)
+
+
+def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any]) -> Iterable[Collective]:
+    """What an operation gathers itself, in the backward pass again where its derivative needs the value."""
+    used = value_dependence(schedule.graph, step.node)
+    live = [number for number, slot in enumerate(step.results) if slot in flow.live]
+    back = [
+        place
+        for place, slot in enumerate(step.operands)
+        if flow.carries_gradient(slot) and _is_reached(schedule, step, place, flow)
+    ]
+    for place, changes in step.gathers:
+        if any(used[number][place] for number in live):
+            again = any(derivative_needs(schedule.graph, step.node, direction, place) for direction in back)
+            smooth = place in back
+            yield from _of_changes(schedule, step.operands[place], changes, step.path, smooth, seen, again=again)
+
+
+def _is_reached(schedule: Schedule, step: Run, place: int, flow: Flow) -> bool:
+    """Whether a gradient that arrives at a result goes on to an operand."""
+    matrix = derivative_dependence(schedule.graph, step.node)
+    return any(row[place] and slot in flow.useful for slot, row in zip(step.results, matrix, strict=True))
 
 
 def _forward(change: Any) -> Any:

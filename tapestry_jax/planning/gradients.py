@@ -28,6 +28,11 @@ def derivative_dependence(graph: Graph, node: int) -> Matrix:
     return _derivative_dependence(*_key(graph, node))
 
 
+def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> bool:
+    """Whether the derivative of an operation by one operand is computed from the value of an operand."""
+    return _derivative_needs(*_key(graph, node), direction)[value]
+
+
 def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:
     structs = tuple(graph.type_of(ref).struct for ref in graph.nodes[node].operands)
     return graph.shaped(node).operation, structs
@@ -62,6 +67,22 @@ def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) ->
             for i, depends in zip(smooth, row, strict=False):
                 rows[j][i] = depends
     return tuple(map(tuple, rows))
+
+
+@lru_cache(maxsize=4096)
+def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], direction: int) -> tuple[bool, ...]:
+    shaped = shape(operation, structs)
+    results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
+
+    def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
+        def run(chosen: Any) -> list[Any]:
+            outputs = run_whole(shaped, [*primals[:direction], chosen, *primals[direction + 1 :]])
+            return [outputs[j] for j in results]
+
+        return jax.jvp(run, [primals[direction]], directions)[1]
+
+    matrix = dependence(tangents, [structs[direction]], structs)
+    return tuple(any(row[place + 1] for row in matrix) for place in range(len(structs)))
 
 
 def differentiated(graph: Graph, grad: bool | int | Sequence[int]) -> tuple[int, ...]:

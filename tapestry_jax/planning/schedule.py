@@ -55,6 +55,8 @@ class Run:
       axes: all mesh axes of the cuts.
       scatter: where a fold's result is scattered instead of shared.
       path: of the operation.
+      gathers: operands, by place, that arrive as they are stored, and the changes that bring them together; the
+        backward pass makes these again.
     """
 
     node: int
@@ -64,6 +66,7 @@ class Run:
     axes: frozenset[str]
     scatter: Scatter | None
     path: str
+    gathers: tuple[tuple[int, tuple[Change, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

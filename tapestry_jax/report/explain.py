@@ -14,7 +14,7 @@ from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.shaped import block_structs, shape
 from combinators.widening import WideKernel
-from tapestry_jax.planning.changes import Cast, Exchange, Gather, Overlap, Slice
+from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.flow import flow_of
 from tapestry_jax.planning.folds import local_sizes
@@ -103,16 +103,21 @@ def _rows(schedule: Schedule, found: Sequence[Collective], times: int = 1) -> It
     for step in schedule.steps:
         match step:
             case Convert():
-                slot = schedule.slots[step.source]
-                moves = [_change(change, slot.type.names) for change in step.changes if not isinstance(change, Cast)]
-                if moves:
-                    name = _name_of(schedule, step.source)
-                    yield Row(f"  {name} for {step.path}", ", ".join(moves), None, None, "", times)
+                yield from _change_rows(schedule, step.source, step.changes, step.path, times)
             case Run():
+                for place, changes in step.gathers:
+                    yield from _change_rows(schedule, step.operands[place], changes, step.path, times)
                 yield _run_row(schedule, step, found, times)
             case Repeat():
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
+
+
+def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
+    names = schedule.slots[source].type.names
+    moves = [_change(change, names) for change in changes if not isinstance(change, Cast)]
+    if moves:
+        yield Row(f"  {_name_of(schedule, source)} for {path}", ", ".join(moves), None, None, "", times)
 
 
 def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: int) -> Row:
