@@ -20,6 +20,7 @@ TINY: dict[str, dict[str, int]] = {
     "batch_norm": {"batch": 16, "feature": 4},
     "data_parallelism": {"batch": 16, "embed": 4, "mlp": 8},
     "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
+    "stencil": {"y": 16, "x": 8, "steps": 2},
 }
 
 
