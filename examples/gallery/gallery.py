@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
+from tapestry_jax.lowering.hlo import compiled_collectives
 
 DEVICES = 8
 
@@ -58,18 +59,23 @@ class Example:
 
 @dataclass(frozen=True)
 class Checked:
-    """A plan that was held against the unplanned program and measured; ratios are ours to plain JAX.
-
-    Attributes:
-      value, gradients: largest relative differences from the unplanned program.
-      collectives: bytes per device and step, of ours and of plain JAX.
-      temporaries: bytes on one device that XLA allots, of ours and of plain JAX.
-      time: ratio of times, the median over turns; NaN where it was not asked for.
-    """
+    """How far a plan is from the unplanned program: differences relative to the largest entry of each result."""
 
     value: float
     gradients: float
-    collectives: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Value and gradients of a plan beside plain JAX, ours first.
+
+    Attributes:
+      sent: bytes per device of all collectives.
+      temporaries: bytes that XLA allots on one device.
+      time: ratio of times, the median over turns.
+    """
+
+    sent: tuple[int, int]
     temporaries: tuple[int, int]
     time: float
 
@@ -79,15 +85,17 @@ def show(make: Callable[[], Example], rounds: int = 20) -> list[Checked]:
 
     Args:
       make: makes the row; called once there are devices.
-      rounds: turns of the timing; 0 leaves it out.
+      rounds: turns of the timing; 0 leaves out what is measured.
 
     Raises:
-      AssertionError: when a planned program differs from the unplanned one in value or gradient.
+      AssertionError: when a planned program, or the plain one, differs from the unplanned program.
     """
     simulate()
     example = make()
     graph = tp.trace(example.program, *example.arguments)
-    expected = value_and_gradients(example.program)(*example.arguments)
+    expected = jax.jit(value_and_gradients(example.program))(*example.arguments)
+    plain = _difference(jax.jit(example.automatic)(*example.arguments), expected[0])
+    assert plain <= example.tolerance, f"plain JAX differs from the unplanned program by {plain:.1e}"
     return [_show(example, graph, planned, expected, rounds) for planned in example.plans]
 
 
@@ -124,26 +132,30 @@ def value_and_gradients(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _show(example: Example, graph: Any, planned: Planned, expected: Any, rounds: int) -> Checked:
-    mesh = tp.mesh(jax.devices("cpu"), **planned.mesh)
-    plan = tp.plan(graph, mesh, planned.entries, **planned.options)
+    plan = tp.plan(graph, tp.mesh(jax.devices("cpu"), **planned.mesh), planned.entries, **planned.options)
     plan.verify()
+    print(f"\n# {planned.known_as}: {_listed(planned.entries)}\n\n{plan.explain(grad=True)}\n")
     args = plan.put(*example.arguments)
-    ours, theirs = (_compile(function, plan, args) for function in (plan.compile(), example.automatic))
-    (value, gradients), (wanted, wanted_gradients) = ours(*args), expected
-    checked = Checked(
-        _difference(value, wanted),
-        _difference(gradients, wanted_gradients),
-        (_sent(plan), _sent_by(theirs, mesh)),
-        (ours.memory_analysis().temp_size_in_bytes, theirs.memory_analysis().temp_size_in_bytes),
-        _time_ratio(lambda: ours(*args), lambda: theirs(*args), rounds),
-    )
+    run = _compile(plan.compile(), plan, args)
+    checked = Checked(*map(_difference, run(*args), expected))
     print(
-        f"\n# {planned.known_as}: {dict(planned.entries)}\n\n{plan.explain(grad=True)}\n\n{_report(checked)}",
-        flush=True,
+        "equal to the unplanned program up to rounding: "
+        f"value {checked.value:.0e}, gradients {checked.gradients:.0e} of the largest entry"
     )
     worst = max(checked.value, checked.gradients)
     assert worst <= example.tolerance, f"{planned.known_as}: differs from the unplanned program by {worst:.1e}"
+    if rounds:
+        print(_report(_measure(plan, run, _compile(example.automatic, plan, args), args, rounds)), flush=True)
     return checked
+
+
+def _measure(plan: Any, ours: Any, theirs: Any, args: tuple[Any, ...], rounds: int) -> Measured:
+    return Measured(
+        (_sent(ours, plan.mesh), _sent(theirs, plan.mesh)),
+        (ours.memory_analysis().temp_size_in_bytes, theirs.memory_analysis().temp_size_in_bytes),
+        # Turn by turn, so that a slow moment of the machine counts for both.
+        statistics.median(_seconds(ours, args) / _seconds(theirs, args) for _ in range(rounds)),
+    )
 
 
 def _compile(function: Callable[..., Any], plan: Any, args: tuple[Any, ...]) -> Any:
@@ -155,25 +167,13 @@ def _compile(function: Callable[..., Any], plan: Any, args: tuple[Any, ...]) -> 
     )
 
 
-def _sent(plan: Any) -> int:
-    return sum(each.bytes * each.times for each in plan.collectives(grad=True))
-
-
-def _sent_by(compiled: Any, mesh: Any) -> int:
-    from tapestry_jax.lowering.hlo import compiled_collectives
-
+def _sent(compiled: Any, mesh: Any) -> int:
     return sum(each.bytes * each.times for each in compiled_collectives(compiled.as_text(), mesh))
 
 
-def _time_ratio(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> float:
-    """The median over turns, so that a slow moment of the machine counts for both."""
-    turns = [_seconds(ours) / _seconds(theirs) for _ in range(rounds)]
-    return statistics.median(turns) if turns else float("nan")
-
-
-def _seconds(function: Callable[[], Any]) -> float:
+def _seconds(compiled: Any, args: tuple[Any, ...]) -> float:
     begun = time.perf_counter()
-    jax.block_until_ready(function())
+    jax.block_until_ready(compiled(*args))
     return time.perf_counter() - begun
 
 
@@ -188,18 +188,22 @@ def _is_smooth(arg: Any) -> bool:
     return all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(arg))
 
 
-def _report(checked: Checked) -> str:
-    sent, held = checked.collectives, checked.temporaries
-    lines = [
-        "equal to the unplanned program up to rounding: "
-        f"value {checked.value:.0e}, gradients {checked.gradients:.0e} of the largest entry",
-        "value and gradients beside plain JAX with the same shardings:",
-        f"  collective bytes per device {sent[0]:,} : {sent[1]:,}{_ratio(*sent)}",
-        f"  temporary bytes per device {held[0]:,} : {held[1]:,}{_ratio(*held)}",
-    ]
-    if not np.isnan(checked.time):
-        lines.append(f"  time ratio {checked.time:.2f}")
-    return "\n".join(lines)
+def _report(measured: Measured) -> str:
+    sent, held = measured.sent, measured.temporaries
+    return "\n".join(
+        [
+            "value and gradients beside plain JAX with the same shardings:",
+            f"  collective bytes per device {sent[0]:,} : {sent[1]:,}{_ratio(*sent)}",
+            f"  temporary bytes per device {held[0]:,} : {held[1]:,}{_ratio(*held)}",
+            f"  time ratio {measured.time:.2f}",
+        ]
+    )
+
+
+def _listed(entries: Mapping[str, Any]) -> str:
+    """The entries as a plan is written."""
+    items = {dim: item if isinstance(item, tuple) else (item,) for dim, item in entries.items()}
+    return ", ".join(f"{dim} -> {', '.join(map(str, item))}" for dim, item in items.items())
 
 
 def _ratio(ours: int, theirs: int) -> str:
