@@ -16,8 +16,9 @@ from hypothesis.strategies import SearchStrategy
 from combinators.aggregator import Aggregator
 from combinators.aggregators import Count
 from combinators.monoid import leafwise
-from laws import states
-from laws.cells import Struct, is_dyadic, show_cell, type_name
+from laws import programs
+from laws.carrier import Carrier
+from laws.cells import is_dyadic, show_cell, type_name
 from laws.law import Law, drawn
 from laws.subject import Recipe, Subject
 
@@ -39,16 +40,13 @@ class AggregatorSubject(Subject):
 
     Args:
       aggregator: whose laws are checked.
-      elements: types of one element of every input.
-      special: for each input further values with a meaning of their own.
+      carrier: how elements are drawn.
       name: what messages call it.
     """
 
-    def __init__(
-        self, aggregator: Aggregator, elements: Sequence[Struct], special: Sequence[tuple[float, ...]], name: str
-    ) -> None:
+    def __init__(self, aggregator: Aggregator, carrier: Carrier, name: str) -> None:
         super().__init__(name)
-        self.aggregator, self.elements, self.special = aggregator, tuple(elements), tuple(special)
+        self.aggregator, self.carrier, self.elements = aggregator, carrier, carrier.elements
         # Jitted once for all laws; `many` once for every number of elements.
         self.many: Callable[..., Any] = jax.jit(aggregator.lift_many)
         self.lift: Callable[..., Any] = jax.jit(aggregator.lift)
@@ -78,13 +76,13 @@ class AggregatorSubject(Subject):
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `elements`: a fixed number of them."""
         del kind
-        element = states.lifts(self.elements, self.special, domain).map(lambda program: program[1:])
+        element = self.carrier.leaves(domain).map(lambda program: program[1:])
         return st.lists(element, min_size=COUNT, max_size=COUNT)
 
     def build(self, kind: str, recipe: Recipe) -> tuple[Any, ...]:
         """Stack the elements of every input along a leading axis."""
         del kind
-        rows = [states.build_element(self.elements, element) for element in recipe]
+        rows = [programs.build_element(self.elements, element) for element in recipe]
         return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
     def show(self, kind: str, recipe: Recipe) -> str:

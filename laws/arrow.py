@@ -8,7 +8,6 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from combinators.arrow import Arrow
@@ -20,7 +19,7 @@ from combinators.program import program
 from combinators.tensor_type import TensorType, type_of
 from combinators.tracing import trace
 from laws.law import Law, drawn
-from laws.operands import arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.operands import Operands, arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.subject import Recipe, Subject
 
 HUGHES = "Hughes 2000, Generalising Monads to Arrows; Paterson 2003"
@@ -46,8 +45,9 @@ class ArrowSubject(Subject):
         self, arrow: Arrow[Any, Any], operands: Sequence[Any], name: str, values: Sequence[Sequence[Any]] | None = None
     ) -> None:
         super().__init__(name)
-        self.arrow, self.values = arrow, values
+        self.arrow = arrow
         self.operands = tuple(type_of(kind, f"an operand of `{name}`") for kind in operands)
+        self.drawn = Operands(self.operands, values)
         self.graph = trace(arrow, *self.operands)
         self.depth_of_graph = graph_depth(self.graph)
 
@@ -95,29 +95,23 @@ class ArrowSubject(Subject):
 
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `operands`, or an `extra` operand or a `sequence` of the first one's type."""
-        if kind == "operands" and self.values is not None:
-            return st.integers(0, len(self.values) - 1)
-        return arrays(domain)
+        return self.drawn.strategy(domain) if kind == "operands" else arrays(domain)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the operands."""
         if kind != "operands":
             return build_arrays(self._drawn(kind), recipe)[0]
-        return build_arrays(self.operands, recipe) if self.values is None else [*map(np.asarray, self.values[recipe])]
+        return self.drawn.build(recipe)
 
     def show(self, kind: str, recipe: Recipe) -> str:
         """Domain, seed and types."""
-        if kind == "operands" and self.values is not None:
-            return f"values[{recipe}]"
-        return show_arrays(self._drawn(kind), recipe)
+        return self.drawn.show(recipe) if kind == "operands" else show_arrays(self._drawn(kind), recipe)
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the operands are small integers."""
-        return is_exact_recipe(recipe) if kind != "operands" or self.values is None else False
+        return self.drawn.is_exact(recipe) if kind == "operands" else is_exact_recipe(recipe)
 
     def _drawn(self, kind: str) -> AXES:
-        if kind == "operands":
-            return self.operands
         first = self.operands[0]
         if kind == "extra":
             return (first,)

@@ -14,12 +14,30 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from combinators.monoid import Monoid
-from laws import states
-from laws.cells import Struct, build_cell, cells, extremes, show_cell, type_name
+from laws import programs
+from laws.cells import Struct, build_cell, cells, extremes, plain, show_cell, type_name
 from laws.subject import Recipe, Subject
 
 UNITS = 16
 """Most leaves whose rounding `unit` arguments follow."""
+
+
+def first_of(values: Sequence[Any] | SearchStrategy[Any] | None) -> Any:
+    """One of listed or drawn values, to see their type.
+
+    Raises:
+      hypothesis.errors.NoSuchExample: when a strategy yields nothing.
+    """
+    if isinstance(values, SearchStrategy):
+        quick = settings(max_examples=100, database=None, phases=(Phase.generate,))
+        return find(values, lambda _: True, settings=quick)
+    assert values is not None
+    return values[0]
+
+
+def struct_of(leaf: Any) -> Struct:
+    """The type of an array or number."""
+    return Struct(np.shape(leaf), jax.numpy.result_type(leaf))
 
 
 def same_state(state: Any) -> Any:
@@ -35,7 +53,7 @@ class Carrier:
     Args:
       elements: types of what `lift` takes.
       lift: cells of one element -> state.
-      values: states to draw instead of lifted elements: a list, or a hypothesis strategy.
+      values: what to draw, as a list or a hypothesis strategy: elements where there is a `lift`, states where not.
       observe: state -> what counts of it. Two states are equal where this is: the carrier's declared equality.
       special: for each element further values with a meaning of their own, such as `-inf` for a masked score.
       infinite: whether elements may be infinite or NaN; the identity then has to keep these, too.
@@ -53,22 +71,15 @@ class Carrier:
         """The type of a state: a pytree of `jax.ShapeDtypeStruct`."""
         if self.lift is not None:
             return jax.eval_shape(self.lift, *self.elements)
-        return jax.tree.map(lambda leaf: Struct(np.shape(leaf), jax.numpy.result_type(leaf)), self._first)
+        return jax.tree.map(struct_of, first_of(self.values))
 
-    @property
-    def _first(self) -> Any:
-        if isinstance(self.values, SearchStrategy):
-            quick = settings(max_examples=1, database=None, phases=(Phase.generate,))
-            return find(self.values, lambda _: True, settings=quick)
-        assert self.values is not None
-        return self.values[0]
-
-    def leaves(self, domain: str) -> SearchStrategy[states.Program]:
+    def leaves(self, domain: str) -> SearchStrategy[programs.Program]:
         """Programs of one operation: an element of a domain, lifted, or a given value."""
-        if self.lift is not None:
-            return states.lifts(self.elements, self.special, domain)
-        drawn = self.values if isinstance(self.values, SearchStrategy) else st.sampled_from(list(self.values or ()))
-        return drawn.map(lambda state: ["value", *(_plain(leaf) for leaf in jax.tree.leaves(state))])
+        if self.values is None:
+            return programs.lifts(self.elements, self.special, domain)
+        drawn = self.values if isinstance(self.values, SearchStrategy) else st.sampled_from(list(self.values))
+        operation = "value" if self.lift is None else "lift"
+        return drawn.map(lambda given: [operation, *(plain(leaf) for leaf in jax.tree.leaves(given))])
 
 
 @final
@@ -122,9 +133,9 @@ class MonoidSubject(Subject):
         """Draw a `state`, an `extreme` state, a `shift` of a frame, or a `unit`."""
         match kind:
             case "state":
-                return states.programs(self.carrier.leaves(domain))
+                return programs.programs(self.carrier.leaves(domain))
             case "extreme":
-                if self.carrier.lift is None:
+                if self.carrier.values is not None:
                     return self.carrier.leaves(domain)
                 ends = [cells(e, extremes(e.dtype, self.carrier.infinite)) for e in self.carrier.elements]
                 return st.tuples(*ends).map(lambda element: ["lift", *element])
@@ -139,7 +150,7 @@ class MonoidSubject(Subject):
             return np.float32(recipe)
         if kind == "unit":
             return np.ones(UNITS, np.float32)
-        return states.build_state(
+        return programs.build_state(
             recipe, identity=lambda: self.identity, lift=self._lifted, value=self._value, combine=self.add
         )
 
@@ -147,25 +158,16 @@ class MonoidSubject(Subject):
         """The program of a state."""
         if kind == "unit":
             return "1"
-        return show_cell(recipe) if kind == "shift" else states.show_state(recipe)
+        return show_cell(recipe) if kind == "shift" else programs.show_state(recipe)
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether all elements are integers or short dyadic fractions."""
-        return kind not in ("state", "extreme") or states.is_exact_state(recipe)
+        return kind not in ("state", "extreme") or programs.is_exact_state(recipe)
 
     def _lifted(self, *element: Any) -> Any:
         assert self._lift is not None
-        return self._lift(*states.build_element(self.carrier.elements, element))
+        return self._lift(*programs.build_element(self.carrier.elements, element))
 
     def _value(self, leaves: Sequence[Any]) -> Any:
         types, tree = jax.tree.flatten(self.carrier.cell_type)
         return jax.tree.unflatten(tree, [build_cell(t, leaf) for t, leaf in zip(types, leaves, strict=True)])
-
-
-def _plain(leaf: Any) -> Any:
-    return np.asarray(leaf, np.float64).ravel().tolist() if np.ndim(leaf) else _number(leaf)
-
-
-def _number(leaf: Any) -> bool | int | float:
-    value = np.asarray(leaf)
-    return bool(value) if value.dtype.kind == "b" else int(value) if value.dtype.kind in "iu" else float(value)

@@ -16,7 +16,7 @@ from combinators.aggregator import Aggregator
 from combinators.errors import message
 from combinators.monoid import Monoid
 from laws.aggregator import AggregatorSubject
-from laws.carrier import Carrier, MonoidSubject, same_state
+from laws.carrier import Carrier, MonoidSubject, first_of, same_state, struct_of
 from laws.cells import Struct
 from laws.errors import LawError
 from laws.examples_of import examples_of, itself, pair
@@ -73,9 +73,7 @@ def _valid(asked: Ask, carrier: Carrier) -> Carrier:
     try:
         leaves = jax.tree.leaves(carrier.cell_type)
     except (NoSuchExample, Unsatisfiable) as error:
-        raise LawError(
-            message(f"`{asked.called}`: there are no values.", remedy="Pass a strategy that yields something.")
-        ) from error
+        raise _no_values(asked) from error
     except Exception as error:
         raise LawError(
             message(
@@ -92,6 +90,28 @@ def _valid(asked: Ask, carrier: Carrier) -> Carrier:
     return carrier
 
 
+def drawn_elements(asked: Ask) -> tuple[Struct, ...]:
+    """The types of given elements: as the user says, or as the first one has them.
+
+    Raises:
+      LawError: when a strategy yields nothing, or what is no array.
+    """
+    if asked.types is not None:
+        return structs(asked.types)
+    try:
+        return tuple(struct_of(leaf) for leaf in jax.tree.leaves(first_of(asked.values)))
+    except (NoSuchExample, Unsatisfiable) as error:
+        raise _no_values(asked) from error
+    except TypeError as error:
+        raise LawError(
+            message(f"`{asked.called}`: an element is no array.", str(error), remedy="Draw numbers and arrays.")
+        ) from error
+
+
+def _no_values(asked: Ask) -> LawError:
+    return LawError(message(f"`{asked.called}`: there are no values.", remedy="Pass a strategy that yields something."))
+
+
 def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
     """How states of a monoid are made: as the user says, as known, or, for one number, as itself."""
     observe = asked.observe if asked.observe is not None else same_state
@@ -99,7 +119,9 @@ def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
     if asked.values is not None:
         if not isinstance(asked.values, SearchStrategy) and not len(asked.values):
             raise LawError(message(f"`{asked.called}`: there are no values.", remedy="Pass one state or more."))
-        return (Carrier(values=asked.values, observe=observe),)
+        if asked.lift is None:
+            return (Carrier(values=asked.values, observe=observe),)
+        return (Carrier(drawn_elements(asked), asked.lift, asked.values, observe),)
     if asked.lift is not None:
         count = _arity(asked.lift)
         elements = structs(asked.types) if asked.types is not None else (F32,) * count
@@ -144,15 +166,17 @@ def aggregator_subjects(asked: Ask, aggregator: Aggregator) -> list[Subject]:
     """An aggregator, and its monoid with the states that its `lift` makes."""
     known = examples_of(aggregator.monoid)
     special: tuple[tuple[float, ...], ...] = ()
-    if asked.types is not None:
+    if asked.values is not None:
+        elements = drawn_elements(asked)
+    elif asked.types is not None:
         elements = structs(asked.types)
     else:
         elements, special = _elements(asked, aggregator, known)
     observe = asked.observe or (known[0].observe if known else aggregator.present)
     infinite = all(carrier.infinite for carrier in known) if known else False
-    carrier = Carrier(elements, aggregator.lift, observe=observe, special=special, infinite=infinite)
+    carrier = Carrier(elements, aggregator.lift, asked.values, observe, special, infinite)
     return [
-        AggregatorSubject(aggregator, elements, special, asked.called),
+        AggregatorSubject(aggregator, carrier, asked.called),
         MonoidSubject(aggregator.monoid, _valid(asked, carrier), asked.called),
     ]
 

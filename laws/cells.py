@@ -70,6 +70,16 @@ def build_cell(struct: Struct, recipe: Any) -> np.ndarray[Any, Any]:
         return np.asarray(recipe, struct.dtype).reshape(struct.shape)
 
 
+def plain(leaf: Any) -> Any:
+    """An array as plain data: a number, or the flat list of its entries."""
+    return np.asarray(leaf, np.float64).ravel().tolist() if np.ndim(leaf) else _number(leaf)
+
+
+def _number(leaf: Any) -> bool | int | float:
+    value = np.asarray(leaf)
+    return bool(value) if value.dtype.kind == "b" else int(value) if value.dtype.kind in "iu" else float(value)
+
+
 def show_cell(recipe: Any) -> str:
     """A drawn cell as text; whole floats without their `.0`."""
     if isinstance(recipe, list | tuple):

@@ -44,8 +44,9 @@ def assert_lawful(
         `jax.ShapeDtypeStruct` or arrays. What the library ships, leaves with a signature and monoids of single numbers
         do without.
       lift: for a monoid: cells of one element -> state.
-      values: for a monoid instead of `lift`: states, as a list or a hypothesis strategy. For an arrow or a plan: a list
-        of operands to use instead of drawn ones.
+      values: what to draw, as a list or a hypothesis strategy, such as `laws.values`: for a monoid states, and
+        elements where there is a `lift`; for an aggregator elements (tuples of them where `lift` takes several); for an
+        arrow or a plan tuples of operands.
       observe: for a monoid: state -> what counts of it; states are equal where this is. By default all of a state.
       laws: names or families of laws, such as `"associativity"` or `["map.split"]`; by default all that apply.
       name: what messages call the piece.

@@ -8,8 +8,6 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jax import lax
 
@@ -19,7 +17,7 @@ from combinators.graph import Apply, Graph, Loop
 from combinators.shaped import Shaped
 from combinators.signature import Operand
 from laws.cells import Struct, type_name
-from laws.operands import arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.operands import Operands
 from laws.subject import Recipe, Subject
 
 Span = tuple[int, int]
@@ -42,7 +40,7 @@ class LeafSubject(Subject):
         self, shaped: Shaped, operands: Sequence[Struct], name: str, values: Sequence[Sequence[Any]] | None = None
     ) -> None:
         super().__init__(name)
-        self.shaped, self.operands, self.values = shaped, tuple(operands), values
+        self.shaped, self.operands, self.drawn = shaped, tuple(operands), Operands(tuple(operands), values)
         self.kernel = jax.jit(shaped.operation.kernel)
 
     @property
@@ -115,22 +113,22 @@ class LeafSubject(Subject):
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `operands`."""
         del kind
-        return arrays(domain) if self.values is None else st.integers(0, len(self.values) - 1)
+        return self.drawn.strategy(domain)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the operands."""
         del kind
-        return build_arrays(self.operands, recipe) if self.values is None else [*map(np.asarray, self.values[recipe])]
+        return self.drawn.build(recipe)
 
     def show(self, kind: str, recipe: Recipe) -> str:
         """Domain, seed and types."""
         del kind
-        return show_arrays(self.operands, recipe) if self.values is None else f"values[{recipe}]"
+        return self.drawn.show(recipe)
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the operands are small integers."""
         del kind
-        return self.values is None and is_exact_recipe(recipe)
+        return self.drawn.is_exact(recipe)
 
     def _read(self, operand: Operand, array: Any, box: IndexBox, modes: Sequence[str]) -> Any:
         for number, (axis, mode) in enumerate(zip(operand.axes, modes, strict=True)):

@@ -3,14 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from combinators.tensor_type import TensorType
+from laws.cells import Struct, build_cell, is_dyadic, plain, show_cell
+
+
+@final
+@dataclass(frozen=True)
+class Operands:
+    """Types of arrays, and where their numbers come from.
+
+    Args:
+      types: anything with `shape` and `dtype`.
+      values: arrays to use instead of drawn ones: a list with one sequence for each example, or a hypothesis strategy
+        of such sequences (of the array itself where there is one). None to draw by domain and seed.
+    """
+
+    types: tuple[Any, ...]
+    values: Sequence[Sequence[Any]] | SearchStrategy[Any] | None = None
+
+    def strategy(self, domain: str) -> SearchStrategy[Any]:
+        """Draw recipes: domain and seed, the number of a listed example, or all entries."""
+        if self.values is None:
+            return arrays(domain)
+        if isinstance(self.values, SearchStrategy):
+            return self.values.map(lambda drawn: ["entries", *(plain(leaf) for leaf in jax.tree.leaves(drawn))])
+        return st.integers(0, len(self.values) - 1)
+
+    def build(self, recipe: Any) -> list[Any]:
+        """The arrays of a recipe."""
+        if isinstance(recipe, int):
+            assert self.values is not None and not isinstance(self.values, SearchStrategy)
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(tuple(self.values[recipe]))]
+        if recipe[0] != "entries":
+            return [*build_arrays(self.types, recipe)]
+        structs = [Struct(tuple(kind.shape), kind.dtype) for kind in self.types]
+        return [build_cell(struct, entries) for struct, entries in zip(structs, recipe[1:], strict=True)]
+
+    def show(self, recipe: Any) -> str:
+        """A recipe as text."""
+        if isinstance(recipe, int):
+            return f"values[{recipe}]"
+        return show_arrays(self.types, recipe) if recipe[0] != "entries" else show_cell(recipe[1:])
+
+    def is_exact(self, recipe: Any) -> bool:
+        """Whether the arrays hold small integers and short dyadic fractions."""
+        if isinstance(recipe, int):
+            return False
+        return is_exact_recipe(recipe) if recipe[0] != "entries" else is_dyadic(recipe[1:])
 
 
 def arrays(domain: str) -> SearchStrategy[Any]:

@@ -9,14 +9,13 @@ from typing import Any, Protocol, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from combinators.evaluate import evaluate
 from combinators.graph import Graph
 from laws.arrow import graph_depth
 from laws.law import Law, drawn
-from laws.operands import arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.operands import Operands, arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.subject import Recipe, Subject
 
 DESIGN = "docs/design: by the law every plan computes the same result"
@@ -49,8 +48,9 @@ class PlanSubject(Subject):
     def __init__(self, plan: Planned, name: str, values: Sequence[Sequence[Any]] | None = None) -> None:
         super().__init__(name)
         self.graph, self.values = plan.graph, values
-        self.inputs = [node.results[0] for node in self.graph.inputs]
+        self.inputs: list[Any] = [node.results[0] for node in self.graph.inputs]
         self.outputs = [self.graph.type_of(ref) for _, ref in self.graph.outputs]
+        self.drawn = Operands(tuple(self.inputs), values)
         self.depth_of_graph = graph_depth(self.graph)
         self.plan = plan
         self._run: Run | None = None
@@ -98,25 +98,19 @@ class PlanSubject(Subject):
 
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `arguments`, or `cotangents` for the results."""
-        if kind == "arguments" and self.values is not None:
-            return st.integers(0, len(self.values) - 1)
-        return arrays(domain)
+        return self.drawn.strategy(domain) if kind == "arguments" else arrays(domain)
 
     def build(self, kind: str, recipe: Recipe) -> Any:
         """Fill the arrays."""
-        if kind == "arguments" and self.values is not None:
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(tuple(self.values[recipe]))]
-        return build_arrays(self.inputs if kind == "arguments" else self.outputs, recipe)
+        return self.drawn.build(recipe) if kind == "arguments" else build_arrays(self.outputs, recipe)
 
     def show(self, kind: str, recipe: Recipe) -> str:
         """Domain, seed and types."""
-        if kind == "arguments" and self.values is not None:
-            return f"args[{recipe}]"
-        return show_arrays(self.inputs if kind == "arguments" else self.outputs, recipe)
+        return self.drawn.show(recipe) if kind == "arguments" else show_arrays(self.outputs, recipe)
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the arrays are small integers."""
-        return (kind != "arguments" or self.values is None) and is_exact_recipe(recipe)
+        return self.drawn.is_exact(recipe) if kind == "arguments" else is_exact_recipe(recipe)
 
 
 def outputs(run: Run, leaves: Sequence[Any]) -> list[Any]:
