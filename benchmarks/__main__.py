@@ -19,6 +19,7 @@ SECTIONS = {
     "loom_stencil": "Loom: halo exchange",
     "planning_time": "Before XLA",
     "call_overhead": "Calls",
+    "loom_fft": "Loom: pencil FFT",
 }
 
 

@@ -19,7 +19,9 @@ GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
 TINY: dict[str, dict[str, int]] = {
     "batch_norm": {"batch": 16, "feature": 4},
     "data_parallelism": {"batch": 16, "embed": 4, "mlp": 8},
+    "fsdp": {"batch": 8, "layers": 2, "embed": 8, "mlp": 16},
     "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
+    "pencil_fft": {"height": 8, "width": 16},
     "stencil": {"y": 16, "x": 8, "steps": 2},
 }
 
