@@ -42,6 +42,8 @@ from combinators import trace as trace
 from combinators import window as window
 from tapestry_jax._lazy import __getattr__ as __getattr__
 from tapestry_jax.assertions import assert_collectives as assert_collectives
+from tapestry_jax.inference import Inferred as Inferred
+from tapestry_jax.inference import infer as infer
 from tapestry_jax.mesh import mesh as mesh
 from tapestry_jax.plan import Plan as Plan
 from tapestry_jax.plan import plan as plan

@@ -1,0 +1,61 @@
+"""A signature that was found for a kernel, and what could not be told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from combinators.arrow import Arrow
+from combinators.map import Map
+from combinators.monoid import Monoid
+from combinators.reduce import Reduce
+from combinators.scan import Scan
+
+
+@final
+@dataclass(frozen=True)
+class Inferred:
+    """A proposal: what a kernel seems to read, by what it was seen to do.
+
+    Attributes:
+      kernel: the kernel.
+      signature: the proposed signature.
+      monoid: what merges its folds, or its steps where it is a scan; None for a map.
+      over: the scanned dimension; None where nothing is scanned.
+      reverse: whether the scan begins at the end.
+      sizes: sizes of windows that the operands do not tell.
+      untold: what could not be told, a sentence each.
+      name: of the kernel.
+    """
+
+    kernel: Callable[..., Any]
+    signature: str
+    monoid: Monoid | None = None
+    over: str | None = None
+    reverse: bool = False
+    sizes: tuple[tuple[str, int], ...] = ()
+    untold: tuple[str, ...] = ()
+    name: str = "kernel"
+
+    @property
+    def kind(self) -> str:
+        """`map`, `reduce` or `scan`."""
+        return "map" if self.monoid is None else "scan" if self.over is not None else "reduce"
+
+    @property
+    def arrow(self) -> Arrow[Any, Any]:
+        """The leaf that is proposed; `tp.laws.assert_lawful(found.arrow, specs)` tests it."""
+        sizes = dict(self.sizes) or None
+        if self.monoid is None:
+            return Map(self.kernel, self.signature, sizes=sizes, name=self.name)
+        if self.over is not None:
+            return Scan(self.monoid, self.signature, over=self.over, reverse=self.reverse)
+        return Reduce(self.kernel, self.signature, self.monoid, sizes=sizes, name=self.name)
+
+    def __str__(self) -> str:
+        how = "" if self.monoid is None else f", {self.monoid.name}"
+        over = "" if self.over is None else f", over={self.over!r}" + (", reverse=True" if self.reverse else "")
+        sizes = f", sizes={dict(self.sizes)}" if self.sizes else ""
+        lines = [f'{self.name}: {self.kind} "{self.signature}"{how}{over}{sizes}']
+        return "\n".join([*lines, *(f"  not told: {sentence}" for sentence in self.untold)])
