@@ -12,6 +12,7 @@ from combinators.box import Box as Box
 from combinators.choice import Either as Either
 from combinators.compose import identity as identity
 from combinators.cover import exact_cover as exact_cover
+from combinators.dense import Dense as Dense
 from combinators.einsum import einsum as einsum
 from combinators.errors import CompositionError as CompositionError
 from combinators.errors import FormatError as FormatError

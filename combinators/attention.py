@@ -9,7 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from combinators.attention_kernel import AttentionKernel, DenseAttention, RoundedOutput, scores_rows, state_dtype
+from combinators.dense import Dense
 from combinators.errors import CompositionError, SignatureError, message
+from combinators.fused_attention import FitsFused, FusedAttention
 from combinators.graph import Graph
 from combinators.monoids import AttentionState, attention_output
 from combinators.operation import Operation
@@ -56,7 +58,10 @@ def attention(
       SignatureError: when an axis has no name, or there is no single query dimension to compare with.
       CompositionError: when queries and keys share the name of their sequence.
 
-    Laws: fold_homomorphism over `over`; the dense kernel agrees.
+    Where the keys are whole in a block, a dense kernel runs: cuDNN's on CUDA for float16 and bfloat16 within its limits
+    (a plan for CUDA says so in `explain`; it has gradients, but no forward-mode derivatives), else one that XLA fuses.
+
+    Laws: fold_homomorphism over `over`; the dense kernels agree.
 
     Source: Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
 
@@ -131,10 +136,13 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
     signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {row} e")
     order = scores_rows(fields["query"], fields["key"])
     state = (order, order, (*order, "e"))
-    kernel, dense = AttentionKernel(**fields), DenseAttention(**fields)
+    kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)
+    # A causal kernel without coordinates starts at row 0 and key 0: the queries must be whole as well.
+    conditions: dict[str, Any] = {"whole": (local[at],) if at is not None else (), "takes": FitsFused(fused)}
+    dense = (Dense(fused, platforms=("cuda",), dtypes=("bfloat16", "float16"), **conditions), DenseAttention(**fields))
     kept = state_dtype(jnp.zeros((), operands[2].dtype)) == operands[2].dtype
     present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
-    operation = Operation(signature, kernel, AttentionState, state, present, dense=(dense,), name="attention")
+    operation = Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")
     return recording.apply(operation, operands)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.errors import GraphError, SignatureError, message
-from combinators.execute import run_whole
+from combinators.ready import run_whole
 from combinators.tensor_type import TensorType, type_of
 
 if TYPE_CHECKING:

@@ -46,32 +46,18 @@ def axis_modes(shaped: Shaped) -> list[list[str]]:
     ]
 
 
-def run_whole(shaped: Shaped, arrays: Sequence[Any]) -> list[Any]:
-    """Run an operation uncut on whole arrays; returns the leaves of its result."""
-    signature = shaped.signature
-    modes = axis_modes(shaped)
-    remaining = iter(arrays)
-    blocks: list[Any] = []
-    for operand, operand_modes in zip(signature.operands, modes, strict=True):
-        if operand.coordinate is not None:
-            blocks.append(jnp.arange(shaped.sizes[operand.coordinate], dtype=jnp.int32))
-        else:
-            blocks.append(read_operand(operand, next(remaining), shaped.sizes, operand_modes))
-    if shaped.operation.kind == "map" and shaped.operation.dense:
-        # Only here is a map known to be uncut.
-        return jax.tree.leaves(shaped.operation.dense[0](*blocks))
-    return run_blocks(shaped, blocks)
-
-
 def run_blocks(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
-    """Run an operation of which no fold or scan dimension is cut; returns the leaves of its result."""
+    """Run an operation of which no fold or scan dimension is cut; returns the leaves of its result.
+
+    Its kernels have been chosen by `combinators.ready.ready`: a dense one has no conditions left.
+    """
     operation = shaped.operation
+    if operation.dense:
+        return jax.tree.leaves(operation.dense[0](*blocks))
     if operation.kind == "map":
         return jax.tree.leaves(operation.kernel(*blocks))
     if operation.kind == "scan":
         return present(shaped, scan_states(shaped, states(shaped, blocks)))
-    if operation.dense:
-        return jax.tree.leaves(operation.dense[0](*blocks))
     return present(shaped, states(shaped, blocks))
 
 

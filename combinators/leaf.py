@@ -7,6 +7,7 @@ from typing import Any
 
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
+from combinators.dense import Dense
 from combinators.errors import SignatureError, message
 from combinators.kernels import check_kernel, short_name
 from combinators.naming import suggest
@@ -70,8 +71,36 @@ def read_kernels(kernel: Callable[..., Any], dense: Any, where: str) -> tuple[Ca
     check_kernel(kernel, where)
     listed = () if dense is None else tuple(dense) if isinstance(dense, list | tuple) else (dense,)
     for other in listed:
-        check_kernel(other, f"{where}, dense=")
+        check_kernel(other.kernel if isinstance(other, Dense) else other, f"{where}, dense=")
     return listed
+
+
+def check_conditions(operation: Operation, where: str) -> Operation:
+    """Hold the conditions of dense kernels against the operation; returns it.
+
+    Raises:
+      SignatureError: for one that names a dimension which the signature has not, or gives a state that nothing merges.
+    """
+    for entry in operation.dense:
+        if not isinstance(entry, Dense):
+            continue
+        strange = [dim for dim in entry.whole or () if dim not in operation.signature.dims]
+        if strange:
+            raise SignatureError(
+                message(
+                    f"{where}, dense= wants `{strange[0]}` whole, which is no dimension of the signature",
+                    f"signature {operation.signature}",
+                    remedy="Name dimensions of the signature in whole=.",
+                )
+            )
+        if entry.gives == "state" and operation.monoid is None:
+            raise SignatureError(
+                message(
+                    f"{where}, dense= gives a state, and a map has none",
+                    remedy='Leave gives="state" out, or use tp.Reduce.',
+                )
+            )
+    return operation
 
 
 def kernel_name(kernel: Callable[..., Any], name: str | None) -> str:

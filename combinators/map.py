@@ -9,7 +9,16 @@ from combinators.arithmetic import elementwise
 from combinators.arrow_types import Face
 from combinators.elementwise import check_elementwise, exact_operands
 from combinators.errors import SignatureError, message
-from combinators.leaf import Leaf, kernel_name, read_boundary, read_kernels, read_pad, read_signature, read_sizes
+from combinators.leaf import (
+    Leaf,
+    check_conditions,
+    kernel_name,
+    read_boundary,
+    read_kernels,
+    read_pad,
+    read_signature,
+    read_sizes,
+)
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.trace import trace_of
@@ -28,7 +37,7 @@ class Map(Leaf):
       boundary: what windows read outside a tensor: `valid`, `zero`, `periodic`, `reflect`, `edge`; one, or one per
         window axis.
       pad: for each operand a value that the kernel takes without harm where a block is padded; see `Reduce`.
-      dense: kernels for where nothing is cut.
+      dense: kernels for where nothing is cut, or `tp.Dense` kernels with conditions; the first that may run does.
       name: for paths and errors; the kernel's by default.
 
     Raises:
@@ -89,17 +98,16 @@ class Map(Leaf):
                     remedy=f"Use tp.Reduce with a monoid, or write [{parsed.fold_dims[0]}] if the kernel needs all.",
                 )
             )
-        super().__init__(
-            Operation(
-                parsed,
-                kernel,
-                sizes=read_sizes(sizes),
-                boundary=read_boundary(boundary, f"tp.Map({called})"),
-                pad=read_pad(pad, parsed, f"tp.Map({called})"),
-                dense=listed,
-                name=called,
-            )
+        operation = Operation(
+            parsed,
+            kernel,
+            sizes=read_sizes(sizes),
+            boundary=read_boundary(boundary, f"tp.Map({called})"),
+            pad=read_pad(pad, parsed, f"tp.Map({called})"),
+            dense=listed,
+            name=called,
         )
+        super().__init__(check_conditions(operation, f"tp.Map({called})"))
 
     @property
     def arity(self) -> int | None:  # pyright: ignore[reportIncompatibleMethodOverride]

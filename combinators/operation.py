@@ -32,7 +32,8 @@ class Operation:
       sizes: sizes that the operands' shapes do not tell.
       boundary: what is read outside a tensor: one mode, or one per window axis in order.
       pad: for each operand a value that is neutral in the fold, or None; None where not declared.
-      dense: kernels that return the result at once, for where no fold dimension is cut; the first is used.
+      dense: kernels that stand in where their conditions hold, see `combinators.dense.Dense`; the first that may run
+        does. One without conditions returns the result at once, where no fold dimension is cut.
       name: how paths and errors call it.
     """
 

@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from combinators.errors import SignatureError, message
-from combinators.leaf import Leaf, kernel_name, read_boundary, read_kernels, read_pad, read_signature, read_sizes
+from combinators.leaf import (
+    Leaf,
+    check_conditions,
+    kernel_name,
+    read_boundary,
+    read_kernels,
+    read_pad,
+    read_signature,
+    read_sizes,
+)
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.signature import Signature
@@ -27,7 +36,8 @@ class Reduce(Leaf):
       sizes: sizes of dimensions that no operand's shape tells.
       boundary: what windows read outside a tensor.
       pad: for each operand a value that is neutral in the fold, or None; spares a case distinction for uneven sizes.
-      dense: kernels that return the presented result at once, for where no fold dimension is cut.
+      dense: kernels that return the presented result at once, for where no fold dimension is cut, or `tp.Dense` kernels
+        with conditions; the first that may run does.
       name: for paths and errors; the kernel's by default.
 
     Raises:
@@ -65,20 +75,19 @@ class Reduce(Leaf):
         listed = read_kernels(kernel, dense, where)
         parsed = read_signature(signature)
         read_monoid(monoid, parsed, where)
-        super().__init__(
-            Operation(
-                parsed,
-                kernel,
-                monoid,
-                read_carrier(carrier, where),
-                present,
-                sizes=read_sizes(sizes),
-                boundary=read_boundary(boundary, where),
-                pad=read_pad(pad, parsed, where),
-                dense=listed,
-                name=called,
-            )
+        operation = Operation(
+            parsed,
+            kernel,
+            monoid,
+            read_carrier(carrier, where),
+            present,
+            sizes=read_sizes(sizes),
+            boundary=read_boundary(boundary, where),
+            pad=read_pad(pad, parsed, where),
+            dense=listed,
+            name=called,
         )
+        super().__init__(check_conditions(operation, where))
 
 
 def read_monoid(monoid: Any, signature: Signature, where: str) -> None:

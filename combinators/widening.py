@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators.dense import Dense
 from combinators.operation import Operation
 from combinators.shaped import Shaped, block_structs, shape
 
@@ -122,10 +123,22 @@ def widened(operation: Operation, operands: tuple[Struct, ...], dtype: str) -> O
         operation,
         kernel=kernel,
         present=Rounded(operation.present, dtypes),
-        dense=tuple(Rounded(WideKernel(other, dtype), dtypes) for other in operation.dense),
+        dense=_dense(operation, dtype, dtypes),
     )
     shape(wide, operands)
     return wide
+
+
+def _dense(operation: Operation, dtype: str, dtypes: tuple[str, ...]) -> tuple[Callable[..., Any], ...]:
+    """The dense kernels on wide operands; not those that are made for other types."""
+    found: list[Callable[..., Any]] = []
+    for entry in operation.dense:
+        if not isinstance(entry, Dense):
+            found.append(Rounded(WideKernel(entry, dtype), dtypes))
+        elif entry.takes is None and (entry.dtypes is None or dtype in entry.dtypes):
+            wide = WideKernel(entry.kernel, dtype)
+            found.append(replace(entry, kernel=wide if entry.gives == "state" else Rounded(wide, dtypes), dtypes=None))
+    return tuple(found)
 
 
 def _by_argument(shaped: Shaped, operands: tuple[Struct, ...], dtype: str) -> bool:

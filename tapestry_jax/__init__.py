@@ -6,6 +6,7 @@ from combinators import Aggregator as Aggregator
 from combinators import Arrow as Arrow
 from combinators import Box as Box
 from combinators import CompositionError as CompositionError
+from combinators import Dense as Dense
 from combinators import Either as Either
 from combinators import FormatError as FormatError
 from combinators import Frame as Frame

@@ -19,6 +19,7 @@ from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
+from tapestry_jax.planning.platforms import Platforms, chosen, platforms_of, read_platforms
 from tapestry_jax.planning.regather import regathered
 from tapestry_jax.planning.schedule import Schedule, Slot
 from tapestry_jax.planning.scheduler import schedule_graph
@@ -37,6 +38,7 @@ class Plan:
       outputs: layouts asked for, by name of the output.
       schedule: the steps of one device; its graph carries folds as `accumulate` says.
       accumulate: dtypes in which folds are carried, by scope.
+      platforms: what it is lowered for; empty for the platform of the mesh.
     """
 
     graph: Graph = field(repr=False)
@@ -47,6 +49,7 @@ class Plan:
     outputs: Named
     schedule: Schedule = field(repr=False)
     accumulate: Accumulate = ()
+    platforms: Platforms = ()
 
     @property
     def in_shardings(self) -> Any:
@@ -213,6 +216,7 @@ def plan(
     inputs: Mapping[str, Mapping[str, Any]] | None = None,
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
     accumulate: Any = None,
+    platforms: Any = None,
 ) -> Plan:
     """Plan a graph by hand.
 
@@ -228,6 +232,9 @@ def plan(
         `jnp.float32` for a bfloat16 program: partial results are made, sent and merged in it, and rounded once at the
         end, to the dtypes that the program gives them. Or a mapping from paths or scopes to such dtypes (None leaves
         a fold as it is, `""` is the whole program); the longest path that fits wins.
+      platforms: what the program will be lowered for, where that is not the platform of the mesh: `"cuda"` plans for
+        export on a CPU. It chooses among kernels for platforms (`tp.Dense`); with several platforms the program holds
+        the kernels of each.
 
     Returns:
       The plan. Nothing has run.
@@ -249,7 +256,9 @@ def plan(
     listed = read_entries({} if entries is None else entries, shape, "the plan")
     excepted = _read_ops(ops, shape)
     asked, wanted = read_layouts(inputs, shape, "inputs"), read_layouts(outputs, shape, "outputs")
-    return make_plan(graph, mesh, listed, excepted, asked, wanted, read_accumulate(accumulate))
+    return make_plan(
+        graph, mesh, listed, excepted, asked, wanted, read_accumulate(accumulate), read_platforms(platforms)
+    )
 
 
 def make_plan(
@@ -260,6 +269,7 @@ def make_plan(
     inputs: Named,
     outputs: Named,
     accumulate: Accumulate = (),
+    platforms: Platforms = (),
 ) -> Plan:
     """Build a plan from entries that were read already."""
     shape = MeshShape.of(mesh)
@@ -268,7 +278,7 @@ def make_plan(
     made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
     schedule = regathered(
         schedule_graph(
-            carried(graph, accumulate),
+            chosen(carried(graph, accumulate), platforms or platforms_of(mesh)),
             shape,
             placer,
             place_layouts(inputs, given, shape, "inputs"),
@@ -276,7 +286,7 @@ def make_plan(
         )
     )
     placer.check_all_used(graph)
-    return Plan(graph, mesh, entries, ops, inputs, outputs, schedule, accumulate)
+    return Plan(graph, mesh, entries, ops, inputs, outputs, schedule, accumulate, platforms)
 
 
 def _read_ops(ops: Any, shape: MeshShape) -> tuple[tuple[str, Entries], ...]:

@@ -18,6 +18,7 @@ from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, chunks, halo, ring
 from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.platforms import read_platforms
 
 _FORMAT, _VERSION = "tapestry-plan", 1
 
@@ -32,6 +33,7 @@ def plan_to_json(plan: Plan) -> str:
         "inputs": _written(plan.inputs),
         "outputs": _written(plan.outputs),
         "accumulate": [list(pair) for pair in plan.accumulate],
+        "platforms": list(plan.platforms),
     }
     return json.dumps(
         {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}, indent=1
@@ -92,7 +94,8 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
     ops, inputs, outputs = (_read(content[name], shape, name) for name in ("ops", "inputs", "outputs"))
     entries = read_entries(_items(content["entries"]), shape, "the stored plan")
     accumulate = read_accumulate(dict(content["accumulate"]))
-    return make_plan(graph, mesh, entries, ops, inputs, outputs, accumulate)
+    platforms = read_platforms(content["platforms"])
+    return make_plan(graph, mesh, entries, ops, inputs, outputs, accumulate, platforms)
 
 
 def _content(text: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from combinators.monoids.arg_extremum import ArgMin as ArgMin
 from combinators.monoids.attention import AttentionState as AttentionState
 from combinators.monoids.attention import attention_logsumexp as attention_logsumexp
 from combinators.monoids.attention import attention_output as attention_output
+from combinators.monoids.attention import attention_state as attention_state
 from combinators.monoids.dual import dual as dual
 from combinators.monoids.elementwise import All as All
 from combinators.monoids.elementwise import Any as Any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,11 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.execute import present, run_blocks, states
-from combinators.shaped import Shaped
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.fold import merge_states, partial_states
 from tapestry_jax.lowering.here import Here
-from tapestry_jax.lowering.loops import with_varying_loops
+from tapestry_jax.lowering.kernels import device_kernels
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.regather import gathering
@@ -85,7 +83,8 @@ def _run(schedule: Schedule, step: Run, here: Here, arrays: list[Any]) -> list[A
 
 def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[Any]) -> list[Any]:
     """Run one operation on one device's blocks."""
-    shaped, cuts = _with_loops(schedule.graph.shaped(step.node), step.axes), dict(step.cuts)
+    cuts = dict(step.cuts)
+    shaped = device_kernels(schedule.graph.shaped(step.node), cuts, step.axes)
     operation, sizes = shaped.operation, local_sizes(shaped, cuts)
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
     folded = tuple(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
@@ -107,14 +106,6 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     return [
         vary(result, sorted(schedule.slots[slot].varying)) for result, slot in zip(results, step.results, strict=True)
     ]
-
-
-def _with_loops(shaped: Shaped, axes: frozenset[str]) -> Shaped:
-    """The operation with kernels whose loops pass the check of varying axes."""
-    operation = shaped.operation
-    kernel = with_varying_loops(operation.kernel, axes)
-    dense = tuple(with_varying_loops(other, axes) for other in operation.dense)
-    return replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
 
 
 def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:

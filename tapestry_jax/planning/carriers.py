@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from combinators.errors import PlanError, SignatureError, message
-from combinators.graph import Apply, Graph, Loop, Node
+from combinators.graph import Apply, Graph, Loop
+from combinators.operation import Operation
 from combinators.widening import float_dtype, is_enabled, is_narrower, state_floats, widened
+from tapestry_jax.planning.rewriting import with_operations
 
 Accumulate = tuple[tuple[str, str | None], ...]
 """Scope and dtype name; `""` is the whole program, None leaves folds as they are."""
@@ -60,26 +61,18 @@ def carried(graph: Graph, accumulate: Accumulate) -> Graph:
     """
     for scope, dtype in accumulate:
         _check(graph, scope, dtype)
-    return _carried(graph, accumulate, "") if accumulate else graph
+
+    def change(inner: Graph, node: Apply, path: str) -> Operation:
+        dtype = _wanted(path, accumulate)
+        return node.operation if dtype is None else _widened(inner, node, path, dtype)
+
+    return with_operations(graph, change) if accumulate else graph
 
 
-def _carried(graph: Graph, accumulate: Accumulate, prefix: str) -> Graph:
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        if isinstance(node, Loop):
-            node = replace(node, body=_carried(node.body, accumulate, f"{prefix}{node.path}/"))
-        elif isinstance(node, Apply):
-            dtype = _wanted(prefix + node.path, accumulate)
-            if dtype is not None:
-                node = _widened(graph, node, prefix + node.path, dtype)
-        nodes.append(node)
-    return replace(graph, nodes=tuple(nodes))
-
-
-def _widened(graph: Graph, node: Apply, path: str, dtype: str) -> Apply:
+def _widened(graph: Graph, node: Apply, path: str, dtype: str) -> Operation:
     structs = tuple(graph.type_of(ref).struct for ref in node.operands)
     try:
-        return replace(node, operation=widened(node.operation, structs, dtype))
+        return widened(node.operation, structs, dtype)
     except SignatureError as error:
         raise PlanError(
             message(

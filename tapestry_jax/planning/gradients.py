@@ -8,9 +8,9 @@ from typing import Any
 
 import jax
 
-from combinators.execute import run_whole
 from combinators.graph import Graph
 from combinators.operation import Operation
+from combinators.ready import plain, run_whole
 from combinators.shaped import shape
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.dependence import Matrix, dependence
@@ -40,13 +40,13 @@ def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:
 
 @lru_cache(maxsize=4096)
 def _value_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
-    shaped = shape(operation, structs)
+    shaped = plain(shape(operation, structs))
     return dependence(lambda arrays: run_whole(shaped, arrays), structs)
 
 
 @lru_cache(maxsize=4096)
 def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
-    shaped = shape(operation, structs)
+    shaped = plain(shape(operation, structs))
     smooth = [i for i, struct in enumerate(structs) if is_inexact(struct.dtype)]
     results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
     rows = [[False] * len(structs) for _ in shaped.results]

@@ -9,10 +9,12 @@ from typing import Any
 
 import jax
 
+from combinators.dense import running
 from combinators.execute import run_blocks, states
 from combinators.graph import Graph
 from combinators.operation import Operation
-from combinators.shaped import block_structs, shape
+from combinators.ready import portable, ready
+from combinators.shaped import Shaped, block_structs, shape
 from combinators.widening import WideKernel
 from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
@@ -126,11 +128,19 @@ def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: 
     bound: dict[str, str] = dict(getattr(node, "names", ()))
     where = " ".join(f"{bound[dim]}:{'+'.join(cuts[dim].axes)}" if dim in cuts else bound[dim] for dim in bound)
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-    kernel = "dense" if shaped.operation.dense and not folded else ""
+    kernel = _kernel(shaped, _operand_structs(schedule, step), cuts, folded)
     carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
     flops, size = _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
     notes = [_note(item) for item in found if item.path == step.path]
     return Row(step.path, where or "-", flops, size, "; ".join([*filter(None, (kernel, carrier)), *notes]), times)
+
+
+def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict[str, Cut], folded: bool) -> str:
+    """Which kernels stand in for the operation's own."""
+    blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
+    gives = "state" if folded else "result"
+    found = running(shaped.operation, blocks, cuts, gives) or running(shaped.operation, blocks, cuts, "state")
+    return f"dense {found}" if found else ""
 
 
 def _note(item: Collective) -> str:
@@ -175,6 +185,8 @@ def _cost(
     shaped = shape(operation, operands)
     blocks = block_structs(shaped.signature, operands, local_sizes(shaped, dict(cuts)))
     function = states if folded else run_blocks
+    # Fused kernels are calls in which XLA counts nothing, and which other platforms do not know.
+    shaped = ready(portable(shaped), dict(cuts))
     lowered = jax.jit(lambda *arrays: function(shaped, arrays)).lower(*blocks)
     cost: Any = lowered.cost_analysis()
     outputs = jax.tree.leaves(lowered.out_info)

@@ -131,7 +131,7 @@ def test_states_merged_over_blocks_of_keys_are_the_whole(cuts: tuple[int, ...], 
     (result,) = present_block(operation.present, shaped.state_tree, shaped.carrier, shaped.result_names, total)
     np.testing.assert_allclose(result, REFERENCE(Q, K, V, is_causal=causal), rtol=1e-4, atol=1e-5)
     at = (positions, positions) if causal else ()
-    np.testing.assert_allclose(jax.jit(operation.dense[0])(Q, K, V, *at), result, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(operation.dense[-1])(Q, K, V, *at), result, rtol=1e-4, atol=1e-5)
 
 
 def test_calls_on_arrays_of_one_type_are_compiled_once() -> None:
