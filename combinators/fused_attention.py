@@ -47,7 +47,8 @@ class FusedAttention(Scores):
             # A bias of -inf hides a key as a mask does; the sum of two large negative numbers would not.
             visible = scores > -jnp.inf
             scores, seen = jnp.where(visible, scores, 0), visible if seen is None else seen & visible
-        out = jax.nn.dot_product_attention(
+        fused: Any = jax.nn.dot_product_attention
+        out = fused(
             self._sequence(query, self.query, self.own, sizes),
             self._sequence(key, self.key, (self.keys,), sizes),
             self._sequence(value, self.value, (self.keys,), sizes),
@@ -55,7 +56,7 @@ class FusedAttention(Scores):
             seen,
             scale=self.scale,
             is_causal=self.causal,
-            implementation=self.implementation,  # pyright: ignore[reportArgumentType]
+            implementation=self.implementation,
         )
         if seen is not None:
             out = jnp.where(self._sees_any(seen), out, 0)

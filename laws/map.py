@@ -12,7 +12,6 @@ import numpy as np
 
 from combinators.dense import Dense, as_dense
 from combinators.execute import combine
-from combinators.kernels import short_name
 from combinators.shaped import block_structs
 from laws.law import Law, drawn
 from laws.leaf import IndexBox, LeafSubject, reads
@@ -69,37 +68,38 @@ def marginal(s: LeafSubject) -> tuple[Any, Any]:
 
 
 def dense(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
-    """Run the kernels that may stand in, on the whole and on every piece for which they may.
-
-    One that gives a state does so for the first half of each fold dimension, and is merged with what the operation's
-    own kernel gives for the second.
-    """
+    """Run the kernels that may stand in, on the whole and on every piece for which they may."""
     found: dict[str, Any] = {}
     wanted: dict[str, Any] = {}
     whole = s.presented(s.run(operands, s.whole))
+    boxes = {"whole": s.whole, **{f"{d}={low}:{high}": s.whole | {d: (low, high)} for d, low, high in _pieces(s)}}
     for number, entry in _standing_in(s):
-        label = f"{number} {short_name(entry.kernel)}"
-        boxes = {"whole": s.whole, **{f"{d}={low}:{high}": s.whole | {d: (low, high)} for d, low, high in _pieces(s)}}
         for at, box in boxes.items():
-            blocks = s.blocks(operands, box)
-            if entry.may_run(s.shaped.operation, blocks, [dim for dim in box if box[dim] != s.whole[dim]]):
-                leaves = jax.tree.leaves(entry(*blocks))
-                found[f"{label}, {at}"] = leaves if entry.gives == "result" else s.presented(leaves)
-                wanted[f"{label}, {at}"] = s.part(whole, box)
+            leaves = _stand_in(s, entry, operands, box)
+            if leaves is not None:
+                found[f"{number}, {at}"] = s.presented(leaves) if entry.gives == "state" else leaves
+                wanted[f"{number}, {at}"] = s.part(whole, box)
         for dim in s.cuttable("fold") if entry.gives == "state" else ():
-            first, second = (s.whole | {dim: span} for span in _halves(s.shaped.sizes[dim]))
-            if entry.may_run(s.shaped.operation, s.blocks(operands, first), [dim]):
-                leaves = jax.tree.leaves(entry(*s.blocks(operands, first)))
-                merged = combine(s.shaped, s.shaped.carrier, leaves, s.run(operands, second))
-                found[f"{label}, merged along {dim}"] = s.presented(merged)
-                wanted[f"{label}, merged along {dim}"] = whole
+            # States of both kernels merge: they are of one carrier.
+            middle, size = s.shaped.sizes[dim] // 2, s.shaped.sizes[dim]
+            leaves = _stand_in(s, entry, operands, s.whole | {dim: (0, middle)})
+            if leaves is not None:
+                rest = s.run(operands, s.whole | {dim: (middle, size)})
+                found[f"{number}, merged along {dim}"] = s.presented(combine(s.shaped, s.shaped.carrier, leaves, rest))
+                wanted[f"{number}, merged along {dim}"] = whole
     return found, wanted
+
+
+def _stand_in(s: LeafSubject, entry: Dense, operands: Any, box: IndexBox) -> list[Any] | None:
+    """The leaves that a dense kernel gives for a box; None where it may not run there."""
+    blocks = s.blocks(operands, box)
+    may = entry.may_run(s.shaped.operation, blocks, [dim for dim in box if box[dim] != s.whole[dim]])
+    return jax.tree.leaves(entry(*blocks)) if may else None
 
 
 def _standing_in(s: LeafSubject) -> list[tuple[int, Dense]]:
     """The dense kernels for this platform that take whole blocks of the subject's types."""
-    structs = tuple(operand for operand in s.operands)
-    blocks = block_structs(s.shaped.signature, structs, s.shaped.sizes)
+    blocks = block_structs(s.shaped.signature, s.operands, s.shaped.sizes)
     here = "cuda" if jax.default_backend() == "gpu" else jax.default_backend()
     entries = [(number, as_dense(entry)) for number, entry in enumerate(s.shaped.operation.dense)]
     return [
@@ -107,10 +107,6 @@ def _standing_in(s: LeafSubject) -> list[tuple[int, Dense]]:
         for number, entry in entries
         if (entry.platforms is None or here in entry.platforms) and entry.may_run(s.shaped.operation, blocks, ())
     ]
-
-
-def _halves(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (0, size // 2), (size // 2, size)
 
 
 def _pieces(s: LeafSubject) -> Iterator[tuple[str, int, int]]:

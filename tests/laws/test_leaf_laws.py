@@ -9,6 +9,7 @@ from jax import lax
 
 import laws
 from combinators import (
+    Dense,
     Map,
     Monoid,
     Reduce,
@@ -51,6 +52,19 @@ def weighted(x):
     return x, jnp.ones_like(x)
 
 
+def add_rows(x):
+    return jnp.sum(x, axis=0)
+
+
+def scaled_rows(x):
+    top = jnp.max(x, axis=0)
+    return top, jnp.sum(jnp.exp(x - top), axis=0)
+
+
+def unscaled_rows(x):
+    return jnp.zeros_like(x[0]), jnp.sum(jnp.exp(x), axis=0)
+
+
 def causal(q, k, v):
     return attention(q, k, v, causal=True)
 
@@ -75,6 +89,21 @@ LAWFUL = {
     "einsum": (einsum("s k, k h d -> s h d"), [f32(3, 4), f32(4, 2, 3)]),
     "join heads": (rearrange("b s h d -> s b (h d)"), [f32(2, 3, 2, 2)]),
     "window": (Map(three, "(y+[dy]-1) -> y", boundary="periodic", sizes={"dy": 3}), [f32(7)]),
+    "two dense kernels and a state": (
+        Reduce(
+            scaled_rows,
+            "k n -> n",
+            monoids.LogSumExp,
+            present=monoids.logsumexp_value,
+            dense=[
+                Dense(jnp.sum, platforms=("none",)),
+                Dense(unscaled_rows, dtypes=(jnp.float32,), gives="state"),
+                Dense(lambda x: jax.nn.logsumexp(x, axis=0), whole=("n",)),
+            ],
+            name="rows",
+        ),
+        [f32(4, 3)],
+    ),
     "moments": (fold(aggregators.Moments(), "row col -> col"), [f32(6, 3)]),
     "causal attention": (program(causal), HEADS),
     "dropout": (program(dropped), [TensorType({"a": 3, "b": 4}), jax.ShapeDtypeStruct((2,), jnp.uint32)]),
@@ -113,7 +142,20 @@ MUTANTS = {
     "map.marginal": [
         Map(lambda x: jnp.sum(x[:, None] - x[None, :] * 0, axis=1) / x.shape[0], "n -> n", name="all pairs"),
     ],
-    "map.dense": [Map(jnp.sin, "n -> n", dense=lambda x: x - x**3 / 6, name="series")],
+    "map.dense": [
+        Map(jnp.sin, "n -> n", dense=lambda x: x - x**3 / 6, name="series"),
+        # Right where rows are whole, as a bare function may be, and wrong on their pieces.
+        Map(lambda x: x * 1, "r c -> r c", dense=Dense(lambda x: x + (len(x) < 4), whole=("c",)), name="whole rows"),
+        Reduce(add_rows, "k n -> n", monoids.Sum, dense=Dense(lambda x: jnp.mean(x, axis=0)), name="mean"),
+        Reduce(
+            scaled_rows,
+            "k n -> n",
+            monoids.LogSumExp,
+            present=monoids.logsumexp_value,
+            dense=Dense(lambda x: (x[0] * 0, jnp.exp(x).sum(0) * (1 + (len(x) < 4))), gives="state"),
+            name="a wrong state of pieces",
+        ),
+    ],
     "reduce.fold": [
         Reduce(lambda x: jnp.mean(x, axis=0), "k n -> n", monoids.Sum, name="mean for a sum"),
         Reduce(lambda x: x[0] - jnp.sum(x[1:], axis=0), "k n -> n", DIFFERENCE, name="not associative"),
