@@ -81,6 +81,7 @@ _TABLE: dict[str, tuple[Monoid, tuple[Carrier, ...]]] = {
     "AffineRecurrenceDense": (monoids.AffineRecurrenceDense, (Carrier((_vector(2, 2), _vector(2)), pair),)),
     "ArgMax": (monoids.ArgMax, (Carrier((F32, I32), pair, infinite=True),)),
     "ArgMin": (monoids.ArgMin, (Carrier((F32, I32), pair, infinite=True),)),
+    "Reservoir": (monoids.Reservoir, (Carrier((F32, I32), aggregators.Reservoir(3).lift, infinite=True),)),
     "TopK": (monoids.TopK, (Carrier((F32, I32), aggregators.TopK(3).lift, infinite=True),)),
 }
 

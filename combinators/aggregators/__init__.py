@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from combinators.aggregators.arg_extremum import ArgMax as ArgMax
 from combinators.aggregators.arg_extremum import ArgMin as ArgMin
+from combinators.aggregators.bloom import Bloom as Bloom
+from combinators.aggregators.count_min import CountMin as CountMin
+from combinators.aggregators.ddsketch import DDSketch as DDSketch
 from combinators.aggregators.elementwise import All as All
 from combinators.aggregators.elementwise import Any as Any
 from combinators.aggregators.elementwise import Max as Max
 from combinators.aggregators.elementwise import Min as Min
 from combinators.aggregators.elementwise import Prod as Prod
 from combinators.aggregators.elementwise import Sum as Sum
+from combinators.aggregators.hyperloglog import HyperLogLog as HyperLogLog
 from combinators.aggregators.logsumexp import LogSumExp as LogSumExp
 from combinators.aggregators.mean import Count as Count
 from combinators.aggregators.mean import Mean as Mean
+from combinators.aggregators.minhash import MinHash as MinHash
 from combinators.aggregators.moments import Moments as Moments
+from combinators.aggregators.reservoir import Reservoir as Reservoir
 from combinators.aggregators.top_k import TopK as TopK

@@ -25,6 +25,7 @@ from combinators.monoids.moments import Moments as Moments
 from combinators.monoids.optional import optional as optional
 from combinators.monoids.recurrence import AffineRecurrence as AffineRecurrence
 from combinators.monoids.recurrence import AffineRecurrenceDense as AffineRecurrenceDense
+from combinators.monoids.reservoir import Reservoir as Reservoir
 from combinators.monoids.runs import runs as runs
 from combinators.monoids.segmented import segmented as segmented
 from combinators.monoids.top_k import TopK as TopK

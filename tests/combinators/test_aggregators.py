@@ -16,7 +16,7 @@ from combinators.aggregator import Aggregator
 from combinators.errors import GraphError
 
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper()]
-INDEXED = ("ArgMax", "ArgMin", "TopK")
+INDEXED = ("ArgMax", "ArgMin", "Reservoir", "TopK")
 ARGUMENTS = {"TopK": (3,)}
 INF = np.inf
 

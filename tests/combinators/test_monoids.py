@@ -40,6 +40,10 @@ STATES = {
     ),
     "ArgMax": ((F32(2), I32(4)), (F32(3), I32(1))),
     "ArgMin": ((F32(2), I32(4)), (F32(3), I32(1))),
+    "Reservoir": (
+        (np.array([3, 8], np.uint32), np.array([5, 2], I32), np.array([1, -4], F32)),
+        (np.array([1, 2**32 - 1], np.uint32), np.array([9, np.iinfo(I32).max], I32), np.array([2, 0], F32)),
+    ),
     "TopK": (
         (np.array([9, 3, 3], F32), np.array([4, 0, 6], I32)),
         (np.array([3, -1, -INF], F32), np.array([2, 5, np.iinfo(I32).max], I32)),
