@@ -5,7 +5,9 @@ from __future__ import annotations
 from combinators.aggregators.arg_extremum import ArgMax as ArgMax
 from combinators.aggregators.arg_extremum import ArgMin as ArgMin
 from combinators.aggregators.bloom import Bloom as Bloom
+from combinators.aggregators.bloom import bloom_contains as bloom_contains
 from combinators.aggregators.count_min import CountMin as CountMin
+from combinators.aggregators.count_min import count_min_estimate as count_min_estimate
 from combinators.aggregators.ddsketch import DDSketch as DDSketch
 from combinators.aggregators.elementwise import All as All
 from combinators.aggregators.elementwise import Any as Any
@@ -18,6 +20,7 @@ from combinators.aggregators.logsumexp import LogSumExp as LogSumExp
 from combinators.aggregators.mean import Count as Count
 from combinators.aggregators.mean import Mean as Mean
 from combinators.aggregators.minhash import MinHash as MinHash
+from combinators.aggregators.minhash import minhash_similarity as minhash_similarity
 from combinators.aggregators.moments import Moments as Moments
 from combinators.aggregators.reservoir import Reservoir as Reservoir
 from combinators.aggregators.top_k import TopK as TopK

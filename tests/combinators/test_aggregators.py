@@ -17,7 +17,14 @@ from combinators.errors import GraphError
 
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper()]
 INDEXED = ("ArgMax", "ArgMin", "Reservoir", "TopK")
-ARGUMENTS = {"TopK": (3,)}
+ARGUMENTS = {
+    "Bloom": (64, 2),
+    "CountMin": (16, 2),
+    "HyperLogLog": (5,),
+    "MinHash": (8,),
+    "Reservoir": (3,),
+    "TopK": (3,),
+}
 INF = np.inf
 
 

@@ -12,8 +12,15 @@ import pytest
 import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
 
-SHIPPED = [name for name, value in vars(aggregators).items() if callable(value)]
-ARGUMENTS = {"TopK": (3,)}
+SHIPPED = [name for name in vars(aggregators) if name[0].isupper()]
+ARGUMENTS = {
+    "Bloom": (64, 2),
+    "CountMin": (16, 2),
+    "HyperLogLog": (5,),
+    "MinHash": (8,),
+    "Reservoir": (3,),
+    "TopK": (3,),
+}
 
 
 def itself(x):
