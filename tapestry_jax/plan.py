@@ -15,6 +15,7 @@ from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_
 from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.coverage import verify_coverage
+from tapestry_jax.planning.deepen import deepened
 from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
 from tapestry_jax.planning.mesh_shape import MeshShape
@@ -240,8 +241,8 @@ def plan(
       The plan. Nothing has run.
 
     Raises:
-      PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, or
-        a carrier that is no float or narrower than what it carries.
+      PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
+        halo that no loop can have, or a carrier that is no float or narrower than what it carries.
       MeshError: for an unknown mesh axis.
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -278,7 +279,7 @@ def make_plan(
     made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
     schedule = regathered(
         schedule_graph(
-            chosen(carried(graph, accumulate), platforms or platforms_of(mesh)),
+            deepened(chosen(carried(graph, accumulate), platforms or platforms_of(mesh)), placer),
             shape,
             placer,
             place_layouts(inputs, given, shape, "inputs"),

@@ -23,11 +23,11 @@ Cuts = Mapping[str, Cut]
 
 
 def coordinates(size: int, cut: Cut | None, here: Here) -> Any:
-    """Global coordinates of this device's block, int32; those of padding repeat the last one."""
+    """Global coordinates of this device's indices, int32; those outside of the dimension repeat the nearest one."""
     if cut is None:
         return jnp.arange(size, dtype=jnp.int32)
-    start = here.index(cut.axes) * cut.block
-    return jnp.minimum(start + jnp.arange(cut.block, dtype=jnp.int32), size - 1)
+    start = here.index(cut.axes) * cut.block + cut.low
+    return jnp.clip(start + jnp.arange(cut.extent, dtype=jnp.int32), 0, size - 1)
 
 
 def read_blocks(

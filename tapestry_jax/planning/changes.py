@@ -150,8 +150,8 @@ def layout_changes(
         for axis, (have, wanted) in enumerate(zip(now.cuts, final.cuts, strict=True))
         if wanted is not None and have != wanted
     ]
-    # What comes from whole axes costs nothing and makes the exchanges smaller.
-    for overlap in sorted(overlaps, key=lambda each: each.source is not None):
+    # What costs nothing makes the exchanges smaller.
+    for overlap in sorted(overlaps, key=lambda each: bool(each.exchange(mesh).hops)):
         missing = tuple(name for name in overlap.cut.axes if name not in state)
         if missing:
             changes.append(Cast(missing))

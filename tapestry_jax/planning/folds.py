@@ -60,7 +60,7 @@ def _merges(monoid: Monoid, tree: Any, start: int) -> list[Merge]:
 
 def local_sizes(shaped: Shaped, cuts: dict[str, Cut]) -> dict[str, int]:
     """The sizes of the index box of one device."""
-    return {dim: cuts[dim].block if dim in cuts else size for dim, size in shaped.sizes.items()}
+    return {dim: cuts[dim].extent if dim in cuts else size for dim, size in shaped.sizes.items()}
 
 
 def local_state(shaped: Shaped, cuts: dict[str, Cut], without: str | None = None) -> tuple[list[Struct], list[Axes]]:

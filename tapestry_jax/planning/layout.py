@@ -122,3 +122,10 @@ def stored_cut(cut: Cut, size: int, mesh: MeshShape) -> Cut:
     """The cut of `size` cells that a window reads from: its own blocks where they hold all cells, else even ones."""
     even = -(-size // mesh.size(cut.axes))
     return Cut(cut.axes, cut.block if cut.block >= even else even)
+
+
+def widened_cut(cut: Cut, count: int, before: int, after: int, *, wraps: bool) -> Cut:
+    """The cut of `count` indices, of which a device also takes some `before` and `after` its block."""
+    if not before and not after:
+        return cut
+    return Cut(cut.axes, cut.block, Window(0, 1, 1, count, "periodic" if wraps else "valid", before, after, wraps))

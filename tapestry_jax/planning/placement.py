@@ -9,7 +9,7 @@ from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Loop
 from combinators.shaped import Shaped
 from tapestry_jax.planning.entries import Entries
-from tapestry_jax.planning.items import Chunks, Item, Ring
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.time_axis import chunk_axis, ring_axis
 
@@ -85,6 +85,10 @@ class Placer:
     def mesh_axes(self, name: str, path: str) -> tuple[str, ...]:
         """The mesh axes that the entries give to a name at an operation."""
         return tuple(axis for axis in self._wanted(name, path)[1] if isinstance(axis, str))
+
+    def halo(self, name: str, path: str) -> int | None:
+        """The depth of the halo that the entries give to a name at an operation; None where they give none."""
+        return next((item.depth for item in self._wanted(name, path)[1] if isinstance(item, Halo)), None)
 
     def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[Item, ...]]:
         """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""

@@ -50,10 +50,15 @@ def _axis_cut(axis: Axis, mode: str, sizes: Mapping[str, int], cuts: Cuts) -> Cu
     inner = 1
     for term in axis.terms[1:]:
         inner *= sizes[term.name]
-    return replace(cut, block=cut.block * inner)
+    window = cut.window
+    if window is not None:
+        window = replace(window, width=inner, step=inner)
+    return Cut(cut.axes, cut.block * inner, window)
 
 
 def _window_cut(axis: Axis, term: Term, mode: str, sizes: Mapping[str, int], cut: Cut) -> Cut:
     low, high = axis_extent(axis, {**sizes, term.name: 1})
     step = term.coefficient
+    if cut.window is not None:
+        return Cut(cut.axes, cut.block * step, replace(cut.window, offset=low, width=high - low, step=step, mode=mode))
     return Cut(cut.axes, cut.block * step, Window(low, high - low, step, sizes[term.name], mode))

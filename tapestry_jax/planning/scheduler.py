@@ -14,6 +14,7 @@ from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
 from tapestry_jax.planning.reads import Cuts, operand_layouts, result_layout
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Scatter, Schedule, Slot, Step
+from tapestry_jax.planning.widen import Widening
 
 
 def schedule_graph(
@@ -62,6 +63,7 @@ class _Scheduler:
         self._steps: list[Step] = []
         self._home: dict[Ref, int] = {}
         self._converted: dict[tuple[int, Layout, frozenset[str]], int] = {}
+        self._held: dict[int, Layout] = {}
 
     def _place(self, index: int, node: Apply) -> Cuts:
         shaped = self._shaped[index]
@@ -75,6 +77,11 @@ class _Scheduler:
             body.take_free({}, {})
         known = self._graph, self._mesh, self._placer, self._prefix, self._shaped, self._cuts, self.wanted
         FreeDims(*known, inputs, outputs).take()
+
+    def widen(self, inputs: Mapping[int, Layout]) -> None:
+        """Let the operations of a loop's body overlap where the plan gives their dimensions a halo."""
+        widening = Widening(self._graph, self._mesh, self._placer, self._prefix, self._shaped, self._cuts)
+        self._held = widening.widen(inputs)
 
     # What consumers want
 
@@ -119,6 +126,10 @@ class _Scheduler:
                     first = self.wanted(Ref(index, 0))
                     default = first[0] if first else Layout.whole(node.results[0].ndim)
                     given.append(self._store(Ref(index, 0), inputs.get(len(given), default)))
+                    held = self._held.get(len(given) - 1)
+                    if held is not None:
+                        path = f"{self._prefix}{node.name}"
+                        self._home[Ref(index, 0)] = self._convert(Ref(index, 0), held, held.axes, path)
                 case Rename():
                     if index in self._needed:
                         self._home[Ref(index, 0)] = self._home[node.operands[0]]
@@ -131,7 +142,7 @@ class _Scheduler:
         results: list[int] = []
         for position, (name, ref) in enumerate(self._graph.outputs):
             home = self._slots[self._home[ref]]
-            layout = outputs.get(position, home.layout)
+            layout = outputs.get(position, home.layout.stored(home.type.shape, self._mesh))
             results.append(self._convert(ref, layout, layout.axes, f"{self._prefix}output {name}"))
         return Schedule(self._graph, self._mesh, tuple(self._slots), tuple(given), tuple(self._steps), tuple(results))
 
@@ -216,6 +227,7 @@ class _Scheduler:
                 home = home.with_cut(at, None)
             operands.append(self._convert(ref, home, home.axes, path))
             layouts[position] = home if at is None else Layout(home.cuts[:at] + home.cuts[at + 1 :])
+        body.widen(layouts)
         inside = body.run(layouts, {carry: layouts[carry] for carry in range(node.carries)})
         inside, prologue = _hoisted(inside, node)
         results: list[int] = []

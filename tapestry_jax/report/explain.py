@@ -18,6 +18,7 @@ from combinators.shaped import Shaped, block_structs, shape
 from combinators.widening import WideKernel
 from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
+from tapestry_jax.planning.deepen import is_barrier
 from tapestry_jax.planning.flow import flow_of
 from tapestry_jax.planning.folds import local_sizes
 from tapestry_jax.planning.gradients import differentiated
@@ -107,9 +108,13 @@ def _rows(schedule: Schedule, found: Sequence[Collective], times: int = 1) -> It
             case Convert():
                 yield from _change_rows(schedule, step.source, step.changes, step.path, times)
             case Run():
+                if is_barrier(schedule.graph.nodes[step.node]):
+                    continue
                 for place, changes in step.gathers:
                     yield from _change_rows(schedule, step.operands[place], changes, step.path, times)
                 yield _run_row(schedule, step, found, times)
+                # An operation that several turns of a loop repeat in a row says once what they send.
+                found = [item for item in found if item.path != step.path]
             case Repeat():
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
@@ -126,7 +131,7 @@ def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: 
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     node = schedule.graph.nodes[step.node]
     bound: dict[str, str] = dict(getattr(node, "names", ()))
-    where = " ".join(f"{bound[dim]}:{'+'.join(cuts[dim].axes)}" if dim in cuts else bound[dim] for dim in bound)
+    where = " ".join(bound[dim] + (_cut(cuts[dim]) if dim in cuts else "") for dim in bound)
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
     kernel = _kernel(shaped, _operand_structs(schedule, step), cuts, folded)
     carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
@@ -141,6 +146,12 @@ def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict
     gives = "state" if folded else "result"
     found = running(shaped.operation, blocks, cuts, gives) or running(shaped.operation, blocks, cuts, "state")
     return f"dense {found}" if found else ""
+
+
+def _cut(cut: Cut) -> str:
+    """Mesh axes, and how many indices a device computes redundantly before and behind its block."""
+    extra = "" if cut.window is None else f"(-{cut.window.before} +{cut.window.after})"
+    return f":{'+'.join(cut.axes)}{extra}"
 
 
 def _note(item: Collective) -> str:
