@@ -31,11 +31,35 @@ def read_axis(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
     """Cells `[low, high)` of one axis, those outside answered by the boundary `mode`."""
     size = array.shape[axis]
     before, after = max(-low, 0), max(high - size, 0)
+    if (before or after) and mode in ("zero", "periodic") and max(before, after) <= size and low < size and high > 0:
+        inside = lax.slice_in_dim(array, max(low, 0), min(high, size), axis=axis)
+        ends = [lax.slice_in_dim(array, size - before, size, axis=axis), lax.slice_in_dim(array, 0, after, axis=axis)]
+        if mode == "periodic":
+            return side_by_side([ends[0], inside, ends[1]], axis)
+        # XLA would fuse a padding into the kernel, with a choice for every cell that is read; this took half the time.
+        return lax.concatenate([jnp.zeros_like(ends[0]), inside, jnp.zeros_like(ends[1])], axis)
     if before or after:
         widths = [(0, 0)] * array.ndim
         widths[axis] = (before, after)
         array = jnp.pad(array, widths, mode=_PAD_MODES.get(mode, "edge"))
     return lax.slice_in_dim(array, low + before, high + before, axis=axis)
+
+
+def side_by_side(parts: Sequence[Any], axis: int) -> Any:
+    """Join arrays along an axis by writing the others beside the largest.
+
+    XLA fuses a concatenation into what reads it, with a choice for every cell; stencils read every cell often. On a CPU
+    32 steps on 256 x 64 periodic cells took three times as long.
+    """
+    sizes = [part.shape[axis] for part in parts]
+    most = sizes.index(max(sizes))
+    widths = [(0, 0, 0)] * parts[0].ndim
+    widths[axis] = (sum(sizes[:most]), sum(sizes[most + 1 :]), 0)
+    joined = lax.pad(parts[most], jnp.zeros((), parts[most].dtype), widths)
+    for number, part in enumerate(parts):
+        if number != most:
+            joined = lax.dynamic_update_slice_in_dim(joined, part, sum(sizes[:number]), axis)
+    return joined
 
 
 def axis_modes(shaped: Shaped) -> list[list[str]]:

@@ -79,7 +79,9 @@ def _deepened(graph: Graph, placer: Placer, prefix: str, read: set[tuple[str, st
         else:
             nodes.append(placed)
         moved[index] = len(nodes) - 1
-    pairs = [tuple((name, Ref(moved[ref.node], ref.output)) for name, ref in each) for each in (graph.outputs, graph.named)]
+    pairs = [
+        tuple((name, Ref(moved[ref.node], ref.output)) for name, ref in each) for each in (graph.outputs, graph.named)
+    ]
     return replace(graph, nodes=tuple(nodes), outputs=pairs[0], named=pairs[1])
 
 

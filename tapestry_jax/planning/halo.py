@@ -153,8 +153,8 @@ def _wanted_cells(target: Cut, size: int, devices: int) -> _Wanted:
     start = device * (target.block // window.step) - window.before
     least, end = (-window.before, window.count + window.after) if window.wraps else (0, window.count)
     low = np.maximum(least - start, 0) * window.step
-    high = (np.minimum(end - start, indices) - 1) * window.step + window.width
-    is_read = (columns >= low) & (columns < high)
+    last = np.minimum(end - start, indices) - 1
+    is_read = (columns >= low) & (columns < last * window.step + window.width) & (last * window.step >= low)
     is_inside = (positions >= 0) & (positions < size)
     is_answered = is_inside | (window.mode not in ("zero", "valid"))
     cells = np.where(is_read & is_answered, _answering_cell(positions, size, window.mode), -1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapestry_jax.planning.halo import neighbour_exchange, permuted_axes
-from tapestry_jax.planning.layout import Cut, Window
+from tapestry_jax.planning.layout import Cut, Window, widened_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 PAD = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
@@ -90,6 +90,31 @@ def test_devices_hold_what_their_indices_read(reading):
         # Padding holds cells of the array: zeros could make a gradient NaN.
         if window.mode != "zero":
             assert set(got) <= set(array)
+
+
+@given(
+    st.integers(2, 8),
+    st.integers(4, 30),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.sampled_from(list(PAD)),
+)
+def test_boundaries_hold_in_every_turn_of_a_deep_exchange(devices, size, depth, left, right, mode):
+    # Stencils that read `left` cells before and `right` behind, `depth` turns after one exchange.
+    weights, wraps, block = np.arange(1.0, left + right + 2) / 4, mode == "periodic", -(-size // devices)
+    array = expected = np.sin(np.arange(size)) + 1
+    held, cut = pieces_of(array, Cut(("x",), block), devices), Cut(("x",), block)
+    for turn in range(depth):
+        before, after = left * (depth - 1 - turn), right * (depth - 1 - turn)
+        wanted = Window(-left, len(weights), 1, size, mode, before, after, wraps)
+        exchange = neighbour_exchange(cut, Cut(("x",), block, wanted), size, devices)
+        # A mirror may show what a one-sided stencil never reads otherwise.
+        assert not exchange.hops or turn == 0 or (mode == "reflect" and left != right)
+        held = [np.correlate(piece, weights, "valid") for piece in simulated(exchange, held)]
+        cut = widened_cut(Cut(("x",), block), size, before, after, wraps=wraps)
+        expected = np.correlate(np.pad(expected, (left, right), mode=PAD[mode]), weights, "valid")
+    np.testing.assert_allclose(np.concatenate(held)[:size], expected, rtol=1e-12)
 
 
 @given(st.integers(2, 8), st.integers(1, 30), st.integers(0, 3), st.integers(0, 3))
