@@ -1,8 +1,8 @@
 """Deep halos: an iteration of which one exchange of the overlap serves several turns.
 
-`tp.halo(depth=n)` makes a body of `n` turns in a row out of the body of a loop, and a loop of as many turns as are left out
-of the remainder. That is all: the widened operations inside (`planning/widen.py`) then need one exchange. Between two turns
-stands a barrier, for otherwise XLA fuses them and computes what they share again and again.
+`tp.halo(depth=n)` makes a body of `n` turns in a row out of the body of a loop, and a loop of one turn out of the
+remainder of its length. That is all: what is widened inside (`planning/widen.py`) then needs one exchange. Between two
+turns stands a barrier, for otherwise XLA fuses them and computes what they share again and again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def deepened(graph: Graph, placer: Placer) -> Graph:
     """The graph whose loops take as many turns at once as the plan's halos say; results stay the same.
 
     Raises:
-      PlanError: for a halo of a dimension that is not cut, or through whose windows no loop reads; for two depths in one
-        loop, a depth larger than its length, or a loop that takes slices.
+      PlanError: for a halo of a dimension that is not cut, or whose windows no loop reads; for two depths in a loop, a
+        depth larger than its length, or a loop that takes slices.
     """
     scopes: list[tuple[str, Entries]] = [("", placer.entries), *placer.ops]
     wanted = [

@@ -1,7 +1,7 @@
 """Widening: operations of a loop's body compute some of their neighbours' indices too, and save an exchange each.
 
-An operation whose result is read with an overlap computes the overlap itself, redundantly, where its own operands reach far
-enough. Backwards through the body this moves every exchange to the values that the body starts from.
+An operation whose result is read with an overlap computes the overlap itself, redundantly, as far as its own operands
+can be read. Backwards through the body this moves every exchange to the values that the body starts from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Widening:
           inputs: layouts of the body's inputs by position.
 
         Returns:
-          For inputs that several consumers read with different overlaps, by position, the layout that holds all of them.
+          For inputs that several consumers read with different overlaps, by position, the layout that serves all.
 
         Raises:
           PlanError: where a device would hold more than the whole of a dimension.
@@ -104,7 +104,7 @@ class Widening:
         return before, after, wraps
 
     def _beyond(self, held: Cut, cut: Cut) -> tuple[int, int, bool]:
-        """How many cells a cut reads before and behind the blocks that are held, at most, and whether around the ends."""
+        """How many cells a cut reads before and behind the blocks that are held, and whether around the ends."""
         if cut.axes != held.axes or not cut.extent:
             return 0, 0, False
         last = self.mesh.size(cut.axes) - 1

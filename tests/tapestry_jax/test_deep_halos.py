@@ -1,4 +1,4 @@
-"""`tp.halo(depth=n)`: one exchange of the overlap for several turns of an iteration, boundaries applied in every turn."""
+"""`tp.halo(depth=n)`: one exchange of the overlap for several turns of an iteration, boundaries applied in each."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_deep_halo_of_two_dimensions_with_corners_and_a_remainder(mesh2x4):
 
 
 def test_deep_halo_of_a_step_of_several_operations(mesh8):
-    # A one-sided window wider than a block, a fold that everyone reads, a constant that is read by windows, two reads of
-    # the carry; three turns at once reach nine cells ahead, over blocks of three.
+    # A one-sided window wider than a block, a fold that everyone reads, a constant that is read by windows, and two
+    # reads of the carry. Three turns at once reach 18 cells ahead, over blocks of three.
     reach = tp.Map(ahead, "(t+3*[k]) -> t", sizes={"k": 2}, boundary="periodic")
     total = tp.einsum("t -> ")
     args = (normal(24), normal(24, seed=1))
