@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename
 from combinators.shaped import Shaped
@@ -62,6 +63,12 @@ class FreeDims:
     inputs: Mapping[int, Layout]
     outputs: Mapping[int, Layout]
 
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        """The position of every input node among the inputs."""
+        inputs = [index for index, node in enumerate(self.graph.nodes) if isinstance(node, Input)]
+        return {index: position for position, index in enumerate(inputs)}
+
     def take(self) -> None:
         """Let every operation that can take a free dimension do so, then undo what does not pay.
 
@@ -92,17 +99,16 @@ class FreeDims:
 
     def _given_up(self, index: int) -> Iterator[tuple[str, ...]]:
         """Mesh axes of the axes that the operation sees whole: as the plan places their names, or as they come."""
-        node = self.graph.nodes[index]
-        for ref, home, operand in self._operands(index):
-            for position, axis in enumerate(operand.axes):
+        path = self.prefix + self.graph.nodes[index].path
+        for ref, operand in self._arrays(index):
+            names = self.graph.type_of(ref).names
+            for name, axis, position in zip(names, operand.axes, range(len(names)), strict=True):
                 if axis.whole_name is None:
                     continue
-                name = self.graph.type_of(ref).names[position]
-                path = self.prefix + node.path
                 if name is not None and not self.placer.is_free(name, path):
                     axes = self.mesh.real(self.placer.mesh_axes(name, path))
                 else:
-                    cut = home.cuts[position]
+                    cut = self._home(ref).cuts[position]
                     axes = () if cut is None else cut.axes
                 if axes and not in_time(axes):
                     yield axes
@@ -196,10 +202,16 @@ class FreeDims:
 
     def _operands(self, index: int) -> Iterator[tuple[Ref, Layout, Operand]]:
         """Every array operand: the value, the layout it comes in, and how the signature reads it."""
+        for ref, operand in self._arrays(index):
+            yield ref, self._home(ref), operand
+
+    def _arrays(self, index: int) -> Iterator[tuple[Ref, Operand]]:
         arrays = (operand for operand in self.shaped[index].signature.operands if operand.coordinate is None)
-        for ref, operand in zip(self.graph.nodes[index].operands, arrays, strict=True):
-            home = self._settled(self._unrenamed(ref))
-            yield ref, self._as_named(ref) if home is None else home, operand
+        return zip(self.graph.nodes[index].operands, arrays, strict=True)
+
+    def _home(self, ref: Ref) -> Layout:
+        home = self._settled(self._unrenamed(ref))
+        return self._as_named(ref) if home is None else home
 
     def _settled(self, ref: Ref) -> Layout | None:
         """The layout of a value; None where whoever reads it first decides."""
@@ -208,8 +220,7 @@ class FreeDims:
             shaped = self.shaped[ref.node]
             return result_layout(shaped.result_axes[ref.output], shaped.sizes, self.cuts[ref.node])
         if isinstance(node, Input):
-            position = [each for each, known in enumerate(self.graph.nodes) if isinstance(known, Input)].index(ref.node)
-            return self.inputs.get(position)
+            return self.inputs.get(self._positions[ref.node])
         assert isinstance(node, Loop)
         return self._as_named(ref)
 
