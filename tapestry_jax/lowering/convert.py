@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 from jax import lax
 
 from tapestry_jax.lowering.halo import exchange_neighbours
@@ -25,8 +26,7 @@ def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
                 start = here.index(cut.axes) * cut.block
                 value = lax.dynamic_slice_in_dim(value, start, cut.block, axis)
             case Gather(axis, axes, size, varying):
-                to = "varying" if varying else "invarying"
-                value = lax.all_gather(value, axes, axis=axis, tiled=True, to=to)
+                value = _gathered(value, axis, axes, "varying" if varying else "invarying")
                 value = crop_axis(value, axis, min(size, value.shape[axis]))
             case Exchange(source, target, size, _, cut):
                 value = pad_axis(value, target, cut.block * here.size(cut.axes))
@@ -35,3 +35,11 @@ def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
             case Overlap(axis, _, cut, _):
                 value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)
     return value
+
+
+def _gathered(value: Any, axis: int, axes: tuple[str, ...], to: str) -> Any:
+    if not jnp.iscomplexobj(value):
+        return lax.all_gather(value, axes, axis=axis, tiled=True, to=to)
+    # XLA's CPU backend gathers along the outermost axis in memory, an order in which its FFT then refuses to run.
+    moved = lax.all_gather(jnp.moveaxis(value, axis, 0), axes, axis=0, tiled=True, to=to)
+    return jnp.moveaxis(moved, 0, axis)

@@ -82,6 +82,17 @@ def test_pencils_of_three_dimensions(mesh2x4):
     ]
 
 
+def test_a_gathered_axis_is_transformed_on_every_device_alike(mesh2x4):
+    # The axis lies between others: XLA's FFT on CPUs takes it in one order in memory only.
+    depth = tp.Map(jnp.fft.fft, "x y [z] -> x y [z]", name="depth")
+    planes = tp.Map(fft_planes, "x [y] z -> x [y] z", name="planes")
+    args = (complex_normal(16, 8, 12),)
+    graph = tp.trace(depth >> planes, *named("x y z", *args))
+    plan = tp.plan(graph, mesh2x4, {"x": "data", "y": "model"}, ops={"planes": {"z": None}})
+    assert_holds(plan, args, reference=lambda x: np.fft.fft2(x), rtol=1e-3, atol=1e-3)
+    assert kinds(plan) == ["all-gather"]
+
+
 def test_softmax_along_a_cut_axis_takes_the_rows(mesh8):
     args = (normal(12, 16),)
     plan = tp.plan(tp.trace(lambda x: tanh(softmax(tanh(x))), *named("b c", *args)), mesh8, {"c": "data"})
