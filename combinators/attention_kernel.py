@@ -52,8 +52,15 @@ class Scores:
 
     def _scores(self, blocks: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         query, key, value, *rest = blocks
+        scale = self.scale if self.scale is not None else query.shape[-1] ** -0.5
+        wide = query.dtype == state_dtype(query, key)
+        if wide:
+            # Queries are smaller than scores, which then go from the product straight into their maximum.
+            query = query * scale
         scores = self._einsum(query, self.query, key, self.key, (*self.rows, self.keys))
-        scores = scores * (self.scale if self.scale is not None else query.shape[-1] ** -0.5)
+        if not wide:
+            # Scores of half-precision operands have the digits that scaled operands would lose.
+            scores = scores * scale
         optional = iter(rest)
         mask = self._spread(next(optional), self.mask) if self.mask is not None else None
         if self.bias is not None:
