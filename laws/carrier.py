@@ -116,7 +116,9 @@ class MonoidSubject(Subject):
     @cached_property
     def identity(self) -> Any:
         """The identity of the carrier's cell, as NumPy arrays."""
-        return jax.tree.map(np.asarray, self.monoid.identity_for(self.carrier.cell_type))
+        # Asked for the first time by a law that is being compiled, it has to be numbers still.
+        with jax.ensure_compile_time_eval():
+            return jax.tree.map(np.asarray, self.monoid.identity_for(self.carrier.cell_type))
 
     def identity_like(self, state: Any) -> Any:
         """The identity in the dtypes of a state, also where these are wider than the carrier's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from laws.catalogue import catalogue
 from laws.errors import LawError
 from laws.examine import nothing_checked, outcomes
 from laws.known import KnownFailing
+from laws.law import Law
 from laws.outcome import Checked, Report
 from laws.pieces import Asked
 from laws.report import law_error, unpack
@@ -130,7 +132,7 @@ def check(
     # Made by the first test and shared by the others, so that what they compile is compiled once.
     subjects = functools.cache(asked.subjects)
 
-    @pytest.mark.parametrize("law", list(chosen), ids=[f"{asked.called}-{law.short}" for law in chosen.values()])
+    @pytest.mark.parametrize("law", list(chosen), ids=[f"{asked.called}-{name}" for name in _short(asked.selected)])
     def test_law(law: str) -> None:
         known = [entry for entry in asked.known if entry.law == law]
         checked = list(outcomes([chosen[law]], subjects(), Search(examples, seed), known))
@@ -143,6 +145,12 @@ def check(
             pytest.skip(f"not checked: {checked[0].why_not if checked else 'nothing here has this law'}")
 
     return test_law
+
+
+def _short(laws: Sequence[Law]) -> list[str]:
+    """Names within the family; full ones where two families have a law of that name."""
+    counts = collections.Counter(law.short for law in laws)
+    return [law.short if counts[law.short] == 1 else law.name for law in laws]
 
 
 def replay(token: str, piece: Any, types: Sequence[Any] | None = None, **options: Any) -> None:

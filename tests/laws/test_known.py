@@ -131,3 +131,9 @@ def test_strategy_that_never_yields():
         laws.assert_lawful(monoids.Sum, values=st.nothing())
     with pytest.raises(laws.LawError, match=r"there are no values"):
         laws.assert_lawful(monoids.Sum, values=st.integers().filter(lambda n: False))
+
+
+def test_laws_can_be_asked_for_alone():
+    """The first law that runs may be one that is compiled around the identity."""
+    report = laws.assert_lawful(monoids.Mean, laws="identity_gradient", examples=3)
+    assert report.held == ("monoid.identity_gradient",)
