@@ -47,7 +47,7 @@ class Dense:
     kernel: Callable[..., Any]
     _: KW_ONLY
     platforms: tuple[str, ...] | None = None
-    dtypes: tuple[str, ...] | None = None
+    dtypes: tuple[Any, ...] | None = None
     whole: tuple[str, ...] | None = None
     gives: Literal["result", "state"] = "result"
     takes: Callable[..., bool] | None = None

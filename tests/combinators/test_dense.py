@@ -43,7 +43,7 @@ def test_the_first_kernel_whose_conditions_hold_is_used() -> None:
 
 
 def test_kernels_for_platforms_come_before_the_one_that_runs_anywhere() -> None:
-    cuda, tpu = tp.Dense(jnp.min, platforms=("cuda", "rocm")), tp.Dense(jnp.max, platforms="tpu")
+    cuda, tpu = tp.Dense(jnp.min, platforms=("cuda", "rocm")), tp.Dense(jnp.max, platforms=("tpu",))
     operation = _operation(cuda, tpu, jnp.mean, tp.Dense(jnp.prod, platforms=("cpu",)))
     assert running(operation, [X], (), "result") == "min on cuda, rocm, max on tpu, else mean"
     assert running(for_platforms(operation, ["cpu"]), [X], (), "result") == "mean"
@@ -64,7 +64,7 @@ def test_a_state_kernel_stands_in_for_the_fold_and_is_presented() -> None:
 
 
 def test_a_map_takes_conditional_kernels_on_its_whole() -> None:
-    double = tp.Dense(lambda x: x + 100, whole=(), dtypes="float32")
+    double = tp.Dense(lambda x: x + 100, whole=(), dtypes=("float32",))
     program = tp.Map(lambda x: x, "r c -> r c", dense=[double])
     np.testing.assert_array_equal(program(X), X + 100)
     np.testing.assert_array_equal(program(X.astype(jnp.bfloat16)), X)
@@ -92,9 +92,9 @@ def test_conditions_are_stored_and_tell_operations_apart() -> None:
             'tp.Dense(sin) names the platform `gpu`\n  Write "cuda" or "rocm", or both.',
         ),
         (
-            lambda: tp.Dense(jnp.sin, dtypes="half of it"),
+            lambda: tp.Dense(jnp.sin, dtypes=("half of it",)),
             KernelError,
-            "tp.Dense(sin): dtypes='half of it' names no dtype\n  Write dtypes=(jnp.bfloat16,).",
+            "tp.Dense(sin): dtypes=('half of it',) names no dtype\n  Write dtypes=(jnp.bfloat16,).",
         ),
         (
             lambda: tp.Dense(jnp.sin, whole=(3,)),  # pyright: ignore[reportArgumentType]
