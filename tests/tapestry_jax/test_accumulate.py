@@ -115,6 +115,21 @@ def test_a_framed_state_over_uneven_blocks_is_carried_wide(mesh8) -> None:
     assert_contract(tp.plan(graph, mesh8, {"n": "data"}, accumulate=jnp.float32))
 
 
+def _cast_inside(x, w):
+    return jnp.matmul(x, w.astype(x.dtype))
+
+
+def test_a_gradient_is_summed_in_the_dtype_of_the_operand(mesh8) -> None:
+    x = tp.TensorType({"i": 8, "k": 16}, BF16)
+    for kernel, kind, size in ((jnp.matmul, BF16, 2), (_cast_inside, jnp.float32, 4)):
+        leaf = tp.Reduce(kernel, "i k, k n -> i n", tp.monoids.Sum)
+        plan = tp.plan(
+            tp.trace(leaf, x, tp.TensorType({"k": 16, "n": 4}, kind)), mesh8, {"i": "data"}, accumulate=jnp.float32
+        )
+        (found,) = plan.collectives(grad=True)
+        assert (found.kind, found.bytes, found.backward) == ("all-reduce", 16 * 4 * size, True)
+
+
 def test_the_longest_path_wins_and_folds_in_loops_have_paths(mesh8) -> None:
     def layer(h, w):
         return matmul(h, w).rename(n="k")
