@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from combinators.execute import present
 from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.ready import plain, run_whole
@@ -31,6 +32,11 @@ def derivative_dependence(graph: Graph, node: int) -> Matrix:
 def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> bool:
     """Whether the derivative of an operation by one operand is computed from the value of an operand."""
     return _derivative_needs(*_key(graph, node), direction)[value]
+
+
+def presents_linearly(graph: Graph, node: int) -> bool:
+    """Whether no derivative of a fold's result by its merged state is computed from the state's value."""
+    return _presents_linearly(*_key(graph, node))
 
 
 def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:
@@ -71,7 +77,7 @@ def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) ->
 
 @lru_cache(maxsize=4096)
 def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], direction: int) -> tuple[bool, ...]:
-    shaped = shape(operation, structs)
+    shaped = plain(shape(operation, structs))
     results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
 
     def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
@@ -83,6 +89,21 @@ def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], directi
 
     matrix = dependence(tangents, [structs[direction]], structs)
     return tuple(any(row[place + 1] for row in matrix) for place in range(len(structs)))
+
+
+@lru_cache(maxsize=4096)
+def _presents_linearly(operation: Operation, structs: tuple[Struct, ...]) -> bool:
+    shaped = shape(operation, structs)
+    if operation.present is None:
+        return True
+    if not all(is_inexact(leaf.dtype) for leaf in (*shaped.state, *shaped.results)):
+        return False
+
+    def tangents(directions: list[Any], state: list[Any]) -> list[Any]:
+        return jax.jvp(lambda *leaves: present(shaped, list(leaves)), state, directions)[1]
+
+    matrix = dependence(tangents, shaped.state, shaped.state)
+    return not any(any(row[len(shaped.state) :]) for row in matrix)
 
 
 def differentiated(graph: Graph, grad: bool | int | Sequence[int]) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tapestry_jax.planning.changes import Gather
+from tapestry_jax.planning.gradients import presents_linearly
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule, Step
 
 
@@ -57,8 +58,8 @@ def _may_run_again(body: Schedule, step: Run) -> bool:
     if operation.over in cuts:
         return False
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-    linear = operation.monoid is not None and operation.monoid.native == "sum" and operation.present is None
-    return not folded or linear
+    sums = operation.monoid is not None and operation.monoid.native == "sum"
+    return not folded or (sums and presents_linearly(body.graph, step.node))
 
 
 def _reads(step: Step) -> tuple[int, ...]:

@@ -85,6 +85,27 @@ def test_peak_memory_grows_by_the_shard_and_not_by_the_parameter(mesh8):
     assert growth < parameter / 4
 
 
+def weighted_squares(x, w):
+    return jnp.sum(jnp.square(x[:, :, None] * w), 1)
+
+
+def test_folds_that_present_a_plain_sum_gather_again_and_others_do_not():
+    def gathered(fold):
+        step = tp.program("b e, e f -> b e")(lambda x, w: fold(x, w).rename(f="e"))
+        x, ws = tp.TensorType({"b": 8, "e": 8}), tp.TensorType({"layer": TURNS, "e": 8, "f": 8})
+        graph = tp.trace(lambda x, ws: tp.stack(step, TURNS)(x, ws), x, ws)
+        stored = {"ws": {"e": "model", "f": "data"}}
+        plan = tp.plan(graph, grid, {"b": "data", "e": "model"}, inputs=stored)
+        found = [each for each in plan.collectives(True) if (each.kind, each.axes) == ("all-gather", ("data",))]
+        return [(each.backward, each.times) for each in found]
+
+    root = tp.Reduce(weighted_squares, "i k, k n -> i n", tp.monoids.Sum, present=jnp.sqrt)
+    half = tp.Reduce(weighted_squares, "i k, k n -> i n", tp.monoids.Sum, present=lambda total: total / 2)
+    assert gathered(matmul) == gathered(half) == [(False, TURNS), (True, TURNS)]
+    # Here the derivative needs the sum over all devices: running the operation again would add it up again.
+    assert gathered(root) == [(False, TURNS)]
+
+
 def test_slices_used_twice_are_gathered_once_and_scattered_once(mesh8):
     @tp.program("b e, e f -> b e")
     def twice(x, w):
