@@ -6,9 +6,11 @@ from combinators.aggregators.arg_extremum import ArgMax as ArgMax
 from combinators.aggregators.arg_extremum import ArgMin as ArgMin
 from combinators.aggregators.bloom import Bloom as Bloom
 from combinators.aggregators.bloom import bloom_contains as bloom_contains
+from combinators.aggregators.compensated_sum import CompensatedSum as CompensatedSum
 from combinators.aggregators.count_min import CountMin as CountMin
 from combinators.aggregators.count_min import count_min_estimate as count_min_estimate
 from combinators.aggregators.ddsketch import DDSketch as DDSketch
+from combinators.aggregators.decayed import Decayed as Decayed
 from combinators.aggregators.elementwise import All as All
 from combinators.aggregators.elementwise import Any as Any
 from combinators.aggregators.elementwise import Max as Max
@@ -17,6 +19,7 @@ from combinators.aggregators.elementwise import Prod as Prod
 from combinators.aggregators.elementwise import Sum as Sum
 from combinators.aggregators.hyperloglog import HyperLogLog as HyperLogLog
 from combinators.aggregators.logsumexp import LogSumExp as LogSumExp
+from combinators.aggregators.matrix_product import MatrixProduct as MatrixProduct
 from combinators.aggregators.mean import Count as Count
 from combinators.aggregators.mean import Mean as Mean
 from combinators.aggregators.minhash import MinHash as MinHash

@@ -109,32 +109,34 @@ def estimate_distinct(registers: Any) -> Any:
 
     Source: Ertl 2017, "New cardinality estimation algorithms for HyperLogLog sketches", algorithm 6.
     """
-    size = registers.shape[0]
-    top = RANK_BITS + 1
-    share = [jnp.mean(registers == k, axis=0, dtype=jnp.float32) for k in range(top + 1)]
-    total = _tau(1 - share[top])
-    for k in range(top - 1, 0, -1):
-        total = (total + share[k]) / 2
-    total = total + _sigma(share[0])
+    size, cell = registers.shape[0], registers.ndim - 1
+    ranks = _column(np.arange(RANK_BITS + 2, dtype=np.uint8), cell + 1)
+    share = jnp.mean(registers == ranks, axis=1, dtype=jnp.float32)
+    weights = _column(0.5 ** np.arange(1, RANK_BITS + 1), cell)
+    total = _tau(1 - share[-1]) * 0.5**RANK_BITS + jnp.sum(share[1:-1] * weights, axis=0) + _sigma(share[0])
     # Where all registers are empty `sigma` is infinite and the estimate 0.
     return (size / (2 * math.log(2)) / total).astype(jnp.float32)
 
 
 def _sigma(x: Any) -> Any:
     """`x + sum of x**(2**k) * 2**(k - 1)`, the correction for empty registers."""
-    total, log = x, jnp.log(x)
-    for k in range(1, 33):  # x is at most 1 - 2**-18, or 1: the powers have vanished by then
-        # XLA makes one power with an integer exponent of repeated squares, and NaN where that exponent overflows.
-        total = total + jnp.exp(log * 2.0**k) * 2.0 ** (k - 1)
-    return jnp.where(x == 1, jnp.inf, total)
+    # Not by repeated squares: XLA makes one integer power of them, and NaN where its exponent overflows. From k = 33 on
+    # all powers have vanished, since x is at most 1 - 2**-18, or 1.
+    power = _column(2.0 ** np.arange(1, 33), x.ndim)
+    return jnp.where(x == 1, jnp.inf, x + jnp.sum(jnp.exp(jnp.log(x) * power) * (power / 2), axis=0))
 
 
 def _tau(x: Any) -> Any:
     """`(1 - x - sum of (1 - x**(2**-k))**2 * 2**-k) / 3`, the correction for registers that are full."""
-    total, log = 1 - x, jnp.log(x)
-    for k in range(1, 25):  # float32 has no more digits
-        total = total - jnp.expm1(log * 0.5**k) ** 2 * 0.5**k
+    root = _column(0.5 ** np.arange(1, 25), x.ndim)  # float32 has no more digits
+    total = 1 - x - jnp.sum(jnp.expm1(jnp.log(x) * root) ** 2 * root, axis=0)
     return jnp.where((x == 0) | (x == 1), 0, total / 3)
+
+
+def _column(values: Any, rank: int) -> Any:
+    """Values along a leading axis, in front of `rank` axes."""
+    values = values.astype(np.float32) if values.dtype.kind == "f" else values
+    return values.reshape(-1, *(1,) * rank)
 
 
 @final

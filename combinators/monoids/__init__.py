@@ -8,6 +8,9 @@ from combinators.monoids.attention import AttentionState as AttentionState
 from combinators.monoids.attention import attention_logsumexp as attention_logsumexp
 from combinators.monoids.attention import attention_output as attention_output
 from combinators.monoids.attention import attention_state as attention_state
+from combinators.monoids.compensated_sum import CompensatedSum as CompensatedSum
+from combinators.monoids.compensated_sum import two_sum as two_sum
+from combinators.monoids.decayed import decayed as decayed
 from combinators.monoids.dual import dual as dual
 from combinators.monoids.elementwise import All as All
 from combinators.monoids.elementwise import Any as Any
@@ -20,6 +23,10 @@ from combinators.monoids.lexicographic import lexicographic as lexicographic
 from combinators.monoids.logsumexp import LogSumExp as LogSumExp
 from combinators.monoids.logsumexp import logsumexp_value as logsumexp_value
 from combinators.monoids.map_values import map_values as map_values
+from combinators.monoids.matrix_product import LogProduct as LogProduct
+from combinators.monoids.matrix_product import MatrixProduct as MatrixProduct
+from combinators.monoids.matrix_product import MaxPlusProduct as MaxPlusProduct
+from combinators.monoids.matrix_product import MinPlusProduct as MinPlusProduct
 from combinators.monoids.mean import Mean as Mean
 from combinators.monoids.moments import Moments as Moments
 from combinators.monoids.optional import optional as optional
