@@ -81,6 +81,14 @@ _TABLE: dict[str, tuple[Monoid, tuple[Carrier, ...]]] = {
     "AffineRecurrenceDense": (monoids.AffineRecurrenceDense, (Carrier((_vector(2, 2), _vector(2)), pair),)),
     "ArgMax": (monoids.ArgMax, (Carrier((F32, I32), pair, infinite=True),)),
     "ArgMin": (monoids.ArgMin, (Carrier((F32, I32), pair, infinite=True),)),
+    "CompensatedSum": (
+        monoids.CompensatedSum,
+        (Carrier((F32,), aggregators.CompensatedSum().lift, observe=monoids.compensated_value, infinite=True),),
+    ),
+    "MatrixProduct": (monoids.MatrixProduct, (Carrier((_vector(2, 2),), itself),)),
+    "MinPlusProduct": (monoids.MinPlusProduct, (Carrier((_vector(2, 2),), itself, special=((np.inf,),)),)),
+    "MaxPlusProduct": (monoids.MaxPlusProduct, (Carrier((_vector(2, 2),), itself, special=(MASKED,)),)),
+    "LogProduct": (monoids.LogProduct, (Carrier((_vector(2, 2),), itself, special=(MASKED,)),)),
     "Reservoir": (monoids.Reservoir, (Carrier((F32, I32), aggregators.Reservoir(3).lift, infinite=True),)),
     "TopK": (monoids.TopK, (Carrier((F32, I32), aggregators.TopK(3).lift, infinite=True),)),
 }

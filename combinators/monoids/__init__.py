@@ -9,6 +9,7 @@ from combinators.monoids.attention import attention_logsumexp as attention_logsu
 from combinators.monoids.attention import attention_output as attention_output
 from combinators.monoids.attention import attention_state as attention_state
 from combinators.monoids.compensated_sum import CompensatedSum as CompensatedSum
+from combinators.monoids.compensated_sum import compensated_value as compensated_value
 from combinators.monoids.compensated_sum import two_sum as two_sum
 from combinators.monoids.decayed import decayed as decayed
 from combinators.monoids.dual import dual as dual

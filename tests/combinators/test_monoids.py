@@ -40,6 +40,23 @@ STATES = {
     ),
     "ArgMax": ((F32(2), I32(4)), (F32(3), I32(1))),
     "ArgMin": ((F32(2), I32(4)), (F32(3), I32(1))),
+    "CompensatedSum": ((F32(1e8), F32(3)), (F32(-4), F32(0.5))),
+    "MatrixProduct": (
+        np.array([[1, 2], [3, 4]], F32),
+        np.array([[0, 1], [-1, 2]], F32),
+    ),
+    "MinPlusProduct": (
+        np.array([[1, 2], [3, 4]], F32),
+        np.array([[0, 1], [-1, 2]], F32),
+    ),
+    "MaxPlusProduct": (
+        np.array([[1, 2], [3, 4]], F32),
+        np.array([[0, 1], [-1, 2]], F32),
+    ),
+    "LogProduct": (
+        np.array([[1, 2], [3, 4]], F32),
+        np.array([[0, 1], [-1, 2]], F32),
+    ),
     "Reservoir": (
         (np.array([3, 8], np.uint32), np.array([5, 2], I32), np.array([1, -4], F32)),
         (np.array([1, 2**32 - 1], np.uint32), np.array([9, np.iinfo(I32).max], I32), np.array([2, 0], F32)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
@@ -79,5 +80,30 @@ def test_contract_sliding_window(mesh8):
     def reference(x):
         return np.stack([np.max(x[max(0, t - 4) : t + 1], 0) for t in range(ROWS)])
 
+    assert_contract(plan)
+    assert_same(plan, args, reference=reference)
+
+
+def test_contract_compensated_decayed_and_products(mesh8):
+    # None of them native or framed: states are exchanged in order.
+    args = (normal(ROWS, 2), jnp.cumsum(jnp.abs(normal(ROWS, seed=1))), normal(11, 2, 2, seed=2, scale=0.7))
+    pieces = {"sum": agg.CompensatedSum(), "decayed": agg.Decayed(2.0), "product": agg.MatrixProduct("log")}
+
+    def program(x, times, matrices):
+        return {
+            "sum": tp.fold(pieces["sum"], "row col -> col")(x),
+            "decayed": tp.fold(pieces["decayed"], "row col, row -> col")(x, times)["mean"],
+            "product": tp.Reduce(pieces["product"].lift_many, "step [i] [j] -> ", tp.monoids.LogProduct)(matrices),
+        }
+
+    def reference(x, times, matrices):
+        return {
+            "sum": pieces["sum"].reference(x),
+            "decayed": pieces["decayed"].reference(x, times)["mean"],
+            "product": pieces["product"].reference(matrices),
+        }
+
+    types = named("row col, row, step i j", *args)
+    plan = tp.plan(tp.trace(program, *types), mesh8, {"row": "data", "step": "data"})
     assert_contract(plan)
     assert_same(plan, args, reference=reference)
