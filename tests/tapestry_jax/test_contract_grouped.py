@@ -105,5 +105,5 @@ def test_contract_compensated_decayed_and_products(mesh8):
 
     types = named("row col, row, step i j", *args)
     plan = tp.plan(tp.trace(program, *types), mesh8, {"row": "data", "step": "data"})
-    assert_contract(plan)
-    assert_same(plan, args, reference=reference)
+    assert_contract(plan, grad=False)
+    assert_same(plan, args, grad=False, reference=reference)
