@@ -228,6 +228,7 @@ def plan(
         operation that has the dimension and can cut it.
       ops: exceptions by path of an operation or scope; the longest path that fits wins.
       inputs: layouts of inputs by name, such as `{"x": {"batch": "data"}}`; by default as their first user wants them.
+        `tp.fsdp` chooses them for parameters.
       outputs: layouts of outputs by name; by default as they are produced.
       accumulate: a float dtype in which folds and scans are carried where their states are narrower, such as
         `jnp.float32` for a bfloat16 program: partial results are made, sent and merged in it, and rounded once at the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 from combinators.errors import PlanError, message
 from combinators.graph import Graph, Input, Loop, Ref, Rename
@@ -70,9 +71,8 @@ def fsdp(plan: Plan, over: str | Sequence[str], *, only: Sequence[str] | None = 
                 remedy="Name axes whose size divides the parameters', or lower `smallest`.",
             )
         )
-    return make_plan(
-        plan.graph, plan.mesh, plan.entries, plan.ops, tuple((inputs | stored).items()), plan.outputs, plan.accumulate
-    )
+    kept = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in ("inputs", "schedule")}
+    return make_plan(**kept, inputs=tuple((inputs | stored).items()))
 
 
 def _stored(

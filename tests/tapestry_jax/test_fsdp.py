@@ -172,6 +172,15 @@ def test_one_device_stores_everything():
     assert tp.fsdp(plan, "data") is plan
 
 
+def test_everything_else_of_the_plan_stays():
+    options = {"ops": {"stack/layer/gelu": {"f": None}}, "outputs": {"y": {}}, "accumulate": jnp.float32}
+    base = tp.plan(deep_graph(4, 8, 8, 16), grid, {"b": "data", "f": "model"}, **options)
+    plan = tp.fsdp(base, "data", smallest=1)
+    assert plan.inputs != base.inputs
+    for name in ("graph", "mesh", "entries", "ops", "outputs", "accumulate", "platforms"):
+        assert getattr(plan, name) == getattr(base, name)
+
+
 def test_stored_plans_are_read_back():
     plan = tp.fsdp(tp.plan(deep_graph(4, 8, 8, 16), grid, {"b": "data"}), "data", smallest=1)
     again = tp.Plan.from_json(plan.to_json(), plan.graph, grid)
