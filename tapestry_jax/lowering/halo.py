@@ -8,7 +8,6 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.execute import side_by_side
 from tapestry_jax.lowering.collectives import permute_over
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.planning.halo import NeighbourExchange, Pair, Piece
@@ -28,7 +27,7 @@ def _joined(parts: Sequence[Any], axis: int, pieces: Sequence[Piece], inside: Se
     if not pieces:
         return lax.slice_in_dim(parts[0], 0, 0, axis=axis)
     found = [_piece(parts, axis, piece, inside, index) for piece in pieces]
-    return side_by_side(found, axis)
+    return found[0] if len(found) == 1 else lax.concatenate(found, axis)
 
 
 def _piece(parts: Sequence[Any], axis: int, piece: Piece, inside: Sequence[Pair], index: Any) -> Any:

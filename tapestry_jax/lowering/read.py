@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.axis import Axis
-from combinators.execute import axis_modes, read_axis
+from combinators.execute import axis_modes, read_axis, together
 from combinators.shaped import Shaped, block_shape
 from combinators.signature import Operand
 from combinators.sizes import axis_extent
@@ -59,8 +59,7 @@ def _read(
         if axis.is_window and overlapping_term(axis, cuts) is None:
             array = _read_window(axis, number, array, shaped, cuts, sizes, here, mode)
     exchanged = any(overlapping_term(axis, cuts) is not None for axis in operand.axes)
-    # Put together once: fused into the kernel, a concatenation is a choice in every cell that is read.
-    return lax.optimization_barrier(array) if exchanged else array
+    return together(array) if exchanged else array
 
 
 def _read_window(
