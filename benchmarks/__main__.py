@@ -16,7 +16,7 @@ from benchmarks.row import table
 SECTIONS = {
     "one_device": "One device, beside plain jax.numpy",
     "mesh_step": "Mesh 2x4, beside jax.jit with NamedSharding",
-    "loom_stencil": "Loom: halo exchange",
+    "loom_stencil": "Loom: halo exchange, communication-avoiding stencils",
     "planning_time": "Before XLA",
     "call_overhead": "Calls",
     "loom_fft": "Loom: pencil FFT",

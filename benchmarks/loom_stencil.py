@@ -101,7 +101,8 @@ def deep_by_hand(mesh: Any, steps: int, depth: int) -> Callable[..., Any]:
 def rows(rounds: int = 10) -> list[Row]:
     """Both cases; the rows that are sent are all there is to send."""
     every_step = Targets(automatic=1 / 1.8, collectives={"collective-permute": 100}, sent=100 * 2048 * 4)
-    return rows_of(heat(), every_step, rounds)
+    seldom = Targets(automatic=1 / 4, collectives={"collective-permute": 4}, sent=4 * 16 * 64 * 4)
+    return [*rows_of(heat(), every_step, rounds), *rows_of(deep(), seldom, 10 * rounds)]
 
 
 def _once(u: Any) -> Any:

@@ -42,8 +42,8 @@ def read_axis(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
 def together(array: Any) -> Any:
     """Put a block together once, before its kernel reads it.
 
-    Fused into the kernel, a padding or concatenation is a choice for every cell that is read, and stencils read every cell
-    often: on a CPU a step on 2048 x 2048 cells took twice as long, one on 256 x 64 three times.
+    Fused into the kernel, a padding or concatenation is a choice for every cell that is read, and stencils read every
+    cell often: on a CPU a step on 2048 x 2048 cells took twice as long, one on 256 x 64 three times.
     """
     return lax.optimization_barrier(array)
 

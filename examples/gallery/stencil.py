@@ -1,7 +1,8 @@
-"""Halo exchange: an iterated map whose projection overlaps.
+"""Halo exchange and communication-avoiding stencils: an iterated map whose projection overlaps.
 
 A step reads the cells around each cell, so a device needs a rim of what its neighbours hold: the plan derives it,
-corners included.
+corners included. With a halo of depth `n` the devices exchange `n` rims at once, every `n` steps, and compute some cells
+twice.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ def automatic(steps: int):
     return lambda u: jax.lax.fori_loop(0, steps, lambda _, u: diffuse(jnp.pad(u, 1)), u)
 
 
-def example(y: int = 512, x: int = 256, steps: int = 32) -> Example:
+def example(y: int = 512, x: int = 256, steps: int = 32, depth: int = 8) -> Example:
     grid = {"row": 4, "column": 2}
     plans = [
         Planned("halo exchange", {"y": "data"}),
+        Planned("communication-avoiding stencil", {"y": ("data", tp.halo(depth=depth))}),
         Planned("halo exchange in two dimensions", {"y": "row", "x": "column"}, grid),
     ]
 

@@ -24,7 +24,7 @@ CASES = {
     "cross-entropy": lambda: loom_cross_entropy.case(tokens=64, embed=4, vocab=128),
 }
 
-PLANNED = ("heat",)
+PLANNED = ("heat", "stencil")
 
 
 def assert_equal(found, wanted):
@@ -73,4 +73,12 @@ def test_loom_heat_exchanges_two_rows_a_step():
     assert loom.executions(programs.ours, programs.mesh) == {"collective-permute": 2 * 3}
     assert collective_bytes(programs.ours, programs.mesh).total() == 2 * 3 * 8 * 4
     assert loom.executions(programs.automatic, programs.mesh)["collective-permute"] > 2 * 3
+    assert loom.temporaries(programs.ours) <= 1.1 * loom.temporaries(programs.by_hand)
+
+
+def test_loom_deep_stencil_exchanges_twice_in_eight_steps():
+    programs, _ = built("stencil")
+    assert loom.executions(programs.ours, programs.mesh) == {"collective-permute": 2 * 2}
+    assert collective_bytes(programs.ours, programs.mesh).total() == 2 * 2 * 4 * 8 * 4
+    assert loom.executions(programs.automatic, programs.mesh)["collective-permute"] == 2 * 8
     assert loom.temporaries(programs.ours) <= 1.1 * loom.temporaries(programs.by_hand)

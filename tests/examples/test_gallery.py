@@ -22,7 +22,7 @@ TINY: dict[str, dict[str, int]] = {
     "fsdp": {"batch": 8, "layers": 2, "embed": 8, "mlp": 16},
     "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
     "pencil_fft": {"height": 8, "width": 16},
-    "stencil": {"y": 16, "x": 8, "steps": 2},
+    "stencil": {"y": 16, "x": 8, "steps": 2, "depth": 2},
 }
 
 
