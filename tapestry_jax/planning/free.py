@@ -86,7 +86,7 @@ class FreeDims:
         """Put the mesh axes of the first whole axis that has some on the best free dimension."""
         cuts = self.cuts[index]
         used = {axis for cut in cuts.values() for axis in cut.axes}
-        for axes in self._given_up(index):
+        for axes, _ in self._given_up(index):
             if used & set(axes) or in_time(used):
                 continue
             dims = self._free_dims(index, axes)
@@ -97,8 +97,8 @@ class FreeDims:
                 return Taken(index, dims[0], cut)
         return None
 
-    def _given_up(self, index: int) -> Iterator[tuple[str, ...]]:
-        """Mesh axes of the axes that the operation sees whole: as the plan places their names, or as they come."""
+    def _given_up(self, index: int) -> Iterator[tuple[tuple[str, ...], Ref]]:
+        """Mesh axes of the axes that the operation sees whole, as the plan places them or as they come, and of what."""
         path = self.prefix + self.graph.nodes[index].path
         for ref, operand in self._arrays(index):
             names = self.graph.type_of(ref).names
@@ -111,7 +111,7 @@ class FreeDims:
                     cut = self._home(ref).cuts[position]
                     axes = () if cut is None else cut.axes
                 if axes and not in_time(axes):
-                    yield axes
+                    yield axes, ref
 
     def _free_dims(self, index: int, axes: tuple[str, ...]) -> list[str]:
         """Map dimensions that no entry names and that can be cut, the best first."""
@@ -151,7 +151,8 @@ class FreeDims:
         del cuts[taken.dim]
         reads_without, leaves_without, gathers_without = self._moved(taken.node)
         cuts[taken.dim] = taken.cut
-        if not self._is_fed_by_values(taken.node) and gathers > gathers_without:
+        givers = [ref for axes, ref in self._given_up(taken.node) if axes == taken.cut.axes]
+        if gathers > gathers_without and all(self._settled(self._unrenamed(ref)) is None for ref in givers):
             return False
         return reads + leaves <= reads_without + leaves_without
 
@@ -195,10 +196,6 @@ class FreeDims:
         for position, (_, output) in enumerate(self.graph.outputs):
             if position in self.outputs and self._unrenamed(output) == ref:
                 yield self.outputs[position]
-
-    def _is_fed_by_values(self, index: int) -> bool:
-        """Whether an operand comes in a layout that is settled: computed, or as an input with a layout."""
-        return any(self._settled(self._unrenamed(ref)) is not None for ref in self.graph.nodes[index].operands)
 
     def _operands(self, index: int) -> Iterator[tuple[Ref, Layout, Operand]]:
         """Every array operand: the value, the layout it comes in, and how the signature reads it."""
