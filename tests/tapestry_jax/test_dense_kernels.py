@@ -126,6 +126,8 @@ class _Library:
 
 def test_attention_of_whole_keys_is_cudnn_on_cuda(mesh2x4: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stablehlo = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
+    if not hasattr(stablehlo, "cuda_versions"):
+        pytest.skip("this JAX looks for cuDNN in another place")
     monkeypatch.setattr(stablehlo, "cuda_versions", _Library())
     monkeypatch.setattr(fused_attention, "_runs", fused_attention._runs.__wrapped__)  # pyright: ignore[reportPrivateUsage]
     q = tp.TensorType({"b": 2, "s": 16, "h": 4, "d": 8}, jnp.bfloat16)
