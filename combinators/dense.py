@@ -119,8 +119,8 @@ def running(operation: Operation, blocks: Sequence[Any], cut: Collection[str], g
     found = candidates(operation, blocks, cut, gives, by_platform=True)
     special = [f"{short_name(entry.kernel)} on {', '.join(entry.platforms)}" for entry in found if entry.platforms]
     general = [short_name(entry.kernel) for entry in found if entry.platforms is None]
-    if special and general:
-        general = [f"else {general[0]}"]
+    if special:
+        general = [f"else {general[0] if general else 'its own'}"]
     return ", ".join([*special, *general])
 
 
