@@ -1,8 +1,8 @@
 """Halo exchange and communication-avoiding stencils: an iterated map whose projection overlaps.
 
 A step reads the cells around each cell, so a device needs a rim of what its neighbours hold: the plan derives it,
-corners included. With a halo of depth `n` the devices exchange `n` rims at once, every `n` steps, and compute some cells
-twice.
+corners included. With a halo of depth `n` the devices exchange `n` rims at once, every `n` steps, and compute some
+cells twice.
 """
 
 from __future__ import annotations
