@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from combinators.errors import GraphError, message
+from combinators.inputs import count_inputs
 from combinators.monoid import Monoid
 
 # Stands for `LiftEach` until construction, so that the field is a function for all who read it.
@@ -83,13 +84,19 @@ class Aggregator:
         return self.monoid.identity_for(jax.eval_shape(self.lift, *types))
 
     def __and__(self, other: Aggregator) -> Aggregator:
-        """Run two aggregators over the same inputs, in one pass; the result is a pair."""
-        reference = Fork((self.reference, other.reference)) if self.reference and other.reference else None
+        """Run two aggregators over the same inputs, in one pass; the result is a pair.
+
+        Where one needs fewer inputs than the other, it is given the first ones: `Moments() & TopK(5)` takes values and
+        coordinates, of which `Moments` sees the values.
+        """
+        needed = count_inputs(self.lift), count_inputs(other.lift)
+        counts = None if None in needed or needed[0] == needed[1] else cast("tuple[int, ...]", needed)
+        reference = Fork((self.reference, other.reference), counts) if self.reference and other.reference else None
         return Aggregator(
-            Fork((self.lift, other.lift)),
+            Fork((self.lift, other.lift), counts),
             self.monoid & other.monoid,
             Each((self.present, other.present)),
-            lift_many=Fork((self.lift_many, other.lift_many)),
+            lift_many=Fork((self.lift_many, other.lift_many), counts),
             reference=reference,
             name=f"{self.name} & {other.name}" if self.name and other.name else None,
         )
@@ -257,13 +264,21 @@ class LiftEach:
 @final
 @dataclass(frozen=True)
 class Fork:
-    """Apply several functions to the same arguments."""
+    """Apply several functions to the same arguments, or each to the first of them that it needs."""
 
     functions: tuple[Callable[..., Any], ...]
+    counts: tuple[int, ...] | None = None
+
+    @property
+    def inputs(self) -> int | None:
+        """How many inputs it needs; None where that is not known."""
+        needed = self.counts or tuple(map(count_inputs, self.functions))
+        return None if None in needed else max(cast("tuple[int, ...]", needed))
 
     def __call__(self, *args: Any) -> Any:
         """Return one result a function."""
-        return tuple(function(*args) for function in self.functions)
+        counts = self.counts or (len(args),) * len(self.functions)
+        return tuple(function(*args[:count]) for function, count in zip(self.functions, counts, strict=True))
 
 
 @final
@@ -285,6 +300,11 @@ class After:
 
     outer: Callable[..., Any]
     inner: Callable[..., Any]
+
+    @property
+    def inputs(self) -> int | None:
+        """How many inputs it needs; None where that is not known."""
+        return count_inputs(self.inner)
 
     def __call__(self, *args: Any) -> Any:
         """Return `outer(inner(*args))`."""

@@ -14,6 +14,7 @@ from jax import lax
 from combinators.aggregator import Aggregator
 from combinators.errors import GraphError, message
 from combinators.groups import Groups, fold_all, fold_groups, keep
+from combinators.inputs import count_inputs
 from combinators.monoid import Monoid
 from combinators.monoids.function import EachKey, function
 
@@ -76,6 +77,11 @@ class Split:
 
     selector: Selector
 
+    def inputs(self, lift: Callable[..., Any]) -> int | None:
+        """How many inputs there are where `lift` takes what is aggregated; None where that is not known."""
+        count = count_inputs(lift)
+        return None if count is None else count + (self.selector is None)
+
     def one(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         """The inputs and the selection of one element."""
         return (args, self.selector(*args)) if self.selector is not None else self._last(args, 0)
@@ -109,6 +115,11 @@ class KeyedLift:
     monoid: Monoid
     split: Split
     size: int
+
+    @property
+    def inputs(self) -> int | None:
+        """How many inputs it needs; None where that is not known."""
+        return self.split.inputs(self.lift)
 
     def __call__(self, *args: Any) -> Any:
         """Return states, stacked by key."""
@@ -160,6 +171,11 @@ class MaskedLift:
     lift: Callable[..., Any]
     monoid: Monoid
     split: Split
+
+    @property
+    def inputs(self) -> int | None:
+        """How many inputs it needs; None where that is not known."""
+        return self.split.inputs(self.lift)
 
     def __call__(self, *args: Any) -> Any:
         """Return a state."""

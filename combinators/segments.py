@@ -91,6 +91,11 @@ class SegmentLift:
     lift: Callable[..., Any]
     kind: Flags | Labels
 
+    @property
+    def inputs(self) -> int | None:
+        """How many inputs it needs; None where that is not known."""
+        return self.kind.split.inputs(self.lift)
+
     def __call__(self, *args: Any) -> Any:
         """Return a state."""
         xs, selected = self.kind.split.one(args)

@@ -80,6 +80,23 @@ def test_keys_nest():
     assert table.monoid.native == "sum"
 
 
+def test_pairs_of_aggregators_share_the_inputs_that_each_needs():
+    # Values, coordinates and labels: moments see the values, the five best their coordinates as well.
+    both = (aggregators.Moments() & aggregators.TopK(5)).by_key(None, SIZE)
+    at = np.arange(len(X), dtype=np.int32)
+    moments, best = jax.jit(both.run)(X, at, KEYS)
+    for key in range(SIZE):
+        mine = np.flatnonzero(key == KEYS)
+        assert moments["count"][key] == best["count"][key] + max(len(mine) - 5, 0) == len(mine)
+        order = mine[np.argsort(-X[mine])][:5]
+        np.testing.assert_array_equal(best["index"][key][: len(order)], order)
+        if len(mine):
+            np.testing.assert_allclose(moments["mean"][key], X[mine].mean(), rtol=1e-5, atol=1e-6)
+    nested = (aggregators.Sum() & aggregators.ArgMax()) & aggregators.Sum().masked()
+    (total, _), masked = jax.jit(nested.run)(X, at)
+    np.testing.assert_allclose((total, masked), (X.sum(), X[1:].sum()), rtol=1e-5)
+
+
 def test_masked_elements_may_be_anything_and_have_no_gradient():
     holes = np.where(MASK, X, np.nan).astype(np.float32)
     for aggregator in (aggregators.Moments(), aggregators.LogSumExp(), aggregators.Max()):
