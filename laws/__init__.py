@@ -21,6 +21,9 @@ from laws.language import arrows as arrows
 from laws.language import graphs as graphs
 from laws.language import parse as parse
 from laws.law import Law as Law
+from laws.mutants import Mutant as Mutant
+from laws.mutants import Mutants as Mutants
+from laws.mutants import mutants as mutants
 from laws.outcome import Checked as Checked
 from laws.outcome import Report as Report
 from laws.placements import plans as plans

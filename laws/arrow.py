@@ -19,7 +19,7 @@ from combinators.program import program
 from combinators.tensor_type import TensorType, type_of
 from combinators.tracing import trace
 from laws.law import Law, drawn
-from laws.operands import Operands, arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.operands import Operands, Values, arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.subject import Recipe, Subject
 
 HUGHES = "Hughes 2000, Generalising Monads to Arrows; Paterson 2003"
@@ -41,9 +41,7 @@ class ArrowSubject(Subject):
       values: operands to use instead of drawn ones, one sequence each.
     """
 
-    def __init__(
-        self, arrow: Arrow[Any, Any], operands: Sequence[Any], name: str, values: Sequence[Sequence[Any]] | None = None
-    ) -> None:
+    def __init__(self, arrow: Arrow[Any, Any], operands: Sequence[Any], name: str, values: Values = None) -> None:
         super().__init__(name)
         self.arrow = arrow
         self.operands = tuple(type_of(kind, f"an operand of `{name}`") for kind in operands)

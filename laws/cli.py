@@ -12,6 +12,7 @@ from typing import Any
 from combinators.errors import TapestryError, message
 from laws.errors import LawError
 from laws.examine import examine
+from laws.mutants import mutants
 from laws.page import listing, page
 from laws.pieces import Asked
 
@@ -46,6 +47,7 @@ def _add_laws(commands: Any) -> None:
     )
     laws.add_argument("--list", action="store_true", help="print every law with its formula")
     laws.add_argument("--markdown", action="store_true", help="print the page of the documentation")
+    laws.add_argument("--mutants", action="store_true", help="plant mistakes, and print which laws catch them")
     laws.add_argument("--law", action="append", metavar="NAME", help="a law or family; may be repeated")
     laws.add_argument("--examples", type=int, default=50, help="arguments drawn for every law (default 50)")
     laws.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
@@ -68,6 +70,10 @@ def _laws(chosen: argparse.Namespace) -> int:
 
 def _report(text: str, piece: Any, chosen: argparse.Namespace) -> int:
     called = Asked.of(piece).called
+    if chosen.mutants:
+        planted = mutants(piece, laws=chosen.law, examples=chosen.examples, seed=chosen.seed)
+        sys.stdout.write(f"{called} ({text})\n{planted}\n")
+        return 1 if planted.survivors else 0
     report = examine(piece, laws=chosen.law, examples=chosen.examples, seed=chosen.seed)
     sys.stdout.write(f"{called} ({text})\n{report.summary}\n")
     return 1 if report.failed or not (report.held or report.known) else 0

@@ -17,7 +17,7 @@ from combinators.graph import Apply, Graph, Loop
 from combinators.shaped import Shaped
 from combinators.signature import Operand
 from laws.cells import Struct, type_name
-from laws.operands import Operands
+from laws.operands import Operands, Values
 from laws.subject import Recipe, Subject
 
 Span = tuple[int, int]
@@ -36,9 +36,7 @@ class LeafSubject(Subject):
       values: operands to use instead of drawn ones, one sequence each.
     """
 
-    def __init__(
-        self, shaped: Shaped, operands: Sequence[Struct], name: str, values: Sequence[Sequence[Any]] | None = None
-    ) -> None:
+    def __init__(self, shaped: Shaped, operands: Sequence[Struct], name: str, values: Values = None) -> None:
         super().__init__(name)
         self.shaped, self.operands, self.drawn = shaped, tuple(operands), Operands(tuple(operands), values)
         self.kernel = jax.jit(shaped.operation.kernel)
@@ -146,7 +144,7 @@ def reads(axis: Axis, box: IndexBox) -> Span:
     return axis.offset + sum(low for low, _ in ends), axis.offset + sum(high for _, high in ends) + 1
 
 
-def leaves_of(graph: Graph, name: str, values: Sequence[Sequence[Any]] | None = None) -> list[LeafSubject]:
+def leaves_of(graph: Graph, name: str, values: Values = None) -> list[LeafSubject]:
     """One subject for every different operation of a graph, those inside of loops too."""
     found: dict[Any, LeafSubject] = {}
     applied = list(_applied(graph))

@@ -15,6 +15,9 @@ from hypothesis.strategies import SearchStrategy
 from combinators.tensor_type import TensorType
 from laws.cells import Struct, build_cell, is_dyadic, plain, show_cell
 
+Values = Sequence[Sequence[Any]] | SearchStrategy[Any] | None
+"""Operands to use instead of drawn ones: listed, or drawn by a strategy."""
+
 
 @final
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Operands:
     """
 
     types: tuple[Any, ...]
-    values: Sequence[Sequence[Any]] | SearchStrategy[Any] | None = None
+    values: Values = None
 
     def strategy(self, domain: str) -> SearchStrategy[Any]:
         """Draw recipes: domain and seed, the number of a listed example, or all entries."""

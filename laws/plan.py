@@ -15,7 +15,7 @@ from combinators.evaluate import evaluate
 from combinators.graph import Graph
 from laws.arrow import graph_depth
 from laws.law import Law, drawn
-from laws.operands import Operands, arrays, build_arrays, is_exact_recipe, show_arrays
+from laws.operands import Operands, Values, arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.subject import Recipe, Subject
 
 DESIGN = "docs/design: by the law every plan computes the same result"
@@ -45,7 +45,7 @@ class PlanSubject(Subject):
       values: arguments of the program to use instead of drawn ones, one tuple each.
     """
 
-    def __init__(self, plan: Planned, name: str, values: Sequence[Sequence[Any]] | None = None) -> None:
+    def __init__(self, plan: Planned, name: str, values: Values = None) -> None:
         super().__init__(name)
         self.graph, self.values = plan.graph, values
         self.inputs: list[Any] = [node.results[0] for node in self.graph.inputs]
