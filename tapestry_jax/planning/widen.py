@@ -98,21 +98,10 @@ class Widening:
                     inner *= shaped.sizes[term.name]
                 held = Cut(own.axes, own.block * inner)
                 for cut in self.wanted.get((Ref(index, output), number), ()):
-                    low, high, around = self._beyond(held, cut)
+                    low, high, around = _beyond(held, cut)
                     before, after = max(before, -(-low // inner)), max(after, -(-high // inner))
                     wraps = wraps or around
         return before, after, wraps
-
-    def _beyond(self, held: Cut, cut: Cut) -> tuple[int, int, bool]:
-        """How many cells a cut reads before and behind the blocks that are held, and whether around the ends."""
-        if cut.axes != held.axes or not cut.extent:
-            return 0, 0, False
-        last = self.mesh.size(cut.axes) - 1
-        gains = [device * (held.block - cut.block) for device in (0, last)]
-        before = max(0, max(gains) - cut.low)
-        after = max(0, cut.low + cut.extent - held.block - min(gains))
-        around = cut.window is not None and (cut.window.wraps or cut.window.mode == "periodic")
-        return before, after, around and before + after > 0
 
     def _can_widen(self, index: int, dim: str, *, wraps: bool) -> bool:
         """Whether an operation may compute indices twice; around the ends only what reads around the ends as well."""
@@ -141,7 +130,7 @@ class Widening:
             wanted = self.wanted.get((ref, axis), set())
             if cut is None or len(wanted) < 2:
                 continue
-            reaches = [self._beyond(cut, other) for other in wanted]
+            reaches = [_beyond(cut, other) for other in wanted]
             before, after = max(each[0] for each in reaches), max(each[1] for each in reaches)
             wide = widened_cut(cut, kind.shape[axis], before, after, wraps=any(each[2] for each in reaches))
             layout = layout.with_cut(axis, wide)
@@ -158,3 +147,15 @@ class Widening:
                     remedy="Give tp.halo a smaller depth.",
                 )
             )
+
+
+def _beyond(held: Cut, cut: Cut) -> tuple[int, int, bool]:
+    """How many cells a cut reads before and behind the blocks that are held, and whether around the ends.
+
+    Blocks of other sizes drift apart from device to device: what is read in such blocks is exchanged where it is read.
+    """
+    if cut.axes != held.axes or cut.block != held.block or not cut.extent:
+        return 0, 0, False
+    before, after = max(0, -cut.low), max(0, cut.low + cut.extent - cut.block)
+    around = cut.window is not None and (cut.window.wraps or cut.window.mode == "periodic")
+    return before, after, around and before + after > 0

@@ -24,6 +24,7 @@ from tapestry_jax.planning.folds import local_sizes
 from tapestry_jax.planning.gradients import differentiated
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.merging import nbytes
+from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
 
 
@@ -55,7 +56,7 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
       The table as text.
     """
     found = collectives(schedule, grad)
-    rows = list(_rows(schedule, found))
+    rows = list(_rows(schedule, list(found)))
     listed = {row.path for row in rows}
     # What a change of layout for an output sends belongs to no operation.
     rows += [Row(item.path, "", None, None, _note(item), item.times) for item in found if item.path not in listed]
@@ -102,7 +103,7 @@ def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
     return [line(header), rule, *map(line, body), rule]
 
 
-def _rows(schedule: Schedule, found: Sequence[Collective], times: int = 1) -> Iterable[Row]:
+def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterable[Row]:
     for step in schedule.steps:
         match step:
             case Convert():
@@ -114,7 +115,7 @@ def _rows(schedule: Schedule, found: Sequence[Collective], times: int = 1) -> It
                     yield from _change_rows(schedule, step.operands[place], changes, step.path, times)
                 yield _run_row(schedule, step, found, times)
                 # An operation that several turns of a loop repeat in a row says once what they send.
-                found = [item for item in found if item.path != step.path]
+                found[:] = [item for item in found if item.path != step.path]
             case Repeat():
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
@@ -122,7 +123,7 @@ def _rows(schedule: Schedule, found: Sequence[Collective], times: int = 1) -> It
 
 def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
     names = schedule.slots[source].type.names
-    moves = [_change(change, names) for change in changes if not isinstance(change, Cast)]
+    moves = [_change(change, names, schedule.mesh) for change in changes if not isinstance(change, Cast)]
     if moves:
         yield Row(f"  {_name_of(schedule, source)} for {path}", ", ".join(moves), None, None, "", times)
 
@@ -159,7 +160,7 @@ def _note(item: Collective) -> str:
     return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{phase}"
 
 
-def _change(change: Any, names: tuple[str | None, ...]) -> str:
+def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
     match change:
         case Slice(axis, cut, _):
             return f"slice {names[axis]} over {'+'.join(cut.axes)}"
@@ -167,8 +168,8 @@ def _change(change: Any, names: tuple[str | None, ...]) -> str:
             return f"all-gather {names[axis]} over {'+'.join(axes)}"
         case Exchange(source, target, _, _, cut):
             return f"all-to-all {names[source]} to {names[target]} over {'+'.join(cut.axes)}"
-        case Overlap(axis, source, cut, _):
-            word = "slice" if source is None else "overlap"
+        case Overlap(axis, _, cut, _):
+            word = "overlap" if change.exchange(mesh).hops else "slice"
             return f"{word} {names[axis]} over {'+'.join(cut.axes)}"
         case _:
             return ""

@@ -113,6 +113,28 @@ def test_explain_counts_redundant_work(mesh8):
     assert flops[0] / shallow[0] == pytest.approx((38 + 36 + 34 + 32) / (4 * 32), rel=0.01)
 
 
+def test_what_cannot_be_computed_twice_is_exchanged_where_it_is_read(mesh8):
+    # Around periodic ends nothing else than a periodic window can be repeated, and coordinates of copies are none.
+    step = {
+        mode: tp.Map(diffuse, "(y+[dy]-1) x -> y x", sizes={"dy": 3}, boundary=mode) for mode in ("edge", "periodic")
+    }
+    scaled = tp.Map(lambda block, at: block * at[:, None], "y x, @y -> y x")
+
+    def permutes(*operations):
+        def body(field):
+            for operation in operations:
+                field = operation(field)
+            return field
+
+        program = tp.program("y x -> y x")(lambda field: tp.iterate(body, 4)(field))
+        graph = tp.trace(program, tp.TensorType({"y": 32, "x": 2}))
+        plan = tp.plan(graph, mesh8, {"y": ("data", tp.halo(depth=2))})
+        return sum(each.times for each in plan.collectives())
+
+    assert permutes(step["edge"], step["edge"]) == permutes(step["edge"], scaled) == 4
+    assert permutes(step["periodic"], step["edge"]) == permutes(step["periodic"], scaled) == 8
+
+
 def test_plan_with_a_halo_is_stored(mesh8):
     graph = stencil(8)
     plan = tp.plan(graph, mesh8, {"y": ("data", tp.halo(depth=4))})
