@@ -94,8 +94,8 @@ def scan_block(
 ) -> list[Any]:
     """Inclusive prefixes (suffixes where `reverse`) of a block of states along the dimension `over`."""
     axes = [leaf_axes.index(over) for leaf_axes in carrier]
-    native = _NATIVE_SCANS.get(monoid.native or "")
-    if native is not None and all(jnp.issubdtype(leaf.dtype, jnp.number) for leaf in state):
+    if is_native_scan(monoid, state):
+        native = _NATIVE_SCANS[monoid.native or ""]
         return [native(leaf, axis=axis, reverse=reverse) for leaf, axis in zip(state, axes, strict=True)]
     front = [(over, *(name for name in leaf_axes if name != over)) for leaf_axes in carrier]
     moved = [jnp.moveaxis(leaf, axis, 0) for leaf, axis in zip(state, axes, strict=True)]
@@ -114,6 +114,11 @@ def scan_block(
 
 
 _NATIVE_SCANS = {"sum": lax.cumsum, "max": lax.cummax, "min": lax.cummin}
+
+
+def is_native_scan(monoid: Monoid, state: Sequence[Any]) -> bool:
+    """Whether JAX has a primitive for the prefixes of these leaves."""
+    return monoid.native in _NATIVE_SCANS and all(jnp.issubdtype(leaf.dtype, jnp.number) for leaf in state)
 
 
 def shift_block(

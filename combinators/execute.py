@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.axis import Axis
-from combinators.blocks import Axes, combine_blocks, present_block, scan_block, shift_block
+from combinators.blocks import Axes, combine_blocks, present_block
+from combinators.row_scan import prefixes
 from combinators.shaped import Shaped
 from combinators.signature import Operand
 from combinators.sizes import axis_extent, boundary_modes
@@ -81,8 +82,7 @@ def scan_states(shaped: Shaped, steps: list[Any]) -> list[Any]:
     operation = shaped.operation
     assert operation.monoid is not None and operation.over is not None
     arguments = (operation.monoid, shaped.state_tree, shaped.carrier, operation.over)
-    scanned = scan_block(*arguments, steps, operation.reverse)
-    return shift_block(*arguments, scanned, operation.reverse) if operation.exclusive else scanned
+    return prefixes(*arguments, steps, operation.reverse, operation.exclusive)
 
 
 def present(shaped: Shaped, state: list[Any]) -> list[Any]:

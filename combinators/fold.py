@@ -28,12 +28,14 @@ class FoldKernel:
       operands: the axes of each operand.
       folded: the fold dimensions, the outermost first.
       mapped: the dimensions of the result.
+      coordinates: the dimensions whose coordinates are operands.
     """
 
     aggregator: Aggregator
     operands: tuple[Axes, ...]
     folded: Axes
     mapped: Axes
+    coordinates: Axes = ()
 
     def __call__(self, *blocks: Any) -> Any:
         """State block: every leaf has the mapped axes, then the cell's own."""
@@ -42,12 +44,18 @@ class FoldKernel:
         }
         rows = [self._as_rows(block, axes, sizes) for block, axes in zip(blocks, self.operands, strict=True)]
         kept = [tuple(name for name in axes if name in self.mapped) for axes in self.operands]
-        function = self.aggregator.lift_many
+        function = self._lift_many()
         for position in reversed(range(len(self.mapped))):
             gone, name = self.mapped[:position], self.mapped[position]
             in_axes = [_index(axes, name, gone) for axes in kept]
             function = jax.vmap(function, in_axes=in_axes)
         return function(*rows)
+
+    def _lift_many(self) -> Any:
+        """`lift_many`; where it has a form for ascending coordinates and theirs do, that one."""
+        function: Any = self.aggregator.lift_many
+        ascend = self.coordinates and set(self.coordinates) <= set(self.folded[:1])
+        return function.of_ascending() if ascend and hasattr(function, "of_ascending") else function
 
     def _as_rows(self, block: Any, axes: Axes, sizes: Mapping[str, int]) -> Any:
         """The fold dimensions flattened to one leading axis, the outermost first."""
@@ -113,7 +121,8 @@ class Fold(Leaf):
             for o in signature.operands
         )
         mapped = tuple(axis.name or str(axis) for axis in signature.results[0].axes)
-        kernel = FoldKernel(self._aggregator, operands, signature.fold_dims, mapped)
+        coordinates = tuple(o.coordinate for o in signature.operands if o.coordinate is not None)
+        kernel = FoldKernel(self._aggregator, operands, signature.fold_dims, mapped, coordinates)
         return recording.apply(replace(self.operation, signature=signature, kernel=kernel), values)
 
 

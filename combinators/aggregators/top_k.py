@@ -72,9 +72,19 @@ class TopKLift:
 
 @dataclass(frozen=True)
 class TopKLiftMany:
-    """The k largest along the leading axis, by `lax.top_k`."""
+    """The k largest along the leading axis, by `lax.top_k`.
+
+    Attributes:
+      k: how many.
+      ascend: whether the coordinates are known to ascend, so that the first of equals is the one to keep.
+    """
 
     k: int
+    ascend: bool = False
+
+    def of_ascending(self) -> TopKLiftMany:
+        """The same for coordinates that ascend."""
+        return TopKLiftMany(self.k, ascend=True)
 
     def __call__(self, xs: Any, indices: Any) -> Any:
         """State of all elements."""
@@ -86,15 +96,17 @@ class TopKLiftMany:
         def by_position() -> Any:
             key = jnp.moveaxis(lax.stop_gradient(_canonical(xs)), 0, -1)
             position = jnp.moveaxis(lax.top_k(key, kept)[1], -1, 0)
-            return jnp.take_along_axis(xs, position, axis=0), indices[position]
+            inside = "promise_in_bounds"
+            return jnp.take_along_axis(xs, position, axis=0, mode=inside), indices.at[position].get(mode=inside)
 
         def by_index() -> Any:
             spread = jnp.reshape(indices, (-1,) + (1,) * (xs.ndim - 1))
             return keep_best(xs, jnp.broadcast_to(spread, xs.shape), kept)
 
-        # The coordinates of a plan ascend, and then the first of equals is the lower one; others are sorted by both.
-        ascend = jnp.all(indices[1:] >= indices[:-1])
-        value, index = lax.cond(ascend, by_position, by_index)
+        if self.ascend:
+            value, index = by_position()
+        else:
+            value, index = lax.cond(jnp.all(indices[1:] >= indices[:-1]), by_position, by_index)
         return _padded(value, index, self.k)
 
 

@@ -13,9 +13,13 @@ from combinators.monoids.elementwise import highest, lowest
 
 def merge_top_k(left: Any, right: Any) -> Any:
     """Keep the k best of two states, the best first; k is the length of their leading axis."""
-    count = left[0].shape[0]
-    value, index = (jnp.concatenate(pair) for pair in zip(left, right, strict=True))
-    return keep_best(value, index, count)
+    (value1, index1), (value2, index2) = left, (jnp.flip(leaf, 0) for leaf in right)
+    # Beside one list with its best first lies the other with its best last: of every pair the better is kept.
+    nan1, nan2 = value1 != value1, value2 != value2
+    tie = (value1 == value2) | (nan1 & nan2)
+    first = jnp.where(tie, index1 <= index2, (value1 > value2) | (nan1 & ~nan2))
+    value, index = jnp.where(first, value1, value2), jnp.where(first, index1, index2)
+    return keep_best(value, index, value.shape[0])
 
 
 def keep_best(value: Any, index: Any, count: int) -> Any:

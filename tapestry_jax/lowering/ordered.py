@@ -24,35 +24,42 @@ def merge_ordered(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], 
     devices = mesh.size(axes)
     route = fold_route(carrier, state, devices)
     if route == "gather":
-        columns = [_gathered(leaf, axes, devices) for leaf in state]
-        return _balanced(merge, carrier, [list(piece) for piece in zip(*columns, strict=True)])
+        return _balanced(merge, carrier, [_gathered(leaf, axes, devices) for leaf in state])
     moving = moving_leaves(merge, carrier, state, [_varies(leaf, axes) for leaf in state])
     met = _along_tree if route == "tree" else _by_cells
     total = met(merge, carrier, axes, mesh, state)
     if all(moving):
         return total
     # What is the same on all devices, such as a count of rows, is merged without being sent.
-    alike = _balanced(merge, carrier, [state] * devices)
+    alike = _balanced(merge, carrier, [_repeated(leaf, devices) for leaf in state])
     return [leaf if moves else own for leaf, own, moves in zip(total, alike, moving, strict=True)]
 
 
-def _balanced(merge: Merge, carrier: Sequence[Axes], pieces: list[State]) -> State:
-    """Combine states by a balanced tree that keeps their order."""
-    while len(pieces) > 1:
-        paired = [
-            combine_blocks(merge.monoid, merge.tree, carrier, left, right)
-            for left, right in zip(pieces[::2], pieces[1::2], strict=False)
-        ]
-        pieces = paired + pieces[len(paired) * 2 :]
-    return pieces[0]
+def _balanced(merge: Merge, carrier: Sequence[Axes], stacked: State) -> State:
+    """Combine states, stacked in order along a leading axis, by a balanced tree."""
+    count, rows = stacked[0].shape[0], [("state", *axes) for axes in carrier]
+    while count > 1:
+        even = count - count % 2
+        left, right = ([leaf[first:even:2] for leaf in stacked] for first in (0, 1))
+        paired = combine_blocks(merge.monoid, merge.tree, rows, left, right)
+        stacked = (
+            paired
+            if even == count
+            else [jnp.concatenate([leaf, rest[even:]]) for leaf, rest in zip(paired, stacked, strict=True)]
+        )
+        count -= count // 2
+    return [leaf[0] for leaf in stacked]
 
 
-def _gathered(leaf: Any, axes: tuple[str, ...], devices: int) -> State:
+def _gathered(leaf: Any, axes: tuple[str, ...], devices: int) -> Any:
     """A leaf of every device, in the order of the mesh."""
     if not _varies(leaf, axes):
-        return [leaf] * devices
-    gathered = lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying")
-    return [gathered[device] for device in range(devices)]
+        return _repeated(leaf, devices)
+    return lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying")
+
+
+def _repeated(leaf: Any, devices: int) -> Any:
+    return jnp.broadcast_to(leaf, (devices, *leaf.shape))
 
 
 def _varies(leaf: Any, axes: tuple[str, ...]) -> bool:
@@ -66,7 +73,7 @@ def _by_cells(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], mesh
         cells.trade(number, leaf) if _varies(leaf, axes) else cells.own(number, leaf)
         for number, leaf in enumerate(state)
     ]
-    merged = _balanced(merge, cells.row, [[leaf[device] for leaf in shares] for device in range(devices)])
+    merged = _balanced(merge, cells.row, shares)
     return [cells.hand_out(number, leaf) for number, leaf in enumerate(merged)]
 
 

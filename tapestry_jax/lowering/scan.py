@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.blocks import Axes, combine_blocks, identity_block, last_of_block, scan_block, shift_block
+from combinators.row_scan import has_rows, row_scan
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.collectives import permute_over
 from tapestry_jax.lowering.here import Here
@@ -31,21 +32,33 @@ def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> li
     if uneven:
         unit = identity_block(*arguments, steps)
         masked = [jnp.where(keep, leaf, one) for keep, leaf, one in zip(valid, steps, unit, strict=True)]
-    inclusive = scan_block(*arguments, over, masked, reverse)
-    totals = last_of_block(carrier, over, inclusive, reverse)
     inner = [tuple(name for name in axes if name != over) for axes in carrier]
-    before = _exclusive_over_mesh(shaped, inner, cut, here, totals, reverse)
-    local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
-    spread = [
-        jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(over)), full.shape)
-        for leaf, axes, full in zip(before, carrier, local, strict=True)
-    ]
-    first, second = (local, spread) if reverse else (spread, local)
-    scanned = combine_blocks(*arguments, first, second)
+    if has_rows(operation.monoid, carrier, over, masked):
+        rows = row_scan(*arguments, over, masked, reverse)
+        before = _exclusive_over_mesh(shaped, inner, cut, here, rows.total(), reverse)
+        scanned = rows.prefixes(before, operation.exclusive)
+    else:
+        inclusive = scan_block(*arguments, over, masked, reverse)
+        totals = last_of_block(carrier, over, inclusive, reverse)
+        before = _exclusive_over_mesh(shaped, inner, cut, here, totals, reverse)
+        local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
+        scanned = _after(shaped, before, local)
     if not uneven:
         return scanned
     # Padding keeps the state of its own step: a state that occurs, where the identity may present as NaN.
     return [jnp.where(keep, leaf, own) for keep, leaf, own in zip(valid, scanned, steps, strict=True)]
+
+
+def _after(shaped: Shaped, before: list[Any], local: list[Any]) -> list[Any]:
+    """The prefixes `local` of one device behind what the devices before it come to."""
+    operation, carrier = shaped.operation, shaped.carrier
+    assert operation.monoid is not None and operation.over is not None
+    spread = [
+        jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(operation.over)), full.shape)
+        for leaf, axes, full in zip(before, carrier, local, strict=True)
+    ]
+    first, second = (local, spread) if operation.reverse else (spread, local)
+    return combine_blocks(operation.monoid, shaped.state_tree, carrier, first, second)
 
 
 def _valid(leaf: Any, axis: int, cut: Cut, size: int, here: Here) -> Any:

@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import tapestry_jax as tp
+from combinators import row_scan
 from tests.contract import assert_holds
 from tests.tapestry_jax.draw import named, normal
 
@@ -60,6 +62,27 @@ def test_contract_affine_recurrence(mesh2x4, length, reverse, exclusive):
 
     axes = ("data", "model") if reverse else "model"
     plan = tp.plan(tp.trace(scan, *named("t d, t d", *args)), mesh2x4, {"t": axes})
+    assert_holds(plan, args, reference=reference)
+
+
+@pytest.mark.parametrize(
+    ("length", "ends"), [(8 * 64, {}), (8 * 50 - 3, {"reverse": True, "exclusive": True})], ids=["even", "uneven"]
+)
+def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):
+    # Each device scans its steps by rows, and goes on from what the devices before it come to.
+    monkeypatch.setattr(row_scan, "LONG", 40)
+    args = (jax.nn.sigmoid(normal(length, 3)), normal(length, 3, seed=1))
+    scan = tp.Scan(tp.monoids.AffineRecurrence, "t d, t d -> t d", over="t", present=second, **ends)
+
+    def reference(a, b):
+        if not ends:
+            return lax.scan(lambda h, step: (step[0] * h + step[1],) * 2, jnp.zeros(3), (a, b))[1]
+        # Suffixes of maps without the own step, the earlier one still acting last.
+        start = jnp.ones(3), jnp.zeros(3)
+        turn = lambda state, step: ((state[0] * step[0], state[0] * step[1] + state[1]), state[1])  # noqa: E731
+        return lax.scan(turn, start, (a, b), reverse=True)[1]
+
+    plan = tp.plan(tp.trace(scan, *named("t d, t d", *args)), mesh8, {"t": "data"})
     assert_holds(plan, args, reference=reference)
 
 
