@@ -17,6 +17,8 @@ SECTIONS = {
     "one_device": "One device, beside plain jax.numpy",
     "mesh_step": "Mesh 2x4, beside jax.jit with NamedSharding",
     "loom_stencil": "Loom: halo exchange, communication-avoiding stencils",
+    "loom_scan": "Loom: parallel scan",
+    "loom_topk": "Loom: the largest of many",
     "planning_time": "Before XLA",
     "call_overhead": "Calls",
     "loom_fft": "Loom: pencil FFT",

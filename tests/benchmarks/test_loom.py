@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from benchmarks import loom, loom_attention, loom_cross_entropy, loom_flash, loom_microbatch, loom_stencil
+from benchmarks import (
+    loom,
+    loom_attention,
+    loom_cross_entropy,
+    loom_flash,
+    loom_microbatch,
+    loom_scan,
+    loom_stencil,
+    loom_topk,
+)
 from benchmarks.costs import collective_bytes
 
 CASES = {
@@ -21,10 +30,12 @@ CASES = {
     "microbatch": lambda: loom_microbatch.case(batch=128, embed=4, mlp=8),
     "accumulation": lambda: loom_microbatch.case(devices=1, batch=256, embed=4, mlp=8),
     "flash": lambda: loom_flash.case(heads=2, seq=128, d=4),
+    "scan": lambda: loom_scan.case(length=256, width=2),
+    "top-k": lambda: loom_topk.case(length=512, k=4),
     "cross-entropy": lambda: loom_cross_entropy.case(tokens=64, embed=4, vocab=128),
 }
 
-PLANNED = ("heat", "stencil")
+PLANNED = ("heat", "stencil", "scan", "top-k")
 
 
 def assert_equal(found, wanted):
@@ -82,3 +93,18 @@ def test_loom_deep_stencil_exchanges_twice_in_eight_steps():
     assert collective_bytes(programs.ours, programs.mesh).total() == 2 * 2 * 4 * 8 * 4
     assert loom.executions(programs.automatic, programs.mesh)["collective-permute"] == 2 * 8
     assert loom.temporaries(programs.ours) <= 1.1 * loom.temporaries(programs.by_hand)
+
+
+def test_loom_scan_sends_the_totals_of_the_devices_alone():
+    programs, _ = built("scan")
+    # Four rounds of two leaves, less the multiplier that the last round does not need.
+    assert loom.executions(programs.ours, programs.mesh) == {"collective-permute": 7}
+    assert collective_bytes(programs.ours, programs.mesh).total() == 7 * 2 * 4
+    assert collective_bytes(programs.automatic, programs.mesh).total() > 10 * 7 * 2 * 4
+
+
+def test_loom_top_k_gathers_the_candidates_of_the_devices_alone():
+    programs, _ = built("top-k")
+    assert loom.executions(programs.ours, programs.mesh) == {"all-gather": 2}
+    assert collective_bytes(programs.ours, programs.mesh).total() == 2 * 8 * 4 * 4
+    assert collective_bytes(programs.automatic, programs.mesh).total() >= 512 * 4
