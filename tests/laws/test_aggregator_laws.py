@@ -13,6 +13,8 @@ import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
 
 SHIPPED = [name for name in vars(aggregators) if name[0].isupper()]
+# States of integers and booleans, large ones: what is wrong with them is wrong for all elements.
+SKETCHES = ("Bloom", "CountMin", "DDSketch", "HyperLogLog", "MinHash", "Reservoir")
 ARGUMENTS = {
     "Bloom": (64, 2),
     "CountMin": (16, 2),
@@ -134,7 +136,8 @@ MUTANTS = {
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_aggregators_are_lawful(name):
     # The laws of their monoids are checked, with the same lifts, in test_monoid_laws.
-    report = laws.assert_lawful(getattr(aggregators, name)(*ARGUMENTS.get(name, ())), laws="aggregator", examples=9)
+    piece = getattr(aggregators, name)(*ARGUMENTS.get(name, ()))
+    report = laws.assert_lawful(piece, laws="aggregator", examples=3 if name in SKETCHES else 9)
     assert "aggregator.semantic" in report.held, str(report)
 
 
