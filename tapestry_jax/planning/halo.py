@@ -8,7 +8,7 @@ arrives, column by column: a slice where all devices read alike, a table of posi
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -96,7 +96,8 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     Returns:
       The hops, and what becomes of them; no hops where every device holds what it wants.
     """
-    wanted = _wanted_cells(target, size, devices)
+    low, high = _own_columns(source, target, size, devices)
+    wanted = _wanted_cells(target, np.r_[:low, high : target.extent], size, devices)
     slots, is_local, owners = _located(wanted, source, target, size, devices)
     is_remote = (wanted.cells >= 0) & ~is_local
     table = np.where(is_local, slots, -1)
@@ -119,7 +120,12 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     )
     first = np.arange(devices) * target.block + target.low
     inside = tuple((int(-start), int(size - start)) for start in first)
-    return NeighbourExchange(hops, _pieces(table, parts, masked), inside)
+    held = [*_pieces(table[:, :low], parts, masked[:low]), *_pieces(table[:, low:], parts, masked[low:], high)]
+    if high > low:
+        assert source is not None
+        start = low + target.low - source.low
+        held.append(Piece(low, high - low, 0, (start,) * devices, None, (), masked=False))
+    return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
 
 
 def permuted_axes(pairs: Sequence[Pair], axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
@@ -144,10 +150,20 @@ class _Wanted:
     is_zero: Flags
 
 
-def _wanted_cells(target: Cut, size: int, devices: int) -> _Wanted:
+def _own_columns(source: Cut | None, target: Cut, size: int, devices: int) -> tuple[int, int]:
+    """Columns that every device takes from its own block, where all blocks are full; no table is made of these."""
+    if source is None or source.block != target.block or size != target.block * devices:
+        return target.extent, target.extent
+    if source.low > 0 or source.low + source.extent < source.block:
+        return target.extent, target.extent
+    low = min(max(-target.low, 0), target.extent)
+    return low, max(min(target.block - target.low, target.extent), low)
+
+
+def _wanted_cells(target: Cut, chosen: Table, size: int, devices: int) -> _Wanted:
     window = target.window or Window(0, 1, 1, size, "valid")
     device = np.arange(devices, dtype=np.int64)[:, None]
-    columns = np.arange(target.extent, dtype=np.int64)[None, :]
+    columns = chosen.astype(np.int64)[None, :]
     positions = device * target.block + target.low + columns
     indices = target.block // window.step + window.before + window.after
     start = device * (target.block // window.step) - window.before
@@ -273,8 +289,8 @@ def _sent_pieces(sent: Table, extent: int) -> tuple[Piece, ...]:
     return _pieces(filled, [0, extent], np.zeros(sent.shape[1], np.bool_))
 
 
-def _pieces(table: Table, parts: list[int], masked: Flags) -> tuple[Piece, ...]:
-    """Consecutive columns that are consecutive in their source are one slice; the others go by table."""
+def _pieces(table: Table, parts: list[int], masked: Flags, at: int = 0) -> tuple[Piece, ...]:
+    """Consecutive columns, from `at`, that are consecutive in their source are one slice; the others go by table."""
     if table.shape[1] == 0:
         return ()
     part = _part_of(table, parts)
@@ -289,12 +305,25 @@ def _pieces(table: Table, parts: list[int], masked: Flags) -> tuple[Piece, ...]:
             found[-1] = (found[-1][0], high, False)
         else:
             found.append((low, high, is_slice))
-    return tuple(
-        _slice(table, low, high, parts, bool(masked[low]))
-        if is_slice
-        else _looked_up(table, low, high, parts, bool(masked[low]))
+    made = [
+        (_slice if is_slice else _looked_up)(table, low, high, parts, bool(masked[low]))
         for low, high, is_slice in found
-    )
+    ]
+    return tuple(replace(piece, at=piece.at + at) for piece in made)
+
+
+def _merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Slices that go on where the one before ends become one with it."""
+    found: list[Piece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        goes_on = last is not None and piece.starts == tuple(start + last.length for start in last.starts)
+        if last is not None and goes_on and piece.starts and piece.part == last.part:
+            # One choice in every cell is cheaper than to cut a block and join it again.
+            found[-1] = replace(last, length=last.length + piece.length, masked=last.masked or piece.masked)
+        else:
+            found.append(piece)
+    return tuple(found)
 
 
 def _slice(table: Table, low: int, high: int, parts: list[int], masked: bool) -> Piece:

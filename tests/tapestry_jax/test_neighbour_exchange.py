@@ -153,6 +153,20 @@ def test_even_periodic_exchange_needs_no_table():
     assert not any(piece.masked for piece in exchange.held)
 
 
+def test_later_turns_of_a_deep_periodic_exchange_are_crops():
+    held = widened_cut(Cut(("x",), 4), 32, 3, 3, wraps=True)
+    exchange = neighbour_exchange(held, Cut(("x",), 4, Window(-1, 3, 1, 32, "periodic", 1, 1, True)), 32, 8)
+    assert [(piece.length, set(piece.starts)) for piece in exchange.held] == [(8, {1})]
+
+
+@pytest.mark.parametrize("mode", ["periodic", "reflect"])
+def test_planning_costs_what_overlaps_not_what_is_held(mode):
+    size = 2**40
+    exchange = neighbour_exchange(Cut(("x",), size // 8), Cut(("x",), size // 8, Window(-2, 5, 1, size, mode)), size, 8)
+    assert exchange.cells == 4
+    assert max(piece.length for piece in exchange.held) == size // 8
+
+
 def test_permuted_axes_are_those_along_which_partners_differ():
     mesh = MeshShape((("a", 2), ("b", 4)))
     assert permuted_axes([(0, 1), (1, 2)], ("a", "b"), mesh) == ("b",)
