@@ -12,7 +12,7 @@ from jax import lax
 
 from combinators.blocks import Axes, shared_axes
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
-from tapestry_jax.lowering.varying import vary
+from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.ordered import share
 
 
@@ -53,7 +53,9 @@ class Cells:
 
     def hand_out(self, leaf: int, value: Any) -> Any:
         """The block of all cells, the same on every device, from this device's share of it."""
-        return self._block(leaf, lax.all_gather(vary(value, self.axes), self.axes, axis=0, tiled=True, to="invarying"))
+        return self._block(
+            leaf, received(lax.all_gather(vary(value, self.axes), self.axes, axis=0, tiled=True, to="invarying"))
+        )
 
     def trade_back(self, leaf: int, values: Any) -> Any:
         """This device's block, from the shares `(devices, share, ...)` that every device has made of every block."""
@@ -74,7 +76,7 @@ class Cells:
         return tuple(self.carrier[leaf].index(axis) for axis in self.shared)
 
     def _exchange(self, value: Any) -> Any:
-        return lax.all_to_all(vary(value, self.axes), self.axes, split_axis=0, concat_axis=0)
+        return received(lax.all_to_all(vary(value, self.axes), self.axes, split_axis=0, concat_axis=0))
 
     def _block(self, leaf: int, row: Any) -> Any:
         positions, shape = self._positions(leaf), self.shapes[leaf]

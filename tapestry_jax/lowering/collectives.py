@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tapestry_jax.lowering.varying import vary
+from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 
@@ -60,7 +60,7 @@ def permute_over(value: Any, axes: tuple[str, ...], pairs: Sequence[tuple[int, i
     """
     ordered = tuple(name for name in mesh.names if name in axes)
     place = [_in_mesh_order(position, axes, ordered, mesh) for position in range(mesh.size(axes))]
-    return lax.ppermute(value, ordered, [(place[source], place[target]) for source, target in pairs])
+    return received(lax.ppermute(value, ordered, [(place[source], place[target]) for source, target in pairs]))
 
 
 def _in_mesh_order(position: int, axes: tuple[str, ...], ordered: tuple[str, ...], mesh: MeshShape) -> int:

@@ -11,7 +11,7 @@ from jax import lax
 from tapestry_jax.lowering.halo import exchange_neighbours
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
-from tapestry_jax.lowering.varying import vary
+from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
 
 
@@ -26,11 +26,11 @@ def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
                 start = here.index(cut.axes) * cut.block
                 value = lax.dynamic_slice_in_dim(value, start, cut.block, axis)
             case Gather(axis, axes, size, varying):
-                value = _gathered(value, axis, axes, "varying" if varying else "invarying")
+                value = received(_gathered(value, axis, axes, "varying" if varying else "invarying"))
                 value = crop_axis(value, axis, min(size, value.shape[axis]))
             case Exchange(source, target, size, _, cut):
                 value = pad_axis(value, target, cut.block * here.size(cut.axes))
-                value = lax.all_to_all(value, cut.axes, target, source, tiled=True)
+                value = received(lax.all_to_all(value, cut.axes, target, source, tiled=True))
                 value = crop_axis(value, source, size)
             case Overlap(axis, _, cut, _):
                 value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)

@@ -18,7 +18,7 @@ from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.ordered import merge_ordered
 from tapestry_jax.lowering.pad import valid_count, valid_counts
 from tapestry_jax.lowering.read import crop_blocks
-from tapestry_jax.lowering.varying import vary, varying_axes
+from tapestry_jax.lowering.varying import received, vary, varying_axes
 from tapestry_jax.planning.folds import Merge, mapped_frame, merges
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.merging import uneven_folds
@@ -128,7 +128,7 @@ def _merge(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: H
 def _natively(kind: str, leaf: Any, axes: tuple[str, ...], here: Here) -> Any:
     """One native collective; none where the leaf is the same on all devices, such as a count of rows."""
     if varying_axes(leaf) & set(axes):
-        return NATIVE[kind](vary(leaf, axes), axes)
+        return received(NATIVE[kind](vary(leaf, axes), axes))
     return leaf * here.size(axes) if kind == "sum" else leaf
 
 

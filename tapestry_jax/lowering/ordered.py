@@ -11,7 +11,7 @@ from jax import lax
 from combinators.blocks import Axes, combine_blocks, identity_block
 from tapestry_jax.lowering.cells import cells_of
 from tapestry_jax.lowering.collectives import permute_over
-from tapestry_jax.lowering.varying import vary, varying_axes
+from tapestry_jax.lowering.varying import received, vary, varying_axes
 from tapestry_jax.planning.folds import Merge, moving_leaves
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.ordered import fold_route, tree_rounds
@@ -55,7 +55,7 @@ def _gathered(leaf: Any, axes: tuple[str, ...], devices: int) -> Any:
     """A leaf of every device, in the order of the mesh."""
     if not _varies(leaf, axes):
         return _repeated(leaf, devices)
-    return lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying")
+    return received(lax.all_gather(vary(leaf, axes), axes, axis=0, to="invarying"))
 
 
 def _repeated(leaf: Any, devices: int) -> Any:
@@ -93,5 +93,5 @@ def _along_tree(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], me
 def _of_last(leaf: Any, is_last: Any, axes: tuple[str, ...]) -> Any:
     """The value of the one device where `is_last`, on all of them."""
     if leaf.dtype == jnp.bool_:
-        return lax.psum(jnp.where(is_last, leaf, False).astype(jnp.uint8), axes).astype(jnp.bool_)
-    return lax.psum(jnp.where(is_last, leaf, jnp.zeros_like(leaf)), axes)
+        return received(lax.psum(jnp.where(is_last, leaf, False).astype(jnp.uint8), axes)).astype(jnp.bool_)
+    return received(lax.psum(jnp.where(is_last, leaf, jnp.zeros_like(leaf)), axes))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.execute import present, run_blocks, states
+from combinators.shaped import Shaped
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.fold import merge_states, partial_states
 from tapestry_jax.lowering.here import Here
@@ -18,11 +19,14 @@ from tapestry_jax.lowering.kernels import device_kernels
 from tapestry_jax.lowering.pad import pad_axis
 from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.regather import gathering
-from tapestry_jax.lowering.scan import scan_over_mesh
-from tapestry_jax.lowering.varying import vary
+from tapestry_jax.lowering.region import run_region
+from tapestry_jax.lowering.scan import scan_in_turn, scan_over_mesh
+from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.folds import local_sizes, local_state
+from tapestry_jax.planning.reads import fold_axes
 from tapestry_jax.planning.repeats import Part, repeated_parts
-from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
+from tapestry_jax.planning.time_axis import in_space
 
 
 def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
@@ -71,6 +75,13 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                 case Run():
                     results = _run(schedule, step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
+                case Finish():
+                    results = finish_fold(schedule, step, here, [values[slot] for slot in step.operands])
+                    values.update(zip(step.results, results, strict=True))
+                case Region():
+                    arrays = [values[slot] for slot in step.operands]
+                    results = run_region(step, schedule, here, arrays, run_steps)
+                    values.update(zip(step.results, results, strict=True))
                 case Repeat():
                     results = _repeat(step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
@@ -86,22 +97,46 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     cuts = dict(step.cuts)
     shaped = device_kernels(schedule.graph.shaped(step.node), cuts, step.axes)
     operation, sizes = shaped.operation, local_sizes(shaped, cuts)
+    count = len(schedule.graph.nodes[step.node].operands)
+    arrays, before = arrays[:count], list(arrays[count:])
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
-    folded = tuple(a for dim in shaped.signature.fold_dims if dim in cuts for a in cuts[dim].axes)
-    if folded:
-        state = partial_states(shaped, cuts, sizes, here, blocks)
-        if step.scatter is not None:
-            axis, cut = step.scatter.axis, step.scatter.cut
-            padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
-            return present(shaped, [lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True)])
-        _, carrier = local_state(shaped, cuts)
-        results = present(shaped, merge_states(shaped, carrier, folded, here, state))
+    axes = fold_axes(shaped, cuts)
+    if axes:
+        results = partial_states(shaped, cuts, sizes, here, blocks)
+        if not step.carried:
+            results = _merged(shaped, step, here, results)
     elif operation.over in cuts:
         steps = [vary(leaf, sorted(step.axes)) for leaf in states(shaped, blocks)]
         assert operation.over is not None
-        results = present(shaped, scan_over_mesh(shaped, cuts[operation.over], here, steps))
+        cut = cuts[operation.over]
+        if step.carried:
+            scanned, after = scan_in_turn(shaped, cut, here, steps, before)
+            results = [*present(shaped, scanned), *after]
+        else:
+            results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
     else:
         results = run_blocks(shaped, blocks)
+    return _as_stored(schedule, step, results)
+
+
+def finish_fold(schedule: Schedule, step: Finish, here: Here, state: list[Any]) -> list[Any]:
+    """Merge the states that loops have added up, and present them."""
+    return _as_stored(schedule, step, _merged(schedule.graph.shaped(step.node), step, here, state))
+
+
+def _merged(shaped: Shaped, step: Run | Finish, here: Here, state: list[Any]) -> list[Any]:
+    """One state of all devices from the state of each, presented; or one sum, scattered."""
+    cuts = dict(step.cuts)
+    folded = in_space(fold_axes(shaped, cuts))
+    if step.scatter is not None:
+        axis, cut = step.scatter.axis, step.scatter.cut
+        padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
+        return present(shaped, [received(lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True))])
+    _, carrier = local_state(shaped, cuts)
+    return present(shaped, merge_states(shaped, carrier, folded, here, state) if folded else state)
+
+
+def _as_stored(schedule: Schedule, step: Run | Finish, results: Sequence[Any]) -> list[Any]:
     # A kernel that ignores an operand may return fewer varying axes than its layout has.
     return [
         vary(result, sorted(schedule.slots[slot].varying)) for result, slot in zip(results, step.results, strict=True)

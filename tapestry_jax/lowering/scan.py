@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +21,38 @@ from tapestry_jax.planning.merging import scan_distances
 
 def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> list[Any]:
     """Prefixes of steps whose dimension `over` is cut; returns the states that the operation presents."""
+
+    def before(totals: list[Any]) -> list[Any]:
+        return _exclusive_over_mesh(shaped, _inner(shaped), cut, here, totals, shaped.operation.reverse)
+
+    return _scanned(shaped, cut, here, steps, before)
+
+
+def scan_in_turn(
+    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before: list[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Prefixes of the steps of one turn of a loop, going on from `before`, and the total for the next turn."""
+    assert shaped.operation.monoid is not None
+    own: list[Any] = []
+
+    def given(totals: list[Any]) -> list[Any]:
+        own.extend(totals)
+        return before
+
+    scanned = _scanned(shaped, cut, here, steps, given)
+    first, second = (own, before) if shaped.operation.reverse else (before, own)
+    return scanned, combine_blocks(shaped.operation.monoid, shaped.state_tree, _inner(shaped), first, second)
+
+
+def _inner(shaped: Shaped) -> list[Axes]:
+    """The axes of a total."""
+    return [tuple(name for name in axes if name != shaped.operation.over) for axes in shaped.carrier]
+
+
+def _scanned(
+    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before_of: Callable[[list[Any]], list[Any]]
+) -> list[Any]:
+    """Prefixes of this block, which go on from what `before_of` its total says came before."""
     operation = shaped.operation
     over, reverse = operation.over, operation.reverse
     assert operation.monoid is not None and over is not None
@@ -32,15 +64,14 @@ def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> li
     if uneven:
         unit = identity_block(*arguments, steps)
         masked = [jnp.where(keep, leaf, one) for keep, leaf, one in zip(valid, steps, unit, strict=True)]
-    inner = [tuple(name for name in axes if name != over) for axes in carrier]
     if has_rows(operation.monoid, carrier, over, masked):
         rows = row_scan(*arguments, over, masked, reverse)
-        before = _exclusive_over_mesh(shaped, inner, cut, here, rows.total(), reverse)
+        before = before_of(rows.total())
         scanned = rows.prefixes(before, operation.exclusive)
     else:
         inclusive = scan_block(*arguments, over, masked, reverse)
         totals = last_of_block(carrier, over, inclusive, reverse)
-        before = _exclusive_over_mesh(shaped, inner, cut, here, totals, reverse)
+        before = before_of(totals)
         local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
         scanned = _after(shaped, before, local)
     if not uneven:

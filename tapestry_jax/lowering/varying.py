@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from tapestry_jax.planning.time_axis import in_space
 
@@ -20,3 +21,11 @@ def vary(value: Any, axes: Iterable[str]) -> Any:
     """Let a value vary over all of `axes`; its gradient is then summed over those that are new."""
     missing = tuple(axis for axis in in_space(axes) if axis not in varying_axes(value))
     return lax.pcast(value, missing, to="varying") if missing else value
+
+
+def received(value: Any) -> Any:
+    """The same value, marked as what a collective brought: a loop in time keeps it, and does not send it again."""
+    return checkpoint_name(value, RECEIVED)
+
+
+RECEIVED = "received"

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, changed_shape
-from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body
+from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
 from tapestry_jax.planning.halo import permuted_axes
 from tapestry_jax.planning.merging import sent_by_fold, sent_by_scan
-from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
+from tapestry_jax.planning.reads import fold_axes
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tapestry_jax.planning.sent import Sent
+from tapestry_jax.planning.time_axis import in_space, ring_of, turns_of
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,12 @@ def _of(schedule: Schedule, flow: Flow) -> Iterable[Collective]:
             case Run():
                 yield from _of_gathers(schedule, step, flow, seen)
                 yield from _of_run(schedule, step, flow)
+            case Finish():
+                yield from _of_run(schedule, step, flow)
             case Repeat():
                 yield from _of_repeat(step, flow)
+            case Region():
+                yield from _of_region(schedule, step, flow)
 
 
 def _of_convert(
@@ -153,11 +159,11 @@ def _forward(change: Any) -> Any:
     return replace(change, varying=True) if isinstance(change, Gather) else change
 
 
-def _of_run(schedule: Schedule, step: Run, flow: Flow) -> Iterable[Collective]:
+def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Collective]:
     shaped, cuts, mesh = schedule.graph.shaped(step.node), dict(step.cuts), schedule.mesh
-    live = [number for number, slot in enumerate(step.results) if slot in flow.live]
+    live = [number for number in range(len(shaped.results)) if step.results[number] in flow.live]
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
-    folded = tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+    folded = () if isinstance(step, Run) and step.carried else in_space(fold_axes(shaped, cuts))
     if not live or any(shaped.sizes[dim] == 0 for dim in shaped.signature.fold_dims):
         return
     if step.scatter is not None:
@@ -168,16 +174,30 @@ def _of_run(schedule: Schedule, step: Run, flow: Flow) -> Iterable[Collective]:
         if smooth:
             yield Collective("all-gather", folded, size, step.path, backward=True)
     else:
-        operands = [schedule.slots[slot].type.struct for slot in step.operands]
+        operands = [schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands]
         sending: Iterable[Sent] = ()
         if folded:
             sending = sent_by_fold(shaped, operands, cuts, mesh, live)
-        elif shaped.operation.over in cuts:
+        elif isinstance(step, Run) and not step.carried and shaped.operation.over in cuts:
             sending = sent_by_scan(shaped, cuts, mesh, live)
         for sent in sending:
             yield Collective(sent.kind, sent.axes, sent.bytes, step.path)
             if sent.backward is not None and smooth:
                 yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
+
+
+def _of_region(schedule: Schedule, step: Region, flow: Flow) -> Iterable[Collective]:
+    turns, ring = turns_of(step.axis), ring_of(step.axis)
+    for position in step.rotating:
+        slot = step.operands[position]
+        if ring is not None and slot in flow.live:
+            value = schedule.slots[slot]
+            moved = math.prod(value.local_shape) * value.type.dtype.itemsize
+            yield Collective("collective-permute", (ring,), moved, step.path, turns)
+            if flow.carries_gradient(slot):
+                yield Collective("collective-permute", (ring,), moved, step.path, turns, backward=True)
+    for found in _of(step.body, flow_of_region(step, flow)):
+        yield replace(found, times=found.times * turns)
 
 
 def _of_repeat(step: Repeat, flow: Flow) -> Iterable[Collective]:

@@ -7,7 +7,7 @@ import itertools
 from combinators.box import Box
 from combinators.cover import exact_cover
 from combinators.errors import PlanError, message
-from tapestry_jax.planning.schedule import Repeat, Run, Schedule
+from tapestry_jax.planning.schedule import Region, Repeat, Run, Schedule
 
 
 def verify_coverage(schedule: Schedule) -> None:
@@ -20,7 +20,7 @@ def verify_coverage(schedule: Schedule) -> None:
         match step:
             case Run():
                 _verify(schedule, step)
-            case Repeat():
+            case Repeat() | Region():
                 verify_coverage(step.body)
             case _:
                 pass

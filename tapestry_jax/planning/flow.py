@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.gradients import derivative_dependence, value_dependence
-from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule, Step
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 Edges = list[tuple[int, int]]
 
@@ -58,6 +59,20 @@ def flow_of_body(step: Repeat, outer: Flow) -> Flow:
     return Flow(frozenset(live), frozenset(forward), frozenset(useful))
 
 
+def flow_of_region(step: Region, outer: Flow) -> Flow:
+    """The flow inside a loop in time; the total of a scan takes the way that its steps take in their own turn."""
+    body = step.body
+    sources = {slot for slot, out in zip(body.inputs, step.operands, strict=False) if outer.carries_gradient(out)}
+    outputs = step.results_inside
+    sinks = {slot for slot, out in zip(outputs, step.results, strict=True) if out in outer.useful}
+    alive = {slot for slot, out in zip(outputs, step.results, strict=True) if out in outer.live}
+    return Flow(
+        frozenset(_backward(body, body.steps, alive, smooth=False)),
+        frozenset(_forward(body, body.steps, sources)),
+        frozenset(_backward(body, body.steps, sinks, smooth=True)),
+    )
+
+
 def _forward(schedule: Schedule, steps: tuple[Step, ...], sources: set[int]) -> set[int]:
     reached = set(sources)
     for step in steps:
@@ -79,14 +94,42 @@ def edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
             return [(step.source, step.result)]
         case Run():
             matrix = (derivative_dependence if smooth else value_dependence)(schedule.graph, step.node)
-            return [
-                (operand, result)
-                for result, row in zip(step.results, matrix, strict=True)
-                for operand, depends in zip(step.operands, row, strict=True)
-                if depends
-            ]
+            if step.carried:
+                # A state, or a total, is taken to depend on whatever any result does.
+                row = [any(column) for column in zip(*matrix, strict=True)]
+                row += [True] * (len(step.operands) - len(row))
+                matrix = [row for _ in step.results]
+            return _chosen(schedule, step, matrix, smooth=smooth)
+        case Finish():
+            return _chosen(schedule, step, [[True] * len(step.operands) for _ in step.results], smooth=smooth)
         case Repeat():
             return _loop_edges(step, smooth=smooth)
+        case Region():
+            return _region_edges(step, smooth=smooth)
+
+
+def _chosen(schedule: Schedule, step: Run | Finish, matrix: Sequence[Sequence[bool]], *, smooth: bool) -> Edges:
+    def differs(slot: int) -> bool:
+        return not smooth or is_inexact(schedule.slots[slot].type.dtype)
+
+    return [
+        (operand, result)
+        for result, row in zip(step.results, matrix, strict=True)
+        for operand, depends in zip(step.operands, row, strict=True)
+        if depends and differs(operand) and differs(result)
+    ]
+
+
+def _region_edges(step: Region, *, smooth: bool) -> Edges:
+    body, found = step.body, list[tuple[int, int]]()
+    for slot, operand in zip(body.inputs, step.operands, strict=False):
+        reached = {slot} if not smooth or is_inexact(body.slots[slot].type.dtype) else set[int]()
+        for inner in body.steps:
+            reached.update(r for o, r in edges(body, inner, smooth=smooth) if o in reached)
+        found += [
+            (operand, out) for out, made in zip(step.results, step.results_inside, strict=True) if made in reached
+        ]
+    return found
 
 
 def _loop_edges(step: Repeat, *, smooth: bool) -> Edges:

@@ -18,6 +18,7 @@ from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.sent import Sent, nbytes, permuted, sides, sources
 from tapestry_jax.planning.sent_in_order import sent_in_order
+from tapestry_jax.planning.time_axis import in_space, is_time
 
 Cuts = dict[str, Cut]
 
@@ -30,7 +31,7 @@ def sent_by_fold(
     varies = _varying_leaves(shaped, operands, cuts, mesh)
     needed = sources(dependence(lambda leaves: present(shaped, leaves), state), live)
     assert shaped.operation.monoid is not None
-    folded = tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+    folded = in_space(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
         leaves, axes = [state[i] for i in merge.leaves], [carrier[i] for i in merge.leaves]
         moving = [varies[i] for i in merge.leaves]
@@ -139,7 +140,8 @@ def uneven_folds(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> list[str]:
 
 def _varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: MeshShape) -> list[bool]:
     """Which leaves of a device's state can differ from device to device: a count of rows, say, cannot."""
-    if uneven_folds(shaped, cuts, mesh):
+    looped = any(is_time(axis) for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+    if looped or uneven_folds(shaped, cuts, mesh):
         return [True] * len(shaped.state)
     blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
     return [any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks)]

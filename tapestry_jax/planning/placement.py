@@ -90,6 +90,11 @@ class Placer:
         """The depth of the halo that the entries give to a name at an operation; None where they give none."""
         return next((item.depth for item in self._wanted(name, path)[1] if isinstance(item, Halo)), None)
 
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names that the plan places, in its order: loops of the first are outermost."""
+        return tuple(dict.fromkeys(dim for entries in (self.entries, *(e for _, e in self.ops)) for dim, _ in entries))
+
     def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[Item, ...]]:
         """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""
         best: tuple[str | None, tuple[Item, ...]] = ("", ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from combinators.axis import Axis, Term
@@ -62,3 +62,13 @@ def _window_cut(axis: Axis, term: Term, mode: str, sizes: Mapping[str, int], cut
     if cut.window is not None:
         return Cut(cut.axes, cut.block * step, replace(cut.window, offset=low, width=high - low, step=step, mode=mode))
     return Cut(cut.axes, cut.block * step, Window(low, high - low, step, sizes[term.name], mode))
+
+
+def fold_axes(shaped: Shaped, cuts: Mapping[str, Cut]) -> tuple[str, ...]:
+    """Mesh axes and loops over which an operation folds, dimension by dimension."""
+    return tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+
+
+def all_axes(cuts: Iterable[Cut]) -> tuple[str, ...]:
+    """All mesh axes and loops of some cuts."""
+    return tuple(axis for cut in cuts for axis in cut.axes)

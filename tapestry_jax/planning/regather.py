@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tapestry_jax.planning.changes import Gather
 from tapestry_jax.planning.gradients import presents_linearly
-from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule, Step
+from tapestry_jax.planning.schedule import Convert, Region, Repeat, Run, Schedule, Step
 
 
 def regathered(schedule: Schedule) -> Schedule:
@@ -22,8 +22,17 @@ def regathered(schedule: Schedule) -> Schedule:
     scattered, once. It stays one as well where the operation is a fold over the mesh that is no plain sum: running it
     again would merge its states again.
     """
-    steps = tuple(_with_body(step) if isinstance(step, Repeat) else step for step in schedule.steps)
-    return replace(schedule, steps=steps)
+    return replace(schedule, steps=tuple(_inside(step) for step in schedule.steps))
+
+
+def _inside(step: Step) -> Step:
+    match step:
+        case Repeat():
+            return _with_body(step)
+        case Region():
+            return replace(step, body=regathered(step.body))
+        case _:
+            return step
 
 
 def _with_body(loop: Repeat) -> Repeat:
@@ -55,7 +64,7 @@ def _may_run_again(body: Schedule, step: Run) -> bool:
     """Whether no collective of the operation runs in its backward pass again."""
     shaped, cuts = body.graph.shaped(step.node), dict(step.cuts)
     operation = shaped.operation
-    if operation.over in cuts:
+    if operation.over in cuts or step.carried:
         return False
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
     sums = operation.monoid is not None and operation.monoid.native == "sum"

@@ -145,4 +145,4 @@ def _slot(schedule: Schedule, number: int) -> Hashable:
 
 
 def _work(shaped: Shaped, step: Run) -> Hashable:
-    return id(shaped), step.cuts, step.axes, step.scatter, step.gathers
+    return id(shaped), step.cuts, step.axes, step.scatter, step.gathers, step.carried

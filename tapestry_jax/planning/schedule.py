@@ -57,6 +57,8 @@ class Run:
       path: of the operation.
       gathers: operands, by place, that arrive as they are stored, and the changes that bring them together; the
         backward pass makes these again.
+      carried: of a fold: its results are the leaves of a state, which the loops around it add up, for a `Finish`. Of a
+        scan: the leaves of the total before this turn are further operands, those of the next further results.
     """
 
     node: int
@@ -67,6 +69,64 @@ class Run:
     scatter: Scatter | None
     path: str
     gathers: tuple[tuple[int, tuple[Change, ...]], ...] = ()
+    carried: bool = False
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The end of a fold whose states loops have added up: merged over the mesh, once, and presented.
+
+    Attributes:
+      node: its index in the graph.
+      operands: slots of the state's leaves.
+      results: slots.
+      cuts: as in `Run`, those in time too.
+      axes: as in `Run`.
+      scatter: as in `Run`.
+      path: of the operation.
+    """
+
+    node: int
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    cuts: tuple[tuple[str, Cut], ...]
+    axes: frozenset[str]
+    scatter: Scatter | None
+    path: str
+
+
+@dataclass(frozen=True)
+class Region:
+    """A loop in time: operations that share a dimension run on one chunk of it after the other.
+
+    Attributes:
+      axis: the loop, as layouts inside it name it.
+      operands: slots; the body slices what it reads in chunks.
+      results: slots: the states' leaves of `folds`, then values whose chunks are put together again.
+      body: the schedule of one turn. Its inputs are the operands and the totals of `scans` so far; its outputs the
+        states of `folds`, the new totals, and values of one chunk.
+      rotating: positions of operands that go round the mesh axis of a ring, each turn one device on.
+      folds: node and number of leaves of every state that is added up.
+      scans: the same of every total that a scan goes on from.
+      reverse: whether the last chunk comes first, as reverse scans need it.
+      path: what explain calls it.
+    """
+
+    axis: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    body: Schedule
+    rotating: tuple[int, ...]
+    folds: tuple[tuple[int, int], ...]
+    scans: tuple[tuple[int, int], ...]
+    reverse: bool
+    path: str
+
+    @property
+    def results_inside(self) -> tuple[int, ...]:
+        """The outputs of the body that become results: all but the totals of scans."""
+        folded, scanned = (sum(leaves for _, leaves in kind) for kind in (self.folds, self.scans))
+        return self.body.outputs[:folded] + self.body.outputs[folded + scanned :]
 
 
 @dataclass(frozen=True)
@@ -93,7 +153,7 @@ class Repeat:
     path: str
 
 
-Step = Convert | Run | Repeat
+Step = Convert | Run | Finish | Repeat | Region
 
 
 @dataclass(frozen=True)

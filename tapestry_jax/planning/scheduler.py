@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
+from combinators.errors import PlanError, message
+from combinators.graph import Apply, Graph, Input, Loop, Ref
 from combinators.shaped import Shaped
-from tapestry_jax.planning.changes import Cast, layout_changes
-from tapestry_jax.planning.free import FreeDims
-from tapestry_jax.planning.layout import Layout, even_cut
+from combinators.tensor_type import TensorType
+from tapestry_jax.planning.changes import Cast
+from tapestry_jax.planning.demands import Demands
+from tapestry_jax.planning.frame import Frame
+from tapestry_jax.planning.layout import Layout
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.opening import stacked, streams
 from tapestry_jax.planning.placement import Placer
-from tapestry_jax.planning.reads import Cuts, operand_layouts, result_layout
-from tapestry_jax.planning.schedule import Convert, Repeat, Run, Scatter, Schedule, Slot, Step
-from tapestry_jax.planning.widen import Widening
+from tapestry_jax.planning.reads import Cuts, all_axes, fold_axes, result_layout
+from tapestry_jax.planning.regions import Group, Item
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Scatter, Schedule, Slot, Step
+from tapestry_jax.planning.time_axis import dim_of, in_space, in_time, label, spread
 
 
 def schedule_graph(
-    graph: Graph,
-    mesh: MeshShape,
-    placer: Placer,
-    inputs: Mapping[int, Layout],
-    outputs: Mapping[int, Layout],
-    prefix: str = "",
+    graph: Graph, mesh: MeshShape, placer: Placer, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]
 ) -> Schedule:
     """Write a graph out as the steps of one device.
 
@@ -33,170 +33,120 @@ def schedule_graph(
       placer: says where the dimensions of each operation go.
       inputs: layouts of inputs by position; the others come as their first user wants them.
       outputs: layouts of outputs by position; the others leave as they are produced.
-      prefix: of the operations' paths, inside a loop.
 
     Raises:
       PlanError: where a placement cannot hold.
     """
-    scheduler = _Scheduler(graph, mesh, placer, prefix)
-    scheduler.take_free(inputs, outputs)
-    return scheduler.run(inputs, outputs)
+    demands = Demands(graph, mesh, placer, "")
+    demands.take_free(inputs, outputs)
+    return _Scheduler(demands).run(inputs, outputs)
 
 
 class _Scheduler:
-    """One pass over the nodes; values get slots, conversions are made once and shared."""
+    """One pass over the operations of one graph, loop by loop; values get slots."""
 
-    def __init__(self, graph: Graph, mesh: MeshShape, placer: Placer, prefix: str) -> None:
-        self._graph, self._mesh, self._placer, self._prefix = graph, mesh, placer, prefix
-        self._needed = needed_nodes(graph)
-        self._shaped: dict[int, Shaped] = {}
-        self._cuts: dict[int, Cuts] = {}
-        self._bodies: dict[int, _Scheduler] = {}
-        for index in sorted(self._needed):
-            node = graph.nodes[index]
-            if isinstance(node, Apply):
-                self._shaped[index] = graph.shaped(index)
-                self._cuts[index] = self._place(index, node)
-            elif isinstance(node, Loop):
-                self._bodies[index] = _Scheduler(node.body, mesh, placer, f"{prefix}{node.path}/")
-        self._slots: list[Slot] = []
-        self._steps: list[Step] = []
-        self._home: dict[Ref, int] = {}
-        self._converted: dict[tuple[int, Layout, frozenset[str]], int] = {}
-        self._held: dict[int, Layout] = {}
+    def __init__(self, demands: Demands) -> None:
+        self._demands, self._graph, self._prefix = demands, demands.graph, demands.prefix
 
-    def _place(self, index: int, node: Apply) -> Cuts:
-        shaped = self._shaped[index]
-        placed = self._placer.place(node, shaped, self._prefix + node.path)
-        cuts = {dim: even_cut(shaped.sizes[dim], axes, self._mesh) for dim, axes in placed.items()}
-        return {dim: cut for dim, cut in cuts.items() if cut is not None}
-
-    def take_free(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
-        """Let operations that need a cut axis whole take its mesh axes on free dimensions, loops first."""
-        for body in self._bodies.values():
-            body.take_free({}, {})
-        known = self._graph, self._mesh, self._placer, self._prefix, self._shaped, self._cuts, self.wanted
-        FreeDims(*known, inputs, outputs).take()
-
-    def widen(self, inputs: Mapping[int, Layout]) -> None:
-        """Let the operations of a loop's body overlap where the plan gives their dimensions a halo."""
-        widening = Widening(self._graph, self._mesh, self._placer, self._prefix, self._shaped, self._cuts)
-        self._held = widening.widen(inputs)
-
-    # What consumers want
-
-    def wanted(self, ref: Ref) -> list[Layout]:
-        """The layouts from which the consumers of a value read it, in the order of the program."""
-        found = sorted(self._demands(ref), key=lambda demand: demand[0])
-        shape = self._graph.type_of(ref).shape
-        return [layout.stored(shape, self._mesh) for _, layouts in found for layout in layouts]
-
-    def _demands(self, ref: Ref) -> Iterator[tuple[tuple[int, int], list[Layout]]]:
-        """Node and operand of every consumer, those under another name too, and what it wants."""
-        for index in sorted(self._needed):
-            node = self._graph.nodes[index]
-            for position, operand in enumerate(node.operands):
-                if operand != ref:
-                    continue
-                if isinstance(node, Rename):
-                    yield from self._demands(Ref(index, 0))
-                else:
-                    yield (index, position), self._wanted_by(index, position)
-
-    def _wanted_by(self, index: int, position: int) -> list[Layout]:
-        node = self._graph.nodes[index]
-        if isinstance(node, Apply):
-            return [operand_layouts(self._shaped[index], self._cuts[index])[position]]
-        if isinstance(node, Loop):
-            inside = self._bodies[index].wanted(Ref(position, 0))
-            slot = position - node.carries
-            if 0 <= slot < len(node.axes):
-                at = node.axes[slot]
-                inside = [Layout((*layout.cuts[:at], None, *layout.cuts[at:])) for layout in inside]
-            return inside
-        return []
-
-    # The pass
-
-    def run(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> Schedule:
+    def run(
+        self,
+        inputs: Mapping[int, Layout],
+        outputs: Mapping[int, Layout],
+        opened: tuple[str, ...] = (),
+        varying: Mapping[int, frozenset[str]] | None = None,
+    ) -> Schedule:
+        demands, frame = self._demands, Frame(self._graph, self._demands.mesh, opened)
         given: list[int] = []
         for index, node in enumerate(self._graph.nodes):
-            match node:
-                case Input():
-                    first = self.wanted(Ref(index, 0))
-                    default = first[0] if first else Layout.whole(node.results[0].ndim)
-                    given.append(self._store(Ref(index, 0), inputs.get(len(given), default)))
-                    held = self._held.get(len(given) - 1)
-                    if held is not None:
-                        path = f"{self._prefix}{node.name}"
-                        self._home[Ref(index, 0)] = self._convert(Ref(index, 0), held, held.axes, path)
-                case Rename():
-                    if index in self._needed:
-                        self._home[Ref(index, 0)] = self._home[node.operands[0]]
-                case Apply():
-                    if index in self._needed:
-                        self._run(index, node, outputs)
-                case Loop():
-                    if index in self._needed:
-                        self._repeat(index, node)
+            if isinstance(node, Input):
+                first = demands.wanted(Ref(index, 0), opened)
+                default = first[0] if first else Layout.whole(node.results[0].ndim)
+                axes = (varying or {}).get(len(given))
+                given.append(frame.store(Ref(index, 0), inputs.get(len(given), default), axes))
+                held = demands.held.get(len(given) - 1)
+                if held is not None:
+                    path = f"{self._prefix}{node.name}"
+                    frame.home[Ref(index, 0)] = frame.convert(Ref(index, 0), held, spread(held.axes), path)
+        self._run_items(demands.arranged(opened), frame, outputs)
         results: list[int] = []
-        for position, (name, ref) in enumerate(self._graph.outputs):
-            home = self._slots[self._home[ref]]
-            layout = outputs.get(position, home.layout.stored(home.type.shape, self._mesh))
-            results.append(self._convert(ref, layout, layout.axes, f"{self._prefix}output {name}"))
-        return Schedule(self._graph, self._mesh, tuple(self._slots), tuple(given), tuple(self._steps), tuple(results))
+        for position, (name, output) in enumerate(self._graph.outputs):
+            ref = demands.source(output)
+            home = frame.layout_of(ref).stored(self._graph.type_of(ref).shape, frame.mesh)
+            layout = outputs.get(position, home)
+            results.append(frame.convert(ref, layout, spread(layout.axes), f"{self._prefix}output {name}"))
+        return frame.schedule(tuple(given), tuple(results))
 
-    def _store(self, ref: Ref, layout: Layout) -> int:
-        self._slots.append(Slot(self._graph.type_of(ref), layout, layout.axes))
-        self._home[ref] = len(self._slots) - 1
-        return self._home[ref]
+    def _run_items(self, items: Iterable[Item], frame: Frame, outputs: Mapping[int, Layout]) -> None:
+        for item in items:
+            if isinstance(item, Group):
+                self._region(item, frame, outputs)
+                continue
+            node = self._graph.nodes[item]
+            if isinstance(node, Apply):
+                self._run(item, node, frame, outputs)
+            elif isinstance(node, Loop):
+                self._repeat(item, node, frame)
 
-    def _convert(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
-        source = self._home[ref]
-        slot = self._slots[source]
-        if slot.layout == layout and slot.varying == varying:
-            return source
-        key = (source, layout, varying)
-        if key not in self._converted:
-            changes = layout_changes(slot.type.shape, slot.layout, layout, varying, self._mesh)
-            self._slots.append(Slot(slot.type, layout, varying))
-            self._converted[key] = len(self._slots) - 1
-            self._steps.append(Convert(source, self._converted[key], changes, path))
-        return self._converted[key]
+    # Operations
 
-    def _run(self, index: int, node: Apply, outputs: Mapping[int, Layout]) -> None:
-        shaped, cuts, path = self._shaped[index], self._cuts[index], self._prefix + node.path
-        axes = frozenset(axis for cut in cuts.values() for axis in cut.axes)
+    def _run(self, index: int, node: Apply, frame: Frame, outputs: Mapping[int, Layout]) -> None:
+        demands = self._demands
+        shaped, cuts, path = demands.shaped[index], demands.cuts[index], self._prefix + node.path
+        axes = spread(all_axes(cuts.values()))
         operands = tuple(
-            self._convert(ref, layout, axes, path)
-            for ref, layout in zip(node.operands, operand_layouts(shaped, cuts), strict=True)
+            frame.convert(demands.source(ref), layout, axes, path)
+            for ref, layout in zip(node.operands, demands.operand_layouts(index), strict=True)
         )
+        if in_time(fold_axes(shaped, cuts)):
+            results = _state_slots(frame, shaped, cuts, axes)
+            frame.states[index] = results
+            frame.steps.append(Run(index, operands, results, tuple(cuts.items()), axes, None, path, carried=True))
+            return
+        results, scatter = self._results(index, frame, outputs)
+        over = shaped.operation.over
+        carried = over in cuts and bool(in_time(cuts[over].axes))
+        if carried:
+            before, after = (_state_slots(frame, shaped, cuts, axes, without=over) for _ in range(2))
+            frame.totals[index] = before, after
+            operands, results = operands + before, results + after
+        frame.steps.append(Run(index, operands, results, tuple(cuts.items()), axes, scatter, path, carried=carried))
+
+    def _results(
+        self, index: int, frame: Frame, outputs: Mapping[int, Layout]
+    ) -> tuple[tuple[int, ...], Scatter | None]:
+        """Slots of the results, one of them scattered where all its consumers want that."""
+        shaped, cuts = self._demands.shaped[index], self._demands.cuts[index]
         natural = [result_layout(result, shaped.sizes, cuts) for result in shaped.result_axes]
-        scatter = self._scatter(index, shaped, cuts, natural[0], outputs) if len(natural) == 1 else None
+        scatter = self._scatter(index, shaped, cuts, natural[0], outputs, frame) if len(natural) == 1 else None
         if scatter is not None:
             natural = [natural[0].with_cut(scatter.axis, scatter.cut)]
-        results = tuple(self._store(Ref(index, number), layout) for number, layout in enumerate(natural))
-        self._steps.append(Run(index, operands, results, tuple(cuts.items()), axes, scatter, path))
+        return tuple(frame.store(Ref(index, number), layout) for number, layout in enumerate(natural)), scatter
 
     def _scatter(
-        self, index: int, shaped: Shaped, cuts: Cuts, natural: Layout, outputs: Mapping[int, Layout]
+        self,
+        index: int,
+        shaped: Shaped,
+        cuts: Cuts,
+        natural: Layout,
+        outputs: Mapping[int, Layout],
+        frame: Frame,
     ) -> Scatter | None:
         """Where every consumer wants the sum cut over the very axes that it is folded over."""
-        operation = shaped.operation
-        folded = tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+        operation, demands = shaped.operation, self._demands
+        folded = in_space(fold_axes(shaped, cuts))
         plain = operation.monoid is not None and operation.monoid.native == "sum"
         # Results are presented cell by cell, so what is scattered may be presented after it.
         if not folded or not plain or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
             return None
         ref = Ref(index, 0)
-        demands = self.wanted(ref)
+        wanted = demands.wanted(ref, frame.opened)
         for position, (_, output) in enumerate(self._graph.outputs):
-            if self._unrenamed(output) == ref:
-                demands.append(outputs.get(position, natural))
-        if not demands:
+            if demands.source(output) == ref:
+                wanted.append(outputs.get(position, natural))
+        if not wanted:
             return None
-        first = demands[0]
-        if any(demand != first for demand in demands):
+        first = wanted[0]
+        if any(demand != first for demand in wanted):
             return None
         gained = [axis for axis, (a, b) in enumerate(zip(natural.cuts, first.cuts, strict=True)) if a != b]
         if len(gained) != 1 or natural.cuts[gained[0]] is not None:
@@ -204,55 +154,162 @@ class _Scheduler:
         cut = first.cuts[gained[0]]
         return Scatter(gained[0], cut) if cut is not None and cut.axes == folded else None
 
-    def _unrenamed(self, ref: Ref) -> Ref:
-        node = self._graph.nodes[ref.node]
-        return self._unrenamed(node.operands[0]) if isinstance(node, Rename) else ref
+    # Loops in time
 
-    def _repeat(self, index: int, node: Loop) -> None:
-        path = self._prefix + node.path
-        body = self._bodies[index]
+    def _region(self, group: Group, frame: Frame, outputs: Mapping[int, Layout]) -> None:
+        axis, mesh = group.axis, frame.mesh
+        inner = Frame(self._graph, mesh, (*frame.opened, axis), frame)
+        self._run_items(group.items, inner, outputs)
+        states = [(node, slots) for node, slots in inner.states.items()]
+        wanted = self._wanted_outside(group)
+        made = [ref for ref in inner.home if ref in wanted and streams(inner.layout_of(ref), axis)]
+        results: list[int] = []
+        for node, slots in states:
+            carried = tuple(frame.add(replace(inner.slots[slot])) for slot in slots)
+            frame.states[node] = carried
+            results += carried
+        for ref in made:
+            slot = inner.slots[inner.home[ref]]
+            results.append(frame.store(ref, stacked(slot.layout, axis), slot.varying))
+        totals = list(inner.totals.items())
+        given = (*inner.inputs, *(slot for _, (before, _) in totals for slot in before))
+        added = (*(s for _, slots in states for s in slots), *(s for _, (_, after) in totals for s in after))
+        body = inner.schedule(given, (*added, *(inner.home[ref] for ref in made)))
+        folds = tuple((node, len(slots)) for node, slots in states)
+        scans = tuple((node, len(after)) for node, (_, after) in totals)
+        reverse = self._direction(scans, axis)
+        path = f"{self._prefix}{dim_of(axis)} in {label(axis)}"
+        frame.steps.append(
+            Region(
+                axis,
+                tuple(inner.operands),
+                tuple(results),
+                body,
+                tuple(inner.rotating),
+                folds,
+                scans,
+                reverse,
+                path,
+            )
+        )
+        for node, slots in states:
+            if not set(in_time(fold_axes(self._demands.shaped[node], self._demands.cuts[node]))) & set(frame.opened):
+                self._finish(node, slots, frame, outputs)
+
+    def _direction(self, scans: Iterable[tuple[int, int]], axis: str) -> bool:
+        """Whether a loop takes the last chunk first; its scans must agree."""
+        shaped = {self._prefix + self._graph.nodes[node].path: self._demands.shaped[node] for node, _ in scans}
+        reverse = {path: each.operation.reverse for path, each in shaped.items()}
+        if len(set(reverse.values())) > 1:
+            raise PlanError(
+                message(
+                    f"scans forwards and backwards share the loop over {label(axis)} of `{dim_of(axis)}`",
+                    *(
+                        f"`{path}` runs {'from the end' if each else 'from the start'}"
+                        for path, each in reverse.items()
+                    ),
+                    remedy=f"Except one of them: ops={{{next(iter(reverse))!r}: {{{dim_of(axis)!r}: None}}}}.",
+                )
+            )
+        return any(reverse.values())
+
+    def _wanted_outside(self, group: Group) -> set[Ref]:
+        """The values that something outside a loop needs."""
+        demands, inside = self._demands, group.nodes
+        wanted = {demands.source(output) for _, output in self._graph.outputs}
+        for index in demands.needed:
+            if index not in inside:
+                wanted |= {demands.source(operand) for operand in self._graph.nodes[index].operands}
+        return wanted
+
+    def _finish(self, index: int, inside: Sequence[int], frame: Frame, outputs: Mapping[int, Layout]) -> None:
+        node = self._graph.nodes[index]
+        assert isinstance(node, Apply)
+        cuts = self._demands.cuts[index]
+        operands = frame.states.pop(index)
+        axes = spread(all_axes(cuts.values()))
+        results, scatter = self._results(index, frame, outputs)
+        frame.steps.append(
+            Finish(index, operands, results, tuple(cuts.items()), axes, scatter, self._prefix + node.path)
+        )
+
+    # Repetitions
+
+    def _repeat(self, index: int, node: Loop, frame: Frame) -> None:
+        path, demands = self._prefix + node.path, self._demands
+        body = demands.bodies[index]
         layouts: dict[int, Layout] = {}
         operands: list[int] = []
-        for position, ref in enumerate(node.operands):
-            home = self._slots[self._home[ref]].layout
+        for position, operand in enumerate(node.operands):
+            ref = demands.source(operand)
+            home = frame.layout_of(ref)
             if position < node.carries:
-                wanted = body.wanted(Ref(position, 0))
+                wanted = body.wanted(Ref(position, 0), frame.opened)
                 layouts[position] = wanted[0] if wanted else Layout.whole(len(home.cuts))
-                operands.append(self._convert(ref, layouts[position], layouts[position].axes, path))
+                operands.append(frame.convert(ref, layouts[position], spread(layouts[position].axes), path))
                 continue
             slot = position - node.carries
             at = node.axes[slot] if slot < len(node.axes) else None
             if at is not None:
                 # The loop runs over all slices on every device.
                 home = home.with_cut(at, None)
-            operands.append(self._convert(ref, home, home.axes, path))
+            home = _in_turn(home, demands.reads(index, position), frame.opened)
+            axes = spread(home.axes)
+            if frame.parent is not None:
+                # Cast before the loop in time: gradients are then summed over the mesh once, not in every turn.
+                axes |= demands.axes_read(index, position) or frozenset()
+            operands.append(frame.convert(ref, home, axes, path))
             layouts[position] = home if at is None else Layout(home.cuts[:at] + home.cuts[at + 1 :])
         body.widen(layouts)
-        inside = body.run(layouts, {carry: layouts[carry] for carry in range(node.carries)})
+        carried = {carry: layouts[carry] for carry in range(node.carries)}
+        varying = {p: frame.slots[slot].varying for p, slot in enumerate(operands)}
+        inside = _Scheduler(body).run(layouts, carried, frame.opened, varying)
         inside, prologue = _hoisted(inside, node)
         results: list[int] = []
         for number in range(len(node.results)):
             layout = inside.slots[inside.outputs[number]].layout
             if number >= node.carries:
                 layout = Layout((None, *layout.cuts))
-            results.append(self._store(Ref(index, number), layout))
-        self._steps.append(
+            results.append(frame.store(Ref(index, number), layout))
+        frame.steps.append(
             Repeat(index, tuple(operands), tuple(results), inside, prologue, node.length, node.carries, node.axes, path)
         )
+
+
+def _in_turn(home: Layout, reads: Sequence[Layout], opened: tuple[str, ...]) -> Layout:
+    """The layout `home`, but cut in time as the body of a repetition reads it: each turn hands it one chunk."""
+    for axis in opened:
+        for position, cut in enumerate(reads[0].cuts if reads else ()):
+            if cut is not None and axis in cut.axes:
+                home = home.with_cut(position, cut)
+    return home
+
+
+def _state_slots(
+    frame: Frame, shaped: Shaped, cuts: Cuts, axes: frozenset[str], without: str | None = None
+) -> tuple[int, ...]:
+    """Slots of the leaves of a state that a loop carries; `without` the dimension of a scan, those of a total."""
+    slots: list[int] = []
+    for leaf, names in zip(shaped.state, shaped.carrier, strict=True):
+        kept = [(name, size) for name, size in zip(names, leaf.shape, strict=True) if name != without]
+        kind = TensorType.make((None,) * len(kept), [size for _, size in kept], leaf.dtype)
+        layout = Layout(tuple(cuts.get(name) for name, _ in kept))
+        slots.append(frame.add(Slot(kind, layout, axes)))
+    return tuple(slots)
 
 
 def _hoisted(body: Schedule, node: Loop) -> tuple[Schedule, tuple[Convert, ...]]:
     """Take what depends on constants alone, and casts of stacked operands, out of the loop: once, not every turn."""
     constant = set(body.inputs[node.carries + len(node.axes) :])
-    stacked = set(body.inputs[node.carries : node.carries + len(node.axes)])
+    slices = set(body.inputs[node.carries : node.carries + len(node.axes)])
     prologue: list[Convert] = []
     steps: list[Step] = []
     for step in body.steps:
         if isinstance(step, Convert) and step.source in constant:
             constant.add(step.result)
             prologue.append(step)
-        elif isinstance(step, Convert) and step.source in stacked and all(isinstance(c, Cast) for c in step.changes):
-            stacked.add(step.result)
+        elif isinstance(step, Convert) and step.source in slices and all(isinstance(c, Cast) for c in step.changes):
+            slices.add(step.result)
             prologue.append(step)
         else:
             steps.append(step)

@@ -25,7 +25,8 @@ from tapestry_jax.planning.gradients import differentiated
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.merging import nbytes
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.schedule import Convert, Repeat, Run, Schedule
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
+from tapestry_jax.planning.time_axis import is_time, label, turns_of
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterab
     for step in schedule.steps:
         match step:
             case Convert():
-                yield from _change_rows(schedule, step.source, step.changes, step.path, times)
+                if not _is_chunk(step):
+                    yield from _change_rows(schedule, step.source, step.changes, step.path, times)
             case Run():
                 if is_barrier(schedule.graph.nodes[step.node]):
                     continue
@@ -119,6 +121,19 @@ def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterab
             case Repeat():
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
+            case Region():
+                notes = [_note(item) for item in found if item.path == step.path]
+                yield Row(step.path, f"{turns_of(step.axis)} turns", None, None, "; ".join(notes), times)
+                yield from _rows(step.body, found, times * turns_of(step.axis))
+            case Finish():
+                notes = [_note(item) for item in found if item.path == step.path]
+                if notes:
+                    yield Row(step.path, "states of all turns", None, None, "; ".join(notes), times)
+
+
+def _is_chunk(step: Convert) -> bool:
+    """Whether a turn only takes its chunk of an operand."""
+    return all(isinstance(change, Slice) and all(map(is_time, change.cut.axes)) for change in step.changes)
 
 
 def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
@@ -137,7 +152,7 @@ def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: 
     kernel = _kernel(shaped, _operand_structs(schedule, step), cuts, folded)
     carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
     flops, size = _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
-    notes = [_note(item) for item in found if item.path == step.path]
+    notes = [] if step.carried else [_note(item) for item in found if item.path == step.path]
     return Row(step.path, where or "-", flops, size, "; ".join([*filter(None, (kernel, carrier)), *notes]), times)
 
 
@@ -152,7 +167,7 @@ def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict
 def _cut(cut: Cut) -> str:
     """Mesh axes, and how many indices a device computes redundantly before and behind its block."""
     extra = "" if cut.window is None else f"(-{cut.window.before} +{cut.window.after})"
-    return f":{'+'.join(cut.axes)}{extra}"
+    return f":{'+'.join(map(label, cut.axes))}{extra}"
 
 
 def _note(item: Collective) -> str:
@@ -163,7 +178,7 @@ def _note(item: Collective) -> str:
 def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
     match change:
         case Slice(axis, cut, _):
-            return f"slice {names[axis]} over {'+'.join(cut.axes)}"
+            return f"slice {names[axis]} over {'+'.join(map(label, cut.axes))}"
         case Gather(axis, axes, _, _):
             return f"all-gather {names[axis]} over {'+'.join(axes)}"
         case Exchange(source, target, _, _, cut):
@@ -180,13 +195,13 @@ def _name_of(schedule: Schedule, slot: int) -> str:
         if number == slot:
             return node.name
     for step in schedule.steps:
-        if isinstance(step, Run | Repeat) and slot in step.results:
+        if isinstance(step, Run | Finish | Repeat | Region) and slot in step.results:
             return step.path
     return "value"
 
 
 def _operand_structs(schedule: Schedule, step: Run) -> tuple[jax.ShapeDtypeStruct, ...]:
-    return tuple(schedule.slots[slot].type.struct for slot in step.operands)
+    return tuple(schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands)
 
 
 @lru_cache(maxsize=4096)
@@ -216,7 +231,7 @@ def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
     peak = current = sum(_local_bytes(schedule, slot) for slot in alive)
     for number, step in enumerate(schedule.steps):
         made = {step.result} if isinstance(step, Convert) else set(step.results)
-        inner = _peak(step.body, False) if isinstance(step, Repeat) else 0
+        inner = _peak(step.body, False) if isinstance(step, Repeat | Region) else 0
         alive |= made
         current = sum(_local_bytes(schedule, slot) for slot in alive)
         peak = max(peak, current + inner)

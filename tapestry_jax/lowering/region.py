@@ -1,0 +1,141 @@
+"""Loops in time: one scan over the chunks of a dimension, its step recomputed in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.blocks import Axes, identity_block
+from combinators.shaped import Shaped
+from tapestry_jax.lowering.accumulate import accumulate
+from tapestry_jax.lowering.collectives import permute_over
+from tapestry_jax.lowering.here import Here
+from tapestry_jax.lowering.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.varying import RECEIVED, vary
+from tapestry_jax.planning.changes import Slice
+from tapestry_jax.planning.folds import local_state
+from tapestry_jax.planning.schedule import Convert, Region, Run, Schedule, Slot, Step
+from tapestry_jax.planning.time_axis import ring_of, turns_of
+
+RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
+State = tuple[Shaped, list[Any], list[Axes]]
+
+
+def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
+    """Run all turns; returns the states' leaves, then the values whose chunks were put together again."""
+    body, turns = step.body, turns_of(step.axis)
+    folds, scans = _states(step, schedule, step.folds), _states(step, schedule, step.scans, totals=True)
+    folded = sum(leaves for _, leaves in step.folds)
+    count = folded + sum(leaves for _, leaves in step.scans)
+    slots = [body.slots[slot] for slot in body.outputs[:count]]
+    totals = body.inputs[len(arrays) :]
+    fixed = _padded(step, arrays)
+    around = [fixed.pop(body.inputs[position]) for position in step.rotating]
+
+    def chunk(operands: tuple[list[Any], dict[int, Any], Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
+        moving, constant, counter = operands
+        values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}
+        values |= dict(zip(totals, state[folded:], strict=True))
+        outputs = run_body(body, values, here.turning(step.axis, counter))
+        local = _varying(outputs[:count], slots)
+        added = _accumulated(folds, state[:folded], local[:folded], reverse=step.reverse)
+        return [*added, *local[folded:]], outputs[count:]
+
+    # What was received from other devices is kept: recomputing must not send again.
+    policy = jax.checkpoint_policies.save_only_these_names(RECEIVED)
+    recomputed = jax.checkpoint(chunk, prevent_cse=False, policy=policy)
+
+    def turn(carry: tuple[list[Any], list[Any]], counter: Any) -> tuple[tuple[list[Any], list[Any]], list[Any]]:
+        state, moving = carry
+        state, made = recomputed((moving, fixed, counter), state)
+        return (state, _sent_on(step, moving, here)), made
+
+    start = _varying(_identity([*folds, *scans]), slots)
+    counters = jnp.arange(turns, dtype=jnp.int32)
+    (states, _), pieces = lax.scan(turn, (start, around), counters, reverse=step.reverse)
+    made = [body.slots[slot] for slot in body.outputs[count:]]
+    whole = [_together(array, slot, step.axis, here) for array, slot in zip(pieces, made, strict=True)]
+    return [*states[:folded], *whole]
+
+
+def _varying(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
+    return [vary(leaf, sorted(slot.varying)) for leaf, slot in zip(leaves, slots, strict=True)]
+
+
+def _states(
+    step: Region, schedule: Schedule, carried: Sequence[tuple[int, int]], *, totals: bool = False
+) -> list[State]:
+    """Operation, types of the leaves and their axes, of states that are carried: of folds, or totals of scans."""
+    found: list[State] = []
+    for node, _ in carried:
+        shaped, cuts = schedule.graph.shaped(node), _cuts_of(step.body.steps, node)
+        found.append((shaped, *local_state(shaped, cuts, without=shaped.operation.over if totals else None)))
+    return found
+
+
+def _cuts_of(steps: Sequence[Step], node: int) -> dict[str, Any]:
+    for step in steps:
+        if isinstance(step, Run) and step.node == node:
+            return dict(step.cuts)
+        if isinstance(step, Region) and any(known == node for known, _ in step.folds):
+            return _cuts_of(step.body.steps, node)
+    raise AssertionError(f"no operation {node} in the loop")
+
+
+def _identity(states: Sequence[State]) -> list[Any]:
+    units: list[Any] = []
+    for shaped, like, carrier in states:
+        assert shaped.operation.monoid is not None
+        units += identity_block(shaped.operation.monoid, shaped.state_tree, carrier, like)
+    return units
+
+
+def _accumulated(states: Sequence[State], before: list[Any], local: list[Any], *, reverse: bool) -> list[Any]:
+    total: list[Any] = []
+    for shaped, _, carrier in states:
+        own = slice(len(total), len(total) + len(carrier))
+        first, second = (local[own], before[own]) if reverse else (before[own], local[own])
+        total += accumulate(shaped, carrier, first, second)
+    return total
+
+
+def _padded(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:
+    """The operands by slot; those that are sliced are padded to whole chunks once, and not in every turn."""
+    values = dict(zip(step.body.inputs, arrays, strict=False))
+    for inner in step.body.steps:
+        if isinstance(inner, Convert) and inner.source in values:
+            for change in inner.changes:
+                if isinstance(change, Slice) and change.cut.axes == (step.axis,):
+                    extent = change.cut.block * turns_of(step.axis)
+                    values[inner.source] = pad_axis(values[inner.source], change.axis, extent)
+    return values
+
+
+def _sent_on(step: Region, moving: list[Any], here: Here) -> list[Any]:
+    """What goes round a ring, one device further on."""
+    ring = ring_of(step.axis)
+    if ring is None:
+        return moving
+    devices = here.size((ring,))
+    pairs = [(device, (device + 1) % devices) for device in range(devices)]
+    return [permute_over(array, (ring,), pairs, here) for array in moving]
+
+
+def _together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
+    """The chunks of all turns as one array."""
+    turns, ring = turns_of(loop), ring_of(loop)
+    at = next(i for i, cut in enumerate(slot.layout.cuts) if cut is not None and loop in cut.axes)
+    if ring is not None:
+        # Turn t made the piece of the device t places behind.
+        order = (lax.axis_index(ring) - jnp.arange(turns, dtype=jnp.int32)) % turns
+        pieces = jnp.take(pieces, order, axis=0)
+    cut = slot.layout.cuts[at]
+    assert cut is not None
+    shape = list(pieces.shape[1:])
+    shape[at] *= turns
+    whole = jnp.moveaxis(pieces, 0, at).reshape(shape)
+    return crop_axis(whole, at, slot.type.shape[at]) if cut.axes == (loop,) else whole

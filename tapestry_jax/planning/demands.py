@@ -1,0 +1,189 @@
+"""How the operations of one graph are cut, and in which layouts they read and make values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
+from combinators.shaped import Shaped
+from tapestry_jax.planning.free import FreeDims
+from tapestry_jax.planning.layout import Layout, even_cut
+from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.opening import outside_all, part_of, streams
+from tapestry_jax.planning.placement import Placer
+from tapestry_jax.planning.reads import Cuts, all_axes, operand_layouts, result_layout
+from tapestry_jax.planning.regions import Item, arrange, levels
+from tapestry_jax.planning.time_axis import dim_of, in_time, spread
+from tapestry_jax.planning.widen import Widening
+
+
+class Demands:
+    """The cuts of all operations of a graph, and what follows from them for its values."""
+
+    def __init__(self, graph: Graph, mesh: MeshShape, placer: Placer, prefix: str) -> None:
+        self.graph, self.mesh, self.prefix = graph, mesh, prefix
+        self._placer = placer
+        self.needed = sorted(needed_nodes(graph))
+        self.shaped: dict[int, Shaped] = {}
+        self.cuts: dict[int, Cuts] = {}
+        self.bodies: dict[int, Demands] = {}
+        self.held: dict[int, Layout] = {}
+        for index in self.needed:
+            node = graph.nodes[index]
+            if isinstance(node, Apply):
+                self.shaped[index] = graph.shaped(index)
+                self.cuts[index] = self._place(index, node)
+            elif isinstance(node, Loop):
+                self.bodies[index] = Demands(node.body, mesh, placer, f"{prefix}{node.path}/")
+
+    def _place(self, index: int, node: Apply) -> Cuts:
+        shaped = self.shaped[index]
+        placed = self._placer.place(node, shaped, self.prefix + node.path)
+        cuts = {dim: even_cut(shaped.sizes[dim], axes, self.mesh) for dim, axes in placed.items()}
+        return {dim: cut for dim, cut in cuts.items() if cut is not None}
+
+    def take_free(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
+        """Let operations that need a cut axis whole take its mesh axes on free dimensions, loops first."""
+        for body in self.bodies.values():
+            body.take_free({}, {})
+        known = self.graph, self.mesh, self._placer, self.prefix, self.shaped, self.cuts, self.wanted
+        FreeDims(*known, inputs, outputs).take()
+
+    def widen(self, inputs: Mapping[int, Layout]) -> None:
+        """Let the operations of a loop's body overlap where the plan gives their dimensions a halo."""
+        widening = Widening(self.graph, self.mesh, self._placer, self.prefix, self.shaped, self.cuts)
+        self.held = widening.widen(inputs)
+
+    # What consumers want
+
+    def wanted(self, ref: Ref, opened: Iterable[str] = ()) -> list[Layout]:
+        """The layouts from which the consumers of a value read it, in program order, outside all loops not opened."""
+        shape = self.graph.type_of(ref).shape
+        return [outside_all(layout, opened).stored(shape, self.mesh) for layout in self._all_reads(ref)]
+
+    def _consumers(self, ref: Ref) -> Iterator[tuple[tuple[int, int], list[Layout]]]:
+        """Node and operand of every consumer, those under another name too, and what it wants."""
+        for index in self.needed:
+            node = self.graph.nodes[index]
+            for position, operand in enumerate(node.operands):
+                if operand != ref:
+                    continue
+                if isinstance(node, Rename):
+                    yield from self._consumers(Ref(index, 0))
+                else:
+                    yield (index, position), self.reads(index, position)
+
+    def reads(self, index: int, position: int) -> list[Layout]:
+        """The layouts in which a node reads an operand: one, or what the body of a loop does with it."""
+        node = self.graph.nodes[index]
+        if isinstance(node, Apply):
+            return [self.operand_layouts(index)[position]]
+        if isinstance(node, Loop):
+            body = self.bodies[index]
+            inside = body._all_reads(Ref(position, 0))
+            slot = position - node.carries
+            if 0 <= slot < len(node.axes):
+                at = node.axes[slot]
+                inside = [Layout((*layout.cuts[:at], None, *layout.cuts[at:])) for layout in inside]
+            return inside
+        return []
+
+    def axes_read(self, index: int, position: int) -> frozenset[str] | None:
+        """The mesh axes over which a node wants an operand to vary; None where parts of it differ."""
+        node = self.graph.nodes[index]
+        if isinstance(node, Apply):
+            return spread(all_axes(self.cuts[index].values()))
+        body = self.bodies[index]
+        found = {body.axes_read(*place) for place, _ in body._consumers(Ref(position, 0))}
+        return next(iter(found)) if len(found) == 1 else None
+
+    def operand_layouts(self, index: int) -> list[Layout]:
+        """The layouts of all operands of an operation."""
+        return operand_layouts(self.shaped[index], self.cuts[index])
+
+    # Where values are made
+
+    def source(self, ref: Ref) -> Ref:
+        """The value itself, whatever it has been renamed to."""
+        node = self.graph.nodes[ref.node]
+        return self.source(node.operands[0]) if isinstance(node, Rename) else ref
+
+    def made(self, ref: Ref) -> Layout:
+        """The layout in which a value is made, loops included; inputs as their first consumer reads them."""
+        ref = self.source(ref)
+        node = self.graph.nodes[ref.node]
+        if isinstance(node, Apply):
+            shaped = self.shaped[ref.node]
+            return result_layout(shaped.result_axes[ref.output], shaped.sizes, self.cuts[ref.node])
+        if isinstance(node, Loop):
+            body = self.bodies[ref.node]
+            layout = body.made(body.graph.outputs[ref.output][1])
+            return layout if ref.output < node.carries else Layout((None, *layout.cuts))
+        consumers = self._all_reads(ref)
+        return consumers[0] if consumers else Layout.whole(self.graph.type_of(ref).ndim)
+
+    # Loops in time
+
+    def arranged(self, opened: Iterable[str]) -> list[Item]:
+        """All operations, those that share a loop together."""
+        nodes = [index for index in self.needed if isinstance(self.graph.nodes[index], Apply | Loop)]
+        known = set(opened)
+        found = {axis for index in nodes for axis in self._loops(index)} - known
+        order = self._placer.dims
+        axes = sorted(found, key=lambda axis: (order.index(dim_of(axis)), "~" not in axis, axis))
+        return arrange(nodes, axes, self.uses, self._edges)
+
+    def _loops(self, index: int) -> Iterator[str]:
+        if index in self.cuts:
+            yield from (axis for cut in self.cuts[index].values() for axis in in_time(cut.axes))
+        else:
+            body = self.bodies[index]
+            yield from (axis for inner in body._own_nodes() for axis in body._loops(inner) if self.uses(index, axis))
+
+    def _own_nodes(self) -> Iterator[int]:
+        return (index for index in self.needed if index in self.cuts or index in self.bodies)
+
+    def uses(self, index: int, axis: str) -> bool:
+        """Whether a node runs inside a loop: an operation that it cuts, or a repetition all of which can run there."""
+        if index in self.cuts:
+            return any(axis in cut.axes for cut in self.cuts[index].values())
+        return self.bodies[index]._runs_inside(axis, self.graph.nodes[index])
+
+    def _runs_inside(self, axis: str, loop: object) -> bool:
+        """Whether the body of a repetition passes chunks through: nothing in it folds them or needs all of them."""
+        assert isinstance(loop, Loop)
+        nodes = list(self._own_nodes())
+        used = [index for index in nodes if self.uses(index, axis)]
+        if not used or any(self._folds(index, axis) for index in used):
+            return False
+        if any(levels(nodes, axis, self.uses, self._edges).values()):
+            return False
+        inputs = [Ref(i, 0) for i, node in enumerate(self.graph.nodes) if isinstance(node, Input)]
+        reads = [{part_of(layout, axis) for layout in self._all_reads(ref)} for ref in inputs]
+        if any(len(parts) > 1 for parts in reads):
+            return False
+        made = [self.made(ref) for _, ref in self.graph.outputs]
+        carried = all(
+            parts <= {part_of(layout, axis)} for parts, layout in zip(reads, made[: loop.carries], strict=False)
+        )
+        return carried and all(streams(layout, axis) for layout in made)
+
+    def _all_reads(self, ref: Ref) -> list[Layout]:
+        found = sorted(self._consumers(ref), key=lambda demand: demand[0])
+        return [layout for _, layouts in found for layout in layouts]
+
+    def _folds(self, index: int, axis: str) -> bool:
+        if index not in self.cuts:
+            return False
+        shaped = self.shaped[index]
+        closed = {*shaped.signature.fold_dims, shaped.operation.over}
+        return any(axis in cut.axes for dim, cut in self.cuts[index].items() if dim in closed)
+
+    def _edges(self, index: int, axis: str) -> Iterator[tuple[int, bool]]:
+        node = self.graph.nodes[index]
+        for position, operand in enumerate(node.operands):
+            ref = self.source(operand)
+            made = self.made(ref)
+            read = {part_of(layout, axis) for layout in self.reads(index, position)}
+            flows = streams(made, axis) and read == {part_of(made, axis)}
+            yield ref.node, flows and self.uses(index, axis)

@@ -1,0 +1,96 @@
+"""Values and steps of one program or loop body while it is scheduled; conversions are made once and shared."""
+
+from __future__ import annotations
+
+from combinators.graph import Graph, Ref
+from tapestry_jax.planning.changes import Slice, layout_changes
+from tapestry_jax.planning.layout import Layout
+from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.opening import outside, rotates, streams, turn_cut
+from tapestry_jax.planning.schedule import Convert, Schedule, Slot, Step
+from tapestry_jax.planning.time_axis import spread
+
+
+class Frame:
+    """Where steps are collected: a whole program, or the body of a loop in time inside another frame."""
+
+    def __init__(self, graph: Graph, mesh: MeshShape, opened: tuple[str, ...], parent: Frame | None = None) -> None:
+        self.graph, self.mesh, self.opened, self.parent = graph, mesh, opened, parent
+        self.slots: list[Slot] = []
+        self.steps: list[Step] = []
+        self.home: dict[Ref, int] = {}
+        self.states: dict[int, tuple[int, ...]] = {}
+        self.totals: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.inputs: list[int] = []
+        self.operands: list[int] = []
+        self.rotating: list[int] = []
+        self._converted: dict[tuple[int, Layout, frozenset[str]], int] = {}
+        self._imported: dict[tuple[int, Layout], int] = {}
+
+    def add(self, slot: Slot) -> int:
+        """A new slot."""
+        self.slots.append(slot)
+        return len(self.slots) - 1
+
+    def store(self, ref: Ref, layout: Layout, varying: frozenset[str] | None = None) -> int:
+        """The slot of a value that is made here."""
+        axes = spread(layout.axes) if varying is None else varying
+        self.home[ref] = self.add(Slot(self.graph.type_of(ref), layout, axes))
+        return self.home[ref]
+
+    def layout_of(self, ref: Ref) -> Layout:
+        """The layout in which a value lies, in this frame or the next one around that has it."""
+        if ref in self.home or self.parent is None:
+            return self.slots[self.home[ref]].layout
+        return self.parent.layout_of(ref)
+
+    def convert(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
+        """The slot of a value in a layout, varying over mesh axes; a step is added where there is none yet."""
+        if ref not in self.home:
+            return self._from_outside(ref, layout, varying, path)
+        source = self.home[ref]
+        slot = self.slots[source]
+        if slot.layout == layout and slot.varying == varying:
+            return source
+        key = (source, layout, varying)
+        if key not in self._converted:
+            changes = layout_changes(slot.type.shape, slot.layout, layout, varying, self.mesh)
+            self._converted[key] = self.add(Slot(slot.type, layout, varying))
+            self.steps.append(Convert(source, self._converted[key], changes, path))
+        return self._converted[key]
+
+    def _from_outside(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
+        """Everything that does not depend on the turn happens outside, once; here a chunk is sliced."""
+        assert self.parent is not None
+        axis = self.opened[-1]
+        outer = self.parent.convert(ref, outside(layout, axis), varying, path)
+        if not streams(layout, axis):
+            return self._input(outer, self.parent.slots[outer])
+        known = self.parent.slots[outer]
+        if rotates(layout, axis):
+            return self._input(outer, Slot(known.type, layout, varying), rotates=True)
+        source = self._input(outer, known)
+        key = (source, layout, varying)
+        if key not in self._converted:
+            changes = tuple(
+                Slice(number, turn_cut(cut, axis), known.type.shape[number])
+                for number, cut in enumerate(layout.cuts)
+                if cut is not None and axis in cut.axes
+            )
+            self._converted[key] = self.add(Slot(known.type, layout, varying))
+            self.steps.append(Convert(source, self._converted[key], changes, path))
+        return self._converted[key]
+
+    def _input(self, outer: int, slot: Slot, *, rotates: bool = False) -> int:
+        key = (outer, slot.layout)
+        if key not in self._imported:
+            if rotates:
+                self.rotating.append(len(self.inputs))
+            self._imported[key] = self.add(slot)
+            self.inputs.append(self._imported[key])
+            self.operands.append(outer)
+        return self._imported[key]
+
+    def schedule(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Schedule:
+        """What has been collected."""
+        return Schedule(self.graph, self.mesh, tuple(self.slots), inputs, tuple(self.steps), outputs)

@@ -1,0 +1,166 @@
+"""Chunks in time and rings: planned is unplanned, and what is sent is what was predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.planning.schedule import Finish, Region
+from tests.contract import assert_contract, assert_holds, assert_same
+
+matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+gelu = tp.Map(jax.nn.gelu)
+largest = tp.Reduce(lambda x: x.max(1), "r c -> r", tp.monoids.Max)
+total = tp.Reduce(lambda x: x.sum(1), "r c -> r", tp.monoids.Sum)
+
+
+@tp.program("batch embed, embed mlp, mlp out -> batch out")
+def mlp(x: Any, w1: Any, w2: Any) -> Any:
+    return matmul(gelu(matmul(x, w1)), w2)
+
+
+@tp.program("batch q heads d, batch keys heads d, batch keys heads e -> batch q heads e")
+def attend(q: Any, k: Any, v: Any) -> Any:
+    return tp.attention(q, k, v, over="keys", causal=True)
+
+
+@tp.program("r c -> r c")
+def softmax(x: Any) -> Any:
+    raised = tp.Map(jnp.exp)(x - largest(x))
+    return raised / total(raised)
+
+
+@tp.program("b e, e f -> b e")
+def layer(carry: Any, weight: Any) -> Any:
+    return tp.Map(jnp.tanh)(tp.einsum("b e, e f -> b f")(carry, weight)).rename(f="e")
+
+
+@tp.program("b e, layer e f -> b e")
+def deep(x: Any, weights: Any) -> Any:
+    return tp.stack(layer, 3)(x, weights)
+
+
+@tp.program("t c, t c -> t c")
+def recurrence(a: Any, b: Any) -> Any:
+    def steps(a: Any, b: Any) -> Any:
+        return a, b
+
+    def hidden(state: Any) -> Any:
+        return state[1]
+
+    return tp.Scan(tp.monoids.AffineRecurrence, "t c, t c -> t c", over="t", kernel=steps, present=hidden)(a, b)
+
+
+def draw(*shapes: tuple[int, ...]) -> list[Any]:
+    return [jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(shapes)]
+
+
+MLP = draw((12, 8), (8, 16), (16, 8))
+QKV = draw((2, 8, 2, 4), (2, 8, 2, 4), (2, 8, 2, 4))
+UNEVEN = draw((2, 7, 2, 4), (2, 11, 2, 4), (2, 11, 2, 4))
+
+
+def regions(plan: Any) -> list[Region]:
+    return [step for step in plan.schedule.steps if isinstance(step, Region)]
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "entries"),
+    [
+        (mlp, MLP, {"batch": ("data", tp.chunks(3)), "mlp": "model"}),
+        (mlp, MLP, {"batch": tp.chunks(2), "mlp": ("model", tp.chunks(2))}),
+        (mlp, draw((13, 8), (8, 21), (21, 8)), {"batch": ("data", tp.chunks(3)), "mlp": ("model", tp.chunks(size=2))}),
+        (attend, QKV, {"q": ("data", tp.chunks(2)), "keys": ("model", tp.chunks(2))}),
+        (attend, UNEVEN, {"batch": "data", "q": tp.chunks(2), "keys": tp.chunks(4)}),
+        (attend, UNEVEN, {"q": "model", "keys": (tp.ring("model"), tp.chunks(2)), "batch": "data"}),
+        (softmax, draw((6, 20)), {"r": "data", "c": ("model", tp.chunks(3))}),
+        (deep, draw((8, 4), (3, 4, 4)), {"b": ("data", tp.chunks(2))}),
+    ],
+    ids=["maps", "nested", "uneven", "queries and keys", "uneven keys", "ring of chunks", "levels", "repetition"],
+)
+def test_chunks_hold(program: Any, args: list[Any], entries: dict[str, Any], mesh2x4: Any) -> None:
+    assert_holds(tp.plan(tp.trace(program, *args), mesh2x4, entries), args)
+
+
+@pytest.mark.parametrize("entry", [{"i": "data", "n": tp.ring("data")}, {"i": "data", "k": tp.ring("data")}])
+def test_a_collective_matmul_is_a_ring(entry: dict[str, Any], mesh8: Any) -> None:
+    args = draw((13, 9), (9, 11))
+    program = tp.program("i k, k n -> i n")(lambda a, b: matmul(a, b))
+    plan = tp.plan(tp.trace(program, *args), mesh8, entry)
+    assert_contract(plan)
+    assert_same(plan, args)
+    kinds = {each.kind for each in plan.collectives(grad=True)}
+    assert "collective-permute" in kinds and "all-gather" not in kinds
+
+
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"reverse": True, "exclusive": True}])
+def test_scans_go_on_from_chunk_to_chunk(options: dict[str, Any], mesh8: Any) -> None:
+    args = draw((7, 3))
+    program = tp.program("t c -> t c")(lambda x: tp.Scan(tp.monoids.Sum, "t c -> t c", over="t", **options)(x))
+    assert_same(tp.plan(tp.trace(program, *args), mesh8, {"t": tp.chunks(3)}), args)
+
+
+def test_a_recurrence_in_chunks(mesh8: Any) -> None:
+    args = draw((10, 3), (10, 3))
+    assert_same(tp.plan(tp.trace(recurrence, *args), mesh8, {"t": tp.chunks(4)}), args)
+
+
+def test_scans_that_run_against_each_other_cannot_share_a_loop(mesh8: Any) -> None:
+    @tp.program("t c -> t c")
+    def both(x: Any) -> Any:
+        there, back = (tp.Scan(tp.monoids.Sum, "t c -> t c", over="t", reverse=way) for way in (False, True))
+        return there(x) + back(x)
+
+    with pytest.raises(tp.PlanError) as caught:
+        tp.plan(tp.trace(both, *draw((8, 2))), mesh8, {"t": tp.chunks(2)})
+    assert "scans forwards and backwards share the loop over 2 chunks of `t`" in str(caught.value)
+
+
+def test_operations_that_share_a_dimension_share_a_loop(mesh8: Any) -> None:
+    plan = tp.plan(tp.trace(mlp, *MLP), mesh8, {"mlp": tp.chunks(4)})
+    (loop,) = regions(plan)
+    assert len(loop.body.steps) == 5  # two slices and three operations: the hidden layer is never whole
+    assert [type(step) for step in plan.schedule.steps] == [Region, Finish]
+
+
+def test_a_finished_fold_begins_a_level(mesh8: Any) -> None:
+    plan = tp.plan(tp.trace(softmax, *draw((6, 20))), mesh8, {"c": tp.chunks(4)})
+    assert len(regions(plan)) == 3
+
+
+def test_gradients_of_shared_weights_are_summed_over_the_mesh_once(mesh2x4: Any) -> None:
+    args = draw((8, 4), (3, 4, 4))
+    plan = tp.plan(tp.trace(deep, *args), mesh2x4, {"b": ("data", tp.chunks(2))})
+    assert [(each.kind, each.times) for each in plan.collectives(grad=True)] == [("all-reduce", 1)]
+
+
+def test_forward_and_second_derivatives_and_vmap(mesh8: Any) -> None:
+    args = draw((2, 4, 1, 3), (2, 6, 1, 3), (2, 6, 1, 3))
+    graph = tp.trace(attend, *args)
+    run = tp.plan(graph, mesh8, {"keys": tp.chunks(3)}).compile()
+
+    def loss(function: Any) -> Any:
+        return lambda k: jnp.sum(jnp.sin(function(args[0], k, args[2])))
+
+    for derive in (
+        lambda f: jax.jvp(f, (args[1],), (args[2],))[1],
+        lambda f: jax.grad(lambda k: jax.grad(f)(k).sum())(args[1]),
+    ):
+        assert jnp.allclose(derive(loss(run)), derive(loss(graph)), atol=1e-5)
+    batched = jnp.stack([args[1], args[2]])
+    assert jnp.allclose(jax.vmap(loss(run))(batched), jax.vmap(loss(graph))(batched), atol=1e-5)
+
+
+def test_what_is_carried_stays_small() -> None:
+    """A framed state is carried without derivative of its frame: the loop saves no copy of it for every turn."""
+    q, k, v = draw((1, 64, 1, 64), (1, 1024, 1, 64), (1, 1024, 1, 64))
+    plan = tp.plan(tp.trace(attend, q, k, v), tp.mesh(None, one=1), {"keys": tp.chunks(64)})
+    gradient = jax.grad(lambda *args: jnp.sum(plan.compile()(*args) ** 2), (0, 1, 2))
+    analysis: Any = jax.jit(gradient).lower(q, k, v).compile().memory_analysis()
+    temporaries = analysis.temp_size_in_bytes
+    state = 64 * 64 * 4
+    assert temporaries < 64 * state / 2 + 6 * k.nbytes
