@@ -77,6 +77,7 @@ def mutants(
     observe: Callable[[Any], Any] | None = None,
     laws: str | Sequence[str] | None = None,
     name: str | None = None,
+    only: str | Sequence[str] | None = None,
     examples: int = 25,
     seed: int = 0,
 ) -> Mutants:
@@ -93,6 +94,7 @@ def mutants(
       observe: for a monoid: state -> what counts of it.
       laws: names or families of laws that may catch them.
       name: what messages call the piece.
+      only: the mistakes to plant, by how their names begin: `"swap"`, `["drop a term", "wrong identity"]`.
       examples: arguments drawn for every law and mistake.
       seed: of the draws.
 
@@ -105,13 +107,23 @@ def mutants(
     Example:
       >>> import jax.numpy as jnp, tapestry_jax as tp
       >>> plus = tp.Monoid(0.0, jnp.add, name="Plus")
-      >>> found = mutants(plus, laws=["left_identity", "associativity"], examples=10)
-      >>> [str(mutant) for mutant in found.mutants if mutant.name == "wrong identity"]
-      ['wrong identity: monoid.left_identity']
+      >>> print(mutants(plus, laws=["left_identity", "associativity"], only="wrong identity", examples=10))
+      caught 1 of 1 mutants
+        wrong identity: monoid.left_identity
     """
     asked = Asked.of(piece, types=types, lift=lift, values=values, observe=observe, laws=laws, name=name)
     subjects = asked.subjects()
-    planted = [mutation for subject in _mutable(subjects) for mutation in mutations(subject)]
+    begin = () if only is None else (only,) if isinstance(only, str) else tuple(only)
+    found = [mutation for subject in _mutable(subjects) for mutation in mutations(subject)]
+    planted = [mutation for mutation in found if not begin or mutation.name.startswith(begin)]
+    if found and not planted:
+        raise LawError(
+            message(
+                f"`{asked.called}` has no mutations that begin with {', '.join(map(repr, begin))}.",
+                f"it has {', '.join(mutation.name for mutation in found)}",
+                remedy="Use the beginning of one of these.",
+            )
+        )
     if not planted:
         raise LawError(
             message(

@@ -39,7 +39,8 @@ def run(capsys, *words):
 
 
 def test_report_keeps_outcomes_apart(users, capsys):
-    status, out, _ = run(capsys, "users_pieces:Halving", "--examples", "10", "--law", "monoid")
+    asked = [word for law in ("associativity", "mapping", "commutativity") for word in ("--law", law)]
+    status, out, _ = run(capsys, "users_pieces:Halving", "--examples", "10", *asked)
     assert status == 1
     lines = out.splitlines()
     assert lines[0] == "Halving (users_pieces:Halving)"
