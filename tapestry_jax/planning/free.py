@@ -17,6 +17,7 @@ from combinators.signature import Operand
 from tapestry_jax.planning.changes import Exchange, Gather, Overlap, changed_shape, layout_changes
 from tapestry_jax.planning.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.opening import outside_all
 from tapestry_jax.planning.placement import Placer, why_whole
 from tapestry_jax.planning.reads import Cuts, operand_layouts, result_layout
 from tapestry_jax.planning.time_axis import in_time
@@ -215,7 +216,8 @@ class FreeDims:
         node = self.graph.nodes[ref.node]
         if isinstance(node, Apply):
             shaped = self.shaped[ref.node]
-            return result_layout(shaped.result_axes[ref.output], shaped.sizes, self.cuts[ref.node])
+            # A value that a loop in time makes is put together before anybody needs all of it.
+            return outside_all(result_layout(shaped.result_axes[ref.output], shaped.sizes, self.cuts[ref.node]), ())
         if isinstance(node, Input):
             return self.inputs.get(self._positions[ref.node])
         assert isinstance(node, Loop)

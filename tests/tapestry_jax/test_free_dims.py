@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh
 from scipy import special
 
 import tapestry_jax as tp
-from tests.contract import assert_holds
+from tests.contract import assert_contract, assert_holds
 from tests.tapestry_jax.draw import named, normal
 
 
@@ -125,6 +125,14 @@ def test_a_dimension_that_the_plan_places_stays_where_it_is():
     plan = tp.plan(graph, grid, {"c": "data", "b": "model"})
     assert kinds(plan) == ["all-gather"]
     assert "b:model" in plan.explain()
+
+
+def test_a_whole_axis_that_others_take_in_chunks(mesh8):
+    args = (normal(16, 16),)
+    graph = tp.trace(lambda x: tanh(softmax(tanh(x))), *named("b c", *args))
+    plan = tp.plan(graph, mesh8, {"c": ("data", tp.chunks(2))})
+    assert kinds(plan) == ["all-to-all", "all-to-all"]
+    assert_contract(plan)
 
 
 def test_the_dimension_that_divides_is_preferred():
