@@ -83,6 +83,18 @@ def test_a_wide_sum_is_scattered_where_it_is_wanted_cut(mesh8) -> None:
     np.testing.assert_array_equal(np.asarray(plan.compile()(a, b), np.float64), _exact(exact))
 
 
+def test_states_of_chunks_are_added_up_wide(mesh8) -> None:
+    x = _half(4096, 32)
+    graph = tp.trace(total, tp.TensorType({"n": 4096, "c": 32}, BF16))
+    exact = _exact(np.asarray(x, np.float64).sum(0))
+    narrow, wide = (
+        tp.plan(graph, mesh8, {"n": ("data", tp.chunks(16))}, accumulate=dtype) for dtype in (None, jnp.float32)
+    )
+    np.testing.assert_array_equal(np.asarray(wide.compile()(x), np.float64), exact)
+    assert (np.asarray(narrow.compile()(x), np.float64) != exact).mean() > 0.4
+    assert wide.collectives()[0].bytes == 2 * narrow.collectives()[0].bytes
+
+
 def test_a_wide_scan_is_carried_in_float32(mesh8) -> None:
     x = jnp.full((1024,), 0.01, BF16)
     cumsum = tp.Scan(tp.monoids.Sum, "t -> t", over="t")

@@ -84,7 +84,7 @@ def _other_state(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("platforms", [None, ("cpu", "tpu")])
-def test_a_state_kernel_stands_in_where_the_fold_is_cut(mesh2x4: Any, platforms: Any) -> None:
+def test_a_state_kernel_stands_in_where_the_fold_is_cut_in_space_and_in_time(mesh2x4: Any, platforms: Any) -> None:
     dense = tp.Dense(_other_state, gives="state", platforms=None if platforms is None else ("cpu",))
     plans = [
         tp.plan(
@@ -92,7 +92,7 @@ def test_a_state_kernel_stands_in_where_the_fold_is_cut(mesh2x4: Any, platforms:
                 tp.Reduce(_state, "i k -> i", tp.monoids.LogSumExp, present=tp.monoids.logsumexp_value, dense=entry), X
             ),
             mesh2x4,
-            {"i": "data", "k": "model"},
+            {"i": "data", "k": "model" if platforms is None else ("model", tp.chunks(2))},
             platforms=platforms,
         )
         for entry in (dense, None)
@@ -102,8 +102,7 @@ def test_a_state_kernel_stands_in_where_the_fold_is_cut(mesh2x4: Any, platforms:
     # It takes a logarithm, which the operation's own kernel does not.
     logarithms = [each.compile().lower().as_text().count("stablehlo.log ") for each in plans]
     assert logarithms[0] == logarithms[1] + 1
-    if platforms is None:
-        assert_contract(plan)
+    assert_contract(plan)
     assert_same(plan, (X,), reference=lambda x: jax.nn.logsumexp(x, axis=1))
 
 
@@ -148,7 +147,7 @@ def test_attention_of_whole_keys_is_cudnn_on_cuda(mesh2x4: Any, monkeypatch: pyt
         backward = jax.jit(gradient).trace(q.struct, *structs).lower(lowering_platforms=(platform,)).as_text()
         assert backward.count("__cudnn$fmhaSoftmaxBackward") == calls
     # Where queries are cut a causal kernel must know which ones it has; where keys are, it must give a state.
-    for cut in ({"s": "data"}, {"keys": "data"}):
+    for cut in ({"s": "data"}, {"s": tp.chunks(2)}, {"keys": "data"}, {"keys": tp.chunks(2)}):
         assert "fused_attention" not in tp.plan(graph, mesh2x4, cut, platforms="cuda").explain()
 
 
