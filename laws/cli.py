@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import TapestryError, message
+from laws.check import replay
 from laws.errors import LawError
 from laws.examine import examine
 from laws.mutants import mutants
@@ -48,6 +49,7 @@ def _add_laws(commands: Any) -> None:
     laws.add_argument("--list", action="store_true", help="print every law with its formula")
     laws.add_argument("--markdown", action="store_true", help="print the page of the documentation")
     laws.add_argument("--mutants", action="store_true", help="plant mistakes, and print which laws catch them")
+    laws.add_argument("--replay", metavar="TOKEN", help="run one counterexample again, from the message of a failure")
     laws.add_argument("--law", action="append", metavar="NAME", help="a law or family; may be repeated")
     laws.add_argument("--examples", type=int, default=50, help="arguments drawn for every law (default 50)")
     laws.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
@@ -70,6 +72,8 @@ def _laws(chosen: argparse.Namespace) -> int:
 
 def _report(text: str, piece: Any, chosen: argparse.Namespace) -> int:
     called = Asked.of(piece).called
+    if chosen.replay:
+        return _replay(called, piece, chosen.replay)
     if chosen.mutants:
         planted = mutants(piece, laws=chosen.law, examples=chosen.examples, seed=chosen.seed)
         sys.stdout.write(f"{called} ({text})\n{planted}\n")
@@ -77,6 +81,18 @@ def _report(text: str, piece: Any, chosen: argparse.Namespace) -> int:
     report = examine(piece, laws=chosen.law, examples=chosen.examples, seed=chosen.seed)
     sys.stdout.write(f"{called} ({text})\n{report.summary}\n")
     return 1 if report.failed or not (report.held or report.known) else 0
+
+
+def _replay(called: str, piece: Any, token: str) -> int:
+    try:
+        replay(token, piece)
+    except LawError as error:
+        if error.law is None:
+            raise
+        sys.stdout.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"{called}: the counterexample holds now\n")
+    return 0
 
 
 def find_piece(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -66,6 +67,22 @@ def test_piece_with_its_options(users, capsys):
         "not checked: 1",
         "  monoid.idempotence (`Pairs` does not declare idempotent)",
     ]
+
+
+def test_token_is_run_again_in_another_process(users, capsys):
+    _, out, _ = run(capsys, "users_pieces:Halving", "--examples", "10", "--law", "associativity")
+    token = re.search(r'replay\("([^"]+)"', out)[1]
+    words = [sys.executable, "-m", "laws", "laws", "users_pieces:Halving", "--replay", token]
+    done = subprocess.run(words, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[:3] == _failure(out)[:3]
+    assert run(capsys, "users_pieces:Plus", "--replay", token)[:2] == (0, "Plus: the counterexample holds now\n")
+    assert run(capsys, "users_pieces:Plus", "--replay", "nonsense")[0] == 2
+
+
+def _failure(out):
+    lines = out.splitlines()
+    return lines[lines.index(next(line for line in lines if line.startswith("LAW "))) :]
 
 
 @pytest.mark.parametrize(
