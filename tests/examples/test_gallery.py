@@ -21,6 +21,7 @@ TINY: dict[str, dict[str, int]] = {
     "data_parallelism": {"batch": 16, "embed": 4, "mlp": 8},
     "fsdp": {"batch": 8, "layers": 2, "embed": 8, "mlp": 16},
     "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
+    "parallel_scan": {"time": 24, "feature": 2},
     "pencil_fft": {"height": 8, "width": 16},
     "stencil": {"y": 16, "x": 8, "steps": 2, "depth": 2},
 }
