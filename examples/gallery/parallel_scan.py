@@ -1,7 +1,7 @@
 """Parallel scan: the recurrence of a state-space model, with `time` over a mesh axis.
 
-`h[t] = decay[t] h[t - 1] + drive[t]` is a scan with the monoid of affine maps. Each device scans its own steps; what the
-devices before it come to arrives in a logarithmic number of exchanges of a few bytes.
+`h[t] = decay[t] h[t - 1] + drive[t]` is a scan with the monoid of affine maps. Each device scans its own steps; what
+the devices before it come to arrives in a logarithmic number of exchanges of a few bytes.
 """
 
 from __future__ import annotations
