@@ -112,7 +112,7 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
         pairs.append({((i + distance) % devices, i) for i in range(devices) if chosen[i].any()})
         sent.append(columns)
         parts.append(parts[-1] + columns.shape[1])
-        _complete(pairs, sent, distance, table, wanted, parts)
+        _complete(pairs[-1], distance, table, wanted, parts)
     table, masked = _settled(table, wanted, _nearest_held(wanted, source, size, devices), pairs, parts)
     hops = tuple(
         Hop(tuple(sorted(chosen)), columns.shape[1], _sent_pieces(columns, parts[1]))
@@ -243,18 +243,15 @@ def _hop_columns(chosen: Flags, slots: Table, distance: int, devices: int) -> tu
     return sent, arrived
 
 
-def _complete(
-    pairs: list[set[Pair]], sent: list[Table], distance: int, table: Table, wanted: _Wanted, parts: list[int]
-) -> None:
+def _complete(pairs: set[Pair], distance: int, table: Table, wanted: _Wanted, parts: list[int]) -> None:
     """Let a hop also reach the devices that would read zeros for padding: real cells, and no more bytes."""
     devices = len(table)
     common, is_common = _common(table)
     columns = is_common & (common >= parts[-2]) & (common < parts[-1])
-    reached = {target for _, target in pairs[-1]}
-    for device in set(range(devices)) - reached:
+    for device in set(range(devices)) - {target for _, target in pairs}:
         is_free = (table[device] < 0) & ~wanted.is_zero[device] & (wanted.cells[device] < 0)
         if (is_free & columns).any() and not (wanted.is_zero[device] & columns).any():
-            pairs[-1].add(((device + distance) % devices, device))
+            pairs.add(((device + distance) % devices, device))
 
 
 def _common(table: Table) -> tuple[Table, Flags]:
