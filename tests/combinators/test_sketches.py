@@ -98,7 +98,7 @@ def test_count_min_takes_weights():
     table = jax.jit(sketch.run)(words, weights)
     np.testing.assert_array_equal(table, sketch.reference(words, weights))
     np.testing.assert_array_equal(aggregators.count_min_estimate(table, np.array([5, 9, 7])), [32, 10, 0])
-    np.testing.assert_array_equal(sketch.lift(words[0], weights[0]), sketch.lift_many(words[:1], weights[:1]))
+    np.testing.assert_array_equal(sketch.lift(words[0], weights[0]), sketch.reference(words[:1], weights[:1]))
 
 
 def test_bloom_filter_has_no_false_no_and_few_false_yes():
@@ -144,10 +144,11 @@ def test_ddsketch_keeps_its_relative_error(accuracy):
 
 def test_ddsketch_states_what_is_out_of_its_range():
     sketch = aggregators.DDSketch((0.0, 0.5, 1.0), smallest=1e-2, largest=100.0)
-    result = sketch.run(np.array([1e-5, -1e-5, np.inf, np.nan, -1e30], np.float32))
+    run = jax.jit(sketch.run)
+    result = run(np.array([1e-5, -1e-5, np.inf, np.nan, -1e30], np.float32))
     assert result["count"] == 4
     np.testing.assert_allclose(result["quantile"], [-100, 0, 100], rtol=0.02)
-    nothing = sketch.run(np.array([np.nan], np.float32))
+    nothing = run(np.array([np.nan], np.float32))
     assert nothing["count"] == 0
     assert np.all(np.isnan(nothing["quantile"]))
 
@@ -174,14 +175,14 @@ def test_reservoir_is_a_uniform_sample():
 def test_reservoir_draws_the_same_in_any_order_and_has_gradients():
     x, at = np.arange(12.0, dtype=np.float32), np.random.default_rng(0).permutation(100)[:12].astype(np.int32)
     sample = aggregators.Reservoir(4)
-    want = sample.run(x, at)
-    for order in (slice(None, None, -1), np.argsort(at)):
-        jax.tree.map(np.testing.assert_array_equal, sample.run(x[order], at[order]), want)
-    gradient = jax.grad(lambda x: sample.run(x, at)["value"] @ jnp.arange(1.0, 5.0))(x)
+    run = jax.jit(sample.run)
+    want = run(x, at)
+    jax.tree.map(np.testing.assert_array_equal, run(x[::-1], at[::-1]), want)
+    gradient = jax.jit(jax.grad(lambda x: sample.run(x, at)["value"] @ jnp.arange(1.0, 5.0)))(x)
     expected = np.zeros(12)
     expected[[int(np.flatnonzero(at == index)[0]) for index in want["index"]]] = [1, 2, 3, 4]
     np.testing.assert_array_equal(gradient, expected)
-    few = sample.run(x[:2], at[:2])
+    few = run(x[:2], at[:2])
     assert few["count"] == 2
     assert few["index"][2:].tolist() == [-1, -1]
 
