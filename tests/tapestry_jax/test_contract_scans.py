@@ -10,7 +10,7 @@ from jax import lax
 
 import tapestry_jax as tp
 from combinators import row_scan
-from tests.contract import assert_holds
+from tests.contract import assert_holds, assert_same
 from tests.tapestry_jax.draw import named, normal
 
 
@@ -84,6 +84,26 @@ def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):
 
     plan = tp.plan(tp.trace(scan, *named("t d, t d", *args)), mesh8, {"t": "data"})
     assert_holds(plan, args, reference=reference)
+
+
+def with_ones(a):
+    return a, jnp.ones(a.shape)
+
+
+def test_scan_of_many_steps_whose_states_vary_only_once_merged(mesh8, monkeypatch):
+    # JAX wants the state of a loop to vary from the start over the mesh axes of its columns; the ones do not.
+    monkeypatch.setattr(row_scan, "LONG", 40)
+    args = (normal(69, 8),)
+    scan = tp.Scan(
+        tp.monoids.AffineRecurrence, "t d -> t d", over="t", kernel=with_ones, carrier="t d, t d", present=second
+    )
+    plan = tp.plan(tp.trace(scan, *named("t d", *args)), mesh8, {"d": "data"})
+    assert plan.collectives(grad=True) == ()
+
+    def reference(a):
+        return lax.scan(lambda h, step: (step * h + 1,) * 2, jnp.zeros(8), a)[1]
+
+    assert_same(plan, args, rtol=1e-3, reference=reference)
 
 
 def test_contract_scan_of_three_devices_by_columns():
