@@ -16,6 +16,10 @@ from benchmarks.row import table
 SECTIONS = {
     "one_device": "One device, beside plain jax.numpy",
     "mesh_step": "Mesh 2x4, beside jax.jit with NamedSharding",
+    "loom_attention": "Loom: ring attention",
+    "loom_microbatch": "Loom: gradient accumulation",
+    "loom_flash": "Loom: FlashAttention on one device",
+    "loom_cross_entropy": "Loom: fused linear cross-entropy on one device",
     "loom_stencil": "Loom: halo exchange, communication-avoiding stencils",
     "loom_scan": "Loom: parallel scan",
     "loom_topk": "Loom: the largest of many",

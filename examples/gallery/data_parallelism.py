@@ -1,7 +1,8 @@
-"""Data parallelism: a map over `batch`, with `batch` over a mesh axis.
+"""Data parallelism and gradient accumulation: a map over `batch`, with `batch` over a mesh axis, in time, or both.
 
 The loss of an MLP is written for a batch of any size. Each device takes its share; the gradients of the parameters,
-which every device has, are summed once a step.
+which every device has, are summed once a step. In time it takes one chunk after the other, and holds the activations of
+one; the sum over the devices still comes once, after the loop.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ def automatic(x, y, w1, w2):
     return jnp.mean((jax.nn.gelu(x @ w1) @ w2 - y) ** 2)
 
 
-def example(batch: int = 4096, embed: int = 128, mlp: int = 512) -> Example:
+def example(batch: int = 4096, embed: int = 128, mlp: int = 512, chunks: int = 8) -> Example:
     arguments = (
         normal(batch, embed),
         normal(batch, embed, seed=1),
         normal(embed, mlp, seed=2, scale=embed**-0.5),
         normal(mlp, embed, seed=3, scale=mlp**-0.5),
     )
-    plans = [Planned("data parallelism", {"batch": "data"})]
+    plans = [
+        Planned("data parallelism", {"batch": "data"}),
+        Planned("gradient accumulation", {"batch": tp.chunks(chunks)}, {"data": 1}),
+        Planned("both", {"batch": ("data", tp.chunks(chunks))}),
+    ]
     return Example(loss, arguments, plans, automatic)
 
 

@@ -18,11 +18,14 @@ import tapestry_jax as tp
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
 TINY: dict[str, dict[str, int]] = {
     "batch_norm": {"batch": 16, "feature": 4},
-    "data_parallelism": {"batch": 16, "embed": 4, "mlp": 8},
+    "cross_entropy": {"token": 8, "embed": 2, "vocab": 32, "chunks": 8},
+    "data_parallelism": {"batch": 16, "embed": 4, "mlp": 8, "chunks": 2},
+    "flash_attention": {"heads": 2, "seq": 16, "d": 2, "chunks": 2},
     "fsdp": {"batch": 8, "layers": 2, "embed": 8, "mlp": 16},
     "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
     "parallel_scan": {"time": 24, "feature": 2},
     "pencil_fft": {"height": 8, "width": 16},
+    "ring_attention": {"heads": 2, "seq": 32, "d": 2, "chunks": 2},
     "stencil": {"y": 16, "x": 8, "steps": 2, "depth": 2},
 }
 
