@@ -136,6 +136,8 @@ def _scatter(kind: Native | None, start: Any, leaf: Any, groups: Groups) -> Any:
 
 def _fold_framed(monoid: Monoid, frame: Frame, states: Any, groups: Groups) -> Any:
     start = stacked_identity(monoid, states, groups.size)
+    # An element of no group is far from any frame: its addend could overflow, and its slope be 0 * inf.
+    states = keep(groups.slots < groups.size, states, cell_identity(monoid, states))
     still = jax.tree.map(lax.stop_gradient, states)
     summary = jax.tree.map(
         lambda one, leaf: _scatter(frame.merge, one, leaf, groups),

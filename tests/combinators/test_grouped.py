@@ -132,6 +132,12 @@ def test_gradient_of_a_grouped_result_is_that_of_its_elements():
     np.testing.assert_allclose(jax.jit(jax.grad(spread))(X), want, rtol=1e-4, atol=1e-6)
 
 
+def test_element_of_no_group_does_not_reach_the_gradient():
+    x, keys = np.array([1.0, 2.0, 1000.0], np.float32), np.array([0, 0, 7])
+    gradient = jax.jit(jax.grad(lambda x: aggregators.LogSumExp().by_key(None, 1).run(x, keys)[0]))(x)
+    np.testing.assert_allclose(gradient, [1 / (1 + np.e), np.e / (1 + np.e), 0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("monoid", [monoids.Sum, monoids.LogSumExp, monoids.Max, monoids.Prod], ids=repr)
 def test_folding_no_state_gives_the_identity(monoid):
     framed = monoid is monoids.LogSumExp
