@@ -15,8 +15,9 @@ from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
 
 
-def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
-    """Bring one device's piece from one layout to another."""
+def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = True) -> Any:
+    """Bring one device's piece from one layout to another; `kept` marks what collectives bring as received."""
+    mark = received if kept else _unmarked
     for change in changes:
         match change:
             case Cast(axes):
@@ -26,14 +27,18 @@ def convert(value: Any, changes: Sequence[Change], here: Here) -> Any:
                 start = here.index(cut.axes) * cut.block
                 value = lax.dynamic_slice_in_dim(value, start, cut.block, axis)
             case Gather(axis, axes, size, varying):
-                value = received(_gathered(value, axis, axes, "varying" if varying else "invarying"))
+                value = mark(_gathered(value, axis, axes, "varying" if varying else "invarying"))
                 value = crop_axis(value, axis, min(size, value.shape[axis]))
             case Exchange(source, target, size, _, cut):
                 value = pad_axis(value, target, cut.block * here.size(cut.axes))
-                value = received(lax.all_to_all(value, cut.axes, target, source, tiled=True))
+                value = mark(lax.all_to_all(value, cut.axes, target, source, tiled=True))
                 value = crop_axis(value, source, size)
             case Overlap(axis, _, cut, _):
                 value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)
+    return value
+
+
+def _unmarked(value: Any) -> Any:
     return value
 
 

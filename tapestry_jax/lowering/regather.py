@@ -29,7 +29,7 @@ def gathering(run: Callable[[list[Any]], list[Any]], gathers: Gathers, here: Her
     def gathered(arrays: list[Any]) -> list[Any]:
         operands = list(arrays)
         for place, changes in gathers:
-            operands[place] = convert(operands[place], changes, here)
+            operands[place] = convert(operands[place], changes, here, kept=False)
         return run(operands)
 
     # Inside a loop the two passes are two programs, which no compiler merges.

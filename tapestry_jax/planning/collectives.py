@@ -57,21 +57,22 @@ def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) ->
     return tuple(found for found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
 
 
-def _of(schedule: Schedule, flow: Flow) -> Iterable[Collective]:
+def _of(schedule: Schedule, flow: Flow, loops: int = 0) -> Iterable[Collective]:
+    """All collectives; `loops` in time run the steps, each of which runs them again in the backward pass."""
     seen: set[Any] = set()
     for step in schedule.steps:
         match step:
             case Convert():
                 yield from _of_convert(schedule, step, flow, seen)
             case Run():
-                yield from _of_gathers(schedule, step, flow, seen)
+                yield from _of_gathers(schedule, step, flow, seen, loops)
                 yield from _of_run(schedule, step, flow)
             case Finish():
                 yield from _of_run(schedule, step, flow)
             case Repeat():
-                yield from _of_repeat(step, flow)
+                yield from _of_repeat(step, flow, loops)
             case Region():
-                yield from _of_region(schedule, step, flow)
+                yield from _of_region(schedule, step, flow, loops)
 
 
 def _of_convert(
@@ -133,8 +134,14 @@ def _of_changes(
         shape = changed_shape(shape, change, mesh)
 
 
-def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any]) -> Iterable[Collective]:
-    """What an operation gathers itself, in the backward pass again where its derivative needs the value."""
+def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops: int) -> Iterable[Collective]:
+    """What an operation gathers itself, in the backward pass again where its derivative needs the value.
+
+    Loops in time run it again too, each once, unless they keep its result, which other devices have added to.
+    """
+    cuts = dict(step.cuts)
+    is_kept = any(dim in cuts for dim in schedule.graph.shaped(step.node).signature.fold_dims)
+    reruns = 0 if is_kept or not any(map(flow.carries_gradient, step.results)) else loops
     used = value_dependence(schedule.graph, step.node)
     live = [number for number, slot in enumerate(step.results) if slot in flow.live]
     back = [
@@ -146,7 +153,10 @@ def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any]) -> It
         if any(used[number][place] for number in live):
             again = any(derivative_needs(schedule.graph, step.node, direction, place) for direction in back)
             smooth = place in back
-            yield from _of_changes(schedule, step.operands[place], changes, step.path, smooth, seen, again=again)
+            source = step.operands[place]
+            yield from _of_changes(schedule, source, changes, step.path, smooth, seen, again=again)
+            for found in [*_of_changes(schedule, source, changes, step.path, False, set())] * reruns:
+                yield replace(found, backward=True)
 
 
 def _is_reached(schedule: Schedule, step: Run, place: int, flow: Flow) -> bool:
@@ -186,7 +196,7 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Coll
                 yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
 
 
-def _of_region(schedule: Schedule, step: Region, flow: Flow) -> Iterable[Collective]:
+def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int) -> Iterable[Collective]:
     turns, ring = turns_of(step.axis), ring_of(step.axis)
     for position in step.rotating:
         slot = step.operands[position]
@@ -196,11 +206,11 @@ def _of_region(schedule: Schedule, step: Region, flow: Flow) -> Iterable[Collect
             yield Collective("collective-permute", (ring,), moved, step.path, turns)
             if flow.carries_gradient(slot):
                 yield Collective("collective-permute", (ring,), moved, step.path, turns, backward=True)
-    for found in _of(step.body, flow_of_region(step, flow)):
+    for found in _of(step.body, flow_of_region(step, flow), loops + 1):
         yield replace(found, times=found.times * turns)
 
 
-def _of_repeat(step: Repeat, flow: Flow) -> Iterable[Collective]:
+def _of_repeat(step: Repeat, flow: Flow, loops: int) -> Iterable[Collective]:
     if step.length == 0:
         return
     body, inner = step.body, flow_of_body(step, flow)
@@ -211,5 +221,5 @@ def _of_repeat(step: Repeat, flow: Flow) -> Iterable[Collective]:
         if early.source in stacked:
             stacked.add(early.result)
         yield from _of_convert(body, early, inner, seen, leading)
-    for found in _of(body, inner):
+    for found in _of(body, inner, loops):
         yield replace(found, times=found.times * step.length)

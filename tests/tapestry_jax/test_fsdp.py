@@ -70,6 +70,16 @@ def test_stacked_layers_gather_again_in_the_backward_pass(mesh2x4):
     assert "all-gather e over data" in plan.explain()
 
 
+def test_gradient_accumulation_around_stacked_layers_gathers_in_its_recomputation_too(mesh2x4):
+    graph = tp.trace(deep, *named("b e, layer e f, layer f, layer f g", *deep_args()))
+    base = tp.plan(graph, mesh2x4, {"b": ("data", tp.chunks(2)), "f": "model"})
+    plan = tp.fsdp(base, "data", smallest=1)
+    assert_contract(plan)
+    # The first weight again for the recomputed chunk and for its own derivative, the second for the latter alone: the
+    # sum over `model` that follows it is kept. The bias is recomputed with the chunk.
+    assert parts(plan)["all-gather", True] == (2 + 1 + 1) * 2 * TURNS
+
+
 def test_peak_memory_grows_by_the_shard_and_not_by_the_parameter(mesh8):
     width, hidden, batch = 64, 512, 8
 
