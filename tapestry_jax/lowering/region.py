@@ -15,6 +15,7 @@ from tapestry_jax.lowering.accumulate import accumulate
 from tapestry_jax.lowering.collectives import permute_over
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.summed import ends_in_sum, run_summed
 from tapestry_jax.lowering.varying import RECEIVED, vary
 from tapestry_jax.planning.changes import Slice
 from tapestry_jax.planning.folds import local_state
@@ -34,6 +35,8 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     slots = [body.slots[slot] for slot in body.outputs[:count]]
     totals = body.inputs[len(arrays) :]
     fixed = _padded(step, arrays)
+    if ends_in_sum(step, schedule):
+        return run_summed(step, here, fixed, run_body)
     around = [fixed.pop(body.inputs[position]) for position in step.rotating]
 
     def chunk(operands: tuple[list[Any], dict[int, Any], Any], state: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -164,3 +164,41 @@ def test_what_is_carried_stays_small() -> None:
     temporaries = analysis.temp_size_in_bytes
     state = 64 * 64 * 4
     assert temporaries < 64 * state / 2 + 6 * k.nbytes
+
+
+@tp.program("b e, e f, f e -> ()")
+def loss(x: Any, w1: Any, w2: Any) -> Any:
+    hidden = matmul(gelu(matmul(x, w1)), w2)
+    return tp.fold(tp.aggregators.Mean(), "b e -> ()")(tp.Map(jnp.square)(hidden))
+
+
+def test_the_gradients_of_a_sum_are_computed_in_the_forward_loop(mesh2x4: Any) -> None:
+    args = draw((13, 4), (4, 8), (8, 4))
+    graph = tp.trace(loss, *args)
+    plan = tp.plan(graph, mesh2x4, {"b": ("data", tp.chunks(3)), "f": "model"})
+    assert_holds(plan, args)
+    run = plan.compile()
+
+    def along(function: Any) -> Any:
+        return jax.jvp(function, tuple(args), tuple(args))[1]
+
+    def second(function: Any) -> Any:
+        return jax.grad(lambda w: jnp.sum(jax.grad(function, 1)(args[0], w, args[2]) ** 2))(args[1])
+
+    for derive in (along, second):
+        assert jnp.allclose(derive(run), derive(graph), rtol=1e-4, atol=1e-5)
+    several = jnp.stack([args[1], args[1] + 1])
+    each = [jax.vmap(jax.grad(f, 1), (None, 0, None))(args[0], several, args[2]) for f in (run, graph)]
+    assert jnp.allclose(*each, rtol=1e-4, atol=1e-5)
+
+
+def test_activations_of_one_chunk_live_at_a_time() -> None:
+    args = draw((1024, 32), (32, 512), (512, 32))
+    graph, mesh = tp.trace(loss, *args), tp.mesh(None, one=1)
+
+    def temporaries(entries: dict[str, Any]) -> int:
+        gradient = jax.value_and_grad(tp.plan(graph, mesh, entries).compile(), (0, 1, 2))
+        analysis: Any = jax.jit(gradient).lower(*args).compile().memory_analysis()
+        return analysis.temp_size_in_bytes
+
+    assert temporaries({"b": tp.chunks(8)}) < temporaries({}) / 8 + 4 * sum(arg.nbytes for arg in args)
