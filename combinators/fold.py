@@ -23,6 +23,8 @@ Axes = tuple[str, ...]
 class FoldKernel:
     """`lift_many` of an aggregator over the fold dimensions, mapped over the others.
 
+    Whole dimensions of the operands belong to the elements: they are axes of the cells that are lifted.
+
     Attributes:
       aggregator: whose `lift_many` takes one leading axis.
       operands: the axes of each operand.
@@ -43,7 +45,7 @@ class FoldKernel:
             n: s for axes, b in zip(self.operands, blocks, strict=True) for n, s in zip(axes, b.shape, strict=True)
         }
         rows = [self._as_rows(block, axes, sizes) for block, axes in zip(blocks, self.operands, strict=True)]
-        kept = [tuple(name for name in axes if name in self.mapped) for axes in self.operands]
+        kept = [tuple(name for name in axes if name not in self.folded) for axes in self.operands]
         function = self._lift_many()
         for position in reversed(range(len(self.mapped))):
             gone, name = self.mapped[:position], self.mapped[position]
@@ -117,7 +119,9 @@ class Fold(Leaf):
             )
         )
         operands = tuple(
-            tuple(axis.name or str(axis) for axis in o.axes) if o.coordinate is None else (o.coordinate,)
+            tuple(axis.name or axis.whole_name or str(axis) for axis in o.axes)
+            if o.coordinate is None
+            else (o.coordinate,)
             for o in signature.operands
         )
         mapped = tuple(axis.name or str(axis) for axis in signature.results[0].axes)
@@ -137,8 +141,9 @@ def fold(
 
     Args:
       aggregator: lift, monoid and presentation.
-      signature: bare dimensions and coordinates (`@row`); one result. Several fold dimensions are folded in the order
-        of their first appearance, the first being the outermost.
+      signature: bare dimensions, coordinates (`@row`) and, in operands, whole dimensions, which make cells of vectors
+        (`"row [feature] -> "`); one result, behind whose dimensions come the axes of what is presented. Several fold
+        dimensions are folded in the order of their first appearance, the first being the outermost.
       sizes: sizes that no operand tells.
       name: for paths and errors.
 
@@ -166,7 +171,8 @@ def fold(
                 remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments(), or use tp.Reduce with a monoid.",
             )
         )
-    bare = all(axis.name is not None for operand in (*parsed.operands, *parsed.results) for axis in operand.axes)
+    cells = all(axis.name or axis.whole_name for operand in parsed.operands for axis in operand.axes)
+    bare = cells and all(axis.name for result in parsed.results for axis in result.axes)
     if not bare or len(parsed.results) != 1:
         raise SignatureError(
             message(

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse.csgraph
 import scipy.special
 
-from combinators import aggregators, monoids, scan
+from combinators import aggregators, fold, monoids, scan
 from combinators.errors import GraphError
 
 U = 2.0**-24
@@ -151,3 +151,10 @@ def test_products_of_pieces_keep_their_order(semiring):
 def test_wrong_elements_and_arguments_are_an_error(make, problem):
     with pytest.raises(GraphError, match=problem):
         make()
+
+
+def test_fold_multiplies_matrices_whose_axes_are_whole():
+    chain = np.random.default_rng(9).standard_normal((4, 2, 3, 2)).astype(np.float32)
+    got = fold(aggregators.MatrixProduct(), "step [i] col [j] -> col")(chain)
+    want = [np.linalg.multi_dot(list(chain[:, :, col])) for col in range(3)]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
