@@ -10,6 +10,7 @@ from combinators.graph import Apply, Graph, Loop
 from combinators.shaped import Shaped
 from tapestry_jax.planning.entries import Entries
 from tapestry_jax.planning.items import Chunks, Halo, Item, Ring
+from tapestry_jax.planning.loop_rules import check_chunks, check_loops, unused_ring
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.time_axis import chunk_axis, ring_axis
 
@@ -24,12 +25,15 @@ class Placer:
       mesh: the mesh.
       entries: for all operations.
       ops: exceptions: path (of an operation or a scope) and entries.
+      used: exception (None is the plan itself) and name of all that cuts anything.
+      rings: name and mesh axis of all that goes round.
     """
 
     mesh: MeshShape
     entries: Entries
     ops: tuple[tuple[str, Entries], ...]
     used: set[tuple[str | None, str]] = field(default_factory=set[tuple[str | None, str]])
+    rings: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def place(self, node: Apply, shaped: Shaped, path: str) -> Placement:
         """The mesh axes of each dimension of an operation; dimensions that are not cut are left out.
@@ -39,7 +43,8 @@ class Placer:
         """
         placed: Placement = {}
         found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
-        plain = {axis for _, _, items in found.values() for axis in items if isinstance(axis, str)}
+        cuttable = [items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None]
+        plain = {axis for items in cuttable for axis in items if isinstance(axis, str)}
         for dim, (name, origin, items) in found.items():
             if origin == "" or not items:
                 continue
@@ -56,11 +61,12 @@ class Placer:
                     )
                 continue
             self.used.add((origin, name))
-            placed[dim] = self._axes(name, items, shaped.sizes[dim], plain)
+            placed[dim] = self._axes(name, path, items, shaped.sizes[dim], plain)
         self._check_once(node, shaped, path, placed)
+        check_loops(shaped, node.bound, path, placed)
         return {dim: axes for dim, axes in placed.items() if axes}
 
-    def _axes(self, name: str, items: tuple[Item, ...], size: int, plain: set[str]) -> tuple[str, ...]:
+    def _axes(self, name: str, path: str, items: tuple[Item, ...], size: int, plain: set[str]) -> tuple[str, ...]:
         """Mesh axes and loops of a dimension; `plain` are the mesh axes of the operation's dimensions."""
         axes: list[str] = []
         for item in items:
@@ -70,9 +76,12 @@ class Placer:
                 case Ring(axis):
                     # Where nothing else lies on the ring's axis, the dimension lies there itself.
                     axes.append(ring_axis(name, axis, self.mesh.size((axis,))) if axis in plain else axis)
+                    if axis in plain:
+                        self.rings.add((name, axis))
                 case Chunks(count, largest):
                     block = -(-size // self.mesh.size(axes))
                     turns = count if count is not None else -(-block // (largest or 1))
+                    check_chunks(name, path, turns, block)
                     axes.append(chunk_axis(name, max(turns, 1)))
                 case _:
                     pass
@@ -154,6 +163,10 @@ class Placer:
                 excepted = any((scope, dim) in self.used for scope, _ in self.ops)
                 if not excepted:
                     self._refuse(dim, set(dims), graph)
+        for dim, items in (entry for entries in (self.entries, *(e for _, e in self.ops)) for entry in entries):
+            for item in items:
+                if isinstance(item, Ring) and (dim, item.axis) not in self.rings:
+                    raise unused_ring(dim, item.axis)
 
     def _refuse_there(self, dim: str, scope: str, dims: set[str]) -> None:
         longer = [other for other, entries in self.ops if other.startswith(scope + "/") and dim in dict(entries)]

@@ -1,0 +1,101 @@
+"""What a loop in time cannot do: refused where it is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from combinators.errors import PlanError, message
+from combinators.shaped import Shaped
+from tapestry_jax.planning.time_axis import in_space, is_time, ring_of
+
+
+def check_chunks(name: str, path: str, turns: int, block: int) -> None:
+    """Refuse more chunks than cells.
+
+    Raises:
+      PlanError: naming the operation and the cells of a device.
+    """
+    if turns > max(block, 1):
+        raise PlanError(
+            message(
+                f"the plan takes `{name}` of `{path}` in {turns} chunks, more than it has cells",
+                f"a device has {block} cells of it",
+                remedy=f"Take at most {block} chunks, or write tp.chunks(size=...).",
+            )
+        )
+
+
+def check_loops(shaped: Shaped, names: Mapping[str, str], path: str, placed: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse loops whose order, or whose pieces, the operation cannot keep.
+
+    Args:
+      shaped: the operation.
+      names: its dimensions to their names in the program.
+      path: of the operation.
+      placed: the mesh axes and loops of each dimension.
+
+    Raises:
+      PlanError: for a ring under an order, two rings on an axis, a ring whose axis is folded, or a scan over both mesh
+        and time.
+    """
+    rings = {dim: ring for dim, axes in placed.items() for axis in axes if (ring := ring_of(axis)) is not None}
+    for dim, ring in rings.items():
+        _check_ring(shaped, names, path, placed, dim, ring)
+    twice = [dim for dim, ring in rings.items() if list(rings.values()).count(ring) > 1]
+    if twice:
+        raise PlanError(
+            message(
+                f"two dimensions of `{path}` go round the mesh axis `{rings[twice[0]]}`",
+                f"{', '.join(f'`{names[dim]}`' for dim in twice)}",
+                remedy="Let one of them go round, and place the other on the axis or in chunks.",
+            )
+        )
+    over = shaped.operation.over
+    axes = placed.get(over, ()) if over is not None else ()
+    if over is not None and in_space(axes) and any(map(is_time, axes)):
+        raise PlanError(
+            message(
+                f"`{path}` scans `{names[over]}` over the mesh and in chunks at once",
+                "a device would have to know what all its chunks add up to before it begins",
+                remedy=f"Place `{names[over]}` on mesh axes alone, or in chunks alone.",
+            )
+        )
+
+
+def _check_ring(
+    shaped: Shaped, names: Mapping[str, str], path: str, placed: Mapping[str, tuple[str, ...]], dim: str, ring: str
+) -> None:
+    name, operation, folds = names[dim], shaped.operation, shaped.signature.fold_dims
+    ordered = operation.monoid is not None and not operation.monoid.commutative
+    if operation.over == dim or (dim in folds and ordered):
+        raise PlanError(
+            message(
+                f"`{name}` of `{path}` goes round a ring, which keeps no order",
+                f"signature {shaped.signature}",
+                "each device begins with another piece, and the monoid is not commutative",
+                remedy=f'Place it on the mesh axis itself: {{"{name}": "{ring}"}}.',
+            )
+        )
+    others = [other for other, axes in placed.items() if ring in axes]
+    folded = [other for other in others if other in folds]
+    if dim not in folds and folded:
+        raise PlanError(
+            message(
+                f"`{name}` of `{path}` goes round the mesh axis `{ring}`, over which `{names[folded[0]]}` is folded",
+                f"signature {shaped.signature}",
+                "devices would add up results of different pieces",
+                remedy=f"Place a dimension that the result carries on `{ring}`, or take `{name}` in chunks.",
+            )
+        )
+
+
+def unused_ring(dim: str, axis: str) -> PlanError:
+    """The error for a ring that no operation goes round."""
+    return PlanError(
+        message(
+            f"the plan lets `{dim}` go round the mesh axis `{axis}`, on which nothing else is placed",
+            "no operation would meet more than its own piece",
+            remedy=f'Place another dimension of the operation there, as in {{"queries": "{axis}", '
+            f'"{dim}": tp.ring("{axis}")}}, or write "{axis}" alone.',
+        )
+    )
