@@ -25,6 +25,7 @@ SECTIONS = {
     "loom_topk": "Loom: the largest of many",
     "planning_time": "Before XLA",
     "call_overhead": "Calls",
+    "monoids": "Folds by aggregators, beside plain jax.numpy and NumPy",
     "loom_fft": "Loom: pencil FFT",
 }
 

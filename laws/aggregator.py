@@ -69,6 +69,11 @@ class AggregatorSubject(Subject):
         """One operation for every element."""
         return float(COUNT)
 
+    @property
+    def is_composed(self) -> bool:
+        """Lifting, merging and presenting are steps: a kurtosis is a difference that loses digits of its own."""
+        return True
+
     def identity_like(self, state: Any) -> Any:
         """The identity in the dtypes of a state."""
         return self.aggregator.monoid.identity_for(state)

@@ -50,9 +50,15 @@ def attention(state: Any) -> Any:
 
 
 def moments(state: Any) -> Any:
-    """Observe count, mean and squares; an empty state has no mean."""
-    count, mean, squares = state
-    return count, jnp.where(count == 0, 0, mean), squares
+    """Observe count, mean and central sums; an empty state has no mean."""
+    count, mean, *sums = state
+    return count, jnp.where(count == 0, 0, mean), *sums
+
+
+def covariance(state: Any) -> Any:
+    """Observe count, mean and products; an empty state has no mean."""
+    count, mean, products = state
+    return count, jnp.where(count == 0, 0, mean), products
 
 
 def _vector(*shape: int) -> Struct:
@@ -64,10 +70,21 @@ _TABLE: dict[str, tuple[Monoid, tuple[Carrier, ...]]] = {
     "Prod": (monoids.Prod, (Carrier((F32,), itself, infinite=True),)),
     "Min": (monoids.Min, (Carrier((F32,), itself, infinite=True),)),
     "Max": (monoids.Max, (Carrier((F32,), itself, infinite=True), Carrier((I32,), itself))),
+    "MinMax": (monoids.MinMax, (Carrier((F32,), aggregators.MinMax().lift, infinite=True),)),
+    "First": (monoids.First, (Carrier((F32, BOOL), aggregators.First().lift, infinite=True),)),
+    "Last": (monoids.Last, (Carrier((F32, BOOL), aggregators.Last().lift, infinite=True),)),
     "Any": (monoids.Any, (Carrier((BOOL,), itself),)),
     "All": (monoids.All, (Carrier((BOOL,), itself),)),
     "Mean": (monoids.Mean, (Carrier((F32,), counted, infinite=True),)),
-    "Moments": (monoids.Moments, (Carrier((F32,), aggregators.Moments().lift, observe=moments, infinite=True),)),
+    "Moments": (
+        monoids.Moments,
+        # With weights: the count is a float, and has a derivative.
+        (Carrier((F32, F32), aggregators.Moments().lift, observe=moments, infinite=True),),
+    ),
+    "Covariance": (
+        monoids.Covariance,
+        (Carrier((_vector(2), F32), aggregators.Covariance().lift, observe=covariance, infinite=True),),
+    ),
     "LogSumExp": (
         monoids.LogSumExp,
         (Carrier((F32,), aggregators.LogSumExp().lift, observe=logsumexp, special=(MASKED,), infinite=True),),

@@ -10,13 +10,15 @@ import numpy as np
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
+from combinators.aggregators.weights import over, reference_weights, weigh
 
 
 def Count() -> Aggregator:
     """Count the elements.
 
     Returns:
-      An aggregator of one input to a scalar integer (int32; int64 where x64 is enabled). NaN counts.
+      An aggregator of one input, and optionally of weights, to a scalar integer (int32; int64 where x64 is enabled), or
+      to the total of weights that are floats. Booleans are a mask; weights of 0 or below do not count. NaN counts.
     """
     return Aggregator(
         lift_count, monoids.Sum, present_state, lift_many=count_many, reference=reference_count, name="Count"
@@ -30,47 +32,56 @@ def Mean() -> Aggregator:
     collective folds it; where the values are far from zero, `Moments` is more accurate.
 
     Returns:
-      An aggregator of one input to a float; the mean of nothing is NaN, with gradient 0.
+      An aggregator of one input, and optionally of weights as in `Count`, to a float; the mean of nothing is NaN, with
+      gradient 0.
     """
     return Aggregator(lift_mean, monoids.Mean, present_mean, lift_many=mean_many, reference=reference_mean, name="Mean")
 
 
-def count_many(xs: Any) -> Any:
+def count_many(xs: Any, weights: Any = None) -> Any:
     """Count along the leading axis."""
-    return jnp.asarray(xs.shape[0], int)
+    if weights is None:
+        return jnp.asarray(xs.shape[0], int)
+    return jnp.sum(weigh(weights)[0], axis=0)
 
 
-def lift_count(x: Any) -> Any:
+def lift_count(x: Any, weight: Any = None) -> Any:
     """Count one element."""
-    del x
-    return jnp.asarray(1, int)
+    return count_many(*(jnp.asarray(part)[None] for part in (x, weight) if part is not None))
 
 
-def reference_count(xs: Any) -> Any:
+def reference_count(xs: Any, weights: Any = None) -> Any:
     """Count in NumPy."""
-    return np.asarray(len(xs))
+    return np.asarray(reference_weights(weights, len(xs)).sum())
 
 
-def mean_many(xs: Any) -> Any:
+def mean_many(xs: Any, weights: Any = None) -> Any:
     """Total and count along the leading axis."""
     if jnp.issubdtype(xs.dtype, jnp.floating):
         xs = xs.astype(jnp.promote_types(xs.dtype, jnp.float32))
-    return jnp.sum(xs, axis=0), count_many(xs)
+    if weights is None:
+        return jnp.sum(xs, axis=0), count_many(xs)
+    weights, xs = weigh(weights, xs)
+    return jnp.sum(over(weights, xs) * xs, axis=0), jnp.sum(weights, axis=0)
 
 
-def lift_mean(x: Any) -> Any:
+def lift_mean(x: Any, weight: Any = None) -> Any:
     """Total and count one element."""
-    return mean_many(jnp.asarray(x)[None])
+    return mean_many(*(jnp.asarray(part)[None] for part in (x, weight) if part is not None))
 
 
 def present_mean(state: Any) -> Any:
     """Divide a total by its count."""
     total, count = state
-    return jnp.where(count == 0, jnp.nan, total / jnp.maximum(count, 1))
+    count = over(count, total)
+    return jnp.where(count == 0, jnp.nan, total / jnp.where(count == 0, 1, count))
 
 
-def reference_mean(xs: Any) -> Any:
+def reference_mean(xs: Any, weights: Any = None) -> Any:
     """Average in NumPy, in float64."""
-    if len(xs) == 0:
+    wide = np.asarray(xs, np.complex128 if np.iscomplexobj(xs) else np.float64)
+    weights = reference_weights(weights, len(xs))
+    kept = weights > 0
+    if not kept.any():
         return np.full(xs.shape[1:], np.nan)
-    return np.mean(xs, axis=0, dtype=np.complex128 if np.iscomplexobj(xs) else np.float64)
+    return np.average(wide[kept], axis=0, weights=weights[kept])

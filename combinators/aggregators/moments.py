@@ -1,8 +1,9 @@
-"""The aggregator of count, mean and variance."""
+"""The aggregator of count, mean, variance, skewness and kurtosis."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,103 +11,180 @@ from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
+from combinators.aggregators.sums import origin_near, sum_together
+from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.errors import GraphError, message
+from combinators.inputs import count_inputs
+from combinators.monoids.moments import shift_sums
 
 
-def Moments() -> Aggregator:
-    """Find count, mean and variance in one fold.
+def Moments(order: int = 4) -> Aggregator:
+    """Find count, mean, variance, skewness and kurtosis in one fold, and one pass over memory.
+
+        variance = m2 / n,   skewness = (m3 / n) / variance**1.5,   kurtosis = (m4 / n) / variance**2 - 3
+
+    Args:
+      order: the highest moment: 2, 3 (with skewness) or 4 (with kurtosis).
 
     Returns:
-      An aggregator of one real input to a dictionary: `count` (an integer), `mean` and `variance` (of the population:
-      divided by the count), floats of at least 32 bits. Mean and variance of nothing are NaN, with gradient 0.
+      An aggregator of one real input, and optionally of weights, to a dictionary: `count` (an integer; the total where
+      weights are floats), `mean`, `variance` (of the population: divided by the count), `skewness` and `kurtosis` (in
+      excess of the normal distribution's), floats of at least 32 bits. All but the count of nothing are NaN, with
+      gradient 0; so are skewness and kurtosis where the spread is lost in the rounding of the mean, as in SciPy, or
+      `variance**2` underflows.
 
-    Source: Chan, Golub, LeVeque 1983, the corrected two-pass algorithm (eq. 1.7) and the pairwise merge (eq. 2.1).
+      Weights say how often an element counts, booleans whether it does; those at 0 or below leave it out.
+
+    Raises:
+      GraphError: when the order is none of these.
+
+    Source: Chan, Golub, LeVeque 1983, eq. 1.7 and 2.1; Pebay 2008 for the higher orders.
     """
+    if order not in (2, 3, 4):
+        raise GraphError(message("Moments: unknown order.", "expected  2, 3 or 4", f"got       {order!r}"))
+    many = MomentsMany(order)
     return Aggregator(
-        lift_moments,
+        LiftOne(many),
         monoids.Moments,
         present_moments,
-        lift_many=moments_many,
-        reference=reference_moments,
+        lift_many=many,
+        reference=ReferenceMoments(order),
         name="Moments",
     )
 
 
-def moments_many(xs: Any) -> Any:
-    """Find the moments along the leading axis in two passes: the mean, then deviations from it.
+@final
+@dataclass(frozen=True)
+class MomentsMany:
+    """Find the moments along the leading axis: power sums around a number near the mean, moved to the mean.
 
-    The mean of the first pass was rounded, which both sums of the second pass are corrected for.
-
-    Args:
-      xs: real array `(n, ...)`.
-
-    Returns:
-      `(count, mean, m2)`.
-
-    Raises:
-      GraphError: when the input is complex.
+    Attributes:
+      order: the highest moment.
     """
-    xs = _real(xs)
-    size = xs.shape[0]
-    divisor = max(size, 1)
-    # The result does not depend on the origin, so no derivative flows through it.
-    origin = lax.stop_gradient(jnp.sum(xs, axis=0) / divisor)
-    deviations = xs - origin
-    total = jnp.sum(deviations, axis=0)
-    squares = jnp.sum(deviations * deviations, axis=0) - total * (total / divisor)
-    # Constant data can round to a tiny negative sum. A comparison keeps the gradient whole; a maximum would halve it.
-    squares = jnp.where(squares < 0, 0, squares)
-    return jnp.asarray(size, int), origin + _finite(total / divisor), squares
+
+    order: int
+
+    def __call__(self, xs: Any, weights: Any = None) -> Any:
+        """Return `(count, mean, m2, ...)` of real elements `(n, ...)`, weighted by `(n,)`."""
+        xs = real("Moments", xs)
+        if weights is None:
+            count = jnp.asarray(xs.shape[0], int)
+            origin = origin_near(xs)
+            deviations = xs - origin
+            powers = [deviations]
+        else:
+            weights, xs = weigh(weights, xs)
+            count, weights = jnp.sum(weights, axis=0), over(weights, xs).astype(xs.dtype)
+            origin = lax.stop_gradient(jnp.sum(weights * xs, axis=0) / _divisor(count, xs))
+            deviations = xs - origin
+            powers = [weights * deviations]
+        for _ in range(1, self.order):
+            powers.append(powers[-1] * deviations)
+        first, *rest = sum_together(*powers)
+        step = first / _divisor(count, first)
+        sums = shift_sums([count.astype(xs.dtype), first, *rest], -step)[2:]
+        # Constant data can round to a tiny negative sum. A comparison keeps the gradient whole; a maximum would not.
+        even = [jnp.where(m < 0, 0, m) if p % 2 == 0 else m for p, m in enumerate(sums, start=2)]
+        return (count, origin + _finite(step), *even)
 
 
-def lift_moments(x: Any) -> Any:
-    """Find the moments of one element: itself, without deviation."""
-    x = _real(jnp.asarray(x))
-    # The deviation of an infinite element from itself is NaN, as it is along an axis.
-    return jnp.asarray(1, int), x, x - x
+@final
+@dataclass(frozen=True)
+class LiftOne:
+    """Lift one element as the only one of many.
+
+    Attributes:
+      many: an aggregator's `lift_many`.
+    """
+
+    many: Any
+
+    @property
+    def inputs(self) -> int | None:
+        """How many inputs it needs; None where that is not known."""
+        return count_inputs(self.many)
+
+    def __call__(self, *xs: Any) -> Any:
+        """Return the state of one element, given as one cell an input."""
+        return self.many(*(jnp.asarray(x)[None] for x in xs))
 
 
 def present_moments(state: Any) -> Any:
     """Present moments by name.
 
     Args:
-      state: `(count, mean, m2)`.
+      state: `(count, mean, m2, ...)`.
 
     Returns:
-      A dictionary of count, mean and population variance.
+      A dictionary of count, mean, population variance and, as far as the state knows, skewness and kurtosis.
     """
-    count, mean, squares = state
-    divisor = jnp.maximum(count, 1).astype(squares.dtype)
-    return {
-        "count": count,
-        "mean": jnp.where(count == 0, jnp.nan, mean),
-        "variance": jnp.where(count == 0, jnp.nan, squares / divisor),
-    }
+    count, mean, *sums = state
+    nothing = count == 0
+    central = [m / _divisor(count, m) for m in sums]
+    variance = central[0]
+    result = {"count": count, "mean": jnp.where(nothing, jnp.nan, mean)}
+    result["variance"] = jnp.where(nothing, jnp.nan, variance)
+    limits = jnp.finfo(variance.dtype)
+    is_spread = (variance > (float(limits.resolution) * mean) ** 2) & (variance * variance >= float(limits.tiny))
+    unit = jnp.where(is_spread, variance, 1)
+    if len(central) > 1:
+        result["skewness"] = jnp.where(is_spread, central[1] / (unit * jnp.sqrt(unit)), jnp.nan)
+    if len(central) > 2:
+        result["kurtosis"] = jnp.where(is_spread, central[2] / (unit * unit) - 3, jnp.nan)
+    return result
 
 
-def reference_moments(xs: Any) -> Any:
-    """Find count, mean and variance in NumPy, in float64."""
-    if len(xs) == 0:
+@final
+@dataclass(frozen=True)
+class ReferenceMoments:
+    """Find the moments in NumPy, in float64.
+
+    Attributes:
+      order: the highest moment.
+    """
+
+    order: int
+
+    def __call__(self, xs: Any, weights: Any = None) -> Any:
+        """Return the dictionary that `present_moments` does."""
+        # What counts as spread is a matter of the precision that the data came in.
+        limits = np.finfo(np.float64 if xs.dtype == np.float64 else np.float32)
+        weights = reference_weights(weights, len(xs))
+        kept, count = weights > 0, np.asarray(weights.sum())
         nothing = np.full(xs.shape[1:], np.nan)
-        return {"count": np.asarray(0), "mean": nothing, "variance": nothing}
-    return {
-        "count": np.asarray(len(xs)),
-        "mean": np.mean(xs, axis=0, dtype=np.float64),
-        "variance": np.var(xs, axis=0, dtype=np.float64),
-    }
+        names = ("variance", "skewness", "kurtosis")[: self.order - 1]
+        if not kept.any():
+            return {"count": count, "mean": nothing} | dict.fromkeys(names, nothing)
+        xs, weights = np.asarray(xs[kept], np.float64), np.asarray(weights[kept], np.float64)
+        mean = np.average(xs, axis=0, weights=weights)
+        second, third, fourth = (np.average((xs - mean) ** p, axis=0, weights=weights) for p in (2, 3, 4))
+        with np.errstate(all="ignore"):
+            spread = np.where((second > (limits.resolution * mean) ** 2) & (second**2 >= limits.tiny), second, np.nan)
+            values = (second, third / spread**1.5, fourth / spread**2 - 3)
+        return {"count": count, "mean": mean} | dict(zip(names, values, strict=False))
 
 
-def _real(xs: Any) -> Any:
+def real(where: str, xs: Any) -> Any:
+    """Give real elements as floats of at least 32 bits.
+
+    Raises:
+      GraphError: when they are complex.
+    """
+    xs = jnp.asarray(xs)
     if jnp.issubdtype(xs.dtype, jnp.complexfloating):
         raise GraphError(
             message(
-                "Moments: the input is complex.",
+                f"{where}: the input is complex.",
                 "expected  integers, booleans or real floats",
                 f"got       {xs.dtype}",
                 remedy="Aggregate real and imaginary parts on their own.",
             )
         )
     return xs.astype(jnp.promote_types(xs.dtype, jnp.float32))
+
+
+def _divisor(count: Any, like: Any) -> Any:
+    return jnp.where(count == 0, 1, count).astype(like.dtype)
 
 
 def _finite(step: Any) -> Any:

@@ -11,6 +11,7 @@ from combinators.monoids.attention import attention_state as attention_state
 from combinators.monoids.compensated_sum import CompensatedSum as CompensatedSum
 from combinators.monoids.compensated_sum import compensated_value as compensated_value
 from combinators.monoids.compensated_sum import two_sum as two_sum
+from combinators.monoids.covariance import Covariance as Covariance
 from combinators.monoids.decayed import decayed as decayed
 from combinators.monoids.dual import dual as dual
 from combinators.monoids.elementwise import All as All
@@ -19,6 +20,8 @@ from combinators.monoids.elementwise import Max as Max
 from combinators.monoids.elementwise import Min as Min
 from combinators.monoids.elementwise import Prod as Prod
 from combinators.monoids.elementwise import Sum as Sum
+from combinators.monoids.first import First as First
+from combinators.monoids.first import Last as Last
 from combinators.monoids.function import function as function
 from combinators.monoids.lexicographic import lexicographic as lexicographic
 from combinators.monoids.logsumexp import LogSumExp as LogSumExp
@@ -29,6 +32,7 @@ from combinators.monoids.matrix_product import MatrixProduct as MatrixProduct
 from combinators.monoids.matrix_product import MaxPlusProduct as MaxPlusProduct
 from combinators.monoids.matrix_product import MinPlusProduct as MinPlusProduct
 from combinators.monoids.mean import Mean as Mean
+from combinators.monoids.min_max import MinMax as MinMax
 from combinators.monoids.moments import Moments as Moments
 from combinators.monoids.optional import optional as optional
 from combinators.monoids.recurrence import AffineRecurrence as AffineRecurrence

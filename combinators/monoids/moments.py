@@ -1,7 +1,9 @@
-"""The monoid of count, mean and sum of squared deviations."""
+"""The monoid of count, mean and central sums of any order."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,63 +11,121 @@ import jax.numpy as jnp
 from combinators.frame import Frame
 from combinators.monoid import Monoid
 
-# State: (count, mean, m2); m2 the sum of (x - mean)**2. Count is an integer, so that it does not stop growing at 2**24.
+# State: (count, mean, m2, m3, ...), as many orders as the state has leaves; m_p is the sum of (x - mean)**p. The count
+# of plain elements is an integer, so that it does not stop growing at 2**24; a float is a total weight.
+
+
+def shift_sums(sums: Sequence[Any], step: Any) -> list[Any]:
+    """Move the origin of power sums.
+
+        sum((x - a + step)**p) = sum over k of binomial(p, k) step**k sum((x - a)**(p - k))
+
+    Args:
+      sums: the sums of `(x - a)**p` for `p` = 0, 1, ...; None stands for a sum that is 0.
+      step: how far the deviations move; of the shape of the sums.
+
+    Returns:
+      The sums of `(x - a + step)**p` for the same `p`.
+    """
+    powers = [None, step]
+    while len(powers) < len(sums):
+        powers.append(powers[-1] * step)
+    moved: list[Any] = []
+    for order in range(len(sums)):
+        terms = [sums[order]] if sums[order] is not None else []
+        lower = [k for k in range(1, order + 1) if sums[order - k] is not None]
+        terms += [math.comb(order, k) * (sums[order - k] * powers[k]) for k in lower]
+        moved.append(sum(terms[1:], terms[0]))
+    return moved
+
+
+def merge_means(left: Any, right: Any) -> tuple[Any, Any, Any]:
+    """Merge counts and means.
+
+        n = n1 + n2,   mean = mean1 + (mean2 - mean1) n2 / n
+
+    Args:
+      left: count and mean; the mean has the axes of the count and then its own.
+      right: count and mean.
+
+    Returns:
+      The common mean, and the steps by which deviations from the left and from the right mean move to it. Where a side
+      is empty the mean is that of the other, bit by bit, and both steps are 0.
+    """
+    (count1, mean1), (count2, mean2) = left, right
+    total = count1 + count2
+    whole = jnp.where(total == 0, 1, total)
+    share1, share2 = ((_over(count, mean1) / _over(whole, mean1)).astype(mean1.dtype) for count in (count1, count2))
+    empty1, empty2 = _over(count1 == 0, mean1), _over(count2 == 0, mean1)
+    # An empty state has no mean: a difference to it can be infinite, and 0 * inf is NaN.
+    gap = jnp.where(empty1 | empty2, 0, mean2 - mean1)
+    # From the mean of the larger side, so that a small one far away is not first taken in and then cancelled.
+    near = jnp.where(share1 < share2, mean2 - gap * share1, mean1 + gap * share2)
+    # A mean that overflowed, or is infinite, must not turn into inf - inf.
+    moved = jnp.where(jnp.isfinite(gap), near, mean1 * share1 + mean2 * share2)
+    return jnp.where(empty1, mean2, jnp.where(empty2, mean1, moved)), -(gap * share2), gap * share1
 
 
 def combine_moments(left: Any, right: Any) -> Any:
-    """Merge two sets of moments.
-
-        n = n1 + n2,   d = mean2 - mean1,   mean = mean1 + d n2 / n,   m2 = m2_1 + m2_2 + d**2 n1 n2 / n
+    """Merge two sets of moments: move the origin of both to the common mean, and add.
 
     Args:
-      left: `(count, mean, m2)`.
-      right: `(count, mean, m2)`.
+      left: `(count, mean, m2, ...)`.
+      right: `(count, mean, m2, ...)`.
 
     Returns:
-      `(count, mean, m2)` of both together. An empty side changes nothing, bit by bit.
+      `(count, mean, m2, ...)` of both together. An empty side changes nothing, bit by bit.
 
-    Source: Chan, Golub, LeVeque 1983, eq. 2.1.
+    Source: Chan, Golub, LeVeque 1983, eq. 2.1; Pebay 2008, eq. 2.1 for all orders.
     """
-    (count1, mean1, sum1), (count2, mean2, sum2) = left, right
-    count = count1 + count2
-    share = (count2 / jnp.maximum(count, 1)).astype(mean1.dtype)
-    # An empty state has no mean: a difference to it can be infinite, and 0 * inf is NaN.
-    empty = (count1 == 0) | (count2 == 0)
-    gap = jnp.where(empty, 0, mean2 - mean1)
-    # A mean that overflowed, or is infinite, must not turn into inf - inf.
-    moved = jnp.where(jnp.isfinite(gap), mean1 + gap * share, mean1 * (1 - share) + mean2 * share)
-    mean = jnp.where(count1 == 0, mean2, jnp.where(count2 == 0, mean1, moved))
-    # Second factor first: gap**2 alone could overflow where the product does not.
-    return count, mean, sum1 + sum2 + gap * (gap * share * count1.astype(mean1.dtype))
+    (count1, mean1, *sums1), (count2, mean2, *sums2) = left, right
+    mean, step1, step2 = merge_means((count1, mean1), (count2, mean2))
+    moved1 = shift_sums(_central(count1, sums1), step1)
+    moved2 = shift_sums(_central(count2, sums2), step2)
+    return (weight(count1) + weight(count2), mean, *(a + b for a, b in zip(moved1[2:], moved2[2:], strict=True)))
 
 
 def summarize(state: Any) -> Any:
     """Reduce moments to count and total."""
-    count, mean, _ = state
-    return count, mean * count.astype(mean.dtype)
+    count, mean = state[:2]
+    return count, mean * _over(count, mean).astype(mean.dtype)
 
 
 def reference_mean(summary: Any) -> Any:
     """Turn the merged counts and totals into the common mean; 0 where there is nothing, or no finite mean."""
     count, total = summary
-    mean = total / jnp.maximum(count, 1).astype(total.dtype)
+    mean = total / _over(jnp.where(count == 0, 1, count), total).astype(total.dtype)
     return jnp.where(jnp.isfinite(mean), mean, 0)
 
 
 def express(state: Any, reference: Any) -> Any:
-    """Express moments around a common reference: `(n, n (mean - F), m2 + n (mean - F)**2)`."""
-    count, mean, squares = state
-    gap = mean - reference
-    first = count.astype(mean.dtype) * gap
-    return count, first, squares + first * gap
+    """Express moments by the power sums around a common reference: `(n, n (mean - F), sum((x - F)**2), ...)`."""
+    count, mean, *sums = state
+    gap = jnp.where(count == 0, 0, mean - reference)
+    return (weight(count), *shift_sums(_central(count, sums), gap)[1:])
 
 
 def restore(reference: Any, addends: Any) -> Any:
-    """Turn the sums of the expressed moments back into `(count, mean, m2)`."""
-    count, first, second = addends
-    step = first / jnp.maximum(count, 1).astype(first.dtype)
+    """Turn power sums around a reference back into `(count, mean, m2, ...)`."""
+    count, first, *_ = addends
+    step = first / jnp.where(count == 0, 1, count).astype(first.dtype)
     mean = jnp.where(count == 0, 0, reference + step)
-    return count, mean.astype(first.dtype), second - first * step
+    return (count, mean.astype(first.dtype), *shift_sums([count.astype(first.dtype), *addends[1:]], -step)[2:])
+
+
+def _central(count: Any, sums: Sequence[Any]) -> list[Any]:
+    """Sums of the powers 0, 1, ... around the mean; those of an empty state, which has no mean, have no derivative."""
+    return [weight(count).astype(sums[0].dtype), None, *(jnp.where(count == 0, 0, m) for m in sums)]
+
+
+def weight(count: Any) -> Any:
+    """Give a count as it adds up: a weight of 0 has no derivative, as there is no place where it would grow."""
+    return jnp.where(count == 0, 0, count) if jnp.issubdtype(count.dtype, jnp.floating) else count
+
+
+def _over(count: Any, mean: Any) -> Any:
+    """Give a count the trailing axes of a mean."""
+    return jnp.reshape(count, jnp.shape(count) + (1,) * (jnp.ndim(mean) - jnp.ndim(count)))
 
 
 Moments: Monoid = Monoid(
@@ -75,8 +135,9 @@ Moments: Monoid = Monoid(
     frame=Frame(summarize, "sum", reference_mean, express, restore),
     name="Moments",
 )
-"""State `(count, mean, m2)`: an integer and two floats; `m2` is the sum of squared deviations from the mean.
+"""State `(count, mean, m2, ...)`: an integer (or a float, the total weight) and floats; `m2` is the sum of squared
+deviations from the mean, `m3` that of their cubes, and so on: as many orders as the state has leaves.
 
 The frame's admissible references are all finite numbers; the closer to the mean, the smaller the rounding error.
-Source: Chan, Golub, LeVeque 1983.
+Source: Chan, Golub, LeVeque 1983; Pebay 2008.
 """

@@ -25,6 +25,13 @@ STATES = {
     "All": (np.bool_(True), np.bool_(False)),
     "Mean": ((I32(7), I32(2)), (I32(-3), I32(1))),
     "Moments": ((I32(3), F32(2), F32(1.5)), (I32(1), F32(-5), F32(0))),
+    "Covariance": (
+        (I32(3), np.array([2, 1], F32), np.array([[1.5, 0.5], [0.5, 4]], F32)),
+        (I32(1), np.array([-5, 3], F32), np.zeros((2, 2), F32)),
+    ),
+    "MinMax": ((F32(1.5), F32(3)), (F32(-4), F32(2))),
+    "First": ((F32(1.5), np.bool_(True)), (F32(-4), np.bool_(True))),
+    "Last": ((F32(1.5), np.bool_(True)), (F32(-4), np.bool_(True))),
     "LogSumExp": ((F32(3), F32(1.5)), (F32(-2), F32(1))),
     "AttentionState": (
         (F32(3), F32(1.5), np.array([1, -2, 3], F32)),

@@ -11,18 +11,11 @@ import pytest
 
 import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
+from tests.shipped import lawful_piece
 
 SHIPPED = [name for name in vars(aggregators) if name[0].isupper()]
 # States of integers and booleans, large ones: what is wrong with them is wrong for all elements.
 SKETCHES = ("Bloom", "CountMin", "DDSketch", "HyperLogLog", "MinHash", "Reservoir")
-ARGUMENTS = {
-    "Bloom": (64, 2),
-    "CountMin": (16, 2),
-    "HyperLogLog": (5,),
-    "MinHash": (8,),
-    "Reservoir": (3,),
-    "TopK": (3,),
-}
 
 
 def itself(x):
@@ -136,8 +129,8 @@ MUTANTS = {
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_aggregators_are_lawful(name):
     # The laws of their monoids are checked, with the same lifts, in test_monoid_laws.
-    piece = getattr(aggregators, name)(*ARGUMENTS.get(name, ()))
-    report = laws.assert_lawful(piece, laws="aggregator", examples=3 if name in SKETCHES else 9)
+    piece, types = lawful_piece(name)
+    report = laws.assert_lawful(piece, types, laws="aggregator", examples=3 if name in SKETCHES else 9)
     assert "aggregator.semantic" in report.held, str(report)
 
 

@@ -1,0 +1,177 @@
+"""Folds of one long row of float32 by aggregators, beside plain `jax.numpy`; and how exact they are beside NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tapestry_jax as tp
+from benchmarks.costs import counts
+from benchmarks.row import Row
+from benchmarks.timing import paired
+
+TIME, TOGETHER, ACCURACY = 1.5, 1.3, 4.0
+SIZE = 64_000_000
+BINS, ENDS, BEST = 256, (-4.0, 4.0), 64
+
+agg = tp.aggregators
+Program = Callable[[Any], Any]
+
+
+def two_pass(x: Any) -> Any:
+    """Moments by their definitions: the mean, then means of powers of deviations."""
+    mean = jnp.mean(x)
+    deviations = x - mean
+    return mean, *(jnp.mean(deviations**p) for p in (2, 3, 4))
+
+
+def raw_sums(x: Any) -> Any:
+    """Moments from sums of powers: fast, and wrong far from zero."""
+    first, second, third, fourth = (jnp.mean(x**p) for p in (1, 2, 3, 4))
+    variance = second - first**2
+    skew = third - 3 * first * second + 2 * first**3
+    return first, variance, skew, fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
+
+
+def shifted_exponentials(x: Any) -> Any:
+    """Log-sum-exp by its definition."""
+    top = jnp.max(x)
+    return top + jnp.log(jnp.sum(jnp.exp(x - top)))
+
+
+def scattered(x: Any) -> Any:
+    """A histogram by one multiplication and one scatter; numbers near an edge may fall on its other side."""
+    low, high = ENDS
+    place = jnp.clip((x - low) * (BINS / (high - low)), -1, BINS).astype(jnp.int32)
+    return jnp.zeros(BINS + 2, jnp.int32).at[place + 1].add(1)
+
+
+def compared(x: Any) -> Any:
+    """A histogram by `jnp.histogram`."""
+    return jnp.histogram(x, BINS, ENDS)[0]
+
+
+def best(x: Any) -> Any:
+    """The largest by `lax.top_k`."""
+    return jax.lax.top_k(x, BEST)
+
+
+CASES: Mapping[str, tuple[tp.Aggregator, str, Mapping[str, Program]]] = {
+    "Moments": (agg.Moments(), "n -> ", {"two passes": two_pass, "sums of powers": raw_sums}),
+    "LogSumExp": (
+        agg.LogSumExp(),
+        "n -> ",
+        {"jax.nn.logsumexp": jax.nn.logsumexp, "definition": shifted_exponentials},
+    ),
+    f"TopK({BEST})": (agg.TopK(BEST), "n, @n -> ", {"lax.top_k": best}),
+    f"Histogram({BINS})": (agg.Histogram(BINS, ENDS), "n -> ", {"scatter": scattered, "jnp.histogram": compared}),
+}
+TOGETHER_OF = (agg.Moments(), agg.LogSumExp(), agg.MinMax(), agg.Mean(), agg.Sum())
+
+
+def compiled(program: Any, x: Any) -> Any:
+    """A function of one array, traced by the library where it is an arrow, and compiled."""
+    function = (
+        tp.trace(program, tp.TensorType({"n": x.shape[0]}, x.dtype)) if isinstance(program, tp.Arrow) else program
+    )
+    return jax.jit(function).lower(x).compile()
+
+
+def rows(rounds: int = 5, size: int = SIZE) -> list[Row]:
+    """Times of folds, of five folds in one, and errors.
+
+    Args:
+      rounds: turns of each timing.
+      size: of the row.
+    """
+    x = jnp.asarray(np.random.default_rng(0).standard_normal(size, np.float32))
+    return [*times(x, rounds), *together(x, rounds), *errors()]
+
+
+def times(x: Any, rounds: int) -> list[Row]:
+    """Each aggregator beside the fastest of its peers, and how often it reads its input."""
+    found: list[Row] = []
+    for name, (aggregator, signature, peers) in CASES.items():
+        ours = compiled(tp.fold(aggregator, signature), x)
+        turns = {
+            peer: paired(lambda f=ours: f(x), lambda f=f: f(x), rounds=rounds)
+            for peer, f in ((peer, compiled(function, x)) for peer, function in peers.items())
+        }
+        peer, fastest = max(turns.items(), key=lambda turn: turn[1].ratio)
+        case = f"{name} beside {peer}"
+        found.append(Row(case, fastest.ours * 1e3, fastest.peer * 1e3, "ms", TIME, compared=fastest.ratio))
+        passes = counts(ours)["bytes"] / (4 * x.size)
+        found.append(Row(f"{name}: bytes by XLA's count, in inputs", passes, 0, "inputs", compare="value"))
+    return found
+
+
+def together(x: Any, rounds: int) -> list[Row]:
+    """Five aggregators in one fold beside the slowest of them alone."""
+    pair = TOGETHER_OF[0]
+    for each in TOGETHER_OF[1:]:
+        pair = pair & each
+    ours = compiled(tp.fold(pair, "n -> "), x)
+    alone = {each.name: compiled(tp.fold(each, "n -> "), x) for each in TOGETHER_OF}
+    turns = {name: paired(lambda: ours(x), lambda f=f: f(x), rounds=rounds) for name, f in alone.items()}
+    name, slowest = min(turns.items(), key=lambda turn: turn[1].ratio)
+    case = f"five in one beside {name} alone"
+    return [Row(case, slowest.ours * 1e3, slowest.peer * 1e3, "ms", TOGETHER, compared=slowest.ratio)]
+
+
+def adversarial(size: int) -> dict[str, Any]:
+    """Data that floats find hard, as float32 `(size,)`."""
+    source = np.random.default_rng(1)
+    normal = source.standard_normal(size)
+    return {
+        "1e8 with spread 1e-8": np.float32(1e8 + 1e-8 * normal),
+        "1e8 with spread 100": np.float32(1e8 + 100 * normal),
+        "1e4 with spread 1": np.float32(1e4 + normal),
+        "mixed magnitudes": np.float32(normal * 10.0 ** source.uniform(-8, 8, size)),
+        "sorted": np.sort(normal).astype(np.float32),
+    }
+
+
+def errors(size: int = 10_000_000) -> list[Row]:
+    """Errors of float32 results against float64, beside those of NumPy in float32, two passes each.
+
+    An error below one rounding of the result counts as one rounding: less is chance.
+    """
+    found: list[Row] = []
+    for case, x in adversarial(size).items():
+        wide = x.astype(np.float64)
+        moments = jax.jit(agg.Moments(2).run)(x)
+        found.append(_error(f"mean, {case}", moments["mean"], x.mean(), wide.mean(), np.abs(wide).mean()))
+        found.append(_error(f"variance, {case}", moments["variance"], x.var(), wide.var(), wide.var()))
+        found.append(_logsumexp(case, x / np.max(np.abs(x)) * np.float32(20)))
+        found.append(_covariance(case, x[: size - size % 2].reshape(-1, 2)))
+    return found
+
+
+def _logsumexp(case: str, x: Any) -> Row:
+    wide, top = x.astype(np.float64), x.max()
+    exact = top + np.log(np.sum(np.exp(wide - top)))
+    numpy = top + np.log(np.sum(np.exp(x - top)))
+    ours = jax.jit(agg.LogSumExp().run)(x)
+    return _error(f"log-sum-exp, {case}, scaled to 20", ours, numpy, exact, 1 + abs(exact))
+
+
+def _covariance(case: str, x: Any) -> Row:
+    wide = x.astype(np.float64)
+    ours = jax.jit(agg.Covariance().run)(x)["covariance"][0, 1]
+    # Column by column, where NumPy adds pairwise; along the rows of a matrix it does not.
+    first, second = np.ascontiguousarray(x.T)
+    numpy = np.mean((first - first.mean()) * (second - second.mean()))
+    exact = np.cov(wide.T, ddof=0)
+    return _error(f"covariance, {case}", ours, numpy, exact[0, 1], np.sqrt(exact[0, 0] * exact[1, 1]))
+
+
+def _error(case: str, ours: Any, numpy: Any, exact: float, scale: float) -> Row:
+    rounding = float(np.finfo(np.float32).eps) / 2 * float(scale)
+    off, peer = (max(abs(float(value) - float(exact)), rounding) for value in (ours, numpy))
+    unit = float(scale) if scale else 1.0
+    ratio = off / peer if peer else float(off > 0) * float("inf") if off else 1.0
+    return Row(f"error: {case}", off / unit, peer / unit, "relative", ACCURACY, compared=ratio)

@@ -1,0 +1,164 @@
+"""The aggregators of covariance and correlation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from combinators import monoids
+from combinators.aggregator import Aggregator
+from combinators.aggregators.moments import LiftOne, real
+from combinators.aggregators.sums import origin_near
+from combinators.aggregators.weights import reference_weights, weigh
+
+BLOCK = 4096
+"""Rows whose products one matrix product adds; such partial sums are added afterwards, which keeps rounding small."""
+
+
+def Covariance() -> Aggregator:
+    """Find count, mean and covariance matrix of vectors: `tp.fold(Covariance(), "row [feature] -> ")`.
+
+    Returns:
+      An aggregator of one real input whose elements are vectors `(d,)`, and optionally of weights, to a dictionary:
+      `count` (an integer; the total where weights are floats), `mean` `(d,)` and `covariance` `(d, d)` (of the
+      population: divided by the count), floats of at least 32 bits. Of nothing mean and covariance are NaN, with
+      gradient 0. Weights are as in `Moments`.
+
+    Source: Chan, Golub, LeVeque 1983; Pebay 2008.
+    """
+    return Aggregator(
+        LiftOne(covariance_many),
+        monoids.Covariance,
+        present_covariance,
+        lift_many=covariance_many,
+        reference=reference_covariance,
+        name="Covariance",
+    )
+
+
+def Correlation() -> Aggregator:
+    """Find the matrix of Pearson's correlation coefficients of vectors.
+
+    Returns:
+      An aggregator of inputs as in `Covariance` to floats `(d, d)`. The rows and columns of a feature whose spread is
+      lost in the rounding of its mean are NaN, with gradient 0; all are for nothing.
+    """
+    return Aggregator(
+        LiftOne(covariance_many),
+        monoids.Covariance,
+        present_correlation,
+        lift_many=covariance_many,
+        reference=reference_correlation,
+        name="Correlation",
+    )
+
+
+def covariance_many(xs: Any, weights: Any = None) -> Any:
+    """Find count, means and products of deviations along the leading axis.
+
+    Products are summed around a number near the mean, and then moved to the mean.
+
+    Args:
+      xs: real array `(n, d)`.
+      weights: None or `(n,)`.
+
+    Returns:
+      `(count, mean, products)` of shapes `()`, `(d,)` and `(d, d)`.
+    """
+    xs = real("Covariance", xs)
+    if weights is None:
+        count = jnp.asarray(xs.shape[0], int)
+        origin = origin_near(xs)
+        weighted = deviations = xs - origin
+    else:
+        weights, xs = weigh(weights, xs)
+        count, column = jnp.sum(weights), weights.astype(xs.dtype)[:, None]
+        origin = lax.stop_gradient(jnp.sum(column * xs, axis=0) / _divisor(count, xs))
+        deviations = xs - origin
+        weighted = column * deviations
+    step = jnp.sum(weighted, axis=0) / _divisor(count, xs)
+    products = _products(weighted, deviations) - count.astype(xs.dtype) * jnp.outer(step, step)
+    squares = jnp.diagonal(products)
+    # Constant data can round to a tiny negative sum. A comparison keeps the gradient whole; a maximum would halve it.
+    products = products - jnp.diag(jnp.where(squares < 0, squares, 0))
+    return count, origin + jnp.where(jnp.isfinite(step), step, 0), products
+
+
+def _products(left: Any, right: Any) -> Any:
+    """Sum the outer products of corresponding rows, block by block."""
+    size = left.shape[0]
+    whole = size - size % BLOCK
+    rest = jnp.einsum("ni,nj->ij", left[whole:], right[whole:], precision=lax.Precision.HIGHEST)
+    if whole == 0:
+        return rest
+    blocks = (part[:whole].reshape(-1, BLOCK, part.shape[1]) for part in (left, right))
+    return jnp.sum(jnp.einsum("bni,bnj->bij", *blocks, precision=lax.Precision.HIGHEST), axis=0) + rest
+
+
+def present_covariance(state: Any) -> Any:
+    """Present count, mean and covariance by name."""
+    count, mean, products = state
+    nothing = count == 0
+    return {
+        "count": count,
+        "mean": jnp.where(nothing, jnp.nan, mean),
+        "covariance": jnp.where(nothing, jnp.nan, products / _divisor(count, products)),
+    }
+
+
+def present_correlation(state: Any) -> Any:
+    """Divide products of deviations by the roots of the squares of both."""
+    _, _, products = state
+    scale, is_spread = deviations_of(state)
+    scaled = products / jnp.outer(scale, scale)
+    known = is_spread[:, None] & is_spread[None, :]
+    # A feature's correlation with itself is 1 whatever the rounding.
+    return jnp.where(known, jnp.where(jnp.eye(products.shape[0], dtype=bool), 1, scaled), jnp.nan)
+
+
+def deviations_of(state: Any) -> tuple[Any, Any]:
+    """The roots of the sums of squares of each feature, and whether they are more than rounding.
+
+    Args:
+      state: `(count, mean, products)`.
+
+    Returns:
+      `(d,)` floats, 1 where there is no spread, and `(d,)` booleans.
+    """
+    count, mean, products = state
+    squares = jnp.diagonal(products)
+    limits = jnp.finfo(products.dtype)
+    is_spread = squares / _divisor(count, squares) > (float(limits.resolution) * mean) ** 2
+    is_spread = is_spread & (squares >= float(limits.tiny))
+    return jnp.sqrt(jnp.where(is_spread, squares, 1)), is_spread
+
+
+def reference_covariance(xs: Any, weights: Any = None) -> Any:
+    """Find count, mean and covariance in NumPy, in float64."""
+    weights = reference_weights(weights, len(xs))
+    kept, count = weights > 0, np.asarray(weights.sum())
+    if not kept.any():
+        size = xs.shape[1]
+        return {"count": count, "mean": np.full(size, np.nan), "covariance": np.full((size, size), np.nan)}
+    xs, weights = np.asarray(xs[kept], np.float64), weights[kept].astype(np.float64)
+    mean = np.average(xs, axis=0, weights=weights)
+    covariance = np.cov(xs.T, aweights=weights, ddof=0) if len(xs) > 1 else np.zeros((xs.shape[1],) * 2)
+    return {"count": count, "mean": mean, "covariance": np.reshape(covariance, (xs.shape[1],) * 2)}
+
+
+def reference_correlation(xs: Any, weights: Any = None) -> Any:
+    """Find correlations in NumPy, in float64."""
+    found = reference_covariance(xs, weights)
+    limits = np.finfo(np.float64 if xs.dtype == np.float64 else np.float32)
+    with np.errstate(all="ignore"):
+        squares = np.diagonal(found["covariance"])
+        is_spread = (squares > (limits.resolution * found["mean"]) ** 2) & (squares * found["count"] >= limits.tiny)
+        deviations = np.sqrt(np.where(is_spread, squares, np.nan))
+        return found["covariance"] / np.outer(deviations, deviations)
+
+
+def _divisor(count: Any, like: Any) -> Any:
+    return jnp.where(count == 0, 1, count).astype(like.dtype)

@@ -1,0 +1,67 @@
+"""The monoid of count, means and sums of products of deviations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from combinators.frame import Frame
+from combinators.monoid import Monoid
+from combinators.monoids.moments import merge_means, reference_mean, summarize, weight
+
+# State: (count, mean, products): a number (integer, or float for a total weight), (d,) and (d, d).
+
+
+def combine_covariance(left: Any, right: Any) -> Any:
+    """Merge two sets of products of deviations: move the origin of both to the common mean, and add.
+
+        products = products1 + products2 + n1 s1 s1^T + n2 s2 s2^T,   s_i = mean_i - mean
+
+    Args:
+      left: `(count, mean, products)` of shapes `()`, `(d,)` and `(d, d)`.
+      right: the same.
+
+    Returns:
+      The same of both together. An empty side changes nothing, bit by bit.
+
+    Source: Pebay 2008, eq. 3.11.
+    """
+    (count1, mean1, products1), (count2, mean2, products2) = left, right
+    mean, step1, step2 = merge_means((count1, mean1), (count2, mean2))
+    moved1, moved2 = _moved(count1, products1, step1), _moved(count2, products2, step2)
+    return weight(count1) + weight(count2), mean, moved1 + moved2
+
+
+def express(state: Any, reference: Any) -> Any:
+    """Express a state by the sums around a common reference: `(n, n (mean - F), products around F)`."""
+    count, mean, products = state
+    gap = jnp.where(count == 0, 0, mean - reference)
+    return weight(count), weight(count).astype(mean.dtype) * gap, _moved(count, products, gap)
+
+
+def restore(reference: Any, addends: Any) -> Any:
+    """Turn sums around a reference back into `(count, mean, products)`."""
+    count, first, products = addends
+    step = first / jnp.where(count == 0, 1, count).astype(first.dtype)
+    mean = jnp.where(count == 0, 0, reference + step).astype(first.dtype)
+    return count, mean, products - count.astype(first.dtype) * jnp.outer(step, step)
+
+
+def _moved(count: Any, products: Any, step: Any) -> Any:
+    """Products around the mean, seen from `-step` beside it; those of an empty state have no derivative."""
+    return jnp.where(count == 0, 0, products) + weight(count).astype(step.dtype) * jnp.outer(step, step)
+
+
+Covariance: Monoid = Monoid(
+    0,
+    combine_covariance,
+    commutative=True,
+    frame=Frame(summarize, "sum", reference_mean, express, restore),
+    name="Covariance",
+)
+"""State `(count, mean, products)`: a number, `(d,)` and `(d, d)`; `products` is the sum of `(x - mean) (x - mean)^T`.
+
+The frame's admissible references are all finite vectors; the closer to the mean, the smaller the rounding error.
+Source: Chan, Golub, LeVeque 1983; Pebay 2008.
+"""
