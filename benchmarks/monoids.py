@@ -105,7 +105,7 @@ def times(x: Any, rounds: int) -> list[Row]:
         case = f"{name} beside {peer}"
         found.append(Row(case, fastest.ours * 1e3, fastest.peer * 1e3, "ms", TIME, compared=fastest.ratio))
         passes = counts(ours)["bytes"] / (4 * x.size)
-        found.append(Row(f"{name}: bytes by XLA's count, in inputs", passes, 0, "inputs", compare="value"))
+        found.append(Row(f"{name}: bytes by XLA's count, in inputs", passes, 0, "inputs", None, compare="value"))
     return found
 
 
