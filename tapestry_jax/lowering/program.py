@@ -21,7 +21,7 @@ from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.regather import gathering
 from tapestry_jax.lowering.region import run_region
 from tapestry_jax.lowering.scan import scan_in_turn, scan_over_mesh
-from tapestry_jax.lowering.varying import received, vary
+from tapestry_jax.lowering.varying import received, vary, varying_axes
 from tapestry_jax.planning.folds import local_sizes, local_state
 from tapestry_jax.planning.reads import fold_axes
 from tapestry_jax.planning.repeats import Part, repeated_parts
@@ -103,7 +103,9 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     axes = fold_axes(shaped, cuts)
     if axes:
         results = partial_states(shaped, cuts, sizes, here, blocks)
-        if not step.carried:
+        if step.carried:
+            results = _alike(shaped, blocks, results, [schedule.slots[slot].varying for slot in step.results])
+        else:
             results = _merged(shaped, step, here, results)
     elif operation.over in cuts:
         steps = [vary(leaf, sorted(step.axes)) for leaf in states(shaped, blocks)]
@@ -117,6 +119,15 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     else:
         results = run_blocks(shaped, blocks)
     return _as_stored(schedule, step, results)
+
+
+def _alike(shaped: Shaped, blocks: Sequence[Any], state: list[Any], varying: Sequence[frozenset[str]]) -> list[Any]:
+    """The state, whose leaves that are the same on all devices do not vary for JAX either, however they were made."""
+    if all(axes or not varying_axes(leaf) for leaf, axes in zip(state, varying, strict=True)):
+        return state
+    # Such a leaf depends on shapes alone, so that any operands give it.
+    plain = states(shaped, [jnp.zeros(block.shape, block.dtype) for block in blocks])
+    return [leaf if axes else own for leaf, own, axes in zip(state, plain, varying, strict=True)]
 
 
 def finish_fold(schedule: Schedule, step: Finish, here: Here, state: list[Any]) -> list[Any]:

@@ -28,7 +28,7 @@ def sent_by_fold(
 ) -> Iterator[Sent]:
     """The collectives that merge the states of a fold, of whose results `live` are needed."""
     state, carrier = local_state(shaped, cuts)
-    varies = _varying_leaves(shaped, operands, cuts, mesh)
+    varies = varying_leaves(shaped, operands, cuts, mesh)
     needed = sources(dependence(lambda leaves: present(shaped, leaves), state), live)
     assert shaped.operation.monoid is not None
     folded = in_space(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
@@ -138,10 +138,24 @@ def uneven_folds(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> list[str]:
     ]
 
 
-def _varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: MeshShape) -> list[bool]:
-    """Which leaves of a device's state can differ from device to device: a count of rows, say, cannot."""
-    looped = any(is_time(axis) for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
-    if looped or uneven_folds(shaped, cuts, mesh):
+def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: MeshShape) -> list[bool]:
+    """Which leaves of a device's state can differ from device to device: a count of rows, say, cannot.
+
+    Args:
+      shaped: a fold.
+      operands: types of its operands.
+      cuts: of its dimensions, over mesh axes and loops.
+      mesh: the shape of the mesh.
+    """
+    if uneven_folds(shaped, cuts, mesh):
         return [True] * len(shaped.state)
     blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
-    return [any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks)]
+    varies = [any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks)]
+    if any(is_time(axis) for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes):
+        # Loops add leaves up one by one only where they are folded natively.
+        assert shaped.operation.monoid is not None
+        for merge in merges(shaped.operation.monoid, shaped.state_tree):
+            if merge.kind in ("frame", "ordered"):
+                for leaf in merge.leaves:
+                    varies[leaf] = True
+    return varies

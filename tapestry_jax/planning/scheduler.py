@@ -13,6 +13,7 @@ from tapestry_jax.planning.changes import Cast
 from tapestry_jax.planning.demands import Demands
 from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.layout import Layout
+from tapestry_jax.planning.merging import varying_leaves
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.opening import stacked, streams
 from tapestry_jax.planning.placement import Placer
@@ -98,7 +99,8 @@ class _Scheduler:
             for ref, layout in zip(node.operands, demands.operand_layouts(index), strict=True)
         )
         if in_time(fold_axes(shaped, cuts)):
-            results = _state_slots(frame, shaped, cuts, axes)
+            kinds = [self._graph.type_of(ref).struct for ref in node.operands]
+            results = _state_slots(frame, shaped, cuts, axes, varies=varying_leaves(shaped, kinds, cuts, frame.mesh))
             frame.states[index] = results
             frame.steps.append(Run(index, operands, results, tuple(cuts.items()), axes, None, path, carried=True))
             return
@@ -286,15 +288,21 @@ def _in_turn(home: Layout, reads: Sequence[Layout], opened: tuple[str, ...]) -> 
 
 
 def _state_slots(
-    frame: Frame, shaped: Shaped, cuts: Cuts, axes: frozenset[str], without: str | None = None
+    frame: Frame,
+    shaped: Shaped,
+    cuts: Cuts,
+    axes: frozenset[str],
+    without: str | None = None,
+    varies: Sequence[bool] | None = None,
 ) -> tuple[int, ...]:
     """Slots of the leaves of a state that a loop carries; `without` the dimension of a scan, those of a total."""
     slots: list[int] = []
-    for leaf, names in zip(shaped.state, shaped.carrier, strict=True):
+    for number, (leaf, names) in enumerate(zip(shaped.state, shaped.carrier, strict=True)):
         kept = [(name, size) for name, size in zip(names, leaf.shape, strict=True) if name != without]
         kind = TensorType.make((None,) * len(kept), [size for _, size in kept], leaf.dtype)
         layout = Layout(tuple(cuts.get(name) for name, _ in kept))
-        slots.append(frame.add(Slot(kind, layout, axes)))
+        alike = varies is not None and not varies[number]
+        slots.append(frame.add(Slot(kind, layout, frozenset() if alike else axes)))
     return tuple(slots)
 
 

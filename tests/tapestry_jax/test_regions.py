@@ -178,6 +178,8 @@ def test_the_gradients_of_a_sum_are_computed_in_the_forward_loop(mesh2x4: Any) -
     plan = tp.plan(graph, mesh2x4, {"b": ("data", tp.chunks(3)), "f": "model"})
     assert_holds(plan, args)
     run = plan.compile()
+    even = tp.plan(tp.trace(loss, *draw((12, 4), (4, 8), (8, 4))), mesh2x4, {"b": ("data", tp.chunks(3))})
+    assert [(each.kind, each.bytes) for each in even.collectives()] == [("all-reduce", 4)]  # the count is known
 
     def along(function: Any) -> Any:
         return jax.jvp(function, tuple(args), tuple(args))[1]
