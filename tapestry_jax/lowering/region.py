@@ -18,8 +18,7 @@ from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.summed import ends_in_sum, run_summed
 from tapestry_jax.lowering.varying import RECEIVED, vary
 from tapestry_jax.planning.changes import Slice
-from tapestry_jax.planning.folds import local_state
-from tapestry_jax.planning.schedule import Convert, Region, Run, Schedule, Slot, Step
+from tapestry_jax.planning.schedule import Convert, Region, Schedule, Slot
 from tapestry_jax.planning.time_axis import ring_of, turns_of
 
 RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
@@ -29,10 +28,10 @@ State = tuple[Shaped, list[Any], list[Axes]]
 def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
     """Run all turns; returns the states' leaves, then the values whose chunks were put together again."""
     body, turns = step.body, turns_of(step.axis)
-    folds, scans = _states(step, schedule, step.folds), _states(step, schedule, step.scans, totals=True)
     folded = sum(leaves for _, leaves in step.folds)
     count = folded + sum(leaves for _, leaves in step.scans)
     slots = [body.slots[slot] for slot in body.outputs[:count]]
+    folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
     totals = body.inputs[len(arrays) :]
     fixed = _padded(step, arrays)
     if ends_in_sum(step, schedule):
@@ -69,24 +68,16 @@ def _varying(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
     return [vary(leaf, sorted(slot.varying)) for leaf, slot in zip(leaves, slots, strict=True)]
 
 
-def _states(
-    step: Region, schedule: Schedule, carried: Sequence[tuple[int, int]], *, totals: bool = False
-) -> list[State]:
+def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[State]:
     """Operation, types of the leaves and their axes, of states that are carried: of folds, or totals of scans."""
     found: list[State] = []
+    leaves = iter(slots)
     for node, _ in carried:
-        shaped, cuts = schedule.graph.shaped(node), _cuts_of(step.body.steps, node)
-        found.append((shaped, *local_state(shaped, cuts, without=shaped.operation.over if totals else None)))
+        shaped = schedule.graph.shaped(node)
+        carrier = [tuple(name for name in axes if name != shaped.operation.over) for axes in shaped.carrier]
+        own = [next(leaves) for _ in carrier]
+        found.append((shaped, [jax.ShapeDtypeStruct(slot.local_shape, slot.type.dtype) for slot in own], carrier))
     return found
-
-
-def _cuts_of(steps: Sequence[Step], node: int) -> dict[str, Any]:
-    for step in steps:
-        if isinstance(step, Run) and step.node == node:
-            return dict(step.cuts)
-        if isinstance(step, Region) and any(known == node for known, _ in step.folds):
-            return _cuts_of(step.body.steps, node)
-    raise AssertionError(f"no operation {node} in the loop")
 
 
 def _identity(states: Sequence[State]) -> list[Any]:
@@ -131,7 +122,10 @@ def _sent_on(step: Region, moving: list[Any], here: Here) -> list[Any]:
 def _together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
     """The chunks of all turns as one array."""
     turns, ring = turns_of(loop), ring_of(loop)
-    at = next(i for i, cut in enumerate(slot.layout.cuts) if cut is not None and loop in cut.axes)
+    at = next((i for i, cut in enumerate(slot.layout.cuts) if cut is not None and loop in cut.axes), None)
+    if at is None:
+        # A leaf of a state without the loop's dimension: every turn makes the same.
+        return pieces[0]
     if ring is not None:
         # Turn t made the piece of the device t places behind.
         order = (lax.axis_index(ring) - jnp.arange(turns, dtype=jnp.int32)) % turns

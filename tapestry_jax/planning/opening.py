@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tapestry_jax.planning.layout import Cut, Layout
@@ -42,6 +42,20 @@ def rotates(layout: Layout, axis: str) -> bool:
 def stacked(layout: Layout, axis: str) -> Layout:
     """The layout, outside the loop, of a value whose pieces the loop makes in `layout`."""
     return Layout(tuple(cut if cut is None or axis not in cut.axes else _without(cut, axis) for cut in layout.cuts))
+
+
+def made_outside(cuts: Mapping[str, Cut], opened: Iterable[str], kept: Iterable[str]) -> dict[str, Cut]:
+    """The cuts of an operation outside all loops but those that are open; `kept` dimensions as they are."""
+    known, same = set(opened), set(kept)
+    found: dict[str, Cut] = {}
+    for dim, cut in cuts.items():
+        left: Cut | None = cut
+        for axis in reversed(in_time(cut.axes)):
+            if left is not None and dim not in same and axis not in known:
+                left = _without(left, axis)
+        if left is not None:
+            found[dim] = left
+    return found
 
 
 def _without(cut: Cut, axis: str) -> Cut | None:

@@ -15,7 +15,7 @@ from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.layout import Layout
 from tapestry_jax.planning.merging import varying_leaves
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.opening import stacked, streams
+from tapestry_jax.planning.opening import made_outside, stacked, streams
 from tapestry_jax.planning.placement import Placer
 from tapestry_jax.planning.reads import Cuts, all_axes, fold_axes, result_layout
 from tapestry_jax.planning.regions import Group, Item
@@ -104,7 +104,7 @@ class _Scheduler:
             frame.states[index] = results
             frame.steps.append(Run(index, operands, results, tuple(cuts.items()), axes, None, path, carried=True))
             return
-        results, scatter = self._results(index, frame, outputs)
+        results, scatter = self._results(index, cuts, frame, outputs)
         over = shaped.operation.over
         carried = over in cuts and bool(in_time(cuts[over].axes))
         if carried:
@@ -114,10 +114,10 @@ class _Scheduler:
         frame.steps.append(Run(index, operands, results, tuple(cuts.items()), axes, scatter, path, carried=carried))
 
     def _results(
-        self, index: int, frame: Frame, outputs: Mapping[int, Layout]
+        self, index: int, cuts: Cuts, frame: Frame, outputs: Mapping[int, Layout]
     ) -> tuple[tuple[int, ...], Scatter | None]:
         """Slots of the results, one of them scattered where all its consumers want that."""
-        shaped, cuts = self._demands.shaped[index], self._demands.cuts[index]
+        shaped = self._demands.shaped[index]
         natural = [result_layout(result, shaped.sizes, cuts) for result in shaped.result_axes]
         scatter = self._scatter(index, shaped, cuts, natural[0], outputs, frame) if len(natural) == 1 else None
         if scatter is not None:
@@ -162,21 +162,27 @@ class _Scheduler:
         axis, mesh = group.axis, frame.mesh
         inner = Frame(self._graph, mesh, (*frame.opened, axis), frame)
         self._run_items(group.items, inner, outputs)
-        states = [(node, slots) for node, slots in inner.states.items()]
+        states = [(node, slots) for node, slots in inner.states.items() if axis in self._fold_axes(node)]
+        # Where the loop runs over a dimension of the state, each turn makes another piece of it.
+        pieces = [(node, slots) for node, slots in inner.states.items() if axis not in self._fold_axes(node)]
         wanted = self._wanted_outside(group)
         made = [ref for ref in inner.home if ref in wanted and streams(inner.layout_of(ref), axis)]
         results: list[int] = []
         for node, slots in states:
-            carried = tuple(frame.add(replace(inner.slots[slot])) for slot in slots)
-            frame.states[node] = carried
-            results += carried
+            frame.states[node] = tuple(frame.add(inner.slots[slot]) for slot in slots)
+            results += frame.states[node]
+        for node, slots in pieces:
+            known = [inner.slots[slot] for slot in slots]
+            frame.states[node] = tuple(frame.add(replace(s, layout=stacked(s.layout, axis))) for s in known)
+            results += frame.states[node]
         for ref in made:
             slot = inner.slots[inner.home[ref]]
             results.append(frame.store(ref, stacked(slot.layout, axis), slot.varying))
         totals = list(inner.totals.items())
         given = (*inner.inputs, *(slot for _, (before, _) in totals for slot in before))
         added = (*(s for _, slots in states for s in slots), *(s for _, (_, after) in totals for s in after))
-        body = inner.schedule(given, (*added, *(inner.home[ref] for ref in made)))
+        parts = (*(s for _, slots in pieces for s in slots), *(inner.home[ref] for ref in made))
+        body = inner.schedule(given, (*added, *parts))
         folds = tuple((node, len(slots)) for node, slots in states)
         scans = tuple((node, len(after)) for node, (_, after) in totals)
         reverse = self._direction(scans, axis)
@@ -194,9 +200,12 @@ class _Scheduler:
                 path,
             )
         )
-        for node, slots in states:
-            if not set(in_time(fold_axes(self._demands.shaped[node], self._demands.cuts[node]))) & set(frame.opened):
-                self._finish(node, slots, frame, outputs)
+        for node, _ in states:
+            if not set(in_time(self._fold_axes(node))) & set(frame.opened):
+                self._finish(node, frame, outputs)
+
+    def _fold_axes(self, index: int) -> tuple[str, ...]:
+        return fold_axes(self._demands.shaped[index], self._demands.cuts[index])
 
     def _direction(self, scans: Iterable[tuple[int, int]], axis: str) -> bool:
         """Whether a loop takes the last chunk first; its scans must agree."""
@@ -224,13 +233,14 @@ class _Scheduler:
                 wanted |= {demands.source(operand) for operand in self._graph.nodes[index].operands}
         return wanted
 
-    def _finish(self, index: int, inside: Sequence[int], frame: Frame, outputs: Mapping[int, Layout]) -> None:
+    def _finish(self, index: int, frame: Frame, outputs: Mapping[int, Layout]) -> None:
         node = self._graph.nodes[index]
         assert isinstance(node, Apply)
-        cuts = self._demands.cuts[index]
+        folds = self._demands.shaped[index].signature.fold_dims
+        cuts = made_outside(self._demands.cuts[index], frame.opened, folds)
         operands = frame.states.pop(index)
         axes = spread(all_axes(cuts.values()))
-        results, scatter = self._results(index, frame, outputs)
+        results, scatter = self._results(index, cuts, frame, outputs)
         frame.steps.append(
             Finish(index, operands, results, tuple(cuts.items()), axes, scatter, self._prefix + node.path)
         )
