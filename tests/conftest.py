@@ -22,6 +22,13 @@ def _has_cuda() -> bool:
 # Tests compile many small programs once each: compile time counts, run time does not. Collectives stay the same.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
+# What is compiled once is read again by the other worker, and by the next run.
+_COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
 # At import, since the number of devices is fixed once jax has looked at one. With a GPU in the machine CPUs stay the
 # default, so that the same tests see the same eight devices everywhere, and `gpu` tests ask for `jax.devices("gpu")`.
 jax.config.update("jax_num_cpu_devices", SIMULATED_DEVICES)
