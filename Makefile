@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench install
+.PHONY: help demo test thorough lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -26,9 +26,13 @@ demo: $(STAMP) ## install into .venv and run examples/quickstart.py
 	@echo "==> examples/quickstart.py"
 	@$(BIN)/python examples/quickstart.py
 
-test: lint ## lint, then all tests and doctests
+test: lint ## lint, then the tests and doctests
 	@echo "==> pytest -n $(JOBS)"
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+
+thorough: lint ## lint, then all tests, those that repeat for every aggregator and monoid too
+	@echo "==> pytest -n $(JOBS) --thorough"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --thorough
 
 lint: $(STAMP) ## ruff, pyright and the import contracts
 	@echo "==> ruff format --check"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from combinators import aggregators
 
@@ -93,3 +96,12 @@ def lawful_piece(name):
     if name == "LinearRegression":
         piece = piece.contramap(bounded)
     return piece, types
+
+
+# The pieces that every run looks at; the others are `thorough`, since their laws say the same of them.
+CORE = ("Sum", "Max", "Mean", "Moments", "LogSumExp", "ArgMax", "AttentionState", "AffineRecurrence")
+
+
+def each(names: list[str]) -> list[Any]:
+    """Names as parameters, all but the core ones marked `thorough`."""
+    return [name if name in CORE else pytest.param(name, marks=pytest.mark.thorough) for name in names]

@@ -14,7 +14,7 @@ import scipy.stats
 from combinators import aggregators, monoids
 from combinators.aggregator import Aggregator
 from combinators.errors import GraphError
-from tests.shipped import VECTORS, inputs, make
+from tests.shipped import VECTORS, each, inputs, make
 
 MATRICES = ("MatrixProduct",)  # elements with axes of their own; see test_products_and_decay
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper() and name not in MATRICES]
@@ -35,7 +35,7 @@ def test_run_agrees_with_the_reference(name, kind, n):
     _assert_close(jax.jit(aggregator.run)(*xs), aggregator.reference(*xs), rtol)
 
 
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("name", each(FACTORIES))
 def test_lift_many_is_the_fold_of_lifted_elements(name):
     aggregator = make(name)
     xs = inputs(name, 7, "int")
@@ -45,7 +45,7 @@ def test_lift_many_is_the_fold_of_lifted_elements(name):
     _assert_close(aggregator.present(got), slow.present(want))
 
 
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("name", each(FACTORIES))
 def test_lift_many_of_nothing_is_the_identity(name):
     aggregator = make(name)
     xs = inputs(name, 0, "float")
@@ -55,7 +55,7 @@ def test_lift_many_of_nothing_is_the_identity(name):
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("name", each(FACTORIES))
 @pytest.mark.parametrize("cuts", [(0, 3), (5, 11)])
 def test_pieces_merge_to_the_whole(name, cuts):
     aggregator = make(name)
@@ -65,7 +65,7 @@ def test_pieces_merge_to_the_whole(name, cuts):
     _assert_close(aggregator.present(aggregator.monoid.fold(pieces)), aggregator.run(*xs))
 
 
-@pytest.mark.parametrize("name", [name for name in FACTORIES if name not in VECTORS])
+@pytest.mark.parametrize("name", each([name for name in FACTORIES if name not in VECTORS]))
 def test_run_is_mapped_by_vmap(name):
     aggregator = make(name)
     xs = inputs(name, 6, "float")
@@ -274,7 +274,7 @@ def test_default_lift_many_keeps_the_order_of_a_recurrence():
     assert recurrence.run(a[:0], b[:0]) == 0
 
 
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("name", each(FACTORIES))
 def test_aggregators_are_equal_by_what_they_hold(name):
     first, second = make(name), make(name)
     assert first == second

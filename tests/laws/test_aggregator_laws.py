@@ -11,7 +11,7 @@ import pytest
 
 import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
-from tests.shipped import lawful_piece
+from tests.shipped import each, lawful_piece
 
 SHIPPED = [name for name in vars(aggregators) if name[0].isupper()]
 # States of integers and booleans, large ones: what is wrong with them is wrong for all elements.
@@ -126,7 +126,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", each(SHIPPED))
 def test_shipped_aggregators_are_lawful(name):
     # The laws of their monoids are checked, with the same lifts, in test_monoid_laws.
     piece, types = lawful_piece(name)

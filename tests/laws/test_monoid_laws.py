@@ -12,6 +12,7 @@ import pytest
 import laws
 from combinators import Frame, Monoid, monoids
 from laws.examples_of import shipped
+from tests.shipped import each
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
 PAIR = (F32, F32)
@@ -149,7 +150,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", each(shipped()))
 def test_shipped_monoids_are_lawful(name):
     monoid = getattr(monoids, name)
     report = laws.assert_lawful(monoid, examples=9)
