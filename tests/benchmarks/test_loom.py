@@ -20,6 +20,8 @@ from benchmarks import (
 )
 from benchmarks.costs import collective_bytes
 
+pytestmark = pytest.mark.thorough
+
 CASES = {
     "ring": lambda: loom_attention.case(causal=True, heads=2, seq=256, d=8),
     "heat": lambda: loom_stencil.heat(height=32, width=8, steps=3),

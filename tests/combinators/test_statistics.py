@@ -12,6 +12,8 @@ from combinators import aggregators, fold
 from combinators.aggregators.sums import DEPTH, LANES, origin_near, sum_together
 from combinators.errors import GraphError
 
+pytestmark = pytest.mark.thorough
+
 RNG = np.random.default_rng(0)
 
 
