@@ -8,11 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from tapestry_jax.lowering.collectives import any_over, sum_over
 from tapestry_jax.lowering.halo import exchange_neighbours
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.varying import received, vary
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
+from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Share, Slice
 
 
 def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = True) -> Any:
@@ -33,9 +34,17 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
                 value = pad_axis(value, target, cut.block * here.size(cut.axes))
                 value = mark(lax.all_to_all(value, cut.axes, target, source, tiled=True))
                 value = crop_axis(value, source, size)
+            case Share(axes):
+                value = mark(_of_last(value, axes, here))
             case Overlap(axis, _, cut, _):
                 value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)
     return value
+
+
+def _of_last(value: Any, axes: tuple[str, ...], here: Here) -> Any:
+    is_last = here.index(axes) == here.size(axes) - 1
+    kept = jnp.where(is_last, value, jnp.zeros((), value.dtype))
+    return any_over(kept, axes) if kept.dtype == jnp.bool_ else sum_over(kept, axes)
 
 
 def _unmarked(value: Any) -> Any:

@@ -17,6 +17,7 @@ from tapestry_jax.lowering.fold import merge_states, partial_states
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.kernels import device_kernels
 from tapestry_jax.lowering.pad import pad_axis
+from tapestry_jax.lowering.pipeline import run_pipeline
 from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.regather import gathering
 from tapestry_jax.lowering.region import run_region
@@ -80,7 +81,10 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                     values.update(zip(step.results, results, strict=True))
                 case Region():
                     arrays = [values[slot] for slot in step.operands]
-                    results = run_region(step, schedule, here, arrays, run_steps)
+                    if step.stages:
+                        results = run_pipeline(step, here, arrays, run_steps)
+                    else:
+                        results = run_region(step, schedule, here, arrays, run_steps)
                     values.update(zip(step.results, results, strict=True))
                 case Repeat():
                     results = _repeat(step, here, [values[slot] for slot in step.operands])
@@ -170,5 +174,19 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)
         return outputs[:count], outputs[count:]
 
-    final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)
+    if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
+        final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)
+        return [*final, *outputs]
+
+    # A stage with fewer layers than the others turns on; its padding holds copies of a real layer.
+    first = here.index(step.stage.axes) * step.stage.block
+
+    def turn_or_none(carry: list[Any], inputs: tuple[Any, dict[int, Any]]) -> tuple[list[Any], list[Any]]:
+        number, slices = inputs
+        after, made = turn(carry, slices)
+        is_layer = first + number < step.layers
+        return [jnp.where(is_layer, new, old) for new, old in zip(after, carry, strict=True)], made
+
+    numbers = jnp.arange(step.length, dtype=jnp.int32)
+    final, outputs = lax.scan(turn_or_none, list(arrays[:count]), (numbers, stacked))
     return [*final, *outputs]

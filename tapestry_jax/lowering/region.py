@@ -33,7 +33,7 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     slots = [body.slots[slot] for slot in body.outputs[:count]]
     folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
     totals = body.inputs[len(arrays) :]
-    fixed = _padded(step, arrays)
+    fixed = padded_operands(step, arrays)
     if ends_in_sum(step, schedule):
         return run_summed(step, here, fixed, run_body)
     around = [fixed.pop(body.inputs[position]) for position in step.rotating]
@@ -60,7 +60,7 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     counters = jnp.arange(turns, dtype=jnp.int32)
     (states, _), pieces = lax.scan(turn, (start, around), counters, reverse=step.reverse)
     made = [body.slots[slot] for slot in body.outputs[count:]]
-    whole = [_together(array, slot, step.axis, here) for array, slot in zip(pieces, made, strict=True)]
+    whole = [together(array, slot, step.axis, here) for array, slot in zip(pieces, made, strict=True)]
     return [*states[:folded], *whole]
 
 
@@ -97,7 +97,7 @@ def _accumulated(states: Sequence[State], before: list[Any], local: list[Any], *
     return total
 
 
-def _padded(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:
+def padded_operands(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:
     """The operands by slot; those that are sliced are padded to whole chunks once, and not in every turn."""
     values = dict(zip(step.body.inputs, arrays, strict=False))
     for inner in step.body.steps:
@@ -119,7 +119,7 @@ def _sent_on(step: Region, moving: list[Any], here: Here) -> list[Any]:
     return [permute_over(array, (ring,), pairs, here) for array in moving]
 
 
-def _together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
+def together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
     """The chunks of all turns as one array."""
     turns, ring = turns_of(loop), ring_of(loop)
     at = next((i for i, cut in enumerate(slot.layout.cuts) if cut is not None and loop in cut.axes), None)

@@ -61,7 +61,14 @@ class Overlap:
         return neighbour_exchange(self.source, self.cut, self.size, mesh.size(self.cut.axes))
 
 
-Change = Cast | Slice | Gather | Exchange | Overlap
+@dataclass(frozen=True)
+class Share:
+    """What the last device along `axes` holds becomes a copy on all of them (all-reduce). Free backwards."""
+
+    axes: tuple[str, ...]
+
+
+Change = Cast | Slice | Gather | Exchange | Overlap | Share
 
 
 def layout_changes(
@@ -224,7 +231,7 @@ def changed_shape(shape: tuple[int, ...], change: Change, mesh: MeshShape) -> tu
     """The local shape after a change."""
     sizes = list(shape)
     match change:
-        case Cast():
+        case Cast() | Share():
             pass
         case Slice(axis, cut, _):
             sizes[axis] = cut.block

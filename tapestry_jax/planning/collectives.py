@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, changed_shape
+from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Share, changed_shape
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
 from tapestry_jax.planning.halo import permuted_axes
 from tapestry_jax.planning.merging import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.reads import fold_axes
-from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
-from tapestry_jax.planning.sent import Sent
-from tapestry_jax.planning.time_axis import in_space, ring_of, turns_of
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
+from tapestry_jax.planning.sent import Sent, next_device
+from tapestry_jax.planning.time_axis import in_space, ring_of
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,8 @@ def _of_changes(
             case Cast(axes):
                 if smooth:
                     yield Collective("all-reduce", axes, unit * math.prod(shape), path, backward=True)
+            case Share(axes):
+                yield Collective("all-reduce", axes, unit * math.prod(shape), path)
             case Gather(_, axes, _, varying):
                 full = unit * math.prod(shape) * mesh.size(axes)
                 # XLA merges equal gathers, whatever they transpose to.
@@ -197,17 +199,36 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Coll
 
 
 def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int) -> Iterable[Collective]:
-    turns, ring = turns_of(step.axis), ring_of(step.axis)
+    turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
     for position in step.rotating:
         slot = step.operands[position]
         if ring is not None and slot in flow.live:
             value = schedule.slots[slot]
-            moved = math.prod(value.local_shape) * value.type.dtype.itemsize
+            moved = _local_bytes(value)
             yield Collective("collective-permute", (ring,), moved, step.path, turns)
             if flow.carries_gradient(slot):
                 yield Collective("collective-permute", (ring,), moved, step.path, turns, backward=True)
-    for found in _of(step.body, flow_of_region(step, flow), loops + 1):
+    inner = flow_of_region(step, flow)
+    for place in step.handed:
+        yield from _of_handing_on(step, step.body.inputs[place], inner, turns)
+    for found in _of(step.body, inner, loops + 1):
         yield replace(found, times=found.times * turns)
+
+
+def _local_bytes(slot: Slot) -> int:
+    return math.prod(slot.local_shape) * slot.type.dtype.itemsize
+
+
+def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable[Collective]:
+    """What goes from one stage of a pipeline to the next."""
+    if slot not in inner.live:
+        return
+    mesh, value = step.body.mesh, step.body.slots[slot]
+    axes = permuted_axes(next_device(mesh.size(step.stages)), step.stages, mesh)
+    sent = Collective("collective-permute", axes, _local_bytes(value), step.path, turns)
+    yield sent
+    if inner.carries_gradient(slot):
+        yield replace(sent, backward=True)
 
 
 def _of_repeat(step: Repeat, flow: Flow, loops: int) -> Iterable[Collective]:

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.shaped import Shaped
 from tapestry_jax.planning.free import FreeDims
-from tapestry_jax.planning.layout import Layout, even_cut
+from tapestry_jax.planning.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.opening import outside_all, part_of, streams
 from tapestry_jax.planning.placement import Placer
 from tapestry_jax.planning.reads import Cuts, all_axes, operand_layouts, result_layout
 from tapestry_jax.planning.regions import Item, arrange, levels
-from tapestry_jax.planning.time_axis import dim_of, in_time, spread
+from tapestry_jax.planning.stage_rules import check_stages
+from tapestry_jax.planning.time_axis import dim_of, in_time, ring_of, spread
 from tapestry_jax.planning.widen import Widening
 
 
@@ -28,6 +29,7 @@ class Demands:
         self.cuts: dict[int, Cuts] = {}
         self.bodies: dict[int, Demands] = {}
         self.held: dict[int, Layout] = {}
+        self.stages: dict[int, Cut] = {}
         for index in self.needed:
             node = graph.nodes[index]
             if isinstance(node, Apply):
@@ -35,12 +37,37 @@ class Demands:
                 self.cuts[index] = self._place(index, node)
             elif isinstance(node, Loop):
                 self.bodies[index] = Demands(node.body, mesh, placer, f"{prefix}{node.path}/")
+                self._place_stages(index, node)
 
     def _place(self, index: int, node: Apply) -> Cuts:
         shaped = self.shaped[index]
         placed = self._placer.place(node, shaped, self.prefix + node.path)
         cuts = {dim: even_cut(shaped.sizes[dim], axes, self.mesh) for dim, axes in placed.items()}
         return {dim: cut for dim, cut in cuts.items() if cut is not None}
+
+    def _place_stages(self, index: int, node: Loop) -> None:
+        """A repetition whose turns lie on a mesh axis is a pipeline: its devices are stages."""
+        path = self.prefix + node.path
+        loops = set(self._loops(index))
+        flows = bool(loops) and not any(map(ring_of, loops))
+        axes = self._placer.place_turns(node, path, flows=flows)
+        cut = even_cut(node.length, axes, self.mesh)
+        if cut is not None:
+            check_stages(node, path, cut, self.mesh, self.bodies[index].all_cuts())
+            self.stages[index] = cut
+
+    def all_cuts(self) -> Iterator[tuple[str, str, Cut]]:
+        """Path, name and cut of every dimension that is cut, those of the repetitions inside too."""
+        for index, cuts in self.cuts.items():
+            node = self.graph.nodes[index]
+            assert isinstance(node, Apply)
+            yield from ((self.prefix + node.path, node.bound[dim], cut) for dim, cut in cuts.items())
+        for index, body in self.bodies.items():
+            node = self.graph.nodes[index]
+            assert isinstance(node, Loop)
+            if index in self.stages:
+                yield self.prefix + node.path, str(node.over), self.stages[index]
+            yield from body.all_cuts()
 
     def take_free(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
         """Let operations that need a cut axis whole take its mesh axes on free dimensions, loops first."""
@@ -84,7 +111,8 @@ class Demands:
             slot = position - node.carries
             if 0 <= slot < len(node.axes):
                 at = node.axes[slot]
-                inside = [Layout((*layout.cuts[:at], None, *layout.cuts[at:])) for layout in inside]
+                stage = self.stages.get(index)
+                inside = [Layout((*layout.cuts[:at], stage, *layout.cuts[at:])) for layout in inside]
             return inside
         return []
 
@@ -95,7 +123,8 @@ class Demands:
             return spread(all_axes(self.cuts[index].values()))
         body = self.bodies[index]
         found = {body.axes_read(*place) for place, _ in body._consumers(Ref(position, 0))}
-        return next(iter(found)) if len(found) == 1 else None
+        only = next(iter(found)) if len(found) == 1 else None
+        return only | set(self.stages[index].axes) if only is not None and index in self.stages else only
 
     def operand_layouts(self, index: int) -> list[Layout]:
         """The layouts of all operands of an operation."""
@@ -118,7 +147,7 @@ class Demands:
         if isinstance(node, Loop):
             body = self.bodies[ref.node]
             layout = body.made(body.graph.outputs[ref.output][1])
-            return layout if ref.output < node.carries else Layout((None, *layout.cuts))
+            return layout if ref.output < node.carries else Layout((self.stages.get(ref.node), *layout.cuts))
         consumers = self._all_reads(ref)
         return consumers[0] if consumers else Layout.whole(self.graph.type_of(ref).ndim)
 
@@ -131,7 +160,7 @@ class Demands:
         found = {axis for index in nodes for axis in self._loops(index)} - known
         order = self._placer.dims
         axes = sorted(found, key=lambda axis: (order.index(dim_of(axis)), "~" not in axis, axis))
-        return arrange(nodes, axes, self.uses, self._edges)
+        return arrange(nodes, axes, self.uses, self._edges, self.stages)
 
     def _loops(self, index: int) -> Iterator[str]:
         if index in self.cuts:
@@ -185,5 +214,7 @@ class Demands:
             ref = self.source(operand)
             made = self.made(ref)
             read = {part_of(layout, axis) for layout in self.reads(index, position)}
-            flows = streams(made, axis) and read == {part_of(made, axis)}
+            # What a pipeline takes in and gives is whole outside: its devices are in different turns.
+            staged = ref.node in self.stages or index in self.stages
+            flows = not staged and streams(made, axis) and read == {part_of(made, axis)}
             yield ref.node, flows and self.uses(index, axis)

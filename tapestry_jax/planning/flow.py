@@ -66,11 +66,17 @@ def flow_of_region(step: Region, outer: Flow) -> Flow:
     outputs = step.results_inside
     sinks = {slot for slot, out in zip(outputs, step.results, strict=True) if out in outer.useful}
     alive = {slot for slot, out in zip(outputs, step.results, strict=True) if out in outer.live}
-    return Flow(
-        frozenset(_backward(body, body.steps, alive, smooth=False)),
-        frozenset(_forward(body, body.steps, sources)),
-        frozenset(_backward(body, body.steps, sinks, smooth=True)),
-    )
+    # What a stage hands on enters the next one.
+    handed = [(body.inputs[place], body.outputs[number]) for number, place in enumerate(step.handed)]
+    forward, useful, live = set[int](), set[int](), set[int]()
+    for _ in range(len(handed) + 1):
+        forward = _forward(body, body.steps, sources)
+        sources |= {received for received, sent in handed if sent in forward}
+        useful = _backward(body, body.steps, sinks, smooth=True)
+        sinks |= {sent for received, sent in handed if received in useful}
+        live = _backward(body, body.steps, alive, smooth=False)
+        alive |= {sent for received, sent in handed if received in live}
+    return Flow(frozenset(live), frozenset(forward), frozenset(useful))
 
 
 def _forward(schedule: Schedule, steps: tuple[Step, ...], sources: set[int]) -> set[int]:

@@ -14,8 +14,17 @@ from tapestry_jax.planning.time_axis import spread
 class Frame:
     """Where steps are collected: a whole program, or the body of a loop in time inside another frame."""
 
-    def __init__(self, graph: Graph, mesh: MeshShape, opened: tuple[str, ...], parent: Frame | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        mesh: MeshShape,
+        opened: tuple[str, ...],
+        parent: Frame | None = None,
+        stages: frozenset[str] = frozenset(),
+    ) -> None:
         self.graph, self.mesh, self.opened, self.parent = graph, mesh, opened, parent
+        # Devices along these axes are in different turns: everything inside varies over them.
+        self.stages = stages if parent is None else stages | parent.stages
         self.slots: list[Slot] = []
         self.steps: list[Step] = []
         self.home: dict[Ref, int] = {}
@@ -24,6 +33,7 @@ class Frame:
         self.inputs: list[int] = []
         self.operands: list[int] = []
         self.rotating: list[int] = []
+        self.handed: list[int] = []
         self._converted: dict[tuple[int, Layout, frozenset[str]], int] = {}
         self._imported: dict[tuple[int, Layout], int] = {}
 
@@ -34,7 +44,7 @@ class Frame:
 
     def store(self, ref: Ref, layout: Layout, varying: frozenset[str] | None = None) -> int:
         """The slot of a value that is made here."""
-        axes = spread(layout.axes) if varying is None else varying
+        axes = self.stages | (spread(layout.axes) if varying is None else varying)
         self.home[ref] = self.add(Slot(self.graph.type_of(ref), layout, axes))
         return self.home[ref]
 
@@ -46,6 +56,7 @@ class Frame:
 
     def convert(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
         """The slot of a value in a layout, varying over mesh axes; a step is added where there is none yet."""
+        varying |= self.stages
         if ref not in self.home:
             return self._from_outside(ref, layout, varying, path)
         source = self.home[ref]
@@ -54,7 +65,7 @@ class Frame:
             return source
         key = (source, layout, varying)
         if key not in self._converted:
-            changes = layout_changes(slot.type.shape, slot.layout, layout, varying, self.mesh)
+            changes = layout_changes(slot.type.shape, slot.layout, layout, varying - self.stages, self.mesh)
             self._converted[key] = self.add(Slot(slot.type, layout, varying))
             self.steps.append(Convert(source, self._converted[key], changes, path))
         return self._converted[key]
@@ -80,6 +91,16 @@ class Frame:
             self._converted[key] = self.add(Slot(known.type, layout, varying))
             self.steps.append(Convert(source, self._converted[key], changes, path))
         return self._converted[key]
+
+    def enter(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
+        """The slot of a value that enters a pipeline: at the first stage its chunks, at others what was handed on."""
+        assert self.parent is not None
+        varying |= self.stages
+        outer = self.parent.convert(ref, outside(layout, self.opened[-1]), varying, path)
+        self.handed.append(len(self.inputs))
+        self.inputs.append(self.add(Slot(self.graph.type_of(ref), layout, varying)))
+        self.operands.append(outer)
+        return self.inputs[-1]
 
     def _input(self, outer: int, slot: Slot, *, rotates: bool = False) -> int:
         key = (outer, slot.layout)

@@ -12,6 +12,7 @@ from tapestry_jax.planning.entries import Entries
 from tapestry_jax.planning.items import Chunks, Halo, Item, Ring
 from tapestry_jax.planning.loop_rules import check_chunks, check_loops, unused_ring
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.stage_rules import no_microbatches
 from tapestry_jax.planning.time_axis import chunk_axis, ring_axis
 
 Placement = dict[str, tuple[str, ...]]
@@ -86,6 +87,27 @@ class Placer:
                 case _:
                     pass
         return self.mesh.real(axes)
+
+    def place_turns(self, node: Loop, path: str, *, flows: bool) -> tuple[str, ...]:
+        """The mesh axes on which the turns of a repetition lie; none where they run one after the other everywhere.
+
+        Args:
+          node: the repetition.
+          path: of the repetition.
+          flows: whether chunks of some dimension flow through its turns.
+
+        Raises:
+          PlanError: when an exception places turns through which none flow.
+        """
+        if node.over is None:
+            return ()
+        origin, items = self._wanted(node.over, path)
+        axes = self.mesh.real(tuple(item for item in items if isinstance(item, str)))
+        if axes and flows:
+            self.used.add((origin, node.over))
+        elif axes and origin is not None:
+            raise no_microbatches(node, path)
+        return axes if flows else ()
 
     def is_free(self, name: str, path: str) -> bool:
         """Whether no entry speaks of a dimension at an operation, not even to leave it whole."""
@@ -179,6 +201,9 @@ class Placer:
     def _refuse(self, dim: str, dims: set[str], graph: Graph) -> None:
         if dim not in dims:
             whole = _carriers(graph, dim)
+            for path, loop in _loops(graph):
+                if loop.over == dim:
+                    raise no_microbatches(loop, path)
             if not whole:
                 raise PlanError(
                     message(
@@ -248,6 +273,13 @@ def _shaped_nodes(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply, 
             yield prefix + node.path, node, graph.shaped(index)
         elif isinstance(node, Loop):
             yield from _shaped_nodes(node.body, f"{prefix}{node.path}/")
+
+
+def _loops(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Loop]]:
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            yield prefix + node.path, node
+            yield from _loops(node.body, f"{prefix}{node.path}/")
 
 
 def _carriers(graph: Graph, dim: str) -> list[str]:

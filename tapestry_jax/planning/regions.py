@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -34,7 +34,13 @@ def nodes_of(items: Sequence[Item]) -> Iterator[int]:
             yield item
 
 
-def arrange(nodes: Sequence[int], axes: Sequence[str], uses: Callable[[int, str], bool], edges: Edges) -> list[Item]:
+def arrange(
+    nodes: Sequence[int],
+    axes: Sequence[str],
+    uses: Callable[[int, str], bool],
+    edges: Edges,
+    alone: Collection[int] = (),
+) -> list[Item]:
     """Put operations into loops.
 
     The level of an operation is the largest of its producers', plus one where an edge needs all of the dimension: a
@@ -46,6 +52,7 @@ def arrange(nodes: Sequence[int], axes: Sequence[str], uses: Callable[[int, str]
       axes: loops, outermost first.
       uses: whether an operation is cut by a loop.
       edges: see `Edges`.
+      alone: operations that share no loop with others.
     """
     if not axes:
         return list(nodes)
@@ -54,10 +61,13 @@ def arrange(nodes: Sequence[int], axes: Sequence[str], uses: Callable[[int, str]
     arranged: list[Item] = []
     for number in range(max(level.values(), default=-1) + 1):
         here = [node for node in nodes if level[node] == number]
-        arranged += arrange([node for node in here if not uses(node, axis)], inner, uses, edges)
+        arranged += arrange([node for node in here if not uses(node, axis)], inner, uses, edges, alone)
         looped = [node for node in here if uses(node, axis)]
-        if looped:
-            arranged.append(Group(axis, tuple(arrange(looped, inner, uses, edges))))
+        together = [node for node in looped if node not in alone]
+        for nodes_inside in ([node] for node in looped if node in alone):
+            arranged.append(Group(axis, tuple(arrange(nodes_inside, inner, uses, edges, alone))))
+        if together:
+            arranged.append(Group(axis, tuple(arrange(together, inner, uses, edges, alone))))
     return arranged
 
 

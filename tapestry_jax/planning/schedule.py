@@ -9,6 +9,7 @@ from combinators.tensor_type import TensorType
 from tapestry_jax.planning.changes import Change
 from tapestry_jax.planning.layout import Cut, Layout
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.time_axis import turns_of
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,9 @@ class Region:
       scans: the same of every total that a scan goes on from.
       reverse: whether the last chunk comes first, as reverse scans need it.
       path: what explain calls it.
+      stages: the mesh axes of a pipeline, whose devices hold stages: in turn `t` device `d` works on chunk `t - d`.
+      handed: positions of operands whose chunks enter the first stage; what the body makes of them, its first outputs,
+        goes on to the next stage.
     """
 
     axis: str
@@ -121,12 +125,18 @@ class Region:
     scans: tuple[tuple[int, int], ...]
     reverse: bool
     path: str
+    stages: tuple[str, ...] = ()
+    handed: tuple[int, ...] = ()
 
     @property
     def results_inside(self) -> tuple[int, ...]:
-        """The outputs of the body that become results: all but the totals of scans."""
+        """The outputs of the body that become results: all but the totals of scans, and what is handed on."""
         folded, scanned = (sum(leaves for _, leaves in kind) for kind in (self.folds, self.scans))
-        return self.body.outputs[:folded] + self.body.outputs[folded + scanned :]
+        return self.body.outputs[:folded] + self.body.outputs[folded + scanned + len(self.handed) :]
+
+    def turns(self, mesh: MeshShape) -> int:
+        """How often the body runs; in a pipeline the last stage begins that much later than the first."""
+        return turns_of(self.axis) + mesh.size(self.stages) - 1
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,8 @@ class Repeat:
       body: the schedule of one turn; its inputs are carries, slices, constants.
       prologue: steps of the body that depend on constants alone, or only cast a stacked operand; run once before.
       path: of the loop.
+      stage: of a pipeline: how all `layers` turns are divided among devices, `length` for each.
+      layers: all turns of all stages.
     """
 
     node: int
@@ -151,6 +163,8 @@ class Repeat:
     carries: int
     axes: tuple[int, ...]
     path: str
+    stage: Cut | None = None
+    layers: int = 0
 
 
 Step = Convert | Run | Finish | Repeat | Region

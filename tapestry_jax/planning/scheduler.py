@@ -9,7 +9,7 @@ from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Input, Loop, Ref
 from combinators.shaped import Shaped
 from combinators.tensor_type import TensorType
-from tapestry_jax.planning.changes import Cast
+from tapestry_jax.planning.changes import Cast, Share
 from tapestry_jax.planning.demands import Demands
 from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.layout import Layout
@@ -20,6 +20,7 @@ from tapestry_jax.planning.placement import Placer
 from tapestry_jax.planning.reads import Cuts, all_axes, fold_axes, result_layout
 from tapestry_jax.planning.regions import Group, Item
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Scatter, Schedule, Slot, Step
+from tapestry_jax.planning.stage_rules import no_microbatches
 from tapestry_jax.planning.time_axis import dim_of, in_space, in_time, label, spread
 
 
@@ -55,8 +56,9 @@ class _Scheduler:
         outputs: Mapping[int, Layout],
         opened: tuple[str, ...] = (),
         varying: Mapping[int, frozenset[str]] | None = None,
+        stages: frozenset[str] = frozenset(),
     ) -> Schedule:
-        demands, frame = self._demands, Frame(self._graph, self._demands.mesh, opened)
+        demands, frame = self._demands, Frame(self._graph, self._demands.mesh, opened, stages=stages)
         given: list[int] = []
         for index, node in enumerate(self._graph.nodes):
             if isinstance(node, Input):
@@ -80,7 +82,11 @@ class _Scheduler:
     def _run_items(self, items: Iterable[Item], frame: Frame, outputs: Mapping[int, Layout]) -> None:
         for item in items:
             if isinstance(item, Group):
-                self._region(item, frame, outputs)
+                index = item.items[0]
+                if isinstance(index, int) and index in self._demands.stages:
+                    self._pipeline(index, item, frame)
+                else:
+                    self._region(item, frame, outputs)
                 continue
             node = self._graph.nodes[item]
             if isinstance(node, Apply):
@@ -93,14 +99,16 @@ class _Scheduler:
     def _run(self, index: int, node: Apply, frame: Frame, outputs: Mapping[int, Layout]) -> None:
         demands = self._demands
         shaped, cuts, path = demands.shaped[index], demands.cuts[index], self._prefix + node.path
-        axes = spread(all_axes(cuts.values()))
+        axes = spread(all_axes(cuts.values())) | frame.stages
         operands = tuple(
             frame.convert(demands.source(ref), layout, axes, path)
             for ref, layout in zip(node.operands, demands.operand_layouts(index), strict=True)
         )
         if in_time(fold_axes(shaped, cuts)):
             kinds = [self._graph.type_of(ref).struct for ref in node.operands]
-            results = _state_slots(frame, shaped, cuts, axes, varies=varying_leaves(shaped, kinds, cuts, frame.mesh))
+            # Devices in different turns have different counts.
+            varies = None if frame.stages else varying_leaves(shaped, kinds, cuts, frame.mesh)
+            results = _state_slots(frame, shaped, cuts, axes, varies=varies)
             frame.states[index] = results
             frame.steps.append(Run(index, operands, results, tuple(cuts.items()), axes, None, path, carried=True))
             return
@@ -239,17 +247,48 @@ class _Scheduler:
         folds = self._demands.shaped[index].signature.fold_dims
         cuts = made_outside(self._demands.cuts[index], frame.opened, folds)
         operands = frame.states.pop(index)
-        axes = spread(all_axes(cuts.values()))
+        axes = spread(all_axes(cuts.values())) | frame.stages
         results, scatter = self._results(index, cuts, frame, outputs)
         frame.steps.append(
             Finish(index, operands, results, tuple(cuts.items()), axes, scatter, self._prefix + node.path)
         )
 
+    def _pipeline(self, index: int, group: Group, frame: Frame) -> None:
+        """A repetition whose turns are stages: the loop over chunks in which each hands its own on to the next."""
+        node, axis, stages = self._graph.nodes[index], group.axis, self._demands.stages[index].axes
+        assert isinstance(node, Loop)
+        path = _pipeline_path(self._prefix + node.path, axis)
+        inner = Frame(self._graph, frame.mesh, (*frame.opened, axis), frame, frozenset(stages))
+        self._repeat(index, node, inner)
+        handed = tuple(inner.home[Ref(index, carry)] for carry in range(node.carries))
+        wanted = self._wanted_outside(group)
+        made = [ref for ref in inner.home if ref in wanted]
+        body = inner.schedule(tuple(inner.inputs), (*handed, *(inner.home[ref] for ref in made)))
+        results: list[int] = []
+        shared: list[Convert] = []
+        for ref in made:
+            slot = inner.slots[inner.home[ref]]
+            outside = replace(slot, layout=stacked(slot.layout, axis))
+            if ref.output >= node.carries:
+                results.append(frame.store(ref, outside.layout, outside.varying))
+                continue
+            # The last stage alone has been through all layers.
+            results.append(frame.add(outside))
+            everywhere = frame.store(ref, outside.layout, outside.varying - set(stages))
+            shared.append(Convert(results[-1], everywhere, (Share(stages),), path))
+        wiring = axis, tuple(inner.operands), tuple(results), body
+        handed_on = tuple(inner.handed)
+        frame.steps.append(Region(*wiring, (), (), (), reverse=False, path=path, stages=stages, handed=handed_on))
+        frame.steps += shared
+
     # Repetitions
 
     def _repeat(self, index: int, node: Loop, frame: Frame) -> None:
         path, demands = self._prefix + node.path, self._demands
-        body = demands.bodies[index]
+        body, stage = demands.bodies[index], demands.stages.get(index)
+        if stage is not None and not frame.stages >= set(stage.axes):
+            raise no_microbatches(node, path)
+        reader = path if stage is None else _pipeline_path(path, frame.opened[-1])
         layouts: dict[int, Layout] = {}
         operands: list[int] = []
         for position, operand in enumerate(node.operands):
@@ -258,34 +297,41 @@ class _Scheduler:
             if position < node.carries:
                 wanted = body.wanted(Ref(position, 0), frame.opened)
                 layouts[position] = wanted[0] if wanted else Layout.whole(len(home.cuts))
-                operands.append(frame.convert(ref, layouts[position], spread(layouts[position].axes), path))
+                take = frame.convert if stage is None else frame.enter
+                operands.append(take(ref, layouts[position], spread(layouts[position].axes), reader))
                 continue
             slot = position - node.carries
             at = node.axes[slot] if slot < len(node.axes) else None
+            if stage is not None:
+                home = Layout(tuple(None if cut and set(cut.axes) & set(stage.axes) else cut for cut in home.cuts))
             if at is not None:
-                # The loop runs over all slices on every device.
-                home = home.with_cut(at, None)
+                # The loop runs over all slices on every device, or over those of its stage.
+                home = home.with_cut(at, stage)
             home = _in_turn(home, demands.reads(index, position), frame.opened)
             axes = spread(home.axes)
             if frame.parent is not None:
                 # Cast before the loop in time: gradients are then summed over the mesh once, not in every turn.
                 axes |= demands.axes_read(index, position) or frozenset()
-            operands.append(frame.convert(ref, home, axes, path))
+            operands.append(frame.convert(ref, home, axes, reader))
             layouts[position] = home if at is None else Layout(home.cuts[:at] + home.cuts[at + 1 :])
         body.widen(layouts)
         carried = {carry: layouts[carry] for carry in range(node.carries)}
         varying = {p: frame.slots[slot].varying for p, slot in enumerate(operands)}
-        inside = _Scheduler(body).run(layouts, carried, frame.opened, varying)
+        inside = _Scheduler(body).run(layouts, carried, frame.opened, varying, frame.stages)
         inside, prologue = _hoisted(inside, node)
         results: list[int] = []
         for number in range(len(node.results)):
             layout = inside.slots[inside.outputs[number]].layout
             if number >= node.carries:
-                layout = Layout((None, *layout.cuts))
+                layout = Layout((stage, *layout.cuts))
             results.append(frame.store(Ref(index, number), layout))
-        frame.steps.append(
-            Repeat(index, tuple(operands), tuple(results), inside, prologue, node.length, node.carries, node.axes, path)
-        )
+        length = node.length if stage is None else stage.block
+        wiring = index, tuple(operands), tuple(results), inside, prologue
+        frame.steps.append(Repeat(*wiring, length, node.carries, node.axes, path, stage, node.length))
+
+
+def _pipeline_path(path: str, axis: str) -> str:
+    return f"{path} by {label(axis)} of {dim_of(axis)}"
 
 
 def _in_turn(home: Layout, reads: Sequence[Layout], opened: tuple[str, ...]) -> Layout:

@@ -31,6 +31,11 @@ class Sent:
     backward: str | None = None
 
 
+def next_device(devices: int) -> Pairs:
+    """Every position with the next one, the last with none."""
+    return tuple((device, device + 1) for device in range(devices - 1))
+
+
 def permuted(leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, smooth: bool = True) -> Sent:
     """A leaf sent along pairs of positions; `smooth` where its derivative comes back."""
     kind = "collective-permute"

@@ -16,7 +16,7 @@ from combinators.operation import Operation
 from combinators.ready import portable, ready
 from combinators.shaped import Shaped, block_structs, shape
 from combinators.widening import WideKernel
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Slice
+from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Share, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.deepen import is_barrier
 from tapestry_jax.planning.flow import flow_of
@@ -26,7 +26,7 @@ from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.merging import nbytes
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
-from tapestry_jax.planning.time_axis import is_time, label, turns_of
+from tapestry_jax.planning.time_axis import is_time, label
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,20 @@ def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterab
                 yield from _rows(step.body, found, times * step.length)
             case Region():
                 notes = [_note(item) for item in found if item.path == step.path]
-                yield Row(step.path, f"{turns_of(step.axis)} turns", None, None, "; ".join(notes), times)
-                yield from _rows(step.body, found, times * turns_of(step.axis))
+                yield Row(step.path, _turns(schedule, step), None, None, "; ".join(notes), times)
+                yield from _rows(step.body, found, times * step.turns(schedule.mesh))
             case Finish():
                 notes = [_note(item) for item in found if item.path == step.path]
                 if notes:
                     yield Row(step.path, "states of all turns", None, None, "; ".join(notes), times)
+
+
+def _turns(schedule: Schedule, step: Region) -> str:
+    """How often a loop turns; of a pipeline, the share of the turns in which a stage has nothing to do."""
+    turns, stages = step.turns(schedule.mesh), schedule.mesh.size(step.stages)
+    if stages == 1:
+        return f"{turns} turns"
+    return f"{turns} turns, {stages} stages, bubble {stages - 1}/{turns} ({(stages - 1) / turns:.0%})"
 
 
 def _is_chunk(step: Convert) -> bool:
@@ -138,7 +146,7 @@ def _is_chunk(step: Convert) -> bool:
 
 def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
     names = schedule.slots[source].type.names
-    moves = [_change(change, names, schedule.mesh) for change in changes if not isinstance(change, Cast)]
+    moves = [_change(change, names, schedule.mesh) for change in changes if not isinstance(change, Cast | Share)]
     if moves:
         yield Row(f"  {_name_of(schedule, source)} for {path}", ", ".join(moves), None, None, "", times)
 

@@ -25,6 +25,7 @@ TINY: dict[str, dict[str, int]] = {
     "megatron": {"batch": 2, "seq": 4, "embed": 8, "heads": 4, "mlp": 8},
     "parallel_scan": {"time": 24, "feature": 2},
     "pencil_fft": {"height": 8, "width": 16},
+    "pipeline": {"layers": 4, "batch": 8, "embed": 4, "mlp": 8, "microbatches": 2},
     "ring_attention": {"heads": 2, "seq": 32, "d": 2, "chunks": 2},
     "stencil": {"y": 16, "x": 8, "steps": 2, "depth": 2},
 }
