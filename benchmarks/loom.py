@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import P
 from jax.sharding import NamedSharding
 
@@ -156,10 +157,10 @@ def _communication(case: Case, targets: Targets, built: Compiled) -> list[Row]:
 
 
 def _with_gradients(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """The function together with its gradients by the first arguments, for its results as cotangents."""
+    """The function together with its gradients by the first arguments: of a loss, or with the result as cotangent."""
 
     def run(*arguments: Any) -> tuple[Any, list[Any]]:
         result, pull = jax.vjp(lambda *first: function(*first, *arguments[count:]), *arguments[:count])
-        return result, list(pull(result))
+        return result, list(pull(jnp.ones_like(result) if result.ndim == 0 else result))
 
     return run
