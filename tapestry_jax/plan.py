@@ -225,7 +225,10 @@ def plan(
       graph: from `tp.trace`.
       mesh: a `jax.sharding.Mesh`, such as `tp.mesh(data=2, model=4)`; an `AbstractMesh` plans without devices.
       entries: dimension name to mesh axis, tuple of mesh axes (outermost first) or None. An entry applies to every
-        operation that has the dimension and can cut it.
+        operation that has the dimension and can cut it. Behind mesh axes, or alone, stand `tp.chunks(n)` (a loop on the
+        device), `tp.ring(axis)` (pieces that go round a mesh axis) and `tp.halo(depth=n)` (one exchange for `n` turns).
+        A mesh axis for the dimension along which `tp.stack` takes its layers makes them stages of a pipeline, where
+        some dimension flows through them in chunks.
       ops: exceptions by path of an operation or scope; the longest path that fits wins.
       inputs: layouts of inputs by name, such as `{"x": {"batch": "data"}}`; by default as their first user wants them.
         `tp.fsdp` chooses them for parameters.
