@@ -104,6 +104,21 @@ class AttentionKernel(Scores):
 
     def __call__(self, *blocks: Any) -> Any:
         """State block with axes `rows`, `rows`, `rows + value`."""
+        if not self.causal or not all(block.size for block in blocks[-2:]):
+            return self._state(*blocks)
+        # Coordinates ascend: where the last query lies before the first key, nothing is seen and nothing computed.
+        at, of = blocks[-2:]
+        return jax.lax.cond(at[-1] >= of[0], self._state, self._unseen, *blocks)
+
+    def _unseen(self, *blocks: Any) -> Any:
+        """The state of queries that see none of the keys."""
+        like = jax.eval_shape(self._state, *blocks)
+        return tuple(
+            jnp.full_like(blocks[0], value, leaf.dtype, leaf.shape)
+            for value, leaf in zip((-jnp.inf, 0, 0), like, strict=True)
+        )
+
+    def _state(self, *blocks: Any) -> Any:
         maximum, weights, value = self._weights(blocks)
         return maximum, jnp.sum(weights, axis=-1), self._weighted(weights, value, (*self.rows, self.value[-1]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
 from tapestry_jax.planning.carriers import read_accumulate
 from tapestry_jax.planning.entries import Entries, read_entries
-from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, chunks, halo, ring
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped, chunks, halo, ring, striped
 from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.platforms import read_platforms
@@ -148,6 +149,8 @@ def _item(item: Item) -> Any:
             return {"ring": axis}
         case Halo(depth):
             return {"halo": depth}
+        case Striped(axes):
+            return {"striped": list(axes)}
         case _:
             return item
 
@@ -158,7 +161,14 @@ def _items(stored: Any) -> dict[str, Any]:
 
 def _stored(item: Any) -> Item:
     ((kind, value),) = item.items()
-    return {"chunks": chunks, "chunk_size": lambda size: chunks(size=size), "ring": ring, "halo": halo}[kind](value)
+    known: dict[str, Callable[[Any], Item]] = {
+        "chunks": chunks,
+        "chunk_size": lambda size: chunks(size=size),
+        "ring": ring,
+        "halo": halo,
+        "striped": lambda axes: striped(*axes),
+    }
+    return known[kind](value)
 
 
 def _written(named: Any) -> list[Any]:

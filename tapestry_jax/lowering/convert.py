@@ -12,8 +12,9 @@ from tapestry_jax.lowering.collectives import any_over, sum_over
 from tapestry_jax.lowering.halo import exchange_neighbours
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.stripes import deal, in_order, stripe
 from tapestry_jax.lowering.varying import received, vary
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Share, Slice
+from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
 
 
 def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = True) -> Any:
@@ -23,6 +24,8 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
         match change:
             case Cast(axes):
                 value = vary(value, axes)
+            case Slice(axis, cut, size) if cut.striped:
+                value = stripe(value, axis, cut, size, here)
             case Slice(axis, cut, _):
                 value = pad_axis(value, axis, cut.block * here.size(cut.axes))
                 start = here.index(cut.axes) * cut.block
@@ -36,6 +39,10 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
                 value = crop_axis(value, source, size)
             case Share(axes):
                 value = mark(_of_last(value, axes, here))
+            case Deal(axis, cut):
+                value = mark(deal(value, axis, cut, here))
+            case Reorder(axis, cut, size):
+                value = in_order(value, axis, cut, size)
             case Overlap(axis, _, cut, _):
                 value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)
     return value

@@ -15,6 +15,7 @@ from combinators.signature import Operand
 from combinators.sizes import axis_extent
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import pad_axis
+from tapestry_jax.lowering.stripes import cells_at
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.reads import overlapping_term
@@ -27,7 +28,8 @@ def coordinates(size: int, cut: Cut | None, here: Here) -> Any:
     if cut is None:
         return jnp.arange(size, dtype=jnp.int32)
     start = here.index(cut.axes) * cut.block + cut.low
-    return jnp.clip(start + jnp.arange(cut.extent, dtype=jnp.int32), 0, size - 1)
+    places = jnp.clip(start + jnp.arange(cut.extent, dtype=jnp.int32), 0, size - 1)
+    return cells_at(places, cut, size) if cut.striped else places
 
 
 def read_blocks(

@@ -15,6 +15,7 @@ from tapestry_jax.lowering.accumulate import accumulate
 from tapestry_jax.lowering.collectives import permute_over
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.stripes import in_order
 from tapestry_jax.lowering.summed import ends_in_sum, run_summed
 from tapestry_jax.lowering.varying import RECEIVED, vary
 from tapestry_jax.planning.changes import Slice
@@ -103,7 +104,7 @@ def padded_operands(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:
     for inner in step.body.steps:
         if isinstance(inner, Convert) and inner.source in values:
             for change in inner.changes:
-                if isinstance(change, Slice) and change.cut.axes == (step.axis,):
+                if isinstance(change, Slice) and change.cut.axes == (step.axis,) and not change.cut.striped:
                     extent = change.cut.block * turns_of(step.axis)
                     values[inner.source] = pad_axis(values[inner.source], change.axis, extent)
     return values
@@ -135,4 +136,8 @@ def together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
     shape = list(pieces.shape[1:])
     shape[at] *= turns
     whole = jnp.moveaxis(pieces, 0, at).reshape(shape)
-    return crop_axis(whole, at, slot.type.shape[at]) if cut.axes == (loop,) else whole
+    if cut.axes != (loop,):
+        return whole
+    size = slot.type.shape[at]
+    whole = crop_axis(whole, at, size)
+    return in_order(whole, at, cut, size) if cut.striped else whole

@@ -16,6 +16,7 @@ from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.varying import vary, varying_axes
 from tapestry_jax.planning.changes import Slice
 from tapestry_jax.planning.folds import merges
+from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.schedule import Convert, Region, Schedule
 from tapestry_jax.planning.time_axis import turns_of
 
@@ -82,7 +83,7 @@ class _Summed:
             for step in self.step.body.steps
             if isinstance(step, Convert)
             and step.source in self.slots
-            and all(isinstance(change, Slice) and change.cut.axes == (self.step.axis,) for change in step.changes)
+            and all(isinstance(c, Slice) and c.cut == Cut((self.step.axis,), c.cut.block) for c in step.changes)
         ]
 
     @property

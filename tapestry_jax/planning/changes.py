@@ -48,6 +48,23 @@ class Exchange:
 
 
 @dataclass(frozen=True)
+class Deal:
+    """All-to-all along one axis: from blocks to the stripes of `cut`, or from stripes to its blocks."""
+
+    axis: int
+    cut: Cut
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """An axis that every device holds whole, in the order of the stripes of `cut`, gets its own order back. Free."""
+
+    axis: int
+    cut: Cut
+    size: int
+
+
+@dataclass(frozen=True)
 class Overlap:
     """Neighbour exchange along one axis of `size` cells: from the cut `source`, or whole, to `cut`. Free if no hops."""
 
@@ -68,7 +85,7 @@ class Share:
     axes: tuple[str, ...]
 
 
-Change = Cast | Slice | Gather | Exchange | Overlap | Share
+Change = Cast | Slice | Gather | Exchange | Deal | Reorder | Overlap | Share
 
 
 def layout_changes(
@@ -84,8 +101,18 @@ def layout_changes(
     now, state = source, set(source.axes)
     final = target
     for axis, (have, wanted) in enumerate(zip(source.cuts, target.cuts, strict=True)):
+        if have is not None and wanted is not None and have != wanted:
+            # Stripes and blocks of the same devices differ by one exchange, before or behind all others.
+            if have.striped and have.axes == wanted.axes and _is_dealt(have, shape[axis], mesh):
+                have = have.in_blocks
+                changes.append(Deal(axis, have))
+                now = now.with_cut(axis, have)
+            elif wanted.striped and _is_dealt(wanted, shape[axis], mesh):
+                wanted = wanted.in_blocks
+                target = target.with_cut(axis, wanted)
         overlaps = (have is not None and have.window is not None) or (wanted is not None and wanted.window is not None)
-        if have is not None and wanted is not None and have.axes == wanted.axes:
+        striped = (have is not None and have.striped) or (wanted is not None and wanted.striped)
+        if have is not None and wanted is not None and have.axes == wanted.axes and not striped:
             in_space = not any(map(is_time, have.axes))
             if overlaps or (
                 have != wanted and in_space and _is_cheaper(Overlap(axis, have, wanted, shape[axis]), mesh)
@@ -117,9 +144,11 @@ def layout_changes(
 
     def exchange(axis: int, move: int) -> None:
         nonlocal now
-        wanted_cut = target.cuts[move]
-        assert wanted_cut is not None
+        given, wanted_cut = now.cuts[axis], target.cuts[move]
+        assert given is not None and wanted_cut is not None
         changes.append(Exchange(axis, move, shape[axis], shape[move], wanted_cut))
+        if given.striped:
+            changes.append(Reorder(axis, given, shape[axis]))
         now = now.with_cut(axis, None).with_cut(move, wanted_cut)
 
     # One exchange may free the axis that another needs: from `y:a z:b` to `x:a y:b` the first moves `a`.
@@ -148,14 +177,18 @@ def layout_changes(
             changes.append(Gather(axis, axes, shape[axis], is_varying))
             if not is_varying:
                 state.difference_update(axes)
+        if have.striped:
+            changes.append(Reorder(axis, have, shape[axis]))
         now = now.with_cut(axis, wanted if kept else None)
     for axis, wanted in enumerate(target.cuts):
         if wanted is not None and now.cuts[axis] is None:
             cut(axis)
+    last = [(axis, have, wanted) for axis, (have, wanted) in enumerate(zip(now.cuts, final.cuts, strict=True))]
+    changes += [Deal(axis, wanted) for axis, have, wanted in last if wanted and wanted.striped and have != wanted]
     overlaps = [
         Overlap(axis, have, wanted, shape[axis])
-        for axis, (have, wanted) in enumerate(zip(now.cuts, final.cuts, strict=True))
-        if wanted is not None and have != wanted
+        for axis, have, wanted in last
+        if wanted is not None and have != wanted and not wanted.striped
     ]
     # What costs nothing makes the exchanges smaller.
     for overlap in sorted(overlaps, key=lambda each: bool(each.exchange(mesh).hops)):
@@ -171,6 +204,12 @@ def layout_changes(
     if missing:
         changes.append(Cast(missing))
     return tuple(changes)
+
+
+def _is_dealt(cut: Cut, size: int, mesh: MeshShape) -> bool:
+    """Whether an all-to-all leads from the blocks of a striped cut to its stripes: every device sends each the same."""
+    devices = mesh.size(cut.axes)
+    return not any(map(is_time, cut.axes)) and cut.block * devices == size and cut.block % devices == 0
 
 
 def _is_cheaper(overlap: Overlap, mesh: MeshShape) -> bool:
@@ -195,14 +234,15 @@ def _exchange_target(now: Layout, target: Layout, axis: int) -> int | None:
     if have is None or (stays is not None and set(stays.axes) & set(have.axes)):
         return None
     for other, wanted in enumerate(target.cuts):
-        if other != axis and now.cuts[other] is None and wanted is not None and wanted.axes == have.axes:
+        is_free = other != axis and now.cuts[other] is None
+        if is_free and wanted is not None and wanted.axes == have.axes and not wanted.striped:
             return other
     return None
 
 
 def _refinement(have: Cut, wanted: Cut | None, mesh: MeshShape) -> Cut | None:
     """The cut of a block into the smaller blocks that are wanted, where they lie inside it: free."""
-    if wanted is None or wanted.axes[: len(have.axes)] != have.axes:
+    if wanted is None or wanted.axes[: len(have.axes)] != have.axes or have.striped or wanted.striped:
         return None
     inner = wanted.axes[len(have.axes) :]
     return Cut(inner, wanted.block) if inner and wanted.block * mesh.size(inner) == have.block else None
@@ -210,7 +250,7 @@ def _refinement(have: Cut, wanted: Cut | None, mesh: MeshShape) -> Cut | None:
 
 def _kept_prefix(have: Cut, wanted: Cut | None, mesh: MeshShape) -> int:
     """How many of the outer mesh axes may stay: the blocks of what remains must be those that are wanted."""
-    if wanted is None or have.axes[: len(wanted.axes)] != wanted.axes:
+    if wanted is None or have.axes[: len(wanted.axes)] != wanted.axes or have.striped or wanted.striped:
         return 0
     inner = mesh.size(have.axes[len(wanted.axes) :])
     return len(wanted.axes) if have.block * inner == wanted.block else 0
@@ -231,7 +271,7 @@ def changed_shape(shape: tuple[int, ...], change: Change, mesh: MeshShape) -> tu
     """The local shape after a change."""
     sizes = list(shape)
     match change:
-        case Cast() | Share():
+        case Cast() | Deal() | Reorder() | Share():
             pass
         case Slice(axis, cut, _):
             sizes[axis] = cut.block

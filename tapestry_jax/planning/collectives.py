@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Share, changed_shape
+from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Share, changed_shape
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
@@ -118,6 +118,10 @@ def _of_changes(
             case Exchange(_, target, _, _, cut):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != target)
                 moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
+                yield moved
+                yield from [replace(moved, backward=True)] * (again + smooth)
+            case Deal(_, cut):
+                moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
                 yield moved
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Overlap(axis, _, cut, _):

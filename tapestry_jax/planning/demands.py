@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.shaped import Shaped
@@ -43,7 +44,8 @@ class Demands:
         shaped = self.shaped[index]
         placed = self._placer.place(node, shaped, self.prefix + node.path)
         cuts = {dim: even_cut(shaped.sizes[dim], axes, self.mesh) for dim, axes in placed.items()}
-        return {dim: cut for dim, cut in cuts.items() if cut is not None}
+        striped = self._placer.striped(node, shaped, self.prefix + node.path, placed)
+        return {dim: replace(cut, striped=dim in striped) for dim, cut in cuts.items() if cut is not None}
 
     def _place_stages(self, index: int, node: Loop) -> None:
         """A repetition whose turns lie on a mesh axis is a pipeline: its devices are stages."""

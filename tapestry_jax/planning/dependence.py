@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-# Calls whose inner program can be followed; loops and conditions are taken as touching everything they return.
+# Calls whose inner program can be followed; loops are taken as touching everything they return.
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "remat", "checkpoint", "custom_vjp_call")
 
 Matrix = tuple[tuple[bool, ...], ...]
@@ -51,17 +51,27 @@ def reachable(jaxpr: Any, sources: set[Any]) -> set[Any]:
         touched = [is_variable(v) and v in reached for v in equation.invars]
         if not any(touched):
             continue
+        if equation.primitive.name == "cond" and not touched[0]:
+            reached.update(_through_branches(equation, touched[1:]))
+            continue
         inner = _inner(equation)
         if inner is None or len(inner.invars) != len(equation.invars):
             reached.update(equation.outvars)
             continue
-        inside = reachable(inner, {v for v, hit in zip(inner.invars, touched, strict=True) if hit})
-        reached.update(
-            out
-            for out, source in zip(equation.outvars, inner.outvars, strict=True)
-            if is_variable(source) and source in inside
-        )
+        reached.update(_through(equation, inner, touched))
     return reached
+
+
+def _through(equation: Any, inner: Any, touched: Sequence[bool]) -> set[Any]:
+    """The results of an equation that its inner program makes of `touched` operands."""
+    inside = reachable(inner, {v for v, hit in zip(inner.invars, touched, strict=True) if hit})
+    made = zip(equation.outvars, inner.outvars, strict=True)
+    return {out for out, source in made if is_variable(source) and source in inside}
+
+
+def _through_branches(equation: Any, touched: Sequence[bool]) -> set[Any]:
+    """The same of a condition: what any of its branches makes of them."""
+    return set().union(*(_through(equation, branch.jaxpr, touched) for branch in equation.params["branches"]))
 
 
 def _inner(equation: Any) -> Any:

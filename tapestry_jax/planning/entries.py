@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from combinators.errors import MeshError, PlanError, message
-from tapestry_jax.planning.items import Chunks, Halo, Item, Ring
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 Entries = tuple[tuple[str, tuple[Item, ...]], ...]
@@ -31,11 +31,11 @@ def read_entries(entries: Any, mesh: MeshShape, where: str) -> Entries:
 
 
 def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[Item, ...]:
-    single = isinstance(value, str | Chunks | Ring | Halo)
+    single = isinstance(value, Item)
     listed: tuple[Any, ...] = () if value is None else (value,) if single else _tuple(dim, value, where)
     axes: list[str] = []
     for item in listed:
-        if not isinstance(item, str | Chunks | Ring | Halo):
+        if not isinstance(item, Item):
             raise PlanError(
                 message(
                     f"{where} places `{dim}` on something that is not a mesh axis",
@@ -43,13 +43,23 @@ def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[Item, ...]
                     remedy=f"Name mesh axes: {', '.join(mesh.names)}; None leaves the dimension whole.",
                 )
             )
-        axis = item if isinstance(item, str) else item.axis if isinstance(item, Ring) else None
-        if axis is None:
-            continue
-        _check_axis(dim, axis, axes, value, mesh, where)
-        axes.append(axis)
+        for axis in _named(item):
+            _check_axis(dim, axis, axes, value, mesh, where)
+            axes.append(axis)
     _check_order(dim, listed, where)
     return tuple(listed)
+
+
+def _named(item: Item) -> tuple[str, ...]:
+    match item:
+        case str():
+            return (item,)
+        case Striped(axes):
+            return axes
+        case Ring(axis):
+            return (axis,)
+        case _:
+            return ()
 
 
 def _check_axis(dim: Any, axis: str, before: list[str], value: Any, mesh: MeshShape, where: str) -> None:
@@ -73,6 +83,16 @@ def _check_axis(dim: Any, axis: str, before: list[str], value: Any, mesh: MeshSh
 
 def _check_order(dim: Any, listed: tuple[Item, ...], where: str) -> None:
     """Mesh axes, ring, chunks, halo: each device takes its own piece in chunks."""
+    striped = next((item for item in listed if isinstance(item, Striped)), None)
+    blocks = [item for item in listed if isinstance(item, str)]
+    if striped is not None and blocks:
+        raise PlanError(
+            message(
+                f"{where} places `{dim}` in blocks and in stripes at once",
+                f"got ({', '.join(map(str, listed))})",
+                remedy=f"Write tp.striped({', '.join(map(repr, (*blocks, *striped.axes)))}) alone.",
+            )
+        )
     kinds = [_RANK[type(item)] for item in listed]
     if kinds != sorted(kinds) or any(kinds.count(rank) > 1 for rank in kinds if rank > 0):
         raise PlanError(
@@ -85,7 +105,7 @@ def _check_order(dim: Any, listed: tuple[Item, ...], where: str) -> None:
         )
 
 
-_RANK: dict[type, int] = {str: 0, Ring: 1, Chunks: 2, Halo: 3}
+_RANK: dict[type, int] = {str: 0, Striped: 1, Ring: 2, Chunks: 3, Halo: 4}
 
 
 def mesh_axes(entries: Entries, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:

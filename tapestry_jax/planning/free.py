@@ -14,7 +14,7 @@ from functools import cached_property
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename
 from combinators.shaped import Shaped
 from combinators.signature import Operand
-from tapestry_jax.planning.changes import Exchange, Gather, Overlap, changed_shape, layout_changes
+from tapestry_jax.planning.changes import Deal, Exchange, Gather, Overlap, changed_shape, layout_changes
 from tapestry_jax.planning.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.opening import outside_all
@@ -184,6 +184,8 @@ class FreeDims:
         for change in layout_changes(kind.shape, source, target, target.axes, self.mesh):
             if isinstance(change, Gather):
                 gathered += kind.dtype.itemsize * math.prod(shape) * self.mesh.size(change.axes)
+            if isinstance(change, Deal):
+                exchanged += kind.dtype.itemsize * math.prod(shape)
             if isinstance(change, Exchange):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != change.target)
                 exchanged += kind.dtype.itemsize * others * change.cut.block * self.mesh.size(change.cut.axes)

@@ -1,7 +1,8 @@
-"""What may stand beside mesh axes in a plan: chunks in time, rings and halos."""
+"""What may stand in a plan besides mesh axes: stripes over them, chunks in time, rings and halos."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,16 @@ class Chunks:
 
     def __str__(self) -> str:
         return f"chunks({self.count})" if self.count is not None else f"chunks(size={self.size})"
+
+
+@dataclass(frozen=True)
+class Striped:
+    """Mesh axes whose devices are dealt the cells of a dimension in turn; made by `striped`."""
+
+    axes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"striped({', '.join(map(repr, self.axes))})"
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,15 @@ class Halo:
         return f"halo(depth={self.depth})"
 
 
-Item = str | Chunks | Ring | Halo
+Item = str | Striped | Chunks | Ring | Halo
+
+
+def axes_of(items: Iterable[Item]) -> tuple[str, ...]:
+    """The mesh axes that cut a dimension, in blocks or in stripes."""
+    found: list[str] = []
+    for item in items:
+        found += [item] if isinstance(item, str) else item.axes if isinstance(item, Striped) else []
+    return tuple(found)
 
 
 def chunks(count: int | None = None, *, size: int | None = None) -> Chunks:
@@ -84,6 +103,33 @@ def ring(axis: str) -> Ring:
             message("tp.ring takes the name of a mesh axis", f"got {axis!r:.80}", remedy='Write tp.ring("data").')
         )
     return Ring(axis)
+
+
+def striped(*axes: str) -> Striped:
+    """Deal the cells of a dimension to the devices of mesh axes in turn.
+
+    Device `i` of `n` has the cells `i`, `i + n`, `i + 2n` and so on, from the whole length. That balances work which
+    depends on where a cell is, such as causal attention. What goes round these axes in a ring goes round in stripes.
+    Operations that need neighbours or an order (windows, scans, composite axes, folds that do not commute) take blocks,
+    as arguments and results do: between blocks and stripes lies one all-to-all where the cells of a device divide by
+    the devices.
+
+    Args:
+      axes: mesh axes, outermost first.
+
+    Returns:
+      An entry of a plan: `{"queries": tp.striped("data"), "keys": tp.ring("data")}`.
+
+    Raises:
+      PlanError: without names of mesh axes.
+
+    Source: Brandon et al. 2023, Striped Attention.
+    """
+    if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message("tp.striped takes names of mesh axes", f"got {axes!r:.80}", remedy='Write tp.striped("data").')
+        )
+    return Striped(axes)
 
 
 def halo(depth: int = 1) -> Halo:

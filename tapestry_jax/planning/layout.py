@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.time_axis import in_time, ring_of, turns_of
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,25 @@ class Cut:
 
     With a `window` device `d` holds the cells `[d * block + low, d * block + low + extent)`, those of its neighbours
     and of the boundary among them.
+
+    A `striped` axis is cut in the same blocks, of another order: its cells have been dealt to the devices in turn, so
+    that the cells of a device ascend by the number of devices. Chunks in time are blocks of what a device was dealt.
     """
 
     axes: tuple[str, ...]
     block: int
     window: Window | None = None
+    striped: bool = False
+
+    @property
+    def piece(self) -> int:
+        """How many places a device has, all chunks in time together."""
+        return self.block * math.prod(turns_of(axis) for axis in in_time(self.axes) if ring_of(axis) is None)
+
+    @property
+    def in_blocks(self) -> Cut:
+        """The same cut of the axis in its own order."""
+        return replace(self, striped=False)
 
     @property
     def low(self) -> int:
@@ -94,6 +110,11 @@ class Layout:
         """The layout with another cut on one axis."""
         return Layout(tuple(cut if i == axis else known for i, known in enumerate(self.cuts)))
 
+    @property
+    def in_blocks(self) -> Layout:
+        """The same pieces of a tensor whose axes keep their order, as all that is no part of a plan does."""
+        return Layout(tuple(cut and cut.in_blocks for cut in self.cuts))
+
     def stored(self, shape: tuple[int, ...], mesh: MeshShape) -> Layout:
         """The layout in which a tensor that is read like this lies when nobody reads it: every cell once."""
         return Layout(
@@ -105,7 +126,11 @@ class Layout:
 
     def describe(self, names: tuple[str | None, ...]) -> str:
         """`batch:data mlp:model`, or `whole`."""
-        parts = [f"{name}:{'+'.join(cut.axes)}" for name, cut in zip(names, self.cuts, strict=True) if cut is not None]
+        parts = [
+            f"{name}:{'striped ' * cut.striped}{'+'.join(cut.axes)}"
+            for name, cut in zip(names, self.cuts, strict=True)
+            if cut is not None
+        ]
         return " ".join(parts) or "whole"
 
 

@@ -74,5 +74,5 @@ def outside_all(layout: Layout, opened: Iterable[str]) -> Layout:
 
 
 def turn_cut(cut: Cut, axis: str) -> Cut:
-    """What a turn takes of the piece that it finds."""
-    return Cut((axis,), cut.block)
+    """What a turn takes of the piece that it finds; of an axis that it finds whole, its own stripes."""
+    return Cut((axis,), cut.block, striped=cut.striped and cut.axes == (axis,))

@@ -9,11 +9,11 @@ from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Loop
 from combinators.shaped import Shaped
 from tapestry_jax.planning.entries import Entries
-from tapestry_jax.planning.items import Chunks, Halo, Item, Ring
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped, axes_of
 from tapestry_jax.planning.loop_rules import check_chunks, check_loops, unused_ring
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.stage_rules import no_microbatches
-from tapestry_jax.planning.time_axis import chunk_axis, ring_axis
+from tapestry_jax.planning.time_axis import chunk_axis, ring_axis, ring_of
 
 Placement = dict[str, tuple[str, ...]]
 
@@ -45,7 +45,7 @@ class Placer:
         placed: Placement = {}
         found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
         cuttable = [items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None]
-        plain = {axis for items in cuttable for axis in items if isinstance(axis, str)}
+        plain = {axis for items in cuttable for axis in axes_of(items)}
         for dim, (name, origin, items) in found.items():
             if origin == "" or not items:
                 continue
@@ -72,8 +72,8 @@ class Placer:
         axes: list[str] = []
         for item in items:
             match item:
-                case str():
-                    axes.append(item)
+                case str() | Striped():
+                    axes.extend(axes_of((item,)))
                 case Ring(axis):
                     # Where nothing else lies on the ring's axis, the dimension lies there itself.
                     axes.append(ring_axis(name, axis, self.mesh.size((axis,))) if axis in plain else axis)
@@ -109,13 +109,20 @@ class Placer:
             raise no_microbatches(node, path)
         return axes if flows else ()
 
+    def striped(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> frozenset[str]:
+        """The dimensions that lie in stripes: by their entry, or going round the axes of one that does."""
+        free = [(dim, self._wanted(node.bound[dim], path)[1]) for dim in placed if _keeps_no_order(shaped, dim)]
+        dealt = {dim for dim, items in free if any(isinstance(item, Striped) for item in items)}
+        axes = {axis for dim in dealt for axis in placed[dim]}
+        return frozenset(dim for dim, _ in free if dim in dealt or any(ring_of(axis) in axes for axis in placed[dim]))
+
     def is_free(self, name: str, path: str) -> bool:
         """Whether no entry speaks of a dimension at an operation, not even to leave it whole."""
         return self._wanted(name, path)[0] == ""
 
     def mesh_axes(self, name: str, path: str) -> tuple[str, ...]:
         """The mesh axes that the entries give to a name at an operation."""
-        return tuple(axis for axis in self._wanted(name, path)[1] if isinstance(axis, str))
+        return axes_of(self._wanted(name, path)[1])
 
     def halo(self, name: str, path: str) -> int | None:
         """The depth of the halo that the entries give to a name at an operation; None where they give none."""
@@ -232,6 +239,16 @@ class Placer:
                 remedy="Leave it out, or place it where it can be cut.",
             )
         )
+
+
+def _keeps_no_order(shaped: Shaped, dim: str) -> bool:
+    """Whether an operation takes the cells of a dimension in any order: their coordinates are all it knows of it."""
+    signature, operation = shaped.signature, shaped.operation
+    ordered = operation.monoid is not None and not operation.monoid.commutative
+    if operation.over == dim or (ordered and dim in signature.fold_dims):
+        return False
+    axes = (axis for operand in (*signature.operands, *signature.results) for axis in operand.axes)
+    return all(axis.name == dim for axis in axes if dim in axis.names)
 
 
 def why_whole(shaped: Shaped, dim: str) -> str | None:

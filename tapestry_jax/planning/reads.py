@@ -53,7 +53,7 @@ def _axis_cut(axis: Axis, mode: str, sizes: Mapping[str, int], cuts: Cuts) -> Cu
     window = cut.window
     if window is not None:
         window = replace(window, width=inner, step=inner)
-    return Cut(cut.axes, cut.block * inner, window)
+    return Cut(cut.axes, cut.block * inner, window, cut.striped)
 
 
 def _window_cut(axis: Axis, term: Term, mode: str, sizes: Mapping[str, int], cut: Cut) -> Cut:

@@ -62,7 +62,9 @@ class _Scheduler:
         given: list[int] = []
         for index, node in enumerate(self._graph.nodes):
             if isinstance(node, Input):
-                first = demands.wanted(Ref(index, 0), opened)
+                first = [
+                    layout if self._prefix else layout.in_blocks for layout in demands.wanted(Ref(index, 0), opened)
+                ]
                 default = first[0] if first else Layout.whole(node.results[0].ndim)
                 axes = (varying or {}).get(len(given))
                 given.append(frame.store(Ref(index, 0), inputs.get(len(given), default), axes))
@@ -75,7 +77,8 @@ class _Scheduler:
         for position, (name, output) in enumerate(self._graph.outputs):
             ref = demands.source(output)
             home = frame.layout_of(ref).stored(self._graph.type_of(ref).shape, frame.mesh)
-            layout = outputs.get(position, home)
+            # Arguments and results keep the order of their cells; inside, stripes stay what they are.
+            layout = outputs.get(position, home if self._prefix else home.in_blocks)
             results.append(frame.convert(ref, layout, spread(layout.axes), f"{self._prefix}output {name}"))
         return frame.schedule(tuple(given), tuple(results))
 
@@ -162,7 +165,7 @@ class _Scheduler:
         if len(gained) != 1 or natural.cuts[gained[0]] is not None:
             return None
         cut = first.cuts[gained[0]]
-        return Scatter(gained[0], cut) if cut is not None and cut.axes == folded else None
+        return Scatter(gained[0], cut.in_blocks) if cut is not None and cut.axes == folded else None
 
     # Loops in time
 

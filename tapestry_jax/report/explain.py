@@ -16,7 +16,7 @@ from combinators.operation import Operation
 from combinators.ready import portable, ready
 from combinators.shaped import Shaped, block_structs, shape
 from combinators.widening import WideKernel
-from tapestry_jax.planning.changes import Cast, Change, Exchange, Gather, Overlap, Share, Slice
+from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.deepen import is_barrier
 from tapestry_jax.planning.flow import flow_of
@@ -146,7 +146,9 @@ def _is_chunk(step: Convert) -> bool:
 
 def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
     names = schedule.slots[source].type.names
-    moves = [_change(change, names, schedule.mesh) for change in changes if not isinstance(change, Cast | Share)]
+    moves = [
+        _change(change, names, schedule.mesh) for change in changes if not isinstance(change, Cast | Reorder | Share)
+    ]
     if moves:
         yield Row(f"  {_name_of(schedule, source)} for {path}", ", ".join(moves), None, None, "", times)
 
@@ -175,7 +177,7 @@ def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict
 def _cut(cut: Cut) -> str:
     """Mesh axes, and how many indices a device computes redundantly before and behind its block."""
     extra = "" if cut.window is None else f"(-{cut.window.before} +{cut.window.after})"
-    return f":{'+'.join(map(label, cut.axes))}{extra}"
+    return f":{'striped ' * cut.striped}{'+'.join(map(label, cut.axes))}{extra}"
 
 
 def _note(item: Collective) -> str:
@@ -186,11 +188,13 @@ def _note(item: Collective) -> str:
 def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
     match change:
         case Slice(axis, cut, _):
-            return f"slice {names[axis]} over {'+'.join(map(label, cut.axes))}"
+            return f"slice {names[axis]} {'in stripes ' * cut.striped}over {'+'.join(map(label, cut.axes))}"
         case Gather(axis, axes, _, _):
             return f"all-gather {names[axis]} over {'+'.join(axes)}"
         case Exchange(source, target, _, _, cut):
             return f"all-to-all {names[source]} to {names[target]} over {'+'.join(cut.axes)}"
+        case Deal(axis, cut):
+            return f"all-to-all {names[axis]} into {'stripes' if cut.striped else 'blocks'} over {'+'.join(cut.axes)}"
         case Overlap(axis, _, cut, _):
             word = "overlap" if change.exchange(mesh).hops else "slice"
             return f"{word} {names[axis]} over {'+'.join(cut.axes)}"
