@@ -8,6 +8,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from hypothesis.strategies import SearchStrategy
 from jax import lax
 
@@ -39,7 +40,8 @@ class LeafSubject(Subject):
     def __init__(self, shaped: Shaped, operands: Sequence[Struct], name: str, values: Values = None) -> None:
         super().__init__(name)
         self.shaped, self.operands, self.drawn = shaped, tuple(operands), Operands(tuple(operands), values)
-        self.kernel = jax.jit(shaped.operation.kernel)
+        # From blocks to presented leaves, compiled once for all laws that run the whole index space again and again.
+        self.kernel = jax.jit(lambda *blocks: self.presented(jax.tree.leaves(shaped.operation.kernel(*blocks))))
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ def _axes_part(array: Any, axes: Sequence[Axis], box: IndexBox, sizes: Mapping[s
         shape = array.shape
         array = array.reshape((*shape[:number], *(sizes[name] for name in axis.names), *shape[number + 1 :]))
         for at, name in enumerate(axis.names):
-            array = lax.slice_in_dim(array, *box[name], axis=number + at)
+            array = _slice(array, number + at, box[name])
         array = array.reshape((*shape[:number], -1, *shape[number + 1 :]))
     return array
 
@@ -180,5 +182,12 @@ def _axes_part(array: Any, axes: Sequence[Axis], box: IndexBox, sizes: Mapping[s
 def _named_part(array: Any, axes: Sequence[str], box: IndexBox) -> Any:
     for number, name in enumerate(axes):
         if name in box:
-            array = lax.slice_in_dim(array, *box[name], axis=number)
+            array = _slice(array, number, box[name])
     return array
+
+
+def _slice(array: Any, axis: int, span: Span) -> Any:
+    """A range of an axis; what is on the host stays there, and compiles nothing."""
+    if isinstance(array, np.ndarray):
+        return array[(slice(None),) * axis + (slice(*span),)]
+    return lax.slice_in_dim(array, *span, axis=axis)

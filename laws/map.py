@@ -33,14 +33,14 @@ def split(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
 
 def footprint(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     """Poison all that the projections of a box do not name, and look at the box."""
-    blocks = s.blocks(operands, s.whole)
-    clean = s.presented(jax.tree.leaves(s.kernel(*blocks)))
+    blocks = jax.device_get(s.blocks(operands, s.whole))
+    clean = jax.device_get(s.kernel(*blocks))
     poisoned: dict[str, Any] = {}
     wanted: dict[str, Any] = {}
     for label, box in _boxes(s):
         # The same compiled kernel on the same shapes: only what it reads can make a difference.
-        seen = jax.tree.leaves(s.kernel(*(_poisoned(s, i, block, box) for i, block in enumerate(blocks))))
-        poisoned[label] = s.part(s.presented(seen), box)
+        seen = s.kernel(*(_poisoned(s, i, block, box) for i, block in enumerate(blocks)))
+        poisoned[label] = s.part(jax.device_get(seen), box)
         wanted[label] = s.part(clean, box)
     return poisoned, wanted
 
@@ -160,7 +160,7 @@ def _cost(s: LeafSubject, sizes: Mapping[str, int]) -> dict[str, int]:
     return {key: round(counted.get(key, 0.0)) for key in ("flops", "transcendentals")}
 
 
-def _poisoned(s: LeafSubject, number: int, block: Any, box: IndexBox) -> Any:
+def _poisoned(s: LeafSubject, number: int, block: np.ndarray[Any, Any], box: IndexBox) -> np.ndarray[Any, Any]:
     """A block with all cells outside of what the box reads replaced: floats by NaN, the others by their neighbours."""
     operand = s.shaped.signature.operands[number]
     if operand.coordinate is not None:
@@ -181,9 +181,9 @@ def _poisoned(s: LeafSubject, number: int, block: Any, box: IndexBox) -> Any:
             mask[low - origin : high - origin] = True
         inside &= mask.reshape([-1 if i == at else 1 for i in range(block.ndim)])
     if jnp.issubdtype(block.dtype, jnp.inexact):
-        return jnp.where(inside, block, jnp.nan)
-    other = ~block if block.dtype == jnp.bool_ else jnp.roll(block.ravel(), 1).reshape(block.shape)
-    return jnp.where(inside, block, other)
+        return np.where(inside, block, np.asarray(np.nan, block.dtype))
+    other = ~block if block.dtype == jnp.bool_ else np.roll(block.ravel(), 1).reshape(block.shape)
+    return np.where(inside, block, other)
 
 
 def _cuts(s: LeafSubject) -> str | None:

@@ -14,7 +14,8 @@ import scipy.stats
 from combinators import aggregators, monoids
 from combinators.aggregator import Aggregator
 from combinators.errors import GraphError
-from tests.shipped import VECTORS, each, inputs, make
+from laws.shipped_aggregators import make
+from tests.shipped import VECTORS, each, inputs
 
 MATRICES = ("MatrixProduct",)  # elements with axes of their own; see test_products_and_decay
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper() and name not in MATRICES]

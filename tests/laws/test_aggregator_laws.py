@@ -11,9 +11,9 @@ import pytest
 
 import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
-from tests.shipped import each, lawful_piece
+from laws.shipped_aggregators import WEIGHTED, names, piece
+from tests.shipped import each
 
-SHIPPED = [name for name in vars(aggregators) if name[0].isupper()]
 # States of integers and booleans, large ones: what is wrong with them is wrong for all elements.
 SKETCHES = ("Bloom", "CountMin", "DDSketch", "HyperLogLog", "MinHash", "Reservoir")
 
@@ -126,11 +126,11 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", each(SHIPPED))
+@pytest.mark.parametrize("name", each(names()))
 def test_shipped_aggregators_are_lawful(name):
     # The laws of their monoids are checked, with the same lifts, in test_monoid_laws.
-    piece, types = lawful_piece(name)
-    report = laws.assert_lawful(piece, types, laws="aggregator", examples=3 if name in SKETCHES else 9)
+    few = 3 if name in SKETCHES else 9
+    report = laws.assert_lawful(piece(name), WEIGHTED.get(name), laws="aggregator", examples=few)
     assert "aggregator.semantic" in report.held, str(report)
 
 
