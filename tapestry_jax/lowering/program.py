@@ -21,7 +21,7 @@ from tapestry_jax.lowering.pipeline import run_pipeline
 from tapestry_jax.lowering.read import read_blocks
 from tapestry_jax.lowering.regather import gathering
 from tapestry_jax.lowering.region import run_region
-from tapestry_jax.lowering.scan import scan_in_turn, scan_over_mesh
+from tapestry_jax.lowering.scan import scan_in_turn, scan_over_mesh, total_before
 from tapestry_jax.lowering.varying import received, vary, varying_axes
 from tapestry_jax.planning.folds import local_sizes, local_state
 from tapestry_jax.planning.reads import fold_axes
@@ -135,8 +135,12 @@ def _alike(shaped: Shaped, blocks: Sequence[Any], state: list[Any], varying: Seq
 
 
 def finish_fold(schedule: Schedule, step: Finish, here: Here, state: list[Any]) -> list[Any]:
-    """Merge the states that loops have added up, and present them."""
-    return _as_stored(schedule, step, _merged(schedule.graph.shaped(step.node), step, here, state))
+    """Merge the states that loops have added up, and present them; or find what comes before the totals of a scan."""
+    shaped = schedule.graph.shaped(step.node)
+    if shaped.operation.over is not None:
+        before = total_before(shaped, dict(step.cuts)[shaped.operation.over], here, state)
+        return _as_stored(schedule, step, before)
+    return _as_stored(schedule, step, _merged(shaped, step, here, state))
 
 
 def _merged(shaped: Shaped, step: Run | Finish, here: Here, state: list[Any]) -> list[Any]:

@@ -27,14 +27,15 @@ State = tuple[Shaped, list[Any], list[Axes]]
 
 
 def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
-    """Run all turns; returns the states' leaves, then the values whose chunks were put together again."""
+    """Run all turns; returns the states' leaves, then the values whose chunks were put together; or last totals."""
     body, turns = step.body, turns_of(step.axis)
     folded = sum(leaves for _, leaves in step.folds)
     count = folded + sum(leaves for _, leaves in step.scans)
     slots = [body.slots[slot] for slot in body.outputs[:count]]
     folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
-    totals = body.inputs[len(arrays) :]
-    fixed = padded_operands(step, arrays)
+    entering = len(body.inputs) - count + folded
+    totals, starts = body.inputs[entering:], arrays[entering:]
+    fixed = padded_operands(step, arrays[:entering])
     if ends_in_sum(step, schedule):
         return run_summed(step, here, fixed, run_body)
     around = [fixed.pop(body.inputs[position]) for position in step.rotating]
@@ -57,9 +58,12 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
         state, made = recomputed((moving, fixed, counter), state)
         return (state, _sent_on(step, moving, here)), made
 
-    start = _varying(_identity([*folds, *scans]), slots)
+    # Scans over the mesh begin with what the devices before come to.
+    start = _varying([*_identity(folds), *starts, *_identity(scans)[len(starts) :]], slots)
     counters = jnp.arange(turns, dtype=jnp.int32)
     (states, _), pieces = lax.scan(turn, (start, around), counters, reverse=step.reverse)
+    if step.ends:
+        return states
     made = [body.slots[slot] for slot in body.outputs[count:]]
     whole = [together(array, slot, step.axis, here) for array, slot in zip(pieces, made, strict=True)]
     return [*states[:folded], *whole]

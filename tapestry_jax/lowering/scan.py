@@ -23,9 +23,14 @@ def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> li
     """Prefixes of steps whose dimension `over` is cut; returns the states that the operation presents."""
 
     def before(totals: list[Any]) -> list[Any]:
-        return _exclusive_over_mesh(shaped, _inner(shaped), cut, here, totals, shaped.operation.reverse)
+        return total_before(shaped, cut, here, totals)
 
     return _scanned(shaped, cut, here, steps, before)
+
+
+def total_before(shaped: Shaped, cut: Cut, here: Here, totals: list[Any]) -> list[Any]:
+    """What the devices before this one come to, from the total of each."""
+    return _exclusive_over_mesh(shaped, _inner(shaped), cut, here, totals, shaped.operation.reverse)
 
 
 def scan_in_turn(

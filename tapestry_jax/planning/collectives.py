@@ -145,6 +145,8 @@ def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops
 
     Loops in time run it again too, each once, unless they keep its result, which other devices have added to.
     """
+    if not step.gathers:
+        return
     cuts = dict(step.cuts)
     is_kept = any(dim in cuts for dim in schedule.graph.shaped(step.node).signature.fold_dims)
     reruns = 0 if is_kept or not any(map(flow.carries_gradient, step.results)) else loops
@@ -177,6 +179,9 @@ def _forward(change: Any) -> Any:
 
 def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Collective]:
     shaped, cuts, mesh = schedule.graph.shaped(step.node), dict(step.cuts), schedule.mesh
+    if isinstance(step, Finish) and shaped.operation.over is not None:
+        yield from _of_totals(schedule, step, flow)
+        return
     live = [number for number in range(len(shaped.results)) if step.results[number] in flow.live]
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
     folded = () if isinstance(step, Run) and step.carried else in_space(fold_axes(shaped, cuts))
@@ -200,6 +205,18 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Coll
             yield Collective(sent.kind, sent.axes, sent.bytes, step.path)
             if sent.backward is not None and smooth:
                 yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
+
+
+def _of_totals(schedule: Schedule, step: Finish, flow: Flow) -> Iterable[Collective]:
+    """The exchange between the two passes of a scan over the mesh and in time."""
+    if not any(slot in flow.live for slot in step.results):
+        return
+    shaped = schedule.graph.shaped(step.node)
+    smooth = any(flow.carries_gradient(slot) for slot in step.results)
+    for sent in sent_by_scan(shaped, dict(step.cuts), schedule.mesh, range(len(shaped.results)), in_turns=True):
+        yield Collective(sent.kind, sent.axes, sent.bytes, step.path)
+        if sent.backward is not None and smooth:
+            yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
 
 
 def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int) -> Iterable[Collective]:

@@ -83,14 +83,26 @@ class Frame:
         source = self._input(outer, known)
         key = (source, layout, varying)
         if key not in self._converted:
-            changes = tuple(
-                Slice(number, turn_cut(cut, axis), known.type.shape[number])
-                for number, cut in enumerate(layout.cuts)
-                if cut is not None and axis in cut.axes
-            )
             self._converted[key] = self.add(Slot(known.type, layout, varying))
-            self.steps.append(Convert(source, self._converted[key], changes, path))
+            self.steps.append(Convert(source, self._converted[key], self._slices(self._converted[key]), path))
         return self._converted[key]
+
+    def take_piece(self, outer: int, slot: int, path: str) -> None:
+        """Fill a slot of this loop, before all steps, from a slot of the frame around: its piece in this turn."""
+        assert self.parent is not None
+        source = self.add(self.parent.slots[outer])
+        self.inputs.append(source)
+        self.operands.append(outer)
+        self.steps.insert(0, Convert(source, slot, self._slices(slot), path))
+
+    def _slices(self, slot: int) -> tuple[Slice, ...]:
+        """How a turn finds a slot in what the frame around holds."""
+        kind, axis = self.slots[slot], self.opened[-1]
+        return tuple(
+            Slice(number, turn_cut(cut, axis), kind.type.shape[number])
+            for number, cut in enumerate(kind.layout.cuts)
+            if cut is not None and axis in cut.axes
+        )
 
     def enter(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
         """The slot of a value that enters a pipeline: at the first stage its chunks, at others what was handed on."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from combinators.errors import PlanError, message
 from combinators.shaped import Shaped
-from tapestry_jax.planning.time_axis import in_space, is_time, ring_of
+from tapestry_jax.planning.time_axis import ring_of
 
 
 def check_chunks(name: str, path: str, turns: int, block: int) -> None:
@@ -35,8 +35,7 @@ def check_loops(shaped: Shaped, names: Mapping[str, str], path: str, placed: Map
       placed: the mesh axes and loops of each dimension.
 
     Raises:
-      PlanError: for a ring under an order, two rings on an axis, a ring whose axis is folded, or a scan over both mesh
-        and time.
+      PlanError: for a ring under an order, two rings on an axis, or a ring whose axis is folded.
     """
     rings = {dim: ring for dim, axes in placed.items() for axis in axes if (ring := ring_of(axis)) is not None}
     for dim, ring in rings.items():
@@ -48,16 +47,6 @@ def check_loops(shaped: Shaped, names: Mapping[str, str], path: str, placed: Map
                 f"two dimensions of `{path}` go round the mesh axis `{rings[twice[0]]}`",
                 f"{', '.join(f'`{names[dim]}`' for dim in twice)}",
                 remedy="Let one of them go round, and place the other on the axis or in chunks.",
-            )
-        )
-    over = shaped.operation.over
-    axes = placed.get(over, ()) if over is not None else ()
-    if over is not None and in_space(axes) and any(map(is_time, axes)):
-        raise PlanError(
-            message(
-                f"`{path}` scans `{names[over]}` over the mesh and in chunks at once",
-                "a device would have to know what all its chunks add up to before it begins",
-                remedy=f"Place `{names[over]}` on mesh axes alone, or in chunks alone.",
             )
         )
 

@@ -91,8 +91,10 @@ def _sent_by_frame(
             yield Sent("all-reduce", folded, nbytes(addends[number]))
 
 
-def sent_by_scan(shaped: Shaped, cuts: Cuts, mesh: MeshShape, live: Sequence[int]) -> Iterator[Sent]:
-    """The exchanges of the totals of a scan, in order."""
+def sent_by_scan(
+    shaped: Shaped, cuts: Cuts, mesh: MeshShape, live: Sequence[int], *, in_turns: bool = False
+) -> Iterator[Sent]:
+    """The exchanges of the totals of a scan, in order; `in_turns` where each device goes on turn by turn."""
     monoid, over, reverse = shaped.operation.monoid, shaped.operation.over, shaped.operation.reverse
     assert monoid is not None and over is not None
     axes = cuts[over].axes
@@ -107,6 +109,9 @@ def sent_by_scan(shaped: Shaped, cuts: Cuts, mesh: MeshShape, live: Sequence[int
         return (second, first) if reverse else (first, second)
 
     wanted, _ = of_others_and_own(needed)
+    # From turn to turn a total depends on more and more leaves of the one before.
+    while in_turns and not (more := of_others_and_own(wanted)[0]) <= wanted:
+        wanted |= more
     exchanges: list[tuple[int, set[int]]] = []
     for distance in reversed(scan_distances(devices)):
         earlier, own = of_others_and_own(wanted)

@@ -77,6 +77,8 @@ class Run:
 class Finish:
     """The end of a fold whose states loops have added up: merged over the mesh, once, and presented.
 
+    Of a scan whose totals a loop has found: what the devices before come to, a total as well.
+
     Attributes:
       node: its index in the graph.
       operands: slots of the state's leaves.
@@ -108,10 +110,12 @@ class Region:
         states of `folds`, the new totals, and values of one chunk.
       rotating: positions of operands that go round the mesh axis of a ring, each turn one device on.
       folds: node and number of leaves of every state that is added up.
-      scans: the same of every total that a scan goes on from.
+      scans: the same of every total that a scan goes on from. The totals before the first turn are further operands,
+        as far as there are any; the other scans begin with the identity.
       reverse: whether the last chunk comes first, as reverse scans need it.
       path: what explain calls it.
       stages: the mesh axes of a pipeline, whose devices hold stages: in turn `t` device `d` works on chunk `t - d`.
+      ends: of a pass that only finds totals: its results are the last totals of `scans`.
       handed: positions of operands whose chunks enter the first stage; what the body makes of them, its first outputs,
         goes on to the next stage.
     """
@@ -127,10 +131,13 @@ class Region:
     path: str
     stages: tuple[str, ...] = ()
     handed: tuple[int, ...] = ()
+    ends: bool = False
 
     @property
     def results_inside(self) -> tuple[int, ...]:
         """The outputs of the body that become results: all but the totals of scans, and what is handed on."""
+        if self.ends:
+            return self.body.outputs
         folded, scanned = (sum(leaves for _, leaves in kind) for kind in (self.folds, self.scans))
         return self.body.outputs[:folded] + self.body.outputs[folded + scanned + len(self.handed) :]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Input, Loop, Ref
@@ -12,7 +13,7 @@ from combinators.tensor_type import TensorType
 from tapestry_jax.planning.changes import Cast, Share
 from tapestry_jax.planning.demands import Demands
 from tapestry_jax.planning.frame import Frame
-from tapestry_jax.planning.layout import Layout
+from tapestry_jax.planning.layout import Cut, Layout
 from tapestry_jax.planning.merging import varying_leaves
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.opening import made_outside, stacked, streams
@@ -22,6 +23,7 @@ from tapestry_jax.planning.regions import Group, Item
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Scatter, Schedule, Slot, Step
 from tapestry_jax.planning.stage_rules import no_microbatches
 from tapestry_jax.planning.time_axis import dim_of, in_space, in_time, label, spread
+from tapestry_jax.planning.totals import Wiring, first_passes, passed_through
 
 
 def schedule_graph(
@@ -189,19 +191,30 @@ class _Scheduler:
         for ref in made:
             slot = inner.slots[inner.home[ref]]
             results.append(frame.store(ref, stacked(slot.layout, axis), slot.varying))
-        totals = list(inner.totals.items())
-        given = (*inner.inputs, *(slot for _, (before, _) in totals for slot in before))
-        added = (*(s for _, slots in states for s in slots), *(s for _, (_, after) in totals for s in after))
-        parts = (*(s for _, slots in pieces for s in slots), *(inner.home[ref] for ref in made))
+        path = f"{self._prefix}{dim_of(axis)} in {label(axis)}"
+        totals = [(node, before, after) for node, (before, after) in inner.totals.items()]
+        around = [total for total in totals if axis not in self._scanned(total[0]).axes]
+        # Scans that go on from other devices come first, since their starts are operands.
+        own = sorted((t for t in totals if t not in around), key=lambda t: not in_space(self._scanned(t[0]).axes))
+        passed = passed_through(around, axis, inner, frame, path)
+        results += (outer for outer, _ in passed)
+        reverse = self._direction([node for node, _, _ in own], axis)
+        meshed = [total for total in own if in_space(self._scanned(total[0]).axes)]
+        starts = first_passes(Wiring(axis, frame, inner, reverse, path), meshed, partial(self._before, frame))
+        given = (*inner.inputs, *(slot for _, before, _ in own for slot in before))
+        added = (*(s for _, slots in states for s in slots), *(s for _, _, after in own for s in after))
+        parts = (
+            *(s for _, slots in pieces for s in slots),
+            *(inner.home[ref] for ref in made),
+            *(s for _, s in passed),
+        )
         body = inner.schedule(given, (*added, *parts))
         folds = tuple((node, len(slots)) for node, slots in states)
-        scans = tuple((node, len(after)) for node, (_, after) in totals)
-        reverse = self._direction(scans, axis)
-        path = f"{self._prefix}{dim_of(axis)} in {label(axis)}"
+        scans = tuple((node, len(after)) for node, _, after in own)
         frame.steps.append(
             Region(
                 axis,
-                tuple(inner.operands),
+                (*inner.operands, *starts),
                 tuple(results),
                 body,
                 tuple(inner.rotating),
@@ -218,9 +231,24 @@ class _Scheduler:
     def _fold_axes(self, index: int) -> tuple[str, ...]:
         return fold_axes(self._demands.shaped[index], self._demands.cuts[index])
 
-    def _direction(self, scans: Iterable[tuple[int, int]], axis: str) -> bool:
+    def _scanned(self, index: int) -> Cut:
+        """The cut of the dimension that a scan runs over."""
+        over = self._demands.shaped[index].operation.over
+        assert over is not None
+        return self._demands.cuts[index][over]
+
+    def _before(self, frame: Frame, index: int, totals: tuple[int, ...]) -> tuple[int, ...]:
+        """Add the step that tells every device what the devices before it come to."""
+        cuts = made_outside(self._demands.cuts[index], frame.opened, ())
+        axes = spread(all_axes(cuts.values()))
+        results = tuple(frame.add(frame.slots[slot]) for slot in totals)
+        path = self._prefix + self._graph.nodes[index].path
+        frame.steps.append(Finish(index, totals, results, tuple(cuts.items()), axes, None, path))
+        return results
+
+    def _direction(self, scans: Iterable[int], axis: str) -> bool:
         """Whether a loop takes the last chunk first; its scans must agree."""
-        shaped = {self._prefix + self._graph.nodes[node].path: self._demands.shaped[node] for node, _ in scans}
+        shaped = {self._prefix + self._graph.nodes[node].path: self._demands.shaped[node] for node in scans}
         reverse = {path: each.operation.reverse for path, each in shaped.items()}
         if len(set(reverse.values())) > 1:
             raise PlanError(

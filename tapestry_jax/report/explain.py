@@ -117,7 +117,8 @@ def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterab
                     yield from _change_rows(schedule, step.operands[place], changes, step.path, times)
                 yield _run_row(schedule, step, found, times)
                 # An operation that several turns of a loop repeat in a row says once what they send.
-                found[:] = [item for item in found if item.path != step.path]
+                if not step.carried:
+                    found[:] = [item for item in found if item.path != step.path]
             case Repeat():
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
@@ -135,7 +136,7 @@ def _turns(schedule: Schedule, step: Region) -> str:
     """How often a loop turns; of a pipeline, the share of the turns in which a stage has nothing to do."""
     turns, stages = step.turns(schedule.mesh), schedule.mesh.size(step.stages)
     if stages == 1:
-        return f"{turns} turns"
+        return f"{turns} turns" + ", for the totals alone" * step.ends
     return f"{turns} turns, {stages} stages, bubble {stages - 1}/{turns} ({(stages - 1) / turns:.0%})"
 
 

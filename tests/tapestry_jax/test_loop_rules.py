@@ -28,11 +28,6 @@ def decayed(x: Any) -> Any:
     return tp.Reduce(last, "i t -> i", ORDERED)(x)
 
 
-@tp.program("i t -> i t")
-def running(x: Any) -> Any:
-    return tp.Scan(tp.monoids.Sum, "i t -> i t", over="t")(x)
-
-
 @pytest.mark.parametrize(
     ("program", "types", "entries", "text"),
     [
@@ -80,14 +75,6 @@ def running(x: Any) -> Any:
             '  Place it on the mesh axis itself: {"t": "data"}.',
         ),
         (
-            running,
-            ROWS,
-            {"t": ("data", tp.chunks(2))},
-            "`scan` scans `t` over the mesh and in chunks at once\n"
-            "  a device would have to know what all its chunks add up to before it begins\n"
-            "  Place `t` on mesh axes alone, or in chunks alone.",
-        ),
-        (
             PRODUCT,
             TYPES,
             {"i": (tp.chunks(2), "data")},
@@ -97,7 +84,7 @@ def running(x: Any) -> Any:
             '("data", tp.chunks(4)).',
         ),
     ],
-    ids=["chunks", "ring alone", "two rings", "ring and fold", "order", "scan", "order of items"],
+    ids=["chunks", "ring alone", "two rings", "ring and fold", "order", "order of items"],
 )
 def test_refused(program: Any, types: Any, entries: dict[str, Any], text: str) -> None:
     with pytest.raises(tp.PlanError) as caught:

@@ -116,7 +116,6 @@ REFUSALS = (
     "is folded",
     "on the mesh axis",
     "more than it has cells",
-    "over the mesh and in chunks at once",
     "share the loop",
     "go round the mesh axis",
     "goes round a ring",

@@ -74,6 +74,7 @@ def test_an_order_is_kept_where_one_is_needed(mesh8):
     assert_same(plan, args, reference=lambda x: (np.cumsum(np.exp(x) + np.arange(64)), np.exp(x[-1]) + 63))
 
 
+@pytest.mark.thorough
 def test_what_goes_round_beside_a_placed_dimension_is_sliced_in_stripes(mesh8):
     # The values lie on the axis with another dimension, so that every device holds all of `k` and slices it.
     args = (normal(16, 16), normal(16, 16, seed=1))
@@ -83,6 +84,7 @@ def test_what_goes_round_beside_a_placed_dimension_is_sliced_in_stripes(mesh8):
     assert_same(plan, args, reference=lambda a, b: np.einsum("ik,ki->i", a, b))
 
 
+@pytest.mark.thorough
 def test_maps_around_a_ring_come_back_in_order(mesh8):
     args = (normal(16, 3), normal(3, 16, seed=1))
     program = tp.program("i k, k n -> i n")(lambda a, b: tp.einsum("i k, k n -> i n")(a, b))
