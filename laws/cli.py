@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from laws.examine import examine
 from laws.mutants import mutants
 from laws.page import listing, page
 from laws.pieces import Asked
+from laws.survey import How, Row, collection, survey, survey_in_processes, total
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _add_laws(commands: Any) -> None:
     laws = commands.add_parser("laws", help="check the laws of a piece, or list them")
     laws.add_argument(
-        "pieces", nargs="*", metavar="package.module:piece", help="a monoid, aggregator, arrow, graph or plan"
+        "pieces",
+        nargs="*",
+        metavar="package.module:piece",
+        help="a monoid, aggregator, arrow, graph or plan; or a mapping of such by name",
     )
     laws.add_argument("--list", action="store_true", help="print every law with its formula")
     laws.add_argument("--markdown", action="store_true", help="print the page of the documentation")
@@ -53,6 +58,7 @@ def _add_laws(commands: Any) -> None:
     laws.add_argument("--law", action="append", metavar="NAME", help="a law or family; may be repeated")
     laws.add_argument("--examples", type=int, default=50, help="arguments drawn for every law (default 50)")
     laws.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
+    laws.add_argument("--jobs", type=int, default=1, help="processes for the pieces of a mapping (default 1)")
     laws.set_defaults(run=_laws)
 
 
@@ -66,8 +72,30 @@ def _laws(chosen: argparse.Namespace) -> int:
         )
     status = 0
     for text in chosen.pieces:
-        status = max(status, _report(text, find_piece(text), chosen))
+        found = find_piece(text)
+        pieces = collection(found)
+        if pieces is None:
+            status = max(status, _report(text, found, chosen))
+        elif chosen.mutants or chosen.replay:
+            status = max(status, *(_report(f"{text}, {name}", piece, chosen) for name, piece in pieces.items()))
+        else:
+            status = max(status, _survey(text, pieces, chosen))
     return status
+
+
+def _survey(text: str, pieces: Mapping[str, Any], chosen: argparse.Namespace) -> int:
+    """One line for each piece of a collection, then the counterexamples, then the sum."""
+    how = How(tuple(chosen.law) if chosen.law else None, chosen.examples, chosen.seed)
+    begin, rows = time.perf_counter(), list[Row]()
+    several = chosen.jobs > 1 and len(pieces) > 1
+    found = survey_in_processes(find_piece, text, list(pieces), how, chosen.jobs) if several else survey(pieces, how)
+    for row in found:
+        rows.append(row)
+        sys.stdout.write(f"{row}\n")
+        sys.stdout.flush()
+    failures = "".join(f"\n{row.name}\n{failure}\n" for row in rows for failure in row.messages)
+    sys.stdout.write(f"{failures}{total(rows, time.perf_counter() - begin)}\n")
+    return 0 if all(row.is_fine for row in rows) else 1
 
 
 def _report(text: str, piece: Any, chosen: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Plans for a graph, drawn at random: every dimension over any mesh axes that a plan can hold."""
+"""Plans for a graph, drawn at random: dimensions over mesh axes, round a ring and in chunks, as a plan can hold."""
 
 from __future__ import annotations
 
@@ -11,25 +11,45 @@ from hypothesis.strategies import SearchStrategy
 from combinators.errors import PlanError
 from combinators.graph import Apply, Graph, Loop
 from tapestry_jax.plan import Plan, plan
+from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, chunks, halo, ring, striped
+
+Addition = tuple[str, Item]
+"""One more thing for a dimension."""
+
+LOOPS = (chunks(2), chunks(size=1), chunks(size=2), chunks(3))
+MOST_LOOPS, MOST_RINGS = 3, 2
 
 
 def plans(graph: Graph, mesh: Any) -> SearchStrategy[Plan]:
-    """Draw plans of a graph by hand: each mesh axis cuts one dimension, or none; a dimension can have several.
+    """Draw plans of a graph by hand: mesh axes in blocks or stripes, rings, chunks in time, and halos of iterations.
+
+    Each mesh axis cuts one dimension, or none; a dimension can have several. Dimensions come in any order, which is
+    that of their loops. What a plan refuses is left out, and the rest stays. The simplest plan places nothing.
 
     Args:
       graph: from `tp.trace`.
       mesh: as for `tp.plan`.
 
     Returns:
-      A strategy of plans; `plan.entries` says what was drawn. Placements that the graph has no use for are left out.
+      A strategy of plans; `plan.entries` says what was drawn.
     """
     dims = dimensions(graph)
-    axes = list(mesh.axis_names)
-    placed = st.tuples(
+    if not dims:
+        return st.builds(plan, st.just(graph), st.just(mesh), st.just({}))
+    axes = [str(axis) for axis in mesh.axis_names]
+    cut = st.tuples(
         st.permutations(axes), st.lists(st.sampled_from([None, *dims]), min_size=len(axes), max_size=len(axes))
     )
-    drawn = placed.map(lambda pair: _placement(*pair)).map(lambda entries: _plan(graph, mesh, entries))
-    return drawn.filter(lambda found: found is not None).map(_itself)
+    dim = st.sampled_from(dims)
+    drawn = st.tuples(
+        st.permutations(dims),
+        cut,
+        st.lists(dim, max_size=1),
+        st.lists(st.tuples(dim, st.sampled_from(axes).map(ring)), max_size=MOST_RINGS),
+        st.lists(st.tuples(dim, st.sampled_from(LOOPS)), max_size=MOST_LOOPS),
+        st.lists(st.tuples(st.sampled_from(iterated(graph) or dims), st.just(halo(2))), max_size=1),
+    )
+    return drawn.map(lambda parts: _drawn(graph, mesh, *parts))
 
 
 def dimensions(graph: Graph) -> list[str]:
@@ -43,21 +63,41 @@ def dimensions(graph: Graph) -> list[str]:
     return list(found)
 
 
-def _placement(axes: Sequence[str], dims: Sequence[str | None]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for axis, dim in zip(axes, dims, strict=True):
-        if dim is not None:
-            found[dim] = (*found.get(dim, ()), axis)
+def iterated(graph: Graph) -> list[str]:
+    """The dimensions of operations inside of loops."""
+    return list(dict.fromkeys(dim for node in graph.nodes if isinstance(node, Loop) for dim in dimensions(node.body)))
+
+
+def _drawn(
+    graph: Graph,
+    mesh: Any,
+    order: Sequence[str],
+    cut: tuple[Sequence[str], Sequence[str | None]],
+    stripes: Sequence[str],
+    rings: Sequence[Addition],
+    loops: Sequence[Addition],
+    halos: Sequence[Addition],
+) -> Plan:
+    """Add one thing after the other, and keep what the plan can hold."""
+    found, entries = plan(graph, mesh, {}), dict[str, tuple[Item, ...]]()
+    cuts: list[Addition] = [(dim, axis) for axis, dim in zip(*cut, strict=True) if dim is not None]
+    dealt = [(dim, None) for dim in stripes if any(dim == other for other, _ in cuts)]
+    for dim, item in (*cuts, *dealt, *rings, *loops, *halos):
+        before = entries.get(dim, ())
+        wider = {**entries, dim: _striped(before) if item is None else tuple(sorted((*before, item), key=_rank))}
+        try:
+            found = plan(graph, mesh, {name: wider[name] for name in order if name in wider})
+        except PlanError:
+            continue
+        entries = wider
     return found
 
 
-def _plan(graph: Graph, mesh: Any, entries: dict[str, tuple[str, ...]]) -> Plan | None:
-    try:
-        return plan(graph, mesh, entries)
-    except PlanError:
-        return None
+def _striped(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The same mesh axes, dealing the cells in turn; nothing else is placed yet."""
+    return (striped(*(item for item in items if isinstance(item, str))),) if items else ()
 
 
-def _itself(found: Plan | None) -> Plan:
-    assert found is not None
-    return found
+def _rank(item: Item) -> int:
+    """Mesh axes, ring, chunks, halo: the order in which a plan takes them."""
+    return next((rank for rank, kind in enumerate((Ring, Chunks, Halo), 1) if isinstance(item, kind)), 0)

@@ -161,17 +161,47 @@ def test_arrows_need_names():
         laws.arrows(tp.TensorType((3,)), tp.TensorType({"a": 3}))
 
 
-def test_plans_are_drawn_and_equivalent(mesh2x4):
-    graph = laws.parse("float32(a=5, b=8): tanh; cumsum a; mean b").graph
-    seen = set()
+PLANNED = "float32(a=5, b=8): tanh; cumsum a; mean b"
+
+
+def kinds(plan):
+    return {type(item).__name__ for _, items in plan.entries for item in items}
+
+
+def test_plans_are_drawn_of_every_kind(mesh2x4):
+    graph = laws.parse(PLANNED).graph
+    seen, several = set(), set()
 
     @given(laws.plans(graph, mesh2x4))
-    @settings(FEW, max_examples=12)
+    @settings(FEW, max_examples=60)
     def draw(plan):
         plan.verify()
-        seen.add(str(plan.entries))
+        seen.update(kinds(plan))
+        several.add(str(plan.entries))
 
     draw()
-    assert len(seen) > 4
-    split = hypothesis.find(laws.plans(graph, mesh2x4), lambda plan: dict(plan.entries).keys() == {"a", "b"})
-    assert "plan.values" in laws.assert_equivalent(split, grads=False).held
+    assert seen == {"str", "Striped", "Ring", "Chunks"}
+    assert len(several) > 20
+
+
+def test_halos_are_drawn_for_iterations(mesh2x4):
+    smooth = tp.Map(
+        lambda x: x[:-2] + x[2:], "(y+[dy]-1) x -> y x", boundary="periodic", sizes={"dy": 3}, name="smooth"
+    )
+    graph = tp.trace(tp.iterate(smooth, 4), tp.TensorType({"y": 16, "x": 2}))
+    found = hypothesis.find(laws.plans(graph, mesh2x4), lambda plan: "Halo" in kinds(plan))
+    assert [str(dim) for dim, _ in found.entries] == ["y"]
+
+
+def test_plans_shrink_to_the_empty_one(mesh2x4):
+    drawn = laws.plans(laws.parse(PLANNED).graph, mesh2x4)
+    assert hypothesis.find(drawn, lambda plan: True, settings=FEW).entries == ()
+    chunked = hypothesis.find(drawn, lambda plan: "Chunks" in kinds(plan), settings=FEW).entries
+    assert chunked == (("a", (tp.chunks(2),)),)
+
+
+@pytest.mark.parametrize("wanted", [{"str"}, {"str", "Ring"}, {"str", "Chunks"}, {"Striped"}], ids=str)
+def test_drawn_plans_are_equivalent(mesh2x4, wanted):
+    drawn = laws.plans(laws.parse(PLANNED).graph, mesh2x4)
+    plan = hypothesis.find(drawn, lambda plan: kinds(plan) == wanted, settings=settings(FEW, max_examples=500))
+    assert "plan.values" in laws.assert_equivalent(plan, grads=False).held
