@@ -20,6 +20,14 @@ import tapestry_jax as tp
 
 Plus = tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
 Halving = tp.Monoid(0.0, lambda a, b: (a + b) / 2, name="Halving")
+many = {"plus": Plus, "halving": Halving, "text": "no piece"}
+nothing = {}
+
+
+def made():
+    return {"plus": Plus, "largest": tp.monoids.Max}
+
+
 pairs = tp.laws.given(tp.Monoid(0, lambda a, b: (a[0] + b[0], a[1] * b[1]), name="Pairs"), lift=lambda x: (x, x),
                       laws=["associativity", "idempotence"])
 """
@@ -69,6 +77,31 @@ def test_piece_with_its_options(users, capsys):
     ]
 
 
+def test_many_pieces_have_a_line_each(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:many", "--law", "associativity", "--examples", "5")
+    lines = out.splitlines()
+    assert status == 1
+    assert lines[0].startswith("plus ")
+    assert "1 passed, 0 not checked, 5 examples" in lines[0]
+    assert lines[1].endswith("FAILED: monoid.associativity")
+    assert lines[2].endswith("FAILED: cannot be checked")
+    assert "LAW monoid.associativity FAILED  Halving" in out
+    assert "nothing is known of the laws of this" in out
+    assert lines[-1].startswith("3 pieces: 1 laws passed, 2 FAILED, 0 not checked, 5 examples")
+
+
+@pytest.mark.thorough
+def test_many_pieces_are_shared_out_to_processes(tmp_path):
+    """In a process of its own: workers of this one would read the tests' module anew."""
+    (tmp_path / "users_pieces.py").write_text(MODULE)
+    words = [sys.executable, "-m", "laws", "laws", "users_pieces:made", "--law", "left_identity", "--jobs", "2"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env={"PYTHONPATH": f"{ROOT}:{tmp_path}", "PATH": ""}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["plus", "largest", "2"]
+
+
 def test_token_is_run_again_in_another_process(users, capsys):
     _, out, _ = run(capsys, "users_pieces:Halving", "--examples", "10", "--law", "associativity")
     token = re.search(r'replay\("([^"]+)"', out)[1]
@@ -92,6 +125,7 @@ def _failure(out):
         (["users_pieces"], "Write it as package.module:piece"),
         (["users_pieces:Missing"], "it has Halving, Plus"),
         (["no_such_module:x"], "No module named 'no_such_module'"),
+        (["users_pieces:nothing"], "holds no piece"),
         (["users_pieces:jnp"], "nothing is known of the laws of this"),
         (["users_pieces:Plus", "--law", "asociativity"], "no law is called 'asociativity'"),
     ],
