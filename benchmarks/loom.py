@@ -74,13 +74,14 @@ class Targets:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The three programs of a case, compiled for the same mesh and the same places of arguments and results."""
+    """The plan and the three programs of a case, compiled for the same places of arguments and results."""
 
     ours: Any
     automatic: Any
     by_hand: Any
     arguments: tuple[Any, ...]
     mesh: Any
+    plan: tp.Plan
 
 
 def compiled(case: Case) -> Compiled:
@@ -89,7 +90,7 @@ def compiled(case: Case) -> Compiled:
     arguments = placed(case, mesh)
     plan = tp.plan(tp.trace(case.program, *case.arguments), mesh, case.entries, **case.options)
     functions = (plan.compile(), case.automatic, case.by_hand(mesh))
-    return Compiled(*(compile_for(function, case, mesh, arguments) for function in functions), arguments, mesh)
+    return Compiled(*(compile_for(function, case, mesh, arguments) for function in functions), arguments, mesh, plan)
 
 
 def placed(case: Case, mesh: Any) -> tuple[Any, ...]:

@@ -19,8 +19,8 @@ from benchmarks import (
     loom_topk,
 )
 from benchmarks.costs import collective_bytes
-
-pytestmark = pytest.mark.thorough
+from tapestry_jax.lowering.hlo import compiled_collectives
+from tests.contract import table
 
 CASES = {
     "ring": lambda: loom_attention.case(causal=True, heads=2, seq=256, d=8),
@@ -69,6 +69,13 @@ def test_loom_plan_computes_what_its_peers_compute(name):
     ours = programs.ours(*programs.arguments)
     assert_equal(ours, programs.automatic(*programs.arguments))
     assert_equal(ours, programs.by_hand(*programs.arguments))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loom_plan_predicts_what_it_sends(name):
+    programs, count = compiled(name), CASES[name]().gradients
+    predicted = programs.plan.collectives(tuple(range(count)) if count else False)
+    assert table(predicted) == table(compiled_collectives(programs.ours.as_text(), programs.mesh))
 
 
 @pytest.mark.parametrize("name", HELD)

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import loom, loom_fft
 from benchmarks.costs import collective_bytes
+from tests.contract import table
 
 SIZE = 32
 
@@ -22,6 +23,7 @@ def test_pencil_fft_exchanges_and_gathers_nothing(back, exchanges):
     piece = SIZE * SIZE * 8 // 8
     assert loom.executions(built.ours, built.mesh) == {"all-to-all": exchanges}
     assert collective_bytes(built.ours, built.mesh) == {"all-to-all": exchanges * piece}
+    assert table(built.plan.collectives()) == {("all-to-all", frozenset({"data"})): exchanges * piece}
     # Both are what is written by hand; XLA by itself transforms the whole image on every device.
     assert loom.executions(built.by_hand, built.mesh) == loom.executions(built.ours, built.mesh)
     assert collective_bytes(built.automatic, built.mesh)["all-gather"] == 8 * piece
