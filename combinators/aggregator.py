@@ -15,6 +15,7 @@ import numpy as np
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs
 from combinators.monoid import Monoid
+from combinators.together import ForkMany
 
 # Stands for `LiftEach` until construction, so that the field is a function for all who read it.
 _DEFAULT: Any = None
@@ -96,7 +97,7 @@ class Aggregator:
             Fork((self.lift, other.lift), counts),
             self.monoid & other.monoid,
             Each((self.present, other.present)),
-            lift_many=Fork((self.lift_many, other.lift_many), counts),
+            lift_many=ForkMany((self.lift_many, other.lift_many), counts),
             reference=reference,
             name=f"{self.name} & {other.name}" if self.name and other.name else None,
         )

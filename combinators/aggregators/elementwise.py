@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
+from combinators.together import Kind, Reductions
 
 
 def present_state(state: typing.Any) -> typing.Any:
@@ -24,7 +26,7 @@ def Sum() -> Aggregator:
       An aggregator of one input. Small integers and booleans are added as int32, as `jnp.sum` does; floats keep their
       dtype. The sum of nothing is 0.
     """
-    return Aggregator(lift_sum, monoids.Sum, present_state, lift_many=sum_many, reference=reference_sum, name="Sum")
+    return Aggregator(lift_sum, monoids.Sum, present_state, lift_many=SumMany(), reference=reference_sum, name="Sum")
 
 
 def Prod() -> Aggregator:
@@ -44,7 +46,9 @@ def Min() -> Aggregator:
     Returns:
       An aggregator of one input. NaN wins; the minimum of nothing is the greatest value of the dtype.
     """
-    return Aggregator(jnp.asarray, monoids.Min, present_state, lift_many=min_many, reference=reference_min, name="Min")
+    return Aggregator(
+        jnp.asarray, monoids.Min, present_state, lift_many=ExtremeMany("min"), reference=reference_min, name="Min"
+    )
 
 
 def Max() -> Aggregator:
@@ -53,7 +57,9 @@ def Max() -> Aggregator:
     Returns:
       An aggregator of one input. NaN wins; the maximum of nothing is the least value of the dtype.
     """
-    return Aggregator(jnp.asarray, monoids.Max, present_state, lift_many=max_many, reference=reference_max, name="Max")
+    return Aggregator(
+        jnp.asarray, monoids.Max, present_state, lift_many=ExtremeMany("max"), reference=reference_max, name="Max"
+    )
 
 
 def Any() -> Aggregator:
@@ -74,9 +80,20 @@ def All() -> Aggregator:
     return Aggregator(is_true, monoids.All, present_state, lift_many=all_many, reference=reference_all, name="All")
 
 
-def sum_many(xs: typing.Any) -> typing.Any:
+@typing.final
+@dataclass(frozen=True)
+class SumMany:
     """Add along the leading axis."""
-    return jnp.sum(xs, axis=0)
+
+    def __call__(self, xs: typing.Any) -> typing.Any:
+        """Return the total, of the dtype that `jnp.sum` gives it."""
+        return jnp.sum(xs, axis=0)
+
+    def reductions(self, xs: typing.Any) -> Reductions:
+        """The same, short floats in float32."""
+        kind = jax.eval_shape(self, xs).dtype
+        wide = jnp.promote_types(kind, jnp.float32) if jnp.issubdtype(kind, jnp.floating) else kind
+        return Reductions((("sum", wider(xs, wide)),), lambda totals: totals[0].astype(kind))
 
 
 def lift_sum(x: typing.Any) -> typing.Any:
@@ -104,19 +121,29 @@ def reference_prod(xs: typing.Any) -> typing.Any:
     return np.prod(xs, axis=0, dtype=_wide(xs))
 
 
-def min_many(xs: typing.Any) -> typing.Any:
-    """Find the least along the leading axis."""
-    return jnp.min(xs, axis=0, initial=_cell_identity(monoids.Min, xs))
+@typing.final
+@dataclass(frozen=True)
+class ExtremeMany:
+    """Find the least or the greatest along the leading axis.
+
+    Attributes:
+      kind: "min" or "max".
+    """
+
+    kind: Kind
+
+    def __call__(self, xs: typing.Any) -> typing.Any:
+        """Return it, of the dtype of the elements."""
+        return self.reductions(jnp.asarray(xs)).run()
+
+    def reductions(self, xs: typing.Any) -> Reductions:
+        """The one reduction."""
+        return Reductions(((self.kind, xs),), _only)
 
 
 def reference_min(xs: typing.Any) -> typing.Any:
     """Find the least in NumPy."""
     return np.min(xs, axis=0, initial=_cell_identity(monoids.Min, xs))
-
-
-def max_many(xs: typing.Any) -> typing.Any:
-    """Find the greatest along the leading axis."""
-    return jnp.max(xs, axis=0, initial=_cell_identity(monoids.Max, xs))
 
 
 def reference_max(xs: typing.Any) -> typing.Any:
@@ -147,6 +174,15 @@ def all_many(xs: typing.Any) -> typing.Any:
 def reference_all(xs: typing.Any) -> typing.Any:
     """Say in NumPy whether all are true."""
     return np.all(xs, axis=0)
+
+
+def wider(xs: typing.Any, dtype: typing.Any) -> typing.Any:
+    """Cast where that changes anything, so that what is the same stays one array."""
+    return xs if xs.dtype == dtype else xs.astype(dtype)
+
+
+def _only(totals: typing.Any) -> typing.Any:
+    return totals[0]
 
 
 def _wide(xs: typing.Any) -> typing.Any:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.monoids.logsumexp import log_ratio, logsumexp_value
+from combinators.aggregators.elementwise import wider
+from combinators.monoids.logsumexp import finite_or_zero, logsumexp_value
+from combinators.together import Reductions
 
 
 def LogSumExp() -> Aggregator:
@@ -26,33 +30,69 @@ def LogSumExp() -> Aggregator:
         lift_logsumexp,
         monoids.LogSumExp,
         logsumexp_value,
-        lift_many=logsumexp_many,
+        lift_many=LogSumExpMany(),
         reference=reference_logsumexp,
         name="LogSumExp",
     )
 
 
-def logsumexp_many(xs: Any) -> Any:
-    """Find the maximum along the leading axis and the sum scaled by it.
+@final
+@dataclass(frozen=True)
+class LogSumExpMany:
+    """Find the maximum along the leading axis, once where others want it too, and the sum scaled by it."""
+
+    def __call__(self, xs: Any) -> Any:
+        """Return `(m, s)` of real elements `(n, ...)`; beside an infinity or NaN the sum is infinite or NaN."""
+        xs = _float(xs)
+        # Without NaN, which the sum brings in, XLA has this maximum as one vectorised kernel.
+        return scaled(xs, lax.stop_gradient(jnp.max(xs, axis=0, initial=-jnp.inf)))
+
+    def reductions(self, xs: Any) -> Reductions:
+        """The maximum; the sum needs it, and is a second pass."""
+        wide = _float(xs)
+        return Reductions((("max", wide),), lambda totals: scaled(wide, lax.stop_gradient(totals[0])))
+
+
+def scaled(xs: Any, top: Any) -> Any:
+    """Give the state of elements whose maximum is known.
 
     The maximum is a reference point that the value does not depend on; all of the gradient flows through the sum.
 
     Args:
-      xs: real array `(n, ...)`.
+      xs: floats `(n, ...)`.
+      top: their maximum; where one is NaN, that or any other.
 
     Returns:
       `(m, s)`.
     """
-    xs = xs.astype(jnp.promote_types(xs.dtype, jnp.float32))
-    top = lax.stop_gradient(jnp.max(xs, axis=0, initial=-jnp.inf))
-    return top, jnp.sum(jnp.exp(log_ratio(xs, top)), axis=0)
+    return top, _exponentials(xs, top)
+
+
+@jax.custom_jvp
+def _exponentials(xs: Any, top: Any) -> Any:
+    # What is not finite is dealt with in the maximum, so that an element has one subtraction and one exponential, which
+    # XLA's CPU compiler knows as one vectorised kernel. A selection for every element took three times as long.
+    return jnp.sum(jnp.exp(xs - finite_or_zero(top)), axis=0)
+
+
+@_exponentials.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    # Beside an infinity or NaN nothing has an influence that is a number.
+    xs, top = primals
+    weight = jnp.where(jnp.isfinite(top), jnp.exp(xs - finite_or_zero(top)), 0)
+    return _exponentials(xs, top), jnp.sum(weight * tangents[0], axis=0)
 
 
 def lift_logsumexp(x: Any) -> Any:
     """Make the state of one element; `-inf` gives the identity itself."""
-    return logsumexp_many(jnp.asarray(x)[None])
+    return LogSumExpMany()(jnp.asarray(x)[None])
 
 
 def reference_logsumexp(xs: Any) -> Any:
     """Add logarithms pairwise in NumPy, in float64."""
     return np.logaddexp.reduce(np.asarray(xs, np.float64), axis=0)
+
+
+def _float(xs: Any) -> Any:
+    xs = jnp.asarray(xs)
+    return wider(xs, jnp.promote_types(xs.dtype, jnp.float32))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.elementwise import present_state
+from combinators.aggregators.elementwise import SumMany, present_state, wider
 from combinators.aggregators.weights import over, reference_weights, weigh
+from combinators.together import Reductions
 
 
 def Count() -> Aggregator:
@@ -35,7 +37,9 @@ def Mean() -> Aggregator:
       An aggregator of one input, and optionally of weights as in `Count`, to a float; the mean of nothing is NaN, with
       gradient 0.
     """
-    return Aggregator(lift_mean, monoids.Mean, present_mean, lift_many=mean_many, reference=reference_mean, name="Mean")
+    return Aggregator(
+        lift_mean, monoids.Mean, present_mean, lift_many=MeanMany(), reference=reference_mean, name="Mean"
+    )
 
 
 def count_many(xs: Any, weights: Any = None) -> Any:
@@ -55,19 +59,27 @@ def reference_count(xs: Any, weights: Any = None) -> Any:
     return np.asarray(reference_weights(weights, len(xs)).sum())
 
 
-def mean_many(xs: Any, weights: Any = None) -> Any:
+@final
+@dataclass(frozen=True)
+class MeanMany:
     """Total and count along the leading axis."""
-    if jnp.issubdtype(xs.dtype, jnp.floating):
-        xs = xs.astype(jnp.promote_types(xs.dtype, jnp.float32))
-    if weights is None:
-        return jnp.sum(xs, axis=0), count_many(xs)
-    weights, xs = weigh(weights, xs)
-    return jnp.sum(over(weights, xs) * xs, axis=0), jnp.sum(weights, axis=0)
+
+    def __call__(self, xs: Any, weights: Any = None) -> Any:
+        """Return `(total, count)` of elements `(n, ...)`, weighted by `(n,)`."""
+        if weights is None:
+            return self.reductions(xs).run()
+        weights, xs = weigh(weights, _wide(xs))
+        return jnp.sum(over(weights, xs) * xs, axis=0), jnp.sum(weights, axis=0)
+
+    def reductions(self, xs: Any) -> Reductions:
+        """The total, of elements without weights."""
+        total = SumMany().reductions(_wide(xs))
+        return replace(total, finish=lambda totals: (total.finish(totals), count_many(xs)))
 
 
 def lift_mean(x: Any, weight: Any = None) -> Any:
     """Total and count one element."""
-    return mean_many(*(jnp.asarray(part)[None] for part in (x, weight) if part is not None))
+    return MeanMany()(*(jnp.asarray(part)[None] for part in (x, weight) if part is not None))
 
 
 def present_mean(state: Any) -> Any:
@@ -75,6 +87,11 @@ def present_mean(state: Any) -> Any:
     total, count = state
     count = over(count, total)
     return jnp.where(count == 0, jnp.nan, total / jnp.where(count == 0, 1, count))
+
+
+def _wide(xs: Any) -> Any:
+    xs = jnp.asarray(xs)
+    return wider(xs, jnp.promote_types(xs.dtype, jnp.float32)) if jnp.issubdtype(xs.dtype, jnp.floating) else xs
 
 
 def reference_mean(xs: Any, weights: Any = None) -> Any:

@@ -6,8 +6,11 @@ from typing import Any
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.elementwise import max_many, min_many, reference_max, reference_min
+from combinators.aggregators.elementwise import ExtremeMany, reference_max, reference_min
 from combinators.aggregators.moments import LiftOne
+from combinators.together import ForkMany
+
+_BOTH = ForkMany((ExtremeMany("min"), ExtremeMany("max")))
 
 
 def MinMax() -> Aggregator:
@@ -18,18 +21,13 @@ def MinMax() -> Aggregator:
       and the least value of the dtype.
     """
     return Aggregator(
-        LiftOne(min_max_many),
+        LiftOne(_BOTH),
         monoids.MinMax,
         present_min_max,
-        lift_many=min_max_many,
+        lift_many=_BOTH,
         reference=reference_min_max,
         name="MinMax",
     )
-
-
-def min_max_many(xs: Any) -> Any:
-    """Find least and greatest along the leading axis."""
-    return min_many(xs), max_many(xs)
 
 
 def present_min_max(state: Any) -> Any:

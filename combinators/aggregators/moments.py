@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,11 +12,12 @@ from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.sums import origin_near, sum_together
+from combinators.aggregators.sums import origin_near
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs
 from combinators.monoids.moments import shift_sums
+from combinators.together import Reductions
 
 
 def Moments(order: int = 4) -> Aggregator:
@@ -66,26 +68,36 @@ class MomentsMany:
 
     def __call__(self, xs: Any, weights: Any = None) -> Any:
         """Return `(count, mean, m2, ...)` of real elements `(n, ...)`, weighted by `(n,)`."""
+        return (self.reductions(xs) if weights is None else self._weighted(xs, weights)).run()
+
+    def reductions(self, xs: Any) -> Reductions:
+        """Sums of powers of deviations from a number near the mean, of elements without weights."""
         xs = real("Moments", xs)
-        if weights is None:
-            count = jnp.asarray(xs.shape[0], int)
-            origin = origin_near(xs)
-            deviations = xs - origin
-            powers = [deviations]
-        else:
-            weights, xs = weigh(weights, xs)
-            count, weights = jnp.sum(weights, axis=0), over(weights, xs).astype(xs.dtype)
-            origin = lax.stop_gradient(jnp.sum(weights * xs, axis=0) / _divisor(count, xs))
-            deviations = xs - origin
-            powers = [weights * deviations]
+        count, origin = jnp.asarray(xs.shape[0], int), origin_near(xs)
+        deviations = xs - origin
+        return self._powers(count, origin, deviations, deviations)
+
+    def _weighted(self, xs: Any, weights: Any) -> Reductions:
+        weights, xs = weigh(weights, real("Moments", xs))
+        count, weights = jnp.sum(weights, axis=0), over(weights, xs).astype(xs.dtype)
+        origin = lax.stop_gradient(jnp.sum(weights * xs, axis=0) / _divisor(count, xs))
+        deviations = xs - origin
+        return self._powers(count, origin, deviations, weights * deviations)
+
+    def _powers(self, count: Any, origin: Any, deviations: Any, first: Any) -> Reductions:
+        powers = [first]
         for _ in range(1, self.order):
             powers.append(powers[-1] * deviations)
-        first, *rest = sum_together(*powers)
-        step = first / _divisor(count, first)
-        sums = shift_sums([count.astype(xs.dtype), first, *rest], -step)[2:]
-        # Constant data can round to a tiny negative sum. A comparison keeps the gradient whole; a maximum would not.
-        even = [jnp.where(m < 0, 0, m) if p % 2 == 0 else m for p, m in enumerate(sums, start=2)]
-        return (count, origin + _finite(step), *even)
+
+        def finish(sums: Sequence[Any]) -> tuple[Any, ...]:
+            first, *rest = sums
+            step = first / _divisor(count, first)
+            moved = shift_sums([count.astype(first.dtype), first, *rest], -step)[2:]
+            # Constant data can round to a tiny negative sum. Unlike a maximum, a comparison keeps the gradient whole.
+            even = [jnp.where(m < 0, 0, m) if p % 2 == 0 else m for p, m in enumerate(moved, start=2)]
+            return (count, origin + _finite(step), *even)
+
+        return Reductions(tuple(("sum", power) for power in powers), finish)
 
 
 @final

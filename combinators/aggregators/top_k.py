@@ -6,14 +6,17 @@ It takes two inputs, as `ArgMax` does: `fold(aggregators.TopK(64), "row col, @ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
+from combinators.aggregators.two_stage import best_positions
 from combinators.errors import GraphError, message
 from combinators.monoids.elementwise import lowest
 from combinators.monoids.top_k import keep_best
@@ -72,7 +75,7 @@ class TopKLift:
 
 @dataclass(frozen=True)
 class TopKLiftMany:
-    """The k largest along the leading axis, by `lax.top_k`.
+    """The k largest along the leading axis.
 
     Attributes:
       k: how many.
@@ -94,9 +97,10 @@ class TopKLiftMany:
             return _padded(xs, jnp.zeros(xs.shape, jnp.int32), self.k)
 
         def by_position() -> Any:
-            key = jnp.moveaxis(lax.stop_gradient(_canonical(xs)), 0, -1)
-            position = jnp.moveaxis(lax.top_k(key, kept)[1], -1, 0)
-            inside = "promise_in_bounds"
+            find = partial(best_positions, count=kept)
+            for _ in xs.shape[1:]:
+                find = jax.vmap(find, in_axes=-1, out_axes=-1)
+            position, inside = find(lax.stop_gradient(xs)), "promise_in_bounds"
             return jnp.take_along_axis(xs, position, axis=0, mode=inside), indices.at[position].get(mode=inside)
 
         def by_index() -> Any:
@@ -138,13 +142,6 @@ class TopKReference:
             best = order[np.argsort(-rank[order], kind="stable")][: self.k]
             value[(slice(len(best)), *at)], index[(slice(len(best)), *at)] = column[best], indices[best]
         return {"value": value, "index": index, "count": np.full(cell, min(len(xs), self.k), np.int32)}
-
-
-def _canonical(xs: Any) -> Any:
-    """Make equals the same: `lax.top_k` puts -0.0 below 0.0, and NaN by its sign."""
-    if not jnp.issubdtype(xs.dtype, jnp.floating):
-        return xs
-    return jnp.where(xs == 0, 0, jnp.where(xs != xs, jnp.nan, xs)).astype(xs.dtype)
 
 
 def _padded(value: Any, index: Any, k: int) -> Any:

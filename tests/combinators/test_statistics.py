@@ -9,8 +9,9 @@ import pytest
 import scipy.stats
 
 from combinators import aggregators, fold
-from combinators.aggregators.sums import DEPTH, LANES, origin_near, sum_together
+from combinators.aggregators.sums import origin_near
 from combinators.errors import GraphError
+from combinators.together import DEPTH, LANES, reduce_together
 
 pytestmark = pytest.mark.thorough
 
@@ -95,9 +96,9 @@ def test_order_that_does_not_exist_is_an_error():
 def test_sums_of_long_axes_are_exact_on_integers_and_differentiable():
     n = 2 * DEPTH * LANES + 77
     x = jnp.asarray(RNG.integers(-4, 5, n), jnp.float32)
-    got = jax.jit(lambda x: sum_together(x, x * x))(x)
+    got = jax.jit(lambda x: reduce_together(("sum", "sum"), x, x * x))(x)
     assert [float(g) for g in got] == [float(np.sum(x)), float(np.sum(np.square(x)))]
-    gradient = _gradient(lambda x: sum_together(x, x * x)[1], x)
+    gradient = _gradient(lambda x: reduce_together(("sum", "sum"), x, x * x)[1], x)
     np.testing.assert_array_equal(gradient, 2 * x)
 
 

@@ -1,0 +1,151 @@
+"""Aggregators of long axes, where they go other ways than short ones do, against NumPy and SciPy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+import tapestry_jax as tp
+from combinators import aggregators
+from combinators.aggregators.two_stage import WIDTH, best_positions
+
+RNG = np.random.default_rng(3)
+INF = np.inf
+
+
+def bytes_in_inputs(function, x):
+    """How often a compiled function reads or writes as much as its input holds."""
+    found = jax.jit(function).lower(x).compile().cost_analysis()
+    found = found[0] if isinstance(found, list) else found
+    return found["bytes accessed"] / x.nbytes
+
+
+def ranked(x):
+    """Positions of NumPy's order: the largest first, NaN before all, equals as they come."""
+    return np.argsort(-np.unique(x, return_inverse=True)[1], kind="stable")
+
+
+# Ties everywhere, within and between groups; in order, against it and mixed; zeros and NaN of both signs.
+COLUMNS = {
+    "ties": RNG.integers(0, 40, 9000).astype(np.float32),
+    "ascending": np.arange(9000, dtype=np.float32) // 3,
+    "descending": -np.arange(9000, dtype=np.float32) // 3,
+    "zeros": np.where(RNG.random(9000) < 0.5, 0.0, -0.0).astype(np.float32) - (RNG.random(9000) < 0.9),
+    "nan": np.where(RNG.random(9000) < 0.001, np.copysign(np.nan, RNG.standard_normal(9000)), 1.0).astype(np.float32),
+    "least": np.full(9000, -INF, np.float32),
+}
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_best_positions_are_those_of_a_stable_sort(count):
+    x = np.stack(list(COLUMNS.values()))
+    assert x.shape[1] > 2 * count * WIDTH and x.shape[1] % WIDTH  # groups, and a rest
+    got = jax.jit(jax.vmap(lambda x: best_positions(x, count)))(x)
+    for name, column, positions in zip(COLUMNS, x, np.asarray(got), strict=True):
+        np.testing.assert_array_equal(positions, ranked(column)[:count], name)
+
+
+def test_best_positions_lie_in_the_rest_too():
+    x = np.zeros(9000, np.int32)
+    x[[8999, 8998, 17]] = 3, 9, 9
+    np.testing.assert_array_equal(best_positions(jnp.asarray(x), 4), [17, 8998, 8999, 0])
+
+
+def test_top_k_of_a_long_axis_orders_few_and_has_their_gradient():
+    x = RNG.standard_normal(40_000).astype(np.float32)
+    best = aggregators.TopK(3).lift_many.of_ascending()
+    run = lambda x: best(x, jnp.arange(x.shape[0], dtype=jnp.int32))  # noqa: E731
+    assert bytes_in_inputs(run, x) < 4.5  # `lax.top_k` of all would hide its indices, 1 more at least
+    gradient = jax.jit(jax.grad(lambda x: run(x)[0] @ jnp.arange(1.0, 4)))(x)
+    np.testing.assert_array_equal(np.flatnonzero(gradient), np.sort(ranked(x)[:3]))
+    np.testing.assert_array_equal(gradient[ranked(x)[:3]], [1, 2, 3])
+
+
+def test_logsumexp_reads_its_input_as_often_as_its_definition():
+    x = RNG.standard_normal(100_000).astype(np.float32)
+    definition = lambda x: jnp.max(x) + jnp.log(jnp.sum(jnp.exp(x - jnp.max(x))))  # noqa: E731
+    assert bytes_in_inputs(aggregators.LogSumExp().run, x) <= 1.01 * bytes_in_inputs(definition, x)
+
+
+def test_logsumexp_has_the_derivatives_of_softmax():
+    x = np.float32([3.0, -INF, 2.5, -1.0])
+    run, along = aggregators.LogSumExp().run, np.float32([1, 2, -1, 0.5])
+    p = scipy.special.softmax(x.astype(np.float64))
+    value, change = jax.jvp(run, (x,), (along,))
+    np.testing.assert_allclose(value, scipy.special.logsumexp(x.astype(np.float64)), rtol=1e-6)
+    np.testing.assert_allclose(change, p @ along, rtol=1e-5)
+    np.testing.assert_allclose(jax.hessian(run)(x), np.diag(p) - np.outer(p, p), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("extreme", [INF, np.nan, -INF])
+def test_gradient_of_logsumexp_beside_what_is_no_number_is_zero(extreme):
+    x = np.float32([extreme, extreme, -INF]) if extreme < 0 else np.float32([extreme, 100.0, -INF])
+    gradient = jax.grad(lambda x: aggregators.LogSumExp().lift_many(x)[1])(x)
+    np.testing.assert_array_equal(gradient, np.zeros(3))
+
+
+def test_moved_logsumexp_is_as_accurate_as_numpy_float32():
+    x = (60 * RNG.random(300_000) - 40).astype(np.float32)
+    wide, top = x.astype(np.float64), x.max()
+    exact = scipy.special.logsumexp(wide)
+    numpy = top + np.log(np.sum(np.exp(x - top)))
+    allowed = 4 * max(abs(numpy - exact), np.finfo(np.float32).eps / 2 * exact)
+    assert abs(float(jax.jit(aggregators.LogSumExp().run)(x)) - exact) <= allowed
+
+
+@pytest.mark.parametrize("size", [9000, 40_000])
+@pytest.mark.parametrize("name", ["Min", "Max"])
+def test_nan_wins_on_long_axes_too(name, size):
+    x = np.zeros((size, 2), np.float32)
+    x[size - 5, 0] = np.nan
+    np.testing.assert_array_equal(jax.jit(getattr(aggregators, name)().run)(x), [np.nan, 0])
+
+
+def test_five_aggregators_read_their_input_together():
+    x = RNG.standard_normal(300_000).astype(np.float32) + np.float32(0.5)
+    five = aggregators.Moments() & aggregators.LogSumExp() & aggregators.MinMax() & aggregators.Mean()
+    five = five & aggregators.Sum()
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), jax.jit(five.run)(x), five.reference(x)
+    )
+    # As often as the dearest of them alone: for the maximum, and for the exponentials that need it.
+    assert passes(five.run, x) == passes(aggregators.LogSumExp().run, x) == 2
+
+
+def passes(function, x):
+    """How many reductions read as many elements as the input has."""
+    return _passes(jax.make_jaxpr(function)(x).jaxpr, x.size)
+
+
+def _passes(jaxpr, size):
+    inner = [e.params.get("jaxpr", e.params.get("call_jaxpr")) for e in jaxpr.eqns]
+    below = sum(_passes(getattr(each, "jaxpr", each), size) for each in inner if each is not None)
+    reads = (e for e in jaxpr.eqns if e.primitive.name.startswith("reduce"))
+    return below + sum(e.invars[0].aval.size > 0.8 * size for e in reads)
+
+
+def test_aggregators_together_have_the_gradients_that_they_have_alone():
+    x = RNG.standard_normal(20_000).astype(np.float32)
+    both = aggregators.LogSumExp() & aggregators.Max() & aggregators.TopK(2)
+
+    def run(x):
+        (total, most), best = both.run(x, jnp.arange(x.size))
+        return total, most, best["value"]
+
+    lse, most, best = jax.jit(jax.jacrev(run))(x)
+    np.testing.assert_allclose(lse, scipy.special.softmax(x.astype(np.float64)), rtol=1e-4, atol=1e-9)
+    np.testing.assert_array_equal(np.flatnonzero(most), [np.argmax(x)])
+    np.testing.assert_array_equal(np.argmax(best, axis=1), ranked(x)[:2])
+
+
+def test_plans_cut_aggregators_that_share_a_pass(mesh2x4):
+    x = RNG.standard_normal((8 * 17_000 + 3, 2)).astype(np.float32)
+    five = aggregators.Moments(2) & aggregators.LogSumExp() & aggregators.MinMax()
+    graph = tp.trace(tp.fold(five, "row col -> col"), tp.TensorType({"row": x.shape[0], "col": 2}, jnp.float32))
+    plan = tp.plan(graph, mesh2x4, {"row": ("data", "model")})
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), plan.compile()(x), five.reference(x)
+    )
