@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
@@ -131,6 +131,14 @@ class Demands:
     def operand_layouts(self, index: int) -> list[Layout]:
         """The layouts of all operands of an operation."""
         return operand_layouts(self.shaped[index], self.cuts[index])
+
+    def wanted_outside(self, inside: Container[int]) -> set[Ref]:
+        """The values that outputs, or operations that are not `inside`, need."""
+        wanted = {self.source(output) for _, output in self.graph.outputs}
+        for index in self.needed:
+            if index not in inside:
+                wanted |= {self.source(operand) for operand in self.graph.nodes[index].operands}
+        return wanted
 
     # Where values are made
 
