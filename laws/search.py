@@ -114,13 +114,14 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
         def measure(picks: list[int], both: bool) -> Magnitudes | None:
             return magnitudes(function, arguments, picks, of=law.scaled_by, both=both, cache=subject.cache, key=key)
 
+        side = law.scaled_by if law.oracle is None else 0
         unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
 
         @functools.cache
         def moved() -> np.ndarray[Any, Any] | None:
             if not subject.is_composed:
                 return None
-            return spread(lambda *values: function(*values)[-1], arguments, unit, subject.cache, key)
+            return spread(lambda *values: function(*values)[side], arguments, unit, subject.cache, key)
 
         depth, oracle = law.depth * subject.depth, law.oracle is not None
         return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))
