@@ -15,7 +15,7 @@ from combinators import aggregators, monoids
 from combinators.aggregator import Aggregator
 from combinators.errors import GraphError
 from laws.shipped_aggregators import make
-from tests.shipped import VECTORS, each, inputs
+from tests.shipped import VECTORS, inputs
 
 MATRICES = ("MatrixProduct",)  # elements with axes of their own; see test_products_and_decay
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper() and name not in MATRICES]
@@ -27,52 +27,67 @@ def _assert_close(got, want, rtol=1e-5):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6), got, want)
 
 
+def _run(aggregator, *xs):
+    """One compilation is less work than one for each operation."""
+    return jax.jit(aggregator.run)(*xs)
+
+
 @pytest.mark.parametrize(("kind", "n"), [("float", 0), ("float", 1), ("float", 31), ("int", 6), ("half", 6)])
 @pytest.mark.parametrize("name", FACTORIES)
 def test_run_agrees_with_the_reference(name, kind, n):
     aggregator = make(name)
     xs = inputs(name, n, kind)
     rtol = 3e-3 if kind == "half" and name in ("Sum", "Prod") else 1e-5
-    _assert_close(jax.jit(aggregator.run)(*xs), aggregator.reference(*xs), rtol)
+    _assert_close(_run(aggregator, *xs), aggregator.reference(*xs), rtol)
 
 
-@pytest.mark.parametrize("name", each(FACTORIES))
+@pytest.mark.parametrize("name", FACTORIES)
 def test_lift_many_is_the_fold_of_lifted_elements(name):
     aggregator = make(name)
     xs = inputs(name, 7, "int")
     slow = Aggregator(aggregator.lift, aggregator.monoid, aggregator.present)
-    got, want = aggregator.lift_many(*xs), slow.lift_many(*xs)
+
+    def both(*xs):
+        got, want = aggregator.lift_many(*xs), slow.lift_many(*xs)
+        return (got, want), (aggregator.present(got), slow.present(want))
+
+    (got, want), presented = jax.jit(both)(*xs)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), got) == jax.tree.map(lambda x: (x.shape, x.dtype), want)
-    _assert_close(aggregator.present(got), slow.present(want))
+    _assert_close(*presented)
 
 
-@pytest.mark.parametrize("name", each(FACTORIES))
+@pytest.mark.parametrize("name", FACTORIES)
 def test_lift_many_of_nothing_is_the_identity(name):
     aggregator = make(name)
     xs = inputs(name, 0, "float")
-    identity = aggregator.identity(*(jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in xs))
-    jax.tree.map(np.testing.assert_array_equal, aggregator.lift_many(*xs), identity)
-    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), (aggregator.lift_many(*xs), identity))
+    types = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in xs]
+    nothing, identity = jax.jit(lambda *xs: (aggregator.lift_many(*xs), aggregator.identity(*types)))(*xs)
+    jax.tree.map(np.testing.assert_array_equal, nothing, identity)
+    shapes = jax.tree.map(lambda x: (x.shape, x.dtype), (nothing, identity))
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize("name", each(FACTORIES))
+@pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("cuts", [(0, 3), (5, 11)])
 def test_pieces_merge_to_the_whole(name, cuts):
     aggregator = make(name)
     xs = inputs(name, 11, "float")
     bounds = [0, *cuts, 11]
-    pieces = [aggregator.lift_many(*(x[a:b] for x in xs)) for a, b in itertools.pairwise(bounds)]
-    _assert_close(aggregator.present(aggregator.monoid.fold(pieces)), aggregator.run(*xs))
+
+    def merged(*xs):
+        pieces = [aggregator.lift_many(*(x[a:b] for x in xs)) for a, b in itertools.pairwise(bounds)]
+        return aggregator.present(aggregator.monoid.fold(pieces)), aggregator.run(*xs)
+
+    _assert_close(*jax.jit(merged)(*xs))
 
 
-@pytest.mark.parametrize("name", each([name for name in FACTORIES if name not in VECTORS]))
+@pytest.mark.parametrize("name", [name for name in FACTORIES if name not in VECTORS])
 def test_run_is_mapped_by_vmap(name):
     aggregator = make(name)
     xs = inputs(name, 6, "float")
-    mapped = jax.vmap(aggregator.run, in_axes=tuple(1 if x.ndim > 1 else None for x in xs), out_axes=-1)(*xs)
-    whole = aggregator.run(*xs)
-    _assert_close(mapped, jax.tree.map(lambda m, w: jnp.broadcast_to(w, m.shape), mapped, whole))
+    run = jax.vmap(aggregator.run, in_axes=tuple(1 if x.ndim > 1 else None for x in xs), out_axes=-1)
+    mapped, whole = jax.device_get(jax.jit(lambda *xs: (run(*xs), aggregator.run(*xs)))(*xs))
+    _assert_close(mapped, jax.tree.map(lambda m, w: np.broadcast_to(w, m.shape), mapped, whole))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +101,9 @@ def test_gradients_of_run_are_finite_on_constant_data(name, n):
         leaves = jax.tree.leaves(aggregator.run(x, *inputs(name, n, "float")[1:]))
         return sum(jnp.sum(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
 
+    gradient = jax.jit(jax.grad(total))
     for value in (0.0, 2.0) + ((-INF,) if name in ("Max", "ArgMax", "LogSumExp") else ()):
-        assert np.all(np.isfinite(jax.grad(total)(jnp.full((n, 3), value))))
+        assert np.all(np.isfinite(gradient(np.full((n, 3), value, np.float32))))
 
 
 @pytest.mark.parametrize("name", ["CompensatedSum", "Mean", "Moments"])
@@ -99,19 +115,20 @@ def test_gradient_of_merged_nothing_is_zero(name):
         result = aggregator.present(aggregator.monoid.merge(empty, aggregator.monoid.merge(empty, empty)))
         return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(result))
 
-    np.testing.assert_array_equal(jax.grad(total)(jnp.ones(3)), np.zeros(3))
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(np.ones(3, np.float32)), np.zeros(3))
 
 
 def test_moments_have_the_gradient_of_the_variance():
-    x = jnp.asarray([1.0, 4.0, -2.0, 0.5])
-    gradient = jax.grad(lambda x: aggregators.Moments().run(x)["variance"])(x)
-    np.testing.assert_allclose(gradient, 2 * (x - x.mean()) / 4, rtol=1e-6)
-    gradient = jax.grad(lambda x: aggregators.Moments().run(x)["mean"])(x)
-    np.testing.assert_allclose(gradient, np.full(4, 0.25), rtol=1e-6)
+    x = np.float32([1, 4, -2, 0.5])
+    mean, variance = (
+        jax.jit(jax.grad(lambda x, name=name: aggregators.Moments().run(x)[name]))(x) for name in ("mean", "variance")
+    )
+    np.testing.assert_allclose(variance, 2 * (x - x.mean()) / 4, rtol=1e-6)
+    np.testing.assert_allclose(mean, np.full(4, 0.25), rtol=1e-6)
 
 
 def test_moments_have_the_second_derivative_of_the_variance():
-    hessian = jax.hessian(lambda x: aggregators.Moments().run(x)["variance"])(jnp.asarray([1.0, 4.0, -2.0, 0.5]))
+    hessian = jax.jit(jax.hessian(lambda x: aggregators.Moments().run(x)["variance"]))(np.float32([1, 4, -2, 0.5]))
     np.testing.assert_allclose(hessian, 2 * (np.eye(4) - 0.25) / 4, rtol=1e-6)
 
 
@@ -119,13 +136,13 @@ def test_logsumexp_agrees_with_scipy_at_the_edges():
     x = np.array([[1e4, -INF, INF, np.nan], [1e4 - 1, -INF, 0, 1], [-1e4, -INF, INF, 2]], np.float32)
     with np.errstate(invalid="ignore"):
         want = scipy.special.logsumexp(x.astype(np.float64), axis=0)
-    np.testing.assert_allclose(aggregators.LogSumExp().run(x), want, rtol=1e-6)
+    np.testing.assert_allclose(_run(aggregators.LogSumExp(), x), want, rtol=1e-6)
 
 
 def test_logsumexp_of_minus_infinity_has_gradient_zero():
-    run = aggregators.LogSumExp().run
-    assert run(jnp.full(3, -INF)) == -INF
-    np.testing.assert_array_equal(jax.grad(run)(jnp.full(3, -INF)), np.zeros(3))
+    value, gradient = jax.jit(jax.value_and_grad(aggregators.LogSumExp().run))(np.full(3, -INF, np.float32))
+    assert value == -INF
+    np.testing.assert_array_equal(gradient, np.zeros(3))
 
 
 def test_logsumexp_has_the_gradient_of_softmax():
@@ -150,15 +167,18 @@ def test_moments_are_as_accurate_as_numpy_float32(offset, spread, n):
 def test_moments_of_pieces_at_an_offset_stay_as_accurate_as_numpy():
     x = (1e4 + 1e-2 * np.random.default_rng(1).standard_normal(4096)).astype(np.float32)
     aggregator = aggregators.Moments()
-    states = [aggregator.lift_many(piece) for piece in np.split(x, 16)]
-    got = float(aggregator.present(aggregator.monoid.fold(states))["variance"])
+
+    def merged(x):
+        return aggregator.present(aggregator.monoid.fold([aggregator.lift_many(piece) for piece in jnp.split(x, 16)]))
+
+    got = float(jax.jit(merged)(x)["variance"])
     assert got == pytest.approx(x.var(dtype=np.float64), rel=1e-2)  # x itself is known to 1e-3 of its spread
     assert abs(got - x.var(dtype=np.float64)) <= 2 * abs(float(x.var()) - x.var(dtype=np.float64)) + 1e-6
 
 
 def test_moments_of_infinite_data_have_the_mean_of_numpy():
     for data in ([1, INF, 2], [INF, INF], [-INF, 3], [1, np.nan]):
-        result = aggregators.Moments().run(np.asarray(data, np.float32))
+        result = _run(aggregators.Moments(), np.asarray(data, np.float32))
         np.testing.assert_array_equal(result["mean"], np.mean(data))
         assert np.isnan(result["variance"])
 
@@ -166,7 +186,7 @@ def test_moments_of_infinite_data_have_the_mean_of_numpy():
 def test_moments_agree_with_scipy_describe():
     x = np.random.default_rng(2).gamma(2.0, size=500).astype(np.float32)
     described = scipy.stats.describe(x.astype(np.float64), ddof=0)
-    result = aggregators.Moments().run(x)
+    result = _run(aggregators.Moments(), x)
     assert result["count"] == described.nobs
     np.testing.assert_allclose(result["mean"], described.mean, rtol=1e-6)
     np.testing.assert_allclose(result["variance"], described.variance, rtol=1e-6)
@@ -187,11 +207,11 @@ def test_mean_of_integers_is_exact():
 def test_arg_extrema_take_coordinates_in_any_order(name, find):
     x = np.array([3, 9, 1, 9, 1, np.nan], np.float32)[:5]
     order = np.array([4, 2, 0, 3, 1])
-    result = make(name).run(x[order], order.astype(np.int32))
+    result = _run(make(name), x[order], order.astype(np.int32))
     assert result["index"] == find(x)
     assert result["value"] == x[find(x)]
     with_nan = np.array([3, np.nan, 9, np.nan], np.float32)
-    assert make(name).run(with_nan, np.arange(4, dtype=np.int32))["index"] == find(with_nan) == 1
+    assert _run(make(name), with_nan, np.arange(4, dtype=np.int32))["index"] == find(with_nan) == 1
 
 
 def test_top_k_takes_the_lower_coordinate_in_any_order():
@@ -199,21 +219,22 @@ def test_top_k_takes_the_lower_coordinate_in_any_order():
     at = np.array([8, 5, 7, 2, 1, 6, 3, 0, 4], np.int32)
     for k in (1, 4, 9, 12):
         best, order = aggregators.TopK(k), np.argsort(at)
-        _assert_close(best.run(x, at), best.run(x[order], at[order]), rtol=0)
-        _assert_close(best.run(x, at), best.reference(x, at), rtol=0)
+        run = jax.jit(best.run)
+        _assert_close(run(x, at), run(x[order], at[order]), rtol=0)
+        _assert_close(run(x, at), best.reference(x, at), rtol=0)
     # Real elements of value -inf come before what stands for none.
-    assert aggregators.TopK(12).run(x, at)["index"].tolist() == [0, 6, 2, 5, 3, 8, 1, 7, 4, -1, -1, -1]
+    assert run(x, at)["index"].tolist() == [0, 6, 2, 5, 3, 8, 1, 7, 4, -1, -1, -1]
 
 
 def test_top_k_is_that_of_lax_and_has_its_gradient():
     x = np.random.default_rng(3).standard_normal(40).astype(np.float32)
     want = jax.lax.top_k(x, 5)
-    got = aggregators.TopK(5).run(x, np.arange(40))
+    got = _run(aggregators.TopK(5), x, np.arange(40))
     np.testing.assert_array_equal(got["value"], want[0])
     np.testing.assert_array_equal(got["index"], want[1])
     weights = np.arange(1.0, 6, dtype=np.float32)
     ours, theirs = (
-        jax.grad(lambda x, top=top: top(x) @ weights)(x)
+        jax.jit(jax.grad(lambda x, top=top: top(x) @ weights))(x)
         for top in (lambda x: aggregators.TopK(5).run(x, np.arange(40))["value"], lambda x: jax.lax.top_k(x, 5)[0])
     )
     np.testing.assert_array_equal(ours, theirs)
@@ -228,9 +249,9 @@ def test_top_k_of_no_number_is_an_error(k):
 def test_pairing_gives_both_results_over_the_sameinputs():
     both = aggregators.Sum() & aggregators.Moments()
     x = inputs("Sum", 9, "float")[0]
-    _assert_close(both.run(x), both.reference(x))
+    total, moments = _run(both, x)
+    _assert_close((total, moments), both.reference(x))
     assert both.monoid.parts == (monoids.Sum, monoids.Moments)
-    total, moments = both.run(x)
     np.testing.assert_allclose(total, x.sum(0), rtol=1e-5)
     np.testing.assert_allclose(moments["variance"], x.var(0), rtol=1e-5)
 
@@ -238,14 +259,17 @@ def test_pairing_gives_both_results_over_the_sameinputs():
 def test_pairing_merges_pieces():
     both = aggregators.Max() & (aggregators.Count() & aggregators.LogSumExp())
     x = inputs("Max", 8, "float")[0]
-    state = both.monoid.merge(both.lift_many(x[:3]), both.lift_many(x[3:]))
-    _assert_close(both.present(state), (x.max(0), (np.asarray(8), scipy.special.logsumexp(x, axis=0))))
+
+    def merged(x):
+        return both.present(both.monoid.merge(both.lift_many(x[:3]), both.lift_many(x[3:])))
+
+    _assert_close(jax.jit(merged)(x), (x.max(0), (np.asarray(8), scipy.special.logsumexp(x, axis=0))))
 
 
 def test_contramap_transforms_every_element():
     squares = aggregators.Mean().contramap(jnp.square)
     x = inputs("Mean", 5, "float")[0]
-    np.testing.assert_allclose(squares.run(x), (x**2).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(_run(squares, x), (x**2).mean(0), rtol=1e-6)
     np.testing.assert_allclose(squares.reference(x), (x**2).mean(0), rtol=1e-6)
     one = squares.lift(jnp.asarray(3.0))
     assert one == (9.0, 1)
@@ -254,14 +278,14 @@ def test_contramap_transforms_every_element():
 def test_contramap_to_several_inputs_passes_a_tuple_on():
     nearest = aggregators.ArgMin().contramap(lambda x, y, index: (jnp.hypot(x, y), index))
     x, y = np.array([3.0, 1.0, -2.0]), np.array([4.0, 1.0, 0.0])
-    result = nearest.run(x, y, np.arange(3, dtype=np.int32))
+    result = _run(nearest, x, y, np.arange(3, dtype=np.int32))
     assert result["index"] == np.argmin(np.hypot(x, y))
 
 
 def test_map_transforms_the_result():
     deviation = aggregators.Moments().map(lambda r: r["variance"] ** 0.5)
     x = inputs("Moments", 12, "float")[0]
-    np.testing.assert_allclose(deviation.run(x), x.std(0), rtol=1e-6)
+    np.testing.assert_allclose(_run(deviation, x), x.std(0), rtol=1e-6)
     np.testing.assert_allclose(deviation.reference(x), x.std(0), rtol=1e-6)
 
 
@@ -271,11 +295,11 @@ def test_default_lift_many_keeps_the_order_of_a_recurrence():
     state = 0
     for i in range(7):
         state = a[i] * state + b[i]
-    assert recurrence.run(a, b) == state
-    assert recurrence.run(a[:0], b[:0]) == 0
+    assert _run(recurrence, a, b) == state
+    assert _run(recurrence, a[:0], b[:0]) == 0
 
 
-@pytest.mark.parametrize("name", each(FACTORIES))
+@pytest.mark.parametrize("name", FACTORIES)
 def test_aggregators_are_equal_by_what_they_hold(name):
     first, second = make(name), make(name)
     assert first == second
