@@ -114,7 +114,9 @@ def assert_same(
         kind.shape != shape for kind, shape in zip(true, shapes, strict=False)
     ):
         run = plan.compile().jitted
-        made, found = _vjp(lambda *flat: run(*jax.tree.unflatten(graph.in_tree, flat)), wanted, leaves, cotangents)
+        made, found = jax.jit(
+            lambda *given: _vjp(lambda *flat: run(*jax.tree.unflatten(graph.in_tree, flat)), wanted, *given)
+        )(leaves, cotangents)
         for name, actual, expected in zip(_names(plan), made, values, strict=True):
             close(actual, expected, f"{name}, true sizes")
         for position, actual, expected in zip(wanted, found, gradients, strict=True):

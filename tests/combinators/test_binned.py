@@ -13,8 +13,6 @@ import scipy.stats
 from combinators import aggregators
 from combinators.errors import GraphError
 
-pytestmark = pytest.mark.thorough
-
 RNG = np.random.default_rng(1)
 INF = np.inf
 

@@ -12,8 +12,6 @@ from combinators import Aggregator, aggregators, monoids
 from combinators.errors import GraphError
 from combinators.groups import Groups, fold_all, fold_groups
 
-pytestmark = pytest.mark.thorough
-
 F32, I32, BOOL = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.float32, jnp.int32, jnp.bool_))
 SIZE = 5
 X = np.random.default_rng(0).standard_normal(31).astype(np.float32)

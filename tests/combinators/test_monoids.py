@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -76,6 +78,16 @@ STATES = {
 NAMES = list(STATES)
 
 
+@functools.cache
+def _compiled(function):
+    """Compiled once, for all tests."""
+    return jax.jit(function)
+
+
+def _merge(monoid, left, right):
+    return _compiled(monoid.merge)(left, right)
+
+
 def _equal(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
@@ -99,15 +111,15 @@ def test_identity_changes_no_state_on_either_side(name):
     monoid = getattr(monoids, name)
     for state in STATES[name]:
         identity = monoid.identity_for(state)
-        _equal(jax.jit(monoid.merge)(identity, state), state)
-        _equal(jax.jit(monoid.merge)(state, identity), state)
+        _equal(_merge(monoid, identity, state), state)
+        _equal(_merge(monoid, state, identity), state)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_identity_merged_with_itself_is_the_identity(name):
     monoid = getattr(monoids, name)
     identity = monoid.identity_for(STATES[name][0])
-    _equal(monoid.merge(identity, identity), identity)
+    _equal(_merge(monoid, identity, identity), identity)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("Any", "All", "Max", "Mean")])
@@ -121,8 +133,9 @@ def test_gradient_at_the_identity_is_finite(name):
         # A maximum of -inf is no finite total; its gradient is asked for all the same.
         return sum(jnp.sum(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
 
+    slopes = jax.jit(jax.grad(total, argnums=(0, 1), allow_int=True))
     for pair in ((identity, identity), (identity, state), (state, identity)):
-        for leaf in jax.tree.leaves(jax.grad(total, argnums=(0, 1), allow_int=True)(*pair)):
+        for leaf in jax.tree.leaves(slopes(*pair)):
             assert leaf.dtype == jax.dtypes.float0 or np.all(np.isfinite(leaf))
 
 
@@ -155,19 +168,19 @@ def test_combine_mapped_by_vmap_is_combine_of_each_cell(name):
     monoid = getattr(monoids, name)
     left, right = STATES[name]
     both, swapped = (jax.tree.map(lambda *x: np.stack(x), *pair) for pair in ((left, right), (right, left)))
-    mapped = jax.vmap(monoid.merge)(both, swapped)
-    jax.tree.map(lambda m, one: np.testing.assert_allclose(m[0], one, rtol=1e-6), mapped, monoid.merge(left, right))
-    jax.tree.map(lambda m, one: np.testing.assert_allclose(m[1], one, rtol=1e-6), mapped, monoid.merge(right, left))
+    mapped = jax.device_get(jax.jit(jax.vmap(monoid.merge))(both, swapped))
+    jax.tree.map(lambda m, one: np.testing.assert_allclose(m[0], one, rtol=1e-6), mapped, _merge(monoid, left, right))
+    jax.tree.map(lambda m, one: np.testing.assert_allclose(m[1], one, rtol=1e-6), mapped, _merge(monoid, right, left))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_flags_tell_the_truth_on_examples(name):
     monoid = getattr(monoids, name)
     left, right = STATES[name]
-    assert _close(monoid.merge(left, right), monoid.merge(right, left)) == monoid.commutative
-    assert _close(monoid.merge(left, left), left) == monoid.idempotent
+    assert _close(_merge(monoid, left, right), _merge(monoid, right, left)) == monoid.commutative
+    assert _close(_merge(monoid, left, left), left) == monoid.idempotent
     if monoid.inverse is not None:
-        _equal(monoid.merge(left, monoid.inverse(left)), monoid.identity_for(left))
+        _equal(_merge(monoid, left, monoid.inverse(left)), monoid.identity_for(left))
 
 
 def test_extrema_have_the_identity_of_their_dtype():
@@ -195,7 +208,7 @@ def _moments(x):
 def test_moments_merge_as_numpy_computes_them_together():
     rng = np.random.default_rng(1)
     pieces = [rng.standard_normal(n) * 3 + n for n in (5, 0, 1, 40, 7)]
-    count, mean, squares = monoids.Moments.fold([_moments(p) for p in pieces])
+    count, mean, squares = jax.jit(monoids.Moments.fold)([_moments(p) for p in pieces])
     together = np.concatenate(pieces)
     assert count == 53
     np.testing.assert_allclose(mean, together.mean(), rtol=1e-6)
@@ -204,27 +217,27 @@ def test_moments_merge_as_numpy_computes_them_together():
 
 def test_moments_of_huge_values_survive_an_empty_merge():
     huge, empty = (I32(4), F32(1e20), F32(2)), (I32(0), F32(0), F32(0))
-    _equal(monoids.Moments.merge(huge, empty), huge)
-    _equal(monoids.Moments.merge(empty, huge), huge)
-    gradient = jax.grad(lambda mean: monoids.Moments.merge((I32(4), mean, F32(2)), empty)[2])(F32(1e20))
+    _equal(_merge(monoids.Moments, huge, empty), huge)
+    _equal(_merge(monoids.Moments, empty, huge), huge)
+    gradient = jax.jit(jax.grad(lambda mean: monoids.Moments.merge((I32(4), mean, F32(2)), empty)[2]))(F32(1e20))
     assert gradient == 0
 
 
 def test_moments_of_an_infinite_mean_survive_an_empty_merge():
     infinite, empty = (I32(4), F32(INF), F32(2)), (I32(0), F32(0), F32(0))
-    _equal(monoids.Moments.merge(infinite, empty), infinite)
-    _equal(monoids.Moments.merge(empty, infinite), infinite)
+    _equal(_merge(monoids.Moments, infinite, empty), infinite)
+    _equal(_merge(monoids.Moments, empty, infinite), infinite)
 
 
 def test_moments_keep_an_infinite_mean():
     one, infinite = (I32(1), F32(1), F32(0)), (I32(1), F32(INF), F32(0))
-    assert monoids.Moments.merge(one, infinite)[1] == np.mean([1, INF])
-    assert monoids.Moments.merge(infinite, one)[1] == np.mean([INF, 1])
+    assert _merge(monoids.Moments, one, infinite)[1] == np.mean([1, INF])
+    assert _merge(monoids.Moments, infinite, one)[1] == np.mean([INF, 1])
 
 
 def test_moments_count_past_the_integers_of_float32():
     big, one = (I32(2**24), F32(0), F32(0)), (I32(1), F32(0), F32(0))
-    assert monoids.Moments.merge(big, one)[0] == 2**24 + 1
+    assert _merge(monoids.Moments, big, one)[0] == 2**24 + 1
 
 
 @pytest.mark.parametrize("tops", [(3, -2), (-INF, 1), (-INF, -INF), (INF, 1), (INF, INF), (1e30, -1e30), (np.nan, 1)])
@@ -233,7 +246,7 @@ def test_logsumexp_merges_as_numpy_does(tops):
     with np.errstate(invalid="ignore"):
         want = np.logaddexp(*map(F32, tops))
     for order in (states, states[::-1]):
-        got = monoids.logsumexp_value(monoids.LogSumExp.fold(order))
+        got = _compiled(monoids.logsumexp_value)(_compiled(monoids.LogSumExp.fold)(order))
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
@@ -242,14 +255,14 @@ def test_logsumexp_has_the_gradient_of_softmax(values):
     def value(x):
         return monoids.logsumexp_value(monoids.LogSumExp.fold([(x[i], jnp.ones(())) for i in range(3)]))
 
-    gradient = jax.jit(jax.grad(value))(jnp.asarray(values))
+    gradient = jax.jit(jax.grad(value))(np.asarray(values, F32))
     np.testing.assert_allclose(gradient, scipy.special.softmax(values), rtol=1e-6, atol=1e-7)
 
 
 def test_logsumexp_of_nothing_has_no_gradient():
     state = (jnp.float32(-INF), jnp.float32(0))
     assert monoids.logsumexp_value(state) == -INF
-    assert jax.grad(monoids.logsumexp_value)(state) == (0, 0)
+    assert jax.jit(jax.grad(monoids.logsumexp_value))(state) == (0, 0)
 
 
 def _attention(scores, values):
@@ -264,18 +277,20 @@ def test_attention_agrees_with_scipy_softmax():
     rng = np.random.default_rng(3)
     scores, values = rng.standard_normal(9) * 5, rng.standard_normal((9, 4))
     scores[[0, 4]] = -INF
-    state = _attention(jnp.asarray(scores, F32), jnp.asarray(values, F32))
-    np.testing.assert_allclose(monoids.attention_output(state), scipy.special.softmax(scores) @ values, rtol=1e-5)
-    np.testing.assert_allclose(monoids.attention_logsumexp(state), scipy.special.logsumexp(scores), rtol=1e-6)
+    state = jax.jit(_attention)(scores.astype(F32), values.astype(F32))
+    output, total = jax.jit(lambda s: (monoids.attention_output(s), monoids.attention_logsumexp(s)))(state)
+    np.testing.assert_allclose(output, scipy.special.softmax(scores) @ values, rtol=1e-5)
+    np.testing.assert_allclose(total, scipy.special.logsumexp(scores), rtol=1e-6)
 
 
 def test_attention_gradient_agrees_with_naive_softmax():
     rng = np.random.default_rng(4)
     scores, values = jnp.asarray(rng.standard_normal(6), F32), jnp.asarray(rng.standard_normal((6, 3)), F32)
     weight = jnp.asarray([1.0, -2.0, 0.5])
-    ours = jax.grad(lambda s, v: weight @ monoids.attention_output(_attention(s, v)), (0, 1))(scores, values)
-    naive = jax.grad(lambda s, v: weight @ (jax.nn.softmax(s) @ v), (0, 1))(scores, values)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, naive)
+    merged = jax.grad(lambda s, v: weight @ monoids.attention_output(_attention(s, v)), (0, 1))
+    naive = jax.grad(lambda s, v: weight @ (jax.nn.softmax(s) @ v), (0, 1))
+    ours, wanted = (jax.jit(gradient)(scores, values) for gradient in (merged, naive))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, wanted)
 
 
 def test_attention_of_masked_keys_is_zero_without_gradient():
@@ -284,14 +299,14 @@ def test_attention_of_masked_keys_is_zero_without_gradient():
     def loss(s, v):
         return monoids.attention_output(_attention(s, v)).sum()
 
-    assert loss(scores, values) == 0
-    gradients = jax.grad(loss, (0, 1))(scores, values)
+    value, gradients = jax.jit(jax.value_and_grad(loss, (0, 1)))(scores, values)
+    assert value == 0
     assert all(np.all(leaf == 0) for leaf in gradients)
 
 
 def test_attention_output_has_no_gradient_at_the_identity():
     identity = (jnp.float32(-INF), jnp.float32(0), jnp.zeros(2))
-    gradient = jax.grad(lambda state: monoids.attention_output(state).sum())(identity)
+    gradient = jax.jit(jax.grad(lambda state: monoids.attention_output(state).sum()))(identity)
     assert all(np.all(leaf == 0) for leaf in gradient)
 
 
@@ -301,7 +316,7 @@ def test_recurrences_run_as_a_loop_does():
     start, state = np.arange(4, dtype=F32), np.arange(4, dtype=F32)
     for i in range(6):
         state = a[i] * state + b[i]
-    decay, total = monoids.AffineRecurrence.fold([(a[i], b[i]) for i in range(6)])
+    decay, total = jax.jit(monoids.AffineRecurrence.fold)([(a[i], b[i]) for i in range(6)])
     np.testing.assert_array_equal(decay * start + total, state)
 
 
@@ -311,7 +326,7 @@ def test_dense_recurrences_run_as_a_loop_does():
     start, state = np.arange(3, dtype=F32), np.arange(3, dtype=F32)
     for i in range(5):
         state = a[i] @ state + b[i]
-    matrix, total = monoids.AffineRecurrenceDense.fold([(a[i], b[i]) for i in range(5)])
+    matrix, total = jax.jit(monoids.AffineRecurrenceDense.fold)([(a[i], b[i]) for i in range(5)])
     np.testing.assert_array_equal(matrix @ start + total, state)
 
 
@@ -323,7 +338,7 @@ def test_arg_extrema_agree_with_numpy_in_every_order(values, name, find):
     states = [(F32(value), I32(i)) for i, value in enumerate(values)]
     want = find(np.asarray(values))
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
-        value, index = getattr(monoids, name).fold([states[i] for i in order])
+        value, index = _compiled(getattr(monoids, name).fold)([states[i] for i in order])
         assert index == want
         np.testing.assert_array_equal(value, values[want])
 

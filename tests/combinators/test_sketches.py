@@ -15,8 +15,6 @@ from combinators import aggregators
 from combinators.errors import GraphError
 from combinators.hashing import hash32, reference_hash32
 
-pytestmark = pytest.mark.thorough
-
 
 @pytest.mark.parametrize(
     ("word", "seed", "hashed"),

@@ -13,8 +13,6 @@ from combinators.aggregators.sums import origin_near
 from combinators.errors import GraphError
 from combinators.together import DEPTH, LANES, reduce_together
 
-pytestmark = pytest.mark.thorough
-
 RNG = np.random.default_rng(0)
 
 

@@ -11,8 +11,6 @@ from combinators import Aggregator, Scan, aggregators, monoids, scan, window
 from combinators.errors import SignatureError
 from combinators.sliding import fold_windows
 
-pytestmark = pytest.mark.thorough
-
 X = np.random.default_rng(0).standard_normal((13, 3)).astype(np.float32)
 STARTS = np.array([0, 0, 1, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0], bool)
 LABELS = np.array([4, 4, 1, 1, 1, 4, 0, 0, 0, 0, 0, 7, 7], np.int32)  # 4 comes back: a run of its own
