@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from random import Random
 from typing import Any, final
 
 import jax
 import numpy as np
-from hypothesis import Phase, find, settings
+from hypothesis import Phase, Verbosity, find, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -29,8 +30,10 @@ def first_of(values: Sequence[Any] | SearchStrategy[Any] | None) -> Any:
       hypothesis.errors.NoSuchExample: when a strategy yields nothing.
     """
     if isinstance(values, SearchStrategy):
-        quick = settings(max_examples=100, database=None, phases=(Phase.generate,))
-        return find(values, lambda _: True, settings=quick)
+        quick = settings(
+            max_examples=100, database=None, deadline=None, phases=(Phase.generate,), verbosity=Verbosity.quiet
+        )
+        return find(values, lambda _: True, settings=quick, random=Random(0))
     assert values is not None
     return values[0]
 

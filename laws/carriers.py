@@ -17,8 +17,8 @@ from combinators.errors import message
 from combinators.monoid import Monoid
 from laws.aggregator import AggregatorSubject
 from laws.carrier import Carrier, MonoidSubject, first_of, same_state, struct_of
-from laws.cells import Struct
-from laws.errors import LawError
+from laws.cells import Struct, type_name
+from laws.errors import LawError, first_line
 from laws.examples_of import examples_of, itself, pair
 from laws.subject import Subject
 
@@ -79,7 +79,7 @@ def _valid(asked: Ask, carrier: Carrier) -> Carrier:
             message(
                 f"`{asked.called}`: a state is no pytree of arrays, or cannot be made.",
                 f"elements {', '.join(map(str, carrier.elements)) or 'as values'}",
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                first_line(error),
                 remedy="Make states of numbers and arrays; pass types=[one for every input of lift].",
             )
         ) from error
@@ -137,25 +137,27 @@ def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
     identity = monoid.identity
     if isinstance(identity, bool):
         return (Carrier((Struct((), jnp.bool_),), itself, observe=observe),)
-    if isinstance(identity, int | float) and _combines(monoid, F32):
+    problem = _why_not_combined(monoid, F32) if isinstance(identity, int | float) else None
+    if isinstance(identity, int | float) and problem is None:
         carriers = [Carrier((F32,), itself, observe=observe)]
         return carriers if isinstance(identity, float) else [*carriers, Carrier((I32,), itself, observe=observe)]
     raise LawError(
         message(
             f"it is not known how states of `{asked.called}` are made.",
             "states are drawn by operations (identity, lift and combine), since raw ones may be reached by no fold",
+            *([f"of two numbers combine gives no state: {problem}"] if problem is not None else []),
             remedy="Pass lift=(a function of one element), or values=[states], or types=[types of the state's leaves].",
         )
     )
 
 
-def _combines(monoid: Monoid, cell: Struct) -> bool:
-    """Whether a state can be a single number; an identity of 0 may stand for a tuple of zeros as well."""
+def _why_not_combined(monoid: Monoid, cell: Struct) -> str | None:
+    """Why a state can be no single number, or None; an identity of 0 may stand for a tuple of zeros as well."""
     try:
         jax.eval_shape(monoid.merge, cell, cell)
-    except (TypeError, ValueError, AttributeError, IndexError):
-        return False
-    return True
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        return first_line(error)
+    return None
 
 
 def _as_tuple(*elements: Any) -> Any:
@@ -187,15 +189,18 @@ def _elements(
     """Types that `lift` takes: those of its monoid's examples, or numbers."""
     candidates = [(carrier.elements, carrier.special) for carrier in known]
     candidates += [((F32,) * count, ()) for count in (_arity(aggregator.lift), 1, 2)]
+    problem = ""
     for elements, special in candidates:
         try:
             jax.eval_shape(aggregator.lift, *elements)
-        except (TypeError, ValueError, AttributeError):
+        except (TypeError, ValueError, AttributeError) as error:
+            problem = problem or f"lift of {', '.join(map(type_name, elements))}: {first_line(error)}"
             continue
         return elements, special
     raise LawError(
         message(
             f"it is not known which elements `{asked.called}` takes.",
+            problem,
             remedy="Pass types=[one jax.ShapeDtypeStruct for every input of lift].",
         )
     )

@@ -16,3 +16,9 @@ class LawError(TapestryError):
     def __init__(self, text: str, *, law: str | None = None, token: str | None = None) -> None:
         super().__init__(text)
         self.law, self.token = law, token
+
+
+def first_line(error: BaseException) -> str:
+    """What was raised, on one line."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -4,12 +4,17 @@ The conditioned bound knows the arguments and the result. A program of many step
 digits in between that no disturbance of its arguments explains: `1 - tanh(x)**2` where `tanh(x)` is nearly 1, or the
 differences of a softmax. Monte Carlo arithmetic finds these, step by step, for every entry of the result.
 
+A compiler computes what is used twice as often as it likes, fused with what uses it, and rounds differently each time:
+`x` minus its mean, and the sum of these, may know two means. So every other use of a value sees another run of the
+steps that it comes from.
+
 Source: Parker 1997, Monte Carlo Arithmetic; Vignes 1993, the CESTAC method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import collections
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,7 +51,7 @@ def spread(
       key: of this function in the cache.
 
     Returns:
-      For each entry of the flat inexact result the largest of eight deviations; None where the function cannot be run
+      For each entry of the flat inexact result the largest of sixteen deviations; None where the function cannot be run
       in float64.
     """
     name = f"{key} spread"
@@ -66,44 +71,76 @@ def _deviations(function: Callable[..., Any], arguments: Any, unit: Any) -> Any:
 
     def disturbed(seed: Any, size: Any) -> Any:
         # Of all generators the one that compiles to least; nothing here asks for good numbers.
-        noise = _Noise(jax.random.key(seed, impl="unsafe_rbg"), size)
-        return noise.run(traced.jaxpr, traced.consts, [noise.disturb(leaf) for leaf in leaves])[0]
+        key = jax.random.key(seed, impl="unsafe_rbg")
+        known = [_disturb(leaf, jax.random.fold_in(key, 2**31 + i), size) for i, leaf in enumerate(leaves)]
+
+        def run() -> Any:
+            return _Noise(key, size).run(traced.jaxpr, traced.consts, [(leaf, False) for leaf in known])[0][0]
+
+        return jax.vmap(run, axis_name=_RUNS, axis_size=2)()
 
     # One sample after the other, the first without noise: the program is compiled once.
     seeds, sizes = jnp.arange(SAMPLES + 1), jnp.full(SAMPLES + 1, unit).at[0].set(0)
     runs = jax.lax.map(lambda sample: disturbed(*sample), (seeds, sizes))
-    return jnp.abs(runs[1:] - runs[0])
+    return jnp.max(jnp.abs(runs[1:] - runs[0]), axis=1)
+
+
+_RUNS = "runs of the same steps"
+Known = tuple[Any, bool]
+"""A value, and whether any step rounded on the way to it."""
+
+
+def _disturb(value: Any, key: Any, size: Any) -> Any:
+    """Multiply every entry by `1 + u`, `u` uniform between minus and plus the unit roundoff."""
+    if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        return value
+    noise = jax.random.uniform(key, jnp.shape(value), jnp.float64, -1, 1) * size
+    return value * (1 + noise).astype(value.dtype)
 
 
 class _Noise:
-    """An interpreter of jaxprs that rounds at random; a loop counts as one step."""
+    """An interpreter of jaxprs that rounds at random, in two runs side by side; a loop counts as one step."""
 
     def __init__(self, key: Any, size: Any) -> None:
         self._key, self._size, self._count = key, size, 0
 
-    def disturb(self, value: Any) -> Any:
-        """Multiply every entry by `1 + u`, `u` uniform between minus and plus the unit roundoff."""
-        if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
-            return value
-        self._count += 1
-        key = jax.random.fold_in(self._key, self._count)
-        noise = jax.random.uniform(key, jnp.shape(value), jnp.float64, -1, 1) * self._size
-        return value * (1 + noise).astype(value.dtype)
-
-    def run(self, jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
+    def run(self, jaxpr: Any, consts: Any, arguments: Sequence[Known]) -> list[Known]:
         """Evaluate a jaxpr."""
-        known: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
-        for step in jaxpr.eqns:
-            values = [v.val if isinstance(v, core.Literal) else known[v] for v in step.invars]
-            known.update(zip(step.outvars, self._step(step, values), strict=True))
-        return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+        given = [*((const, False) for const in consts), *arguments]
+        known: dict[Any, Known] = dict(zip((*jaxpr.constvars, *jaxpr.invars), given, strict=True))
+        uses: collections.Counter[Any] = collections.Counter()
 
-    def _step(self, step: Any, values: list[Any]) -> list[Any]:
+        def read(variable: Any) -> Known:
+            if isinstance(variable, core.Literal):
+                return variable.val, False
+            value, is_rounded = known[variable]
+            uses[variable] += 1
+            return (_of_other_run(value) if is_rounded and uses[variable] % 2 == 0 else value), is_rounded
+
+        for step in jaxpr.eqns:
+            results = self._step(step, [read(variable) for variable in step.invars])
+            known.update(zip(step.outvars, results, strict=True))
+        return [read(variable) for variable in jaxpr.outvars]
+
+    def _step(self, step: Any, values: list[Known]) -> list[Known]:
         name = step.primitive.name
         inner = next((step.params[key] for key in _INNER if key in step.params), None)
         if name in _CALLS and inner is not None:
             # Remat holds its jaxpr without constants, the others close over them.
             return self.run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), values)
-        results = step.primitive.bind(*values, **step.params)
+        results = step.primitive.bind(*(value for value, _ in values), **step.params)
         listed = list(results) if step.primitive.multiple_results else [results]
-        return listed if name in _EXACT else [self.disturb(result) for result in listed]
+        if name in _EXACT:
+            return [(result, any(flag for _, flag in values)) for result in listed]
+        floats = [jnp.issubdtype(jnp.result_type(result), jnp.floating) for result in listed]
+        moved = any(flag for _, flag in values)
+        return [(self._rounded(r) if f else r, f or moved) for r, f in zip(listed, floats, strict=True)]
+
+    def _rounded(self, value: Any) -> Any:
+        self._count += 1
+        key = jax.random.fold_in(jax.random.fold_in(self._key, self._count), jax.lax.axis_index(_RUNS))
+        return _disturb(value, key, self._size)
+
+
+def _of_other_run(value: Any) -> Any:
+    return jax.lax.ppermute(value, _RUNS, ((0, 1), (1, 0)))

@@ -12,8 +12,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from combinators.errors import message
 from combinators.tensor_type import TensorType
 from laws.cells import Struct, build_cell, is_dyadic, plain, show_cell
+from laws.errors import LawError
 
 Values = Sequence[Sequence[Any]] | SearchStrategy[Any] | None
 """Operands to use instead of drawn ones: listed, or drawn by a strategy."""
@@ -28,10 +30,31 @@ class Operands:
       types: anything with `shape` and `dtype`.
       values: arrays to use instead of drawn ones: a list with one sequence for each example, or a hypothesis strategy
         of such sequences (of the array itself where there is one). None to draw by domain and seed.
+
+    Raises:
+      LawError: when listed values are none, or not of these shapes.
     """
 
     types: tuple[Any, ...]
     values: Values = None
+
+    def __post_init__(self) -> None:
+        if self.values is None or isinstance(self.values, SearchStrategy):
+            return
+        if not len(self.values):
+            raise LawError(message("values= of operands is empty.", remedy="Pass one tuple of operands or more."))
+        for number, example in enumerate(self.values):
+            given = [_described(leaf) for leaf in jax.tree.leaves(tuple(example))]
+            wanted = [str(tuple(kind.shape)) for kind in self.types]
+            if given != wanted:
+                raise LawError(
+                    message(
+                        f"values[{number}] are not the operands.",
+                        f"expected {len(wanted)} arrays of shapes {', '.join(wanted)}",
+                        f"got      {', '.join(given) or 'none'}",
+                        remedy="Pass a tuple of arrays for every example, one for each operand.",
+                    )
+                )
 
     def strategy(self, domain: str) -> SearchStrategy[Any]:
         """Draw recipes: domain and seed, the number of a listed example, or all entries."""
@@ -62,6 +85,11 @@ class Operands:
         if isinstance(recipe, int):
             return False
         return is_exact_recipe(recipe) if recipe[0] != "entries" else is_dyadic(recipe[1:])
+
+
+def _described(leaf: Any) -> str:
+    """The shape of an array or number; what is neither as it is."""
+    return str(np.shape(leaf)) if np.asarray(leaf).dtype.kind not in "OSU" else f"{leaf!r:.40}"
 
 
 def arrays(domain: str) -> SearchStrategy[Any]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from combinators.errors import message
-from laws.errors import LawError
+from laws.errors import LawError, first_line
 from laws.search import Failure
 from laws.verdict import STABILITY, Verdict
 
@@ -58,7 +58,7 @@ def unpack(token: str) -> tuple[str, str, list[Any]]:
 
 def _sides(formula: tuple[str, str], verdict: Verdict) -> list[str]:
     if verdict.error is not None:
-        return [f"{formula[0]}  =  {formula[1]} cannot be computed", _first_line(verdict.error)]
+        return [f"{formula[0]}  =  {formula[1]} cannot be computed", first_line(verdict.error)]
     if verdict.sides is None:
         return []
     width = max(map(len, formula))
@@ -117,8 +117,3 @@ def show_value(value: Any) -> str:
 
 def _number(value: Any) -> str:
     return f"{float(value):.9g}" if np.asarray(value).dtype.kind in "fV" else str(value)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"

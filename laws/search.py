@@ -47,6 +47,7 @@ class Failure:
       recipe: the arguments, one recipe each.
       verdict: how the sides differ.
       seed: of the search that found it.
+      tried: examples until the first counterexample, that one among them; 0 where none was searched for.
     """
 
     law: Law
@@ -54,6 +55,7 @@ class Failure:
     recipe: list[Recipe]
     verdict: Verdict
     seed: int
+    tried: int = 0
 
 
 def search(law: Law, subject: Subject, how: Search) -> Failure | int:
@@ -62,12 +64,14 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
     Returns:
       The smallest counterexample found, or how many examples the law held on.
     """
-    count = 0
+    count = first = 0
 
     def fails(recipe: Any) -> bool:
-        nonlocal count
+        nonlocal count, first
         count += 1
-        return not judge(law, subject, list(recipe)).holds
+        broken = not judge(law, subject, list(recipe)).holds
+        first = first or (count if broken else 0)
+        return broken
 
     kinds = [kind for _, kind in law.takes]
     strategy = st.one_of([st.tuples(*(subject.drawing(kind, domain) for kind in kinds)) for domain in DOMAINS])
@@ -83,7 +87,7 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
         found = list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
     except (NoSuchExample, Unsatisfiable):
         return count
-    return Failure(law, subject, found, judge(law, subject, found), how.seed)
+    return Failure(law, subject, found, judge(law, subject, found), how.seed, first)
 
 
 def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:

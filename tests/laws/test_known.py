@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import laws
-from combinators import Aggregator, Monoid, monoids
+from combinators import Aggregator, Map, Monoid, monoids
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
 LAST = Monoid(0.0, lambda a, b: b, name="Last")
@@ -131,6 +131,45 @@ def test_strategy_that_never_yields():
         laws.assert_lawful(monoids.Sum, values=st.nothing())
     with pytest.raises(laws.LawError, match=r"there are no values"):
         laws.assert_lawful(monoids.Sum, values=st.integers().filter(lambda n: False))
+
+
+def test_lift_that_gives_words_is_told():
+    with pytest.raises(laws.LawError, match=r"(?s)which elements `Words` takes.*lift of f32\[\]: TypeError.*str"):
+        laws.assert_lawful(Aggregator(lambda x: "word", monoids.Sum, lambda s: s, name="Words"))
+
+
+def test_combine_of_another_number_of_states_is_told():
+    with pytest.raises(laws.LawError, match=r"(?s)states of `One` are made.*combine gives no state: TypeError"):
+        laws.assert_lawful(Monoid(0.0, lambda a: a, name="One"))
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([], r"values= of operands is empty"),
+        (["a"], r"(?s)values\[0\] are not the operands.*expected 1 arrays of shapes \(3,\).*got      'a'"),
+        ([(jnp.ones(3),), (jnp.ones(4),)], r"(?s)values\[1\].*got      \(4,\)"),
+        ([()], r"(?s)values\[0\].*got      none"),
+    ],
+    ids=["none", "words", "shape", "number"],
+)
+def test_values_that_are_no_operands(values, text):
+    with pytest.raises(laws.LawError, match=text):
+        laws.assert_lawful(Map(jnp.sin), [jax.ShapeDtypeStruct((3,), jnp.float32)], values=values)
+
+
+def test_operands_that_are_never_drawn_are_not_checked():
+    sine = laws.given(Map(jnp.sin), types=[jax.ShapeDtypeStruct((3,), jnp.float32)], values=st.nothing())
+    with pytest.raises(laws.LawError, match=r"(?s)no law of `sin` could be checked.*the strategy yields nothing"):
+        laws.assert_lawful(sine, laws=["map.split", "map.footprint"])
+
+
+def test_present_that_raises_breaks_the_laws_that_present():
+    broken = Aggregator(lambda x: x, monoids.Sum, lambda state: {}["missing"], name="Broken")
+    with pytest.raises(
+        laws.LawError, match=r"(?s)LAW aggregator.empty FAILED.*cannot be computed.*KeyError: 'missing'"
+    ):
+        laws.assert_lawful(broken, laws="aggregator.empty")
 
 
 def test_laws_can_be_asked_for_alone():
