@@ -52,7 +52,7 @@ class Demands:
         path = self.prefix + node.path
         loops = set(self._loops(index))
         flows = bool(loops) and not any(map(ring_of, loops))
-        axes = self._placer.place_turns(node, path, flows=flows)
+        axes = self._placer.place_turns(node, path, None if flows else self.bodies[index].stopped(node))
         cut = even_cut(node.length, axes, self.mesh)
         if cut is not None:
             check_stages(node, path, cut, self.mesh, self.bodies[index].all_cuts())
@@ -186,26 +186,51 @@ class Demands:
         """Whether a node runs inside a loop: an operation that it cuts, or a repetition all of which can run there."""
         if index in self.cuts:
             return any(axis in cut.axes for cut in self.cuts[index].values())
-        return self.bodies[index]._runs_inside(axis, self.graph.nodes[index])
-
-    def _runs_inside(self, axis: str, loop: object) -> bool:
-        """Whether the body of a repetition passes chunks through: nothing in it folds them or needs all of them."""
+        loop = self.graph.nodes[index]
         assert isinstance(loop, Loop)
-        nodes = list(self._own_nodes())
-        used = [index for index in nodes if self.uses(index, axis)]
-        if not used or any(self._folds(index, axis) for index in used):
-            return False
-        if any(levels(nodes, axis, self.uses, self._edges).values()):
-            return False
+        body = self.bodies[index]
+        return body._uses_inside(axis) and body._why_closed(axis, loop) is None
+
+    def stopped(self, loop: Loop) -> tuple[str, ...]:
+        """Of every loop in the body of a repetition, why its chunks do not flow through the turns."""
+        axes = dict.fromkeys(axis for _, _, cut in self.all_cuts() for axis in in_time(cut.axes))
+        reasons: list[str] = []
+        for axis in axes:
+            closed = self._why_closed(axis, loop)
+            if ring_of(axis) is not None:
+                closed = f"`{dim_of(axis)}` goes round a ring"
+            elif closed is None:
+                continue
+            reasons.append(closed)
+        return tuple(reasons)
+
+    def _uses_inside(self, axis: str) -> bool:
+        return any(self.uses(index, axis) for index in self._own_nodes())
+
+    def _why_closed(self, axis: str, loop: Loop) -> str | None:
+        """Why the body of a repetition does not pass chunks through; None where it does."""
+        nodes, dim = list(self._own_nodes()), dim_of(axis)
+        paths = {index: f"`{self.prefix}{self.graph.nodes[index].path}`" for index in nodes}
+        for index in nodes:
+            if index in self.stages and self.uses(index, axis):
+                # It opens the loop itself: its devices are in different turns.
+                return f"{paths[index]} is a pipeline itself, with its own chunks of `{dim}`"
+            if self._folds(index, axis):
+                return f"{paths[index]} combines the chunks of `{dim}`"
+        late = [index for index, level in levels(nodes, axis, self.uses, self._edges).items() if level]
+        if late:
+            return f"{paths[late[0]]} needs all of `{dim}` at once"
         inputs = [Ref(i, 0) for i, node in enumerate(self.graph.nodes) if isinstance(node, Input)]
-        reads = [{part_of(layout, axis) for layout in self._all_reads(ref)} for ref in inputs]
-        if any(len(parts) > 1 for parts in reads):
-            return False
         made = [self.made(ref) for _, ref in self.graph.outputs]
-        carried = all(
-            parts <= {part_of(layout, axis)} for parts, layout in zip(reads, made[: loop.carries], strict=False)
-        )
-        return carried and all(streams(layout, axis) for layout in made)
+        for position, ref in enumerate(inputs):
+            parts = {part_of(layout, axis) for layout in self._all_reads(ref)}
+            after = {part_of(made[position], axis)} if position < loop.carries else parts
+            if len(parts) > 1 or not parts <= after:
+                return f"`{self.graph.type_of(ref)}` is not read everywhere in chunks of `{dim}`"
+        for (_, ref), layout in zip(self.graph.outputs, made, strict=True):
+            if not streams(layout, axis):
+                return f"`{self.graph.type_of(ref)}` is handed on without chunks of `{dim}`"
+        return None
 
     def _all_reads(self, ref: Ref) -> list[Layout]:
         found = sorted(self._consumers(ref), key=lambda demand: demand[0])

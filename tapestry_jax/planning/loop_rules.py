@@ -20,7 +20,7 @@ def check_chunks(name: str, path: str, turns: int, block: int) -> None:
             message(
                 f"the plan takes `{name}` of `{path}` in {turns} chunks, more than it has cells",
                 f"a device has {block} cells of it",
-                remedy=f"Take at most {block} chunks, or write tp.chunks(size=...).",
+                remedy=f"Take at most {max(block, 1)} chunks, or write tp.chunks(size=...).",
             )
         )
 

@@ -12,7 +12,7 @@ from tapestry_jax.planning.entries import Entries
 from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped, axes_of
 from tapestry_jax.planning.loop_rules import check_chunks, check_loops, unused_ring
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.stage_rules import no_microbatches
+from tapestry_jax.planning.stage_rules import no_microbatches, turns_in_loops
 from tapestry_jax.planning.time_axis import chunk_axis, ring_axis, ring_of
 
 Placement = dict[str, tuple[str, ...]]
@@ -28,6 +28,8 @@ class Placer:
       ops: exceptions: path (of an operation or a scope) and entries.
       used: exception (None is the plan itself) and name of all that cuts anything.
       rings: name and mesh axis of all that goes round.
+      single: name and path of all that an entry takes in one chunk, which is no loop.
+      stopped: path of a repetition, and why no chunks flow through its turns.
     """
 
     mesh: MeshShape
@@ -35,6 +37,8 @@ class Placer:
     ops: tuple[tuple[str, Entries], ...]
     used: set[tuple[str | None, str]] = field(default_factory=set[tuple[str | None, str]])
     rings: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    single: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    stopped: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def place(self, node: Apply, shaped: Shaped, path: str) -> Placement:
         """The mesh axes of each dimension of an operation; dimensions that are not cut are left out.
@@ -84,30 +88,39 @@ class Placer:
                     turns = count if count is not None else -(-block // (largest or 1))
                     check_chunks(name, path, turns, block)
                     axes.append(chunk_axis(name, max(turns, 1)))
+                    if turns <= 1:
+                        self.single[name, path] = None
                 case _:
                     pass
         return self.mesh.real(axes)
 
-    def place_turns(self, node: Loop, path: str, *, flows: bool) -> tuple[str, ...]:
+    def place_turns(self, node: Loop, path: str, stopped: tuple[str, ...] | None) -> tuple[str, ...]:
         """The mesh axes on which the turns of a repetition lie; none where they run one after the other everywhere.
 
         Args:
           node: the repetition.
           path: of the repetition.
-          flows: whether chunks of some dimension flow through its turns.
+          stopped: None where chunks of some dimension flow through its turns, else what stops them.
 
         Raises:
-          PlanError: when an exception places turns through which none flow.
+          PlanError: when an exception places turns through which none flow, or for anything but mesh axes.
         """
         if node.over is None:
             return ()
         origin, items = self._wanted(node.over, path)
-        axes = self.mesh.real(tuple(item for item in items if isinstance(item, str)))
-        if axes and flows:
+        listed = tuple(item for item in items if isinstance(item, str))
+        if len(listed) < len(items) and (listed or origin is not None):
+            raise turns_in_loops(node, path, items)
+        axes = self.mesh.real(listed) if node.length else ()
+        if listed and (stopped is None or not axes):
             self.used.add((origin, node.over))
-        elif axes and origin is not None:
-            raise no_microbatches(node, path)
-        return axes if flows else ()
+            return axes
+        if stopped is not None:
+            single = dict.fromkeys(name for name, place in self.single if place.startswith(f"{path}/"))
+            self.stopped[path] = (*stopped, *(f"`{name}` is one chunk, where stages need two" for name in single))
+            if axes and origin is not None:
+                raise no_microbatches(node, path, self.stopped[path])
+        return ()
 
     def striped(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> frozenset[str]:
         """The dimensions that lie in stripes: by their entry, or going round the axes of one that does."""
@@ -210,7 +223,10 @@ class Placer:
             whole = _carriers(graph, dim)
             for path, loop in _loops(graph):
                 if loop.over == dim:
-                    raise no_microbatches(loop, path)
+                    items = dict(self.entries)[dim]
+                    if not all(isinstance(item, str) for item in items):
+                        raise turns_in_loops(loop, path, items)
+                    raise no_microbatches(loop, path, self.stopped.get(path, ()))
             if not whole:
                 raise PlanError(
                     message(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from combinators.errors import PlanError, message
 from combinators.graph import Loop
@@ -44,14 +44,29 @@ def check_stages(node: Loop, path: str, cut: Cut, mesh: MeshShape, inside: Itera
             )
 
 
-def no_microbatches(node: Loop, path: str) -> PlanError:
-    """The error for stages through which nothing flows chunk by chunk."""
+def no_microbatches(node: Loop, path: str, stopped: Sequence[str] = ()) -> PlanError:
+    """The error for stages through which nothing flows chunk by chunk; `stopped`: what stops chunks."""
     carried = ", ".join(f"`{kind}`" for kind in node.results[: node.carries])
+    take = 'Take such a dimension in chunks, as in {"batch": tp.chunks(8)}'
+    keep = "Let every operation inside pass the chunks of one dimension on"
     return PlanError(
         message(
             f"the plan places `{node.over}`, whose {node.length} turns of `{path}` follow one another: no chunks flow",
             f"what a turn hands on: {carried}",
             "turns are stages of a pipeline where each keeps a dimension that the plan takes in chunks",
-            remedy=f'Take such a dimension in chunks, as in {{"batch": tp.chunks(8)}}, or leave `{node.over}` out.',
+            *stopped[:4],
+            remedy=f"{keep if stopped else take}, or leave `{node.over}` out.",
+        )
+    )
+
+
+def turns_in_loops(node: Loop, path: str, items: Sequence[object]) -> PlanError:
+    """The error for turns that are placed in chunks, rings or halos."""
+    return PlanError(
+        message(
+            f"the plan takes `{node.over}`, whose {node.length} turns of `{path}` follow one another, in loops",
+            f"got ({', '.join(map(str, items))})",
+            "turns are taken one at a time as it is; on mesh axes they are stages of a pipeline",
+            remedy=f'Name mesh axes alone, as in {{"{node.over}": "stage"}}, or leave `{node.over}` out.',
         )
     )

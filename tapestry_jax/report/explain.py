@@ -123,7 +123,7 @@ def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterab
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
             case Region():
-                notes = [_note(item) for item in found if item.path == step.path]
+                notes = [_note(item, times) for item in found if item.path == step.path]
                 yield Row(step.path, _turns(schedule, step), None, None, "; ".join(notes), times)
                 yield from _rows(step.body, found, times * step.turns(schedule.mesh))
             case Finish():
@@ -181,9 +181,11 @@ def _cut(cut: Cut) -> str:
     return f":{'striped ' * cut.striped}{'+'.join(map(label, cut.axes))}{extra}"
 
 
-def _note(item: Collective) -> str:
+def _note(item: Collective, times: int | None = None) -> str:
+    """What is sent; with the `times` of its row also how often each of them sends it."""
     phase = " (gradient)" if item.backward else ""
-    return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{phase}"
+    often = f" x{item.times // times}" if times is not None and item.times > times else ""
+    return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{often}{phase}"
 
 
 def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:

@@ -136,6 +136,7 @@ def test_each_device_holds_its_own_layers_and_explain_shows_the_bubble() -> None
     assert {shard.data.shape for shard in up.addressable_shards} == {(2, 8, 12)}
     assert {shard.data.shape for shard in down.addressable_shards} == {(2, 12, 8)}
     assert "7 turns, 4 stages, bubble 3/7 (43%)" in plan.explain()
+    assert "collective-permute stage 128 B x7" in plan.explain()
     # Every turn hands one chunk on; the last stage's results are shared once.
     assert [(each.kind, each.bytes, each.times) for each in plan.collectives()] == [
         ("collective-permute", 4 * 8 * 4, 7),
@@ -174,6 +175,32 @@ def test_pipelines_have_all_derivatives() -> None:
     chex.assert_trees_all_close(checked(plan.compile()), checked(program), rtol=1e-4, atol=1e-5)
 
 
+def test_a_pipeline_stands_inside_other_loops() -> None:
+    def one(x: Any, scale: Any) -> Any:
+        return x + tp.Map(jnp.tanh)(x * scale)
+
+    @tp.program("batch embed, group layer embed -> batch embed")
+    def groups(x: Any, scale: Any) -> Any:
+        return tp.stack(tp.stack(one, 2), 3, over="group")(x, scale)
+
+    @tp.program("batch embed, layer embed -> batch embed")
+    def again(x: Any, scale: Any) -> Any:
+        return tp.iterate(tp.stack(one, 2), 3)(x, scale)
+
+    for program, args in ((groups, draw((4, 3), (3, 2, 3))), (again, draw((4, 3), (2, 3)))):
+        plan = planned(program, args, {"stage": 2, "data": 4}, {"layer": "stage", "batch": tp.chunks(2)})
+        assert_same(plan, args)
+        assert_contract(plan)
+
+
+@pytest.mark.parametrize(("layers", "stages"), [(4, 1), (0, 2)])
+def test_a_mesh_axis_of_one_device_and_no_layers_need_no_stages(layers: int, stages: int) -> None:
+    args = mlp_args(layers, 4)
+    plan = planned(network(layers), args, {"stage": stages, "data": 8 // stages}, {"layer": "stage", "batch": "data"})
+    assert not list(pipelines(plan.schedule))
+    assert_same(plan, args)
+
+
 def test_turns_without_a_chunk_leave_no_trace() -> None:
     """Zeros, which no chunk holds, would give the weights of every stage a gradient that is not a number."""
 
@@ -187,6 +214,7 @@ def test_turns_without_a_chunk_leave_no_trace() -> None:
 
 
 ROWS = mlp_args(6, 8)
+FLOWS = "  Let every operation inside pass the chunks of one dimension on, or leave `layer` out."
 
 
 @pytest.mark.parametrize(
@@ -206,6 +234,38 @@ ROWS = mlp_args(6, 8)
             "the plan places `layer`, whose 6 turns of `stack` follow one another: no chunks flow",
         ),
         (
+            {"layer": "stage", "mlp": tp.chunks(2), "batch": tp.chunks(1)},
+            {},
+            f"""the plan places `layer`, whose 6 turns of `stack` follow one another: no chunks flow
+  what a turn hands on: `float32(batch=8, embed=8)`
+  turns are stages of a pipeline where each keeps a dimension that the plan takes in chunks
+  `stack/matmul_1` combines the chunks of `mlp`
+  `batch` is one chunk, where stages need two
+{FLOWS}""",
+        ),
+        (
+            {"layer": "stage", "batch": tp.chunks(2)},
+            {"ops": {"stack/gelu": {"batch": None}}},
+            f"""the plan places `layer`, whose 6 turns of `stack` follow one another: no chunks flow
+  what a turn hands on: `float32(batch=8, embed=8)`
+  turns are stages of a pipeline where each keeps a dimension that the plan takes in chunks
+  `stack/gelu` needs all of `batch` at once
+{FLOWS}""",
+        ),
+        (
+            {"layer": ("stage", tp.chunks(2)), "batch": tp.chunks(2)},
+            {},
+            """the plan takes `layer`, whose 6 turns of `stack` follow one another, in loops
+  got (stage, chunks(2))
+  turns are taken one at a time as it is; on mesh axes they are stages of a pipeline
+  Name mesh axes alone, as in {"layer": "stage"}, or leave `layer` out.""",
+        ),
+        (
+            {"layer": tp.chunks(2), "batch": tp.chunks(2)},
+            {},
+            "the plan takes `layer`, whose 6 turns of `stack` follow one another, in loops",
+        ),
+        (
             {"layer": ("stage", "data"), "batch": tp.chunks(2)},
             {},
             """the plan divides 6 layers of `stack` among 8 stages, some of which stay empty
@@ -220,7 +280,16 @@ ROWS = mlp_args(6, 8)
   Except one of them: ops={"stack/matmul": {"batch": None}}.""",
         ),
     ],
-    ids=["no-chunks", "exception", "empty-stages", "axis-twice"],
+    ids=[
+        "no-chunks",
+        "exception",
+        "one-chunk",
+        "whole-inside",
+        "chunks-too",
+        "chunks-alone",
+        "empty-stages",
+        "axis-twice",
+    ],
 )
 def test_refused(entries: dict[str, Any], options: dict[str, Any], text: str) -> None:
     with pytest.raises(tp.PlanError) as raised:

@@ -194,6 +194,18 @@ def test_the_gradients_of_a_sum_are_computed_in_the_forward_loop(mesh2x4: Any) -
     assert jnp.allclose(*each, rtol=1e-4, atol=1e-5)
 
 
+def test_a_sum_of_what_all_devices_compute_alike_has_its_gradient_once(mesh2x4: Any) -> None:
+    """Rows are whole where they are normalised, and cut where they are added up."""
+
+    @tp.program("b e -> ()")
+    def total(x: Any) -> Any:
+        rows = tp.Map(jax.nn.softmax, "b [e] -> b [e]")(x)
+        return tp.fold(tp.aggregators.Mean(), "b e -> ()")(rows * rows)
+
+    args = draw((4, 8))
+    assert_holds(tp.plan(tp.trace(total, *args), mesh2x4, {"b": tp.chunks(2), "e": "data"}), args)
+
+
 def test_activations_of_one_chunk_live_at_a_time() -> None:
     args = draw((1024, 32), (32, 512), (512, 32))
     graph, mesh = tp.trace(loss, *args), tp.mesh(None, one=1)
