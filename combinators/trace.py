@@ -268,7 +268,7 @@ class Trace:
                     message(
                         f"operand {number} of `{what}` belongs to another program",
                         f"got {value!r}",
-                        remedy="Pass it in: as an argument of the program, constant of iterate, or in the carry of stack.",
+                        remedy="Pass it in as an argument of the program, a constant of iterate, or in stack's carry.",
                     )
                 )
 

@@ -236,7 +236,7 @@ NOW = "a value of a program that is being traced"
             lambda x: tp.iterate(lambda carry: carry + x, 2)(x),
             "operand 1 of `add` belongs to another program\n"
             f"  got {VALUE}\n"
-            "  Pass it in: as an argument of the program, constant of iterate, or in the carry of stack.",
+            "  Pass it in as an argument of the program, a constant of iterate, or in stack's carry.",
         ),
         (
             lambda x: MATMUL.bind(W1)(x),
