@@ -21,6 +21,7 @@ SECTIONS = {
     "loom_flash": "Loom: FlashAttention on one device",
     "loom_cross_entropy": "Loom: fused linear cross-entropy on one device",
     "loom_stencil": "Loom: halo exchange, communication-avoiding stencils",
+    "loom_pipeline": "Loom: pipeline",
     "loom_scan": "Loom: parallel scan",
     "loom_topk": "Loom: the largest of many",
     "planning_time": "Before XLA",

@@ -14,6 +14,7 @@ from benchmarks import (
     loom_cross_entropy,
     loom_flash,
     loom_microbatch,
+    loom_pipeline,
     loom_scan,
     loom_stencil,
     loom_topk,
@@ -28,6 +29,7 @@ CASES = {
     "stencil": lambda: loom_stencil.deep(height=32, width=8, steps=8, depth=4),
     "microbatch": lambda: loom_microbatch.case(batch=512, embed=8, mlp=32),
     "flash": lambda: loom_flash.case(heads=2, seq=512, d=8),
+    "pipeline": lambda: loom_pipeline.case(layers=16, batch=64, embed=8, mlp=16, chunks=8),
     "scan": lambda: loom_scan.case(length=256, width=2),
     "top-k": lambda: loom_topk.case(length=512, k=4),
     "cross-entropy": lambda: loom_cross_entropy.case(tokens=128, embed=16, vocab=2048),
@@ -112,6 +114,13 @@ def test_loom_microbatches_reduce_gradients_once():
     assert sent("microbatch") == (2 * 8 * 32 + 1) * 4
     assert executions("microbatch") == {"all-reduce": 1}
     assert sent("microbatch", "automatic") > 7 * sent("microbatch")
+
+
+def test_loom_pipeline_hands_on_one_chunk_a_turn_and_moves_no_weights():
+    # 8 chunks through 8 stages, forward and backward; then the results of the last stage.
+    assert executions("pipeline") == {"collective-permute": 2 * (8 + 8 - 1), "all-reduce": 1}
+    assert sent("pipeline") == 2 * 15 * (64 // 8) * 8 * 4 + 64 * 8 * 4
+    assert "all-gather" in executions("pipeline", "automatic")
 
 
 @pytest.mark.parametrize("name", ["flash", "cross-entropy"])
