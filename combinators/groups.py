@@ -17,6 +17,7 @@ from jax import lax
 from combinators.frame import Frame
 from combinators.monoid import Monoid, Native
 from combinators.monoids.segmented import segmented
+from combinators.together import reduce_together
 
 
 @final
@@ -118,10 +119,10 @@ def _reduce(kind: Native | None, identity: Any, leaf: Any) -> Any:
             return jnp.any(leaf, axis=0)
         case "and":
             return jnp.all(leaf, axis=0)
-        case _ if leaf.shape[0] == 0:
-            return jnp.broadcast_to(identity, leaf.shape[1:])
+        case "max" | "min" if leaf.shape[0] > 0:
+            return reduce_together((kind,), leaf)[0]
         case _:
-            return jnp.max(leaf, axis=0) if kind == "max" else jnp.min(leaf, axis=0)
+            return jnp.broadcast_to(identity, leaf.shape[1:])
 
 
 def _scatter(kind: Native | None, start: Any, leaf: Any, groups: Groups) -> Any:

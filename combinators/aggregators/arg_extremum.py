@@ -14,6 +14,7 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
+from combinators.together import reduce_together
 
 
 def ArgMax() -> Aggregator:
@@ -48,13 +49,13 @@ def lift_indexed(x: Any, index: Any) -> Any:
 
 def argmax_many(xs: Any, indices: Any) -> Any:
     """Find the largest value and its lowest coordinate along the leading axis."""
-    value = jnp.max(xs, axis=0, initial=_identities(monoids.ArgMax, xs)[0])
+    (value,) = reduce_together(("max",), jnp.asarray(xs))
     return value, _lowest_index(xs, indices, value)
 
 
 def argmin_many(xs: Any, indices: Any) -> Any:
     """Find the smallest value and its lowest coordinate along the leading axis."""
-    value = jnp.min(xs, axis=0, initial=_identities(monoids.ArgMin, xs)[0])
+    (value,) = reduce_together(("min",), jnp.asarray(xs))
     return value, _lowest_index(xs, indices, value)
 
 

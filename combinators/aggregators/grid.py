@@ -37,8 +37,9 @@ class Grid:
     def places(self, xs: Any) -> Any:
         """Find the bins of values.
 
-        A uniform grid finds a bin by one multiplication, and corrects it by the edges; so that a value at an edge falls
-        on the side that the edges say, however the multiplication rounded.
+        A uniform grid finds a bin by one multiplication, and corrects it by the edge above; so that a value at an edge
+        falls on the side that the edges say, however the multiplication rounded. Where the edges are multiples of a
+        width that is a power of 2 there is nothing to correct.
 
         Args:
           xs: integers or real floats, of any shape.
@@ -51,21 +52,48 @@ class Grid:
             xs = xs.astype(int)
         elif xs.dtype.itemsize < 4:
             xs = xs.astype(jnp.float32)
-        edges = self._edges_in(xs.dtype)
-        bins = self._guess(xs, edges) if self._is_graded(xs.dtype) else _search(edges, xs)
-        bins = jnp.where(xs >= edges[-1], self.size - 1, bins)
-        last = _below(self.edges[-1], xs.dtype)
-        bins = jnp.where(xs < edges[0], -1, jnp.where(xs > last, self.size, bins))
+        first, last = _above(self.edges[0], xs.dtype), _below(self.edges[-1], xs.dtype)
+        bins = self._between(xs)
+        bins = jnp.where(xs < first, -1, jnp.where(xs > last, self.size, bins))
         return jnp.where(xs != xs, self.size + 1, bins).astype(jnp.int32)
 
-    def _guess(self, xs: Any, edges: Any) -> Any:
+    def _between(self, xs: Any) -> Any:
+        """The bins of values between the ends."""
+        edges = self._edges_in(xs.dtype)
+        if not self._is_graded(xs.dtype):
+            bins = _search(jnp.asarray(edges), xs)
+        elif self._is_exact(edges):
+            return self._multiples(xs, jnp)
+        else:
+            bins = self._corrected(xs, jnp.asarray(edges))
+        return jnp.where(xs >= edges[-1], self.size - 1, bins)
+
+    def _corrected(self, xs: Any, edges: Any) -> Any:
         low, high = self.edges[0], self.edges[-1]
         kind = jnp.promote_types(xs.dtype, jnp.float32)
         scaled = (xs.astype(kind) - low) * (self.size / (high - low))
-        # NaN has no place among the bins; a place that it is moved from later must all the same be one.
-        guess = jnp.clip(jnp.nan_to_num(scaled), 0, self.size - 1).astype(jnp.int32)
-        guess = guess - (xs < edges[guess])
+        # A quarter of a bin less is at most one bin too low, and never too high. NaN has no place among the bins; a
+        # place that it is moved from later must all the same be one.
+        guess = jnp.clip(jnp.nan_to_num(scaled) - 0.25, 0, self.size - 1).astype(jnp.int32)
         return guess + (xs >= edges[guess + 1])
+
+    def _multiples(self, xs: Any, numpy: Any) -> Any:
+        """The bins where edges are multiples of the width; of NaN any number."""
+        low, high = self.edges[0], self.edges[-1]
+        kind = jnp.promote_types(xs.dtype, jnp.float32)
+        scale = self.size / (high - low)
+        steps = numpy.floor(xs.astype(kind) * np.asarray(scale, kind)) - np.asarray(round(low * scale), kind)
+        return numpy.clip(steps, 0, self.size - 1).astype(np.int32)
+
+    def _is_exact(self, edges: Any) -> bool:
+        """Whether multiples of the width give the bin of every value.
+
+        What they give never decreases with the value, so that it is right where it is at every edge and right below.
+        """
+        inner, bins = edges[1:-1], np.arange(1, self.size)
+        below = np.nextafter(inner, np.asarray(-np.inf, edges.dtype)) if _is_float(edges.dtype) else inner - 1
+        found = (self._multiples(values, np) for values in (inner, below))
+        return all(np.array_equal(a, b) for a, b in zip(found, (bins, bins - 1), strict=True))
 
     def _is_graded(self, dtype: Any) -> bool:
         """Whether one multiplication finds a bin up to one beside it: not where the offset swallows the width."""
@@ -75,7 +103,7 @@ class Grid:
 
     def _edges_in(self, dtype: Any) -> Any:
         """The edges in a dtype, rounded so that `x >= edge` holds for the same values of this dtype."""
-        return jnp.asarray(np.asarray([_above(edge, dtype) for edge in self.edges], dtype))
+        return np.asarray([_above(edge, dtype) for edge in self.edges], dtype)
 
 
 def uniform(where: str, bins: int, low: float, high: float) -> Grid:
@@ -133,10 +161,14 @@ def bin_totals(places: Any, size: int, amounts: Any = None) -> Any:
     amounts = jnp.ones(count, int) if amounts is None else amounts
     spread = jnp.reshape(amounts, amounts.shape + (1,) * (places.ndim - amounts.ndim))
     spread = jnp.broadcast_to(spread, places.shape)
-    rows = _rows(count, width) if jnp.issubdtype(amounts.dtype, jnp.floating) else 1
-    offset = jnp.arange(math.prod(cell), dtype=jnp.int32).reshape(cell) * size
-    row = (jnp.arange(count, dtype=jnp.int32) // max(-(-count // rows), 1)).reshape(-1, *(1,) * len(cell))
-    flat = jnp.where((places >= 0) & (places < size), places + offset + row * width, rows * width)
+    rows = _rows(count, width) if _is_float(amounts.dtype) else 1
+    flat = places
+    if cell:
+        flat = flat + jnp.arange(math.prod(cell), dtype=jnp.int32).reshape(cell) * size
+    if rows > 1:
+        row = jnp.arange(count, dtype=jnp.int32) // max(-(-count // rows), 1)
+        flat = flat + (row * width).reshape(-1, *(1,) * len(cell))
+    flat = jnp.where((places >= 0) & (places < size), flat, rows * width)
     totals = jnp.zeros(rows * width, amounts.dtype).at[flat.ravel()].add(spread.ravel(), mode="drop")
     return jnp.moveaxis(jnp.sum(totals.reshape(rows, *cell, size), axis=0, dtype=amounts.dtype), -1, 0)
 
@@ -154,6 +186,10 @@ def _rows(count: int, width: int) -> int:
 def _search(edges: Any, xs: Any) -> Any:
     method = "compare_all" if edges.shape[0] <= COMPARED else "scan"
     return jnp.searchsorted(edges, xs, side="right", method=method) - 1
+
+
+def _is_float(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jnp.floating)
 
 
 def _above(edge: float, dtype: Any) -> Any:

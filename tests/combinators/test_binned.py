@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from combinators import aggregators
+from combinators.aggregators.grid import uniform
 from combinators.errors import GraphError
 
 RNG = np.random.default_rng(1)
@@ -30,7 +31,7 @@ def _around(edges, dtype):
     return np.where(np.abs(found) < np.finfo(dtype).tiny, dtype(0), found)
 
 
-@pytest.mark.parametrize("ends", [(0.0, 1.0), (0.1, 0.7), (-3.3, 1e4), (1e8, 1e8 + 100), (-1e-3, 2e-3)])
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (0.1, 0.7), (-4.0, 4.0), (-3.3, 1e4), (1e8, 1e8 + 100), (-1e-3, 2e-3)])
 @pytest.mark.parametrize("bins", [1, 7, 256])
 def test_histogram_of_numbers_at_the_edges_is_that_of_numpy(bins, ends):
     edges = np.linspace(*ends, bins + 1)
@@ -39,6 +40,12 @@ def test_histogram_of_numbers_at_the_edges_is_that_of_numpy(bins, ends):
     wide = x.astype(np.float64)
     np.testing.assert_array_equal(result["counts"], np.histogram(wide, bins, ends)[0])
     assert (result["underflow"], result["overflow"]) == ((wide < ends[0]).sum(), (wide > ends[1]).sum())
+
+
+@pytest.mark.parametrize(("ends", "looks"), [((-4.0, 4.0), 0), ((0.0, 256.0), 0), ((-4.0, 4.1), 1)])
+def test_bins_of_multiples_of_a_power_of_two_are_not_looked_up(ends, looks):
+    places = uniform("test", 256, *ends).places
+    assert str(jax.make_jaxpr(places)(np.ones(4, np.float32))).count(" gather[") == looks
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint8, np.bool_])

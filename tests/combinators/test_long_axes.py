@@ -101,7 +101,11 @@ def test_moved_logsumexp_is_as_accurate_as_numpy_float32():
 def test_nan_wins_on_long_axes_too(name, size):
     x = np.zeros((size, 2), np.float32)
     x[size - 5, 0] = np.nan
-    np.testing.assert_array_equal(jax.jit(getattr(aggregators, name)().run)(x), [np.nan, 0])
+    extreme, place = getattr(aggregators, name)(), getattr(aggregators, f"Arg{name}")()
+    at = np.arange(size, dtype=np.int32)
+    values = jax.jit(lambda x: (extreme.run(x), extreme.masked().run(x, at > 0), place.run(x, at)["value"]))(x)
+    np.testing.assert_array_equal(values, [[np.nan, 0]] * 3)
+    np.testing.assert_array_equal(jax.jit(place.run)(x, at)["index"], [size - 5, 0])
 
 
 def test_five_aggregators_read_their_input_together():
