@@ -40,20 +40,28 @@ def reduce_together(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
     """
     shape = arrays[0].shape
     blocks = shape[0] // (DEPTH * LANES)
+    if blocks and len(kinds) == 1 and _drops_nan(kinds[0], arrays[0]):
+        # Of several operands a reduction is never one of XLA's own.
+        half = shape[0] // 2
+        ends = (arrays[0][:half], arrays[0][half : 2 * half], arrays[0][2 * half :])
+        parts = (*reduce_together(kinds * 2, *ends[:2]), _reduced(kinds[0], ends[2]))
+        return (jax.tree.reduce(_merge_of(kinds[0]), parts),)
     if blocks == 0 or kinds == ("sum",):
         return tuple(_reduced(kind, array) for kind, array in zip(kinds, arrays, strict=True))
     whole = blocks * DEPTH * LANES
     heads = tuple(array[:whole].reshape(blocks, DEPTH, LANES, *shape[1:]) for array in arrays)
-    merges = [_merge_of(kind, array.dtype) for kind, array in zip(kinds, arrays, strict=True)]
+    merges = [_merge_of(kind) for kind in kinds]
 
     def merge(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(each(a, b) for each, a, b in zip(merges, left, right, strict=True))
 
     starts = tuple(_start(kind, array.dtype) for kind, array in zip(kinds, arrays, strict=True))
-    lanes = cast("tuple[Any, ...]", lax.reduce(heads, starts, merge, (1,)))
-    first = reduce_together(kinds, *(lane.reshape(blocks * LANES, *shape[1:]) for lane in lanes))
-    rest = (_reduced(kind, array[whole:]) for kind, array in zip(kinds, arrays, strict=True))
-    return merge(first, tuple(rest))
+    # Separate from here on: what is left is read from memory array by array, and XLA would make two levels one again.
+    lanes = cast("tuple[Any, ...]", lax.optimization_barrier(lax.reduce(heads, starts, merge, (1,))))
+    return tuple(
+        each(_along_lanes(kind, lane), _reduced(kind, array[whole:]))
+        for kind, each, lane, array in zip(kinds, merges, lanes, arrays, strict=True)
+    )
 
 
 @reduce_together.defjvp
@@ -139,22 +147,33 @@ def _begun(function: Callable[..., Any], args: tuple[Any, ...]) -> Reductions:
     return Reductions((), lambda _: function(*args))
 
 
-def greatest(array: Any, axis: int) -> Any:
-    """Find the maximum along one axis; NaN wins. It has no derivative.
+def greatest(*arrays: Any) -> tuple[Any, ...]:
+    """Find the maxima of two arrays or more along their second axes; NaN wins. They have no derivative.
 
     Args:
-      array: of any real dtype.
-      axis: along which.
+      arrays: real, all `(n, m, ...)`. Of several operands a reduction is never one of XLA's own, which drop NaN.
+
+    Returns:
+      `(n, ...)` each.
     """
-    return lax.reduce(array, _start("max", array.dtype), _merge_of("max", array.dtype), (axis,))
+    starts = tuple(_start("max", array.dtype) for array in arrays)
+    return cast("tuple[Any, ...]", lax.reduce(arrays, starts, _all_greater, (1,)))
 
 
-def _merge_of(kind: Kind, dtype: Any) -> Callable[[Any, Any], Any]:
-    if kind == "sum":
-        return lax.add
-    if jnp.issubdtype(dtype, jnp.floating):
-        return _greater if kind == "max" else _less
-    return lax.max if kind == "max" else lax.min
+def _drops_nan(kind: Kind, array: Any) -> bool:
+    """Whether XLA may reduce an array by a kernel of its own in which NaN does not win."""
+    return kind != "sum" and jnp.issubdtype(array.dtype, jnp.floating)
+
+
+def _merge_of(kind: Kind) -> Callable[[Any, Any], Any]:
+    return {"sum": lax.add, "max": lax.max, "min": lax.min}[kind]
+
+
+def _all_greater(left: Any, right: Any) -> Any:
+    return tuple(map(lax.max, left, right))
+
+
+# The same as a maximum and a minimum, and nothing that XLA knows.
 
 
 def _greater(a: Any, b: Any) -> Any:
@@ -176,10 +195,14 @@ def _plain(kind: Kind, array: Any) -> Any:
     return (jnp.max if kind == "max" else jnp.min)(array, axis=0, initial=_start(kind, array.dtype))
 
 
+def _along_lanes(kind: Kind, lanes: Any) -> Any:
+    return reduce_together((kind,), lanes.reshape(-1, *lanes.shape[2:]))[0]
+
+
 def _reduced(kind: Kind, array: Any) -> Any:
-    if kind == "sum" or not jnp.issubdtype(array.dtype, jnp.floating):
+    if not _drops_nan(kind, array):
         return _plain(kind, array)
-    return lax.reduce(array, _start(kind, array.dtype), _merge_of(kind, array.dtype), (0,))
+    return lax.reduce(array, _start(kind, array.dtype), _greater if kind == "max" else _less, (0,))
 
 
 def _change(kind: Kind, primal: Any, tangent: Any) -> Any:
