@@ -27,9 +27,9 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
             case Slice(axis, cut, size) if cut.striped:
                 value = stripe(value, axis, cut, size, here)
             case Slice(axis, cut, _):
-                value = pad_axis(value, axis, cut.block * here.size(cut.axes))
+                value = pad_axis(value, axis, cut.block * (here.size(cut.axes) - 1) + cut.extent)
                 start = here.index(cut.axes) * cut.block
-                value = lax.dynamic_slice_in_dim(value, start, cut.block, axis)
+                value = lax.dynamic_slice_in_dim(value, start, cut.extent, axis)
             case Gather(axis, axes, size, varying):
                 value = mark(_gathered(value, axis, axes, "varying" if varying else "invarying"))
                 value = crop_axis(value, axis, min(size, value.shape[axis]))

@@ -25,7 +25,7 @@ class Here(MeshShape):
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""
-        if not any(map(is_time, axes)):
+        if axes and not any(map(is_time, axes)):
             return lax.axis_index(tuple(axes))
         position: Any = jnp.int32(0)
         for axis in axes:

@@ -109,7 +109,7 @@ def padded_operands(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:
         if isinstance(inner, Convert) and inner.source in values:
             for change in inner.changes:
                 if isinstance(change, Slice) and change.cut.axes == (step.axis,) and not change.cut.striped:
-                    extent = change.cut.block * turns_of(step.axis)
+                    extent = change.cut.block * (turns_of(step.axis) - 1) + change.cut.extent
                     values[inner.source] = pad_axis(values[inner.source], change.axis, extent)
     return values
 

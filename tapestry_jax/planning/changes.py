@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tapestry_jax.planning.halo import NeighbourExchange, neighbour_exchange
 from tapestry_jax.planning.layout import Cut, Layout, stored_cut
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.time_axis import is_time
+from tapestry_jax.planning.time_axis import is_time, spread
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ def layout_changes(
         elif overlaps:
             if have is not None and have.window is not None:
                 plain = stored_cut(have, shape[axis], mesh)
+                assert plain is not None
                 changes.append(Overlap(axis, have, plain, shape[axis]))
                 now = now.with_cut(axis, plain)
             if wanted is not None and wanted.window is not None:
@@ -131,7 +132,7 @@ def layout_changes(
         nonlocal now
         wanted = target.cuts[axis]
         assert wanted is not None
-        missing = tuple(name for name in wanted.axes if name not in state)
+        missing = _missing(wanted, state)
         if missing:
             changes.append(Cast(missing))
             state.update(missing)
@@ -160,7 +161,7 @@ def layout_changes(
             continue
         finer = _refinement(have, wanted, mesh)
         if finer is not None and not set(finer.axes) & source.axes:
-            missing = tuple(name for name in finer.axes if name not in state)
+            missing = _missing(finer, state)
             if missing:
                 changes.append(Cast(missing))
                 state.update(missing)
@@ -192,7 +193,7 @@ def layout_changes(
     ]
     # What costs nothing makes the exchanges smaller.
     for overlap in sorted(overlaps, key=lambda each: bool(each.exchange(mesh).hops)):
-        missing = tuple(name for name in overlap.cut.axes if name not in state)
+        missing = _missing(overlap.cut, state)
         if missing:
             changes.append(Cast(missing))
             state.update(missing)
@@ -204,6 +205,11 @@ def layout_changes(
     if missing:
         changes.append(Cast(missing))
     return tuple(changes)
+
+
+def _missing(cut: Cut, state: set[str]) -> tuple[str, ...]:
+    """The mesh axes over which a value in this cut varies and one in `state` does not."""
+    return tuple(name for name in sorted(spread(cut.axes)) if name not in state)
 
 
 def _is_dealt(cut: Cut, size: int, mesh: MeshShape) -> bool:
@@ -274,7 +280,7 @@ def changed_shape(shape: tuple[int, ...], change: Change, mesh: MeshShape) -> tu
         case Cast() | Deal() | Reorder() | Share():
             pass
         case Slice(axis, cut, _):
-            sizes[axis] = cut.block
+            sizes[axis] = cut.extent
         case Gather(axis, axes, size, _):
             sizes[axis] = min(shape[axis] * mesh.size(axes), size)
         case Exchange(source, target, size, _, cut):

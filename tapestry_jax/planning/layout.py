@@ -143,8 +143,10 @@ def even_cut(size: int, axes: tuple[str, ...], mesh: MeshShape) -> Cut | None:
     return Cut(axes, max(-(-size // count), 1) if size else 0)
 
 
-def stored_cut(cut: Cut, size: int, mesh: MeshShape) -> Cut:
+def stored_cut(cut: Cut, size: int, mesh: MeshShape) -> Cut | None:
     """The cut of `size` cells that a window reads from: its own blocks where they hold all cells, else even ones."""
+    if not cut.axes:
+        return None
     even = -(-size // mesh.size(cut.axes))
     return Cut(cut.axes, cut.block if cut.block >= even else even)
 

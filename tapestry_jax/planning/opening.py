@@ -15,8 +15,14 @@ def streams(layout: Layout, axis: str) -> bool:
 
 
 def part_of(layout: Layout, axis: str) -> tuple[Cut | None, ...]:
-    """The cuts of a layout that belong to the loop `axis`; what reads and what writes in one loop agree on them."""
-    return tuple(cut if cut is not None and axis in cut.axes else None for cut in layout.cuts)
+    """The cuts of a layout that belong to the loop `axis`; what reads and what writes in one loop agree on them.
+
+    In a ring these are all cuts over its mesh axis: in one turn its devices hold different pieces, which cannot be
+    brought together along another dimension.
+    """
+    ring = ring_of(axis) if streams(layout, axis) else None
+    own = {axis} if ring is None else {axis, ring}
+    return tuple(cut if cut is not None and own & set(cut.axes) else None for cut in layout.cuts)
 
 
 def outside(layout: Layout, axis: str) -> Layout:
@@ -60,7 +66,8 @@ def made_outside(cuts: Mapping[str, Cut], opened: Iterable[str], kept: Iterable[
 
 def _without(cut: Cut, axis: str) -> Cut | None:
     axes = tuple(name for name in cut.axes if name != axis)
-    return replace(cut, axes=axes, block=cut.block * turns_of(axis)) if axes else None
+    # A window of all chunks is the whole axis and what its boundary answers.
+    return replace(cut, axes=axes, block=cut.block * turns_of(axis)) if axes or cut.window is not None else None
 
 
 def outside_all(layout: Layout, opened: Iterable[str]) -> Layout:
@@ -75,4 +82,4 @@ def outside_all(layout: Layout, opened: Iterable[str]) -> Layout:
 
 def turn_cut(cut: Cut, axis: str) -> Cut:
     """What a turn takes of the piece that it finds; of an axis that it finds whole, its own stripes."""
-    return Cut((axis,), cut.block, striped=cut.striped and cut.axes == (axis,))
+    return replace(cut, axes=(axis,), striped=cut.striped and cut.axes == (axis,))

@@ -10,7 +10,7 @@ from combinators.execute import axis_modes
 from combinators.shaped import Shaped
 from combinators.sizes import axis_extent
 from tapestry_jax.planning.layout import Cut, Layout, Window
-from tapestry_jax.planning.time_axis import is_time
+from tapestry_jax.planning.time_axis import ring_of
 
 Cuts = dict[str, Cut]
 
@@ -32,10 +32,10 @@ def result_layout(axes: tuple[Axis, ...], sizes: Mapping[str, int], cuts: Cuts) 
 def overlapping_term(axis: Axis, cuts: Mapping[str, Cut]) -> Term | None:
     """The one cut dimension of a window, whose pieces overlap their neighbours'.
 
-    None where several dimensions are cut or one is cut in time: the axis comes whole, and the operation slices it.
+    None where several dimensions are cut or one goes round a ring: the axis comes whole, and the operation slices it.
     """
     terms = [term for term in axis.terms if term.name in cuts]
-    if not axis.is_window or len(terms) != 1 or any(map(is_time, cuts[terms[0].name].axes)):
+    if not axis.is_window or len(terms) != 1 or any(ring_of(name) is not None for name in cuts[terms[0].name].axes):
         return None
     return terms[0]
 

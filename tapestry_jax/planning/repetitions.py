@@ -10,11 +10,11 @@ from tapestry_jax.planning.changes import Cast, Share
 from tapestry_jax.planning.demands import Demands
 from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.layout import Layout
-from tapestry_jax.planning.opening import stacked
+from tapestry_jax.planning.opening import part_of, stacked
 from tapestry_jax.planning.regions import Group
 from tapestry_jax.planning.schedule import Convert, Region, Repeat, Schedule, Step
 from tapestry_jax.planning.stage_rules import no_microbatches
-from tapestry_jax.planning.time_axis import dim_of, label, spread
+from tapestry_jax.planning.time_axis import dim_of, label, ring_of, spread
 
 Layouts = Mapping[int, Layout]
 Axes = frozenset[str]
@@ -115,9 +115,11 @@ def _pipeline_path(path: str, axis: str) -> str:
 def _in_turn(home: Layout, reads: Sequence[Layout], opened: tuple[str, ...]) -> Layout:
     """The layout `home`, but cut in time as the body of a repetition reads it: each turn hands it one chunk."""
     for axis in opened:
-        for position, cut in enumerate(reads[0].cuts if reads else ()):
-            if cut is not None and axis in cut.axes:
-                home = home.with_cut(position, cut)
+        read = part_of(reads[0], axis) if reads else ()
+        if any(cut is not None and axis in cut.axes for cut in read):
+            # Nothing else lies on the mesh axis of a ring but what the body reads there.
+            kept = (None if cut is not None and ring_of(axis) in cut.axes else cut for cut in home.cuts)
+            home = Layout(tuple(own or cut for own, cut in zip(read, kept, strict=True)))
     return home
 
 

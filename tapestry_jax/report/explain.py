@@ -147,9 +147,8 @@ def _is_chunk(step: Convert) -> bool:
 
 def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
     names = schedule.slots[source].type.names
-    moves = [
-        _change(change, names, schedule.mesh) for change in changes if not isinstance(change, Cast | Reorder | Share)
-    ]
+    told = [change for change in changes if not isinstance(change, Cast | Reorder | Share)]
+    moves = [_change(change, names, schedule.mesh) for change in told]
     if moves:
         yield Row(f"  {_name_of(schedule, source)} for {path}", ", ".join(moves), None, None, "", times)
 
@@ -200,7 +199,7 @@ def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
             return f"all-to-all {names[axis]} into {'stripes' if cut.striped else 'blocks'} over {'+'.join(cut.axes)}"
         case Overlap(axis, _, cut, _):
             word = "overlap" if change.exchange(mesh).hops else "slice"
-            return f"{word} {names[axis]} over {'+'.join(cut.axes)}"
+            return f"{word} {names[axis]} over {'+'.join(cut.axes)}" if cut.axes else f"extend {names[axis]}"
         case _:
             return ""
 
