@@ -128,5 +128,6 @@ LAWS = (
         _applies,
         depth=8,
         scaled_by=0,
+        is_composed=True,
     ),
 )

@@ -34,6 +34,7 @@ class Law:
       scaled_by: the side whose derivative says how much rounding is allowed, 0 or 1.
       oracle: (subject, *arguments) -> right, computed on the host in NumPy by code that is not ours.
       eager: run `function` as it is, since what it calls compiles itself.
+      is_composed: whether a side is a program of many steps, such as a gradient, whose own rounding counts as well.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Law:
     scaled_by: int = 1
     oracle: Callable[..., Any] | None = None
     eager: bool = False
+    is_composed: bool = False
 
     @property
     def family(self) -> str:

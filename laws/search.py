@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, final
@@ -118,14 +119,19 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
         def measure(picks: list[int], both: bool) -> Magnitudes | None:
             return magnitudes(function, arguments, picks, of=law.scaled_by, both=both, cache=subject.cache, key=key)
 
-        side = law.scaled_by if law.oracle is None else 0
         unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
 
         @functools.cache
         def moved() -> np.ndarray[Any, Any] | None:
-            if not subject.is_composed:
+            if not (subject.is_composed or law.is_composed):
                 return None
-            return spread(lambda *values: function(*values)[side], arguments, unit, subject.cache, key)
+            return spread(functools.partial(_side, function, law.scaled_by), arguments, unit, subject.cache, key)
 
         depth, oracle = law.depth * subject.depth, law.oracle is not None
         return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))
+
+
+def _side(function: Callable[..., tuple[Any, ...]], number: int, *arguments: Any) -> Any:
+    """The side that says how much rounding is allowed, or the only one."""
+    sides = function(*arguments)
+    return sides[min(number, len(sides) - 1)]
