@@ -12,8 +12,6 @@ import pytest
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_exports, assert_holds
 
-pytestmark = pytest.mark.thorough
-
 BF16 = jnp.bfloat16
 RNG = np.random.default_rng(0)
 total = tp.Reduce(partial(jnp.sum, axis=0), "n c -> c", tp.monoids.Sum, name="total")

@@ -18,8 +18,6 @@ import tapestry_jax as tp
 from tests.contract import assert_holds
 from tests.tapestry_jax.draw import named, normal
 
-pytestmark = pytest.mark.thorough
-
 HEADS, CHUNK, STATE, WIDTH = 2, 4, 3, 2
 NAMES = "chunk step head, chunk step state, chunk step state, chunk step head width, head state width"
 

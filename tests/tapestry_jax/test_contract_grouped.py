@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.tapestry_jax.draw import named, normal
-
-pytestmark = pytest.mark.thorough
 
 agg = tp.aggregators
 ROWS = 21

@@ -10,8 +10,6 @@ import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.tapestry_jax.draw import named, normal
 
-pytestmark = pytest.mark.thorough
-
 agg = tp.aggregators
 ROWS = 13
 WEIGHTS = jnp.asarray(np.random.default_rng(3).uniform(-0.5, 2, ROWS), jnp.float32)

@@ -14,8 +14,6 @@ from tapestry_jax.planning import ordered
 from tests.contract import assert_holds
 from tests.tapestry_jax.draw import named, normal
 
-pytestmark = pytest.mark.thorough
-
 
 def test_contract_top_k(mesh2x4):
     # Thirteen rows on eight devices: devices with fewer rows than are asked for, and one with none.

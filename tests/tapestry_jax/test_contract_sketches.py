@@ -5,13 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.tapestry_jax.draw import named
-
-pytestmark = pytest.mark.thorough
 
 agg = tp.aggregators
 SKETCHES = {

@@ -9,8 +9,6 @@ import tapestry_jax as tp
 from tests.contract import assert_holds
 from tests.tapestry_jax.draw import normal
 
-pytestmark = pytest.mark.thorough
-
 PAD = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 
 

@@ -17,8 +17,6 @@ from combinators import fused_attention
 from tapestry_jax.lowering.compiled import argument_structs
 from tests.contract import assert_contract, assert_holds, assert_same
 
-pytestmark = pytest.mark.thorough
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 16)).astype(np.float32)
 ROWS = partial(jnp.sum, axis=1)

@@ -16,8 +16,6 @@ from tapestry_jax.lowering.pinned import lower_pinned
 from tests.contract import assert_contract, assert_holds
 from tests.tapestry_jax.draw import named, normal
 
-pytestmark = pytest.mark.thorough
-
 gelu = tp.Map(jax.nn.gelu)
 matmul = tp.einsum("i k, k n -> i n")
 grid = AbstractMesh((2, 4), ("data", "model"))

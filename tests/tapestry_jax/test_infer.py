@@ -9,8 +9,6 @@ import pytest
 
 import tapestry_jax as tp
 
-pytestmark = pytest.mark.thorough
-
 
 def f32(*shape, dtype=jnp.float32):
     return jax.ShapeDtypeStruct(shape, dtype)
