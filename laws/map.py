@@ -57,14 +57,28 @@ def blocks(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
 
 
 def marginal(s: LeafSubject) -> tuple[Any, Any]:
-    """Count what one more step costs, after a box and after a larger one; XLA counts, before it optimises."""
+    """Count what one more step costs, after a box and after a larger one; XLA counts, before it optimises.
+
+    Where a window slides, what is shared by the windows of one length may cost once for all of them.
+    """
     later: dict[str, Any] = {}
     sooner: dict[str, Any] = {}
     for dim in s.cuttable("map"):
-        low, middle, high = (_cost(s, s.shaped.sizes | {dim: s.shaped.sizes[dim] + more}) for more in range(3))
-        sooner[dim] = {key: middle[key] - low[key] for key in low}
-        later[dim] = {key: high[key] - middle[key] for key in low}
+        for step in _steps(s, dim):
+            costs = [_cost(s, s.shaped.sizes | {dim: s.shaped.sizes[dim] + n * step}) for n in range(3)]
+            low, middle, high = costs
+            sooner[dim] = {key: middle[key] - low[key] for key in low}
+            later[dim] = {key: high[key] - middle[key] for key in low}
+            if sooner[dim] == later[dim]:
+                break
     return later, sooner
+
+
+def _steps(s: LeafSubject, dim: str) -> list[int]:
+    """One cell; and as many as the longest window that slides along a dimension."""
+    read = [a for o in s.shaped.signature.operands for a in o.axes if a.is_window and dim in a.names]
+    windows = [s.shaped.sizes[term.name] for axis in read for term in axis.terms if term.name != dim]
+    return [1, *([max(windows)] if windows and max(windows) > 1 else [])]
 
 
 def dense(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
@@ -213,7 +227,7 @@ LAWS = (
     Law("map.blocks", "kernel(block of B) ~ block of kernel(B)", POLYHEDRAL, blocks, _OPERANDS, _cuts),
     Law(
         "map.marginal",
-        "cost(n + 2) - cost(n + 1) ~ cost(n + 1) - cost(n), along every map dimension",
+        "cost(n + 2k) - cost(n + k) ~ cost(n + k) - cost(n), along every map dimension, k one cell or window",
         "Tapestry: constant marginal costs, which is what makes a cut cost what it costs anywhere",
         marginal,
         applies=_cuts,
