@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from combinators.errors import SignatureError, message
 from combinators.leaf import Leaf, read_signature, read_sizes
 from combinators.operation import Operation
 from combinators.signature import Signature
+from combinators.together import is_entrywise
 
 Axes = tuple[str, ...]
 
@@ -44,14 +45,26 @@ class FoldKernel:
         sizes = {
             n: s for axes, b in zip(self.operands, blocks, strict=True) for n, s in zip(axes, b.shape, strict=True)
         }
-        rows = [self._as_rows(block, axes, sizes) for block, axes in zip(blocks, self.operands, strict=True)]
         kept = [tuple(name for name in axes if name not in self.folded) for axes in self.operands]
+        rows = [self._as_rows(block, axes, sizes) for block, axes in zip(blocks, self.operands, strict=True)]
         function = self._lift_many()
-        for position in reversed(range(len(self.mapped))):
+        cells = self._cells() if len(rows) == 1 and is_entrywise(function) else ()
+        if cells:
+            function = _OfCells(function, tuple(sizes[name] for name in cells))
+        for position in reversed(range(len(self.mapped) - len(cells))):
             gone, name = self.mapped[:position], self.mapped[position]
             in_axes = [_index(axes, name, gone) for axes in kept]
             function = jax.vmap(function, in_axes=in_axes)
         return function(*rows)
+
+    def _cells(self) -> Axes:
+        """The mapped dimensions that lie behind the folded ones in memory.
+
+        Mapped, they would come to stand before the rows, and columns would be read one by one.
+        """
+        last = max((self.operands[0].index(name) for name in self.folded), default=-1)
+        behind = self.operands[0][last + 1 :]
+        return behind if behind == self.mapped[len(self.mapped) - len(behind) :] else ()
 
     def _lift_many(self) -> Any:
         """`lift_many`; where it has a form for ascending coordinates and theirs do, that one."""
@@ -68,6 +81,17 @@ class FoldKernel:
         order = [axes.index(name) for name in self.folded] + [i for i, n in enumerate(axes) if n not in self.folded]
         moved = jnp.transpose(block, order)
         return moved.reshape((math.prod(sizes[name] for name in self.folded), *moved.shape[len(self.folded) :]))
+
+
+@dataclass(frozen=True)
+class _OfCells:
+    """An entrywise `lift_many` of arrays as cells, whose leaves all get the shape of a cell."""
+
+    function: Callable[..., Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, rows: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, self.shape), self.function(rows))
 
 
 def _index(axes: Axes, name: str, gone: Axes) -> int | None:

@@ -79,23 +79,31 @@ def covariance_many(xs: Any, weights: Any = None) -> Any:
         origin = lax.stop_gradient(jnp.sum(column * xs, axis=0) / _divisor(count, xs))
         deviations = xs - origin
         weighted = column * deviations
-    step = jnp.sum(weighted, axis=0) / _divisor(count, xs)
-    products = _products(weighted, deviations) - count.astype(xs.dtype) * jnp.outer(step, step)
+    total, products = _total_and_products(weighted, deviations)
+    step = total / _divisor(count, xs)
+    products = products - count.astype(xs.dtype) * jnp.outer(step, step)
     squares = jnp.diagonal(products)
     # Constant data can round to a tiny negative sum. A comparison keeps the gradient whole; a maximum would halve it.
     products = products - jnp.diag(jnp.where(squares < 0, squares, 0))
     return count, origin + jnp.where(jnp.isfinite(step), step, 0), products
 
 
-def _products(left: Any, right: Any) -> Any:
-    """Sum the outer products of corresponding rows, block by block."""
-    size = left.shape[0]
-    whole = size - size % BLOCK
-    rest = jnp.einsum("ni,nj->ij", left[whole:], right[whole:], precision=lax.Precision.HIGHEST)
+def _total_and_products(left: Any, right: Any) -> tuple[Any, Any]:
+    """Sum the rows of the first, and the outer products of corresponding rows, block by block."""
+    whole = left.shape[0] - left.shape[0] % BLOCK
+    total, products = _summed(left[None, whole:], right[None, whole:])
     if whole == 0:
-        return rest
-    blocks = (part[:whole].reshape(-1, BLOCK, part.shape[1]) for part in (left, right))
-    return jnp.sum(jnp.einsum("bni,bnj->bij", *blocks, precision=lax.Precision.HIGHEST), axis=0) + rest
+        return total, products
+    # One array for both sums: XLA would undo the cut for the first of them, and write the rows to memory twice.
+    first = lax.optimization_barrier(left[:whole].reshape(-1, BLOCK, left.shape[1]))
+    second = first if right is left else right[:whole].reshape(-1, BLOCK, right.shape[1])
+    more, others = _summed(first, second)
+    return total + more, products + others
+
+
+def _summed(left: Any, right: Any) -> tuple[Any, Any]:
+    products = jnp.einsum("bni,bnj->bij", left, right, precision=lax.Precision.HIGHEST)
+    return jnp.sum(left, axis=(0, 1)), jnp.sum(products, axis=0)
 
 
 def present_covariance(state: Any) -> Any:

@@ -85,6 +85,8 @@ def All() -> Aggregator:
 class SumMany:
     """Add along the leading axis."""
 
+    entrywise: typing.ClassVar[bool] = True
+
     def __call__(self, xs: typing.Any) -> typing.Any:
         """Return the total, of the dtype that `jnp.sum` gives it."""
         return jnp.sum(xs, axis=0)
@@ -131,6 +133,8 @@ class ExtremeMany:
     """
 
     kind: Kind
+
+    entrywise: typing.ClassVar[bool] = True
 
     def __call__(self, xs: typing.Any) -> typing.Any:
         """Return it, of the dtype of the elements."""

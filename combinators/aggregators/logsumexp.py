@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,8 @@ def LogSumExp() -> Aggregator:
 @dataclass(frozen=True)
 class LogSumExpMany:
     """Find the maximum along the leading axis, once where others want it too, and the sum scaled by it."""
+
+    entrywise: ClassVar[bool] = True
 
     def __call__(self, xs: Any) -> Any:
         """Return `(m, s)` of real elements `(n, ...)`; beside an infinity or NaN the sum is infinite or NaN."""

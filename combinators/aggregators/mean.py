@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -63,6 +63,8 @@ def reference_count(xs: Any, weights: Any = None) -> Any:
 @dataclass(frozen=True)
 class MeanMany:
     """Total and count along the leading axis."""
+
+    entrywise: ClassVar[bool] = True
 
     def __call__(self, xs: Any, weights: Any = None) -> Any:
         """Return `(total, count)` of elements `(n, ...)`, weighted by `(n,)`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -65,6 +65,8 @@ class MomentsMany:
     """
 
     order: int
+
+    entrywise: ClassVar[bool] = True
 
     def __call__(self, xs: Any, weights: Any = None) -> Any:
         """Return `(count, mean, m2, ...)` of real elements `(n, ...)`, weighted by `(n,)`."""

@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 
 import tapestry_jax as tp
-from combinators import aggregators
+from combinators import aggregators, fold
 from combinators.aggregators.two_stage import WIDTH, best_positions
 
 RNG = np.random.default_rng(3)
@@ -157,3 +157,26 @@ def test_plans_cut_aggregators_that_share_a_pass(mesh2x4):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), plan.compile()(x), five.reference(x)
     )
+
+
+@pytest.mark.parametrize("signature", ["b row col -> b col", "row b col -> col b", "row b col -> b col"])
+def test_columns_are_folded_where_they_lie(signature):
+    x = RNG.standard_normal((40, 20, 6)).astype(np.float32)
+    x = np.moveaxis(x, 0, 1) if signature.startswith("b") else x
+    both = aggregators.Moments(2) & aggregators.LogSumExp() & aggregators.Max()
+    got = jax.jit(fold(both, signature).__call__)(x)
+    want = both.reference(np.moveaxis(x, 1, 0) if signature.startswith("b") else x)
+    want = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (20, 6)), want)
+    want = jax.tree.map(np.transpose, want) if signature.endswith("col b") else want
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), got, want)
+
+
+def test_columns_are_not_transposed():
+    x = RNG.standard_normal((4096, 8)).astype(np.float32)
+    text = jax.jit(fold(aggregators.LogSumExp(), "row col -> col").__call__).lower(x).as_text()
+    assert "stablehlo.exponential" in text and "transpose" not in text
+
+
+def test_covariance_writes_deviations_once():
+    # By XLA's count: 7 times its input; 9 where totals and products each have deviations of their own.
+    assert bytes_in_inputs(aggregators.Covariance().run, np.ones((270_000, 4), np.float32)) < 8
