@@ -61,7 +61,13 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     # Scans over the mesh begin with what the devices before come to.
     start = _varying([*_identity(folds), *starts, *_identity(scans)[len(starts) :]], slots)
     counters = jnp.arange(turns, dtype=jnp.int32)
-    (states, _), pieces = lax.scan(turn, (start, around), counters, reverse=step.reverse)
+    looped = counters[:-1] if step.rotating else counters
+    (states, moving), pieces = lax.scan(turn, (start, around), looped, reverse=step.reverse)
+    if step.rotating:
+        # Behind the last turn nothing is sent on: it stands behind the loop.
+        apart = jax.checkpoint(chunk, policy=policy)
+        states, last = apart((moving, fixed, counters[-1]), states)
+        pieces = [jnp.concatenate([array, piece[None]]) for array, piece in zip(pieces, last, strict=True)]
     if step.ends:
         return states
     made = [body.slots[slot] for slot in body.outputs[count:]]

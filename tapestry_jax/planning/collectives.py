@@ -226,9 +226,9 @@ def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int) -> Iter
         if ring is not None and slot in flow.live:
             value = schedule.slots[slot]
             moved = _local_bytes(value)
-            yield Collective("collective-permute", (ring,), moved, step.path, turns)
+            yield Collective("collective-permute", (ring,), moved, step.path, turns - 1)
             if flow.carries_gradient(slot):
-                yield Collective("collective-permute", (ring,), moved, step.path, turns, backward=True)
+                yield Collective("collective-permute", (ring,), moved, step.path, turns - 1, backward=True)
     inner = flow_of_region(step, flow)
     for place in step.handed:
         yield from _of_handing_on(step, step.body.inputs[place], inner, turns)
