@@ -4,13 +4,18 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough lint format bench install
+.PHONY: help demo test thorough laws mutants lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Test processes. Compilation by XLA has threads of its own, so more workers than cores only fight.
 JOBS ?= 2
+# Laws: how much is drawn, and from where; programs run once or twice, so that compiling them fast is what counts.
+SEED ?= 0
+SEEDS ?= 0 1
+EXAMPLES ?= 10
+QUICK := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 # A Python to build the environment from, if not the first of python3.11, python3, python3.12, python3.13 that will do.
 PYTHON ?=
 
@@ -33,6 +38,14 @@ test: lint ## lint, then the tests and doctests
 thorough: lint ## lint, then all tests, those that repeat for every aggregator and monoid too
 	@echo "==> pytest -n $(JOBS) --thorough"
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --thorough
+
+laws: $(STAMP) ## all laws of all that is shipped; SEED=0 EXAMPLES=10
+	@echo "==> tapestry laws laws.shipped:pieces"
+	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m laws laws laws.shipped:pieces --jobs $(JOBS) --seed $(SEED) --examples $(EXAMPLES)
+
+mutants: $(STAMP) ## the mutants planted in the tests, and what sees them; SEEDS="0 1"
+	@echo "==> python -m tests.laws.planted"
+	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m tests.laws.planted --seeds $(SEEDS)
 
 lint: $(STAMP) ## ruff, pyright and the import contracts
 	@echo "==> ruff format --check"

@@ -64,6 +64,11 @@ class LeafSubject(Subject):
         return 2 + 2 * math.sqrt(math.prod(sizes[d] for d in (*signature.fold_dims, *signature.whole_dims)))
 
     @property
+    def is_composed(self) -> bool:
+        """A fold that presents its state lifts, merges and presents: a kurtosis loses digits of its own."""
+        return self.shaped.operation.kind == "reduce" and self.shaped.operation.present is not None
+
+    @property
     def whole(self) -> dict[str, Span]:
         """The whole index space."""
         return {dim: (0, size) for dim, size in self.shaped.sizes.items()}
