@@ -155,3 +155,41 @@ def test_plans_with_stripes_are_stored_and_explained(mesh8):
     text = plan.explain()
     assert "queries:striped data+4 chunks" in text and "keys:striped ring data+4 chunks" in text
     assert "all-to-all queries into stripes over data" in text
+
+
+project = tp.einsum("s d, d e -> s e")
+
+
+@tp.program("seq d, d e, d f, d g -> seq d")
+def layer(x, to_query, to_key, to_value):
+    q, k, v = project(x, to_query).rename(e="h"), project(x, to_key).rename(f="h"), project(x, to_value)
+    y = tp.attention(q, k.rename(seq="keys"), v.rename(seq="keys"), causal=True)
+    return x + y.rename(g="d")
+
+
+def layers(x, *weights):
+    return tp.stack(layer, 2)(x, *weights)
+
+
+def _deep_plan(args, mesh):
+    graph = tp.trace(layers, *named("seq d, layer d e, layer d f, layer d g", *args))
+    return tp.plan(graph, mesh, {"seq": tp.striped("data"), "keys": tp.ring("data")})
+
+
+DEEP = (normal(64, 4), *(normal(2, 4, 4, seed=seed, scale=0.5) for seed in range(3)))
+
+
+def test_all_layers_stay_in_stripes(mesh8):
+    found = [(each.kind, each.times) for each in _deep_plan(DEEP, mesh8).collectives()]
+    # In at the first layer, out behind the last; in each of them keys and values go round.
+    assert sorted(found) == [
+        ("all-to-all", 1),
+        ("all-to-all", 1),
+        ("collective-permute", 14),
+        ("collective-permute", 14),
+    ]
+
+
+@pytest.mark.thorough
+def test_layers_in_stripes_hold(mesh8):
+    assert_holds(_deep_plan(DEEP, mesh8), DEEP)
