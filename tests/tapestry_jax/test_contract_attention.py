@@ -23,6 +23,7 @@ def causal(q, k, v):
     return tp.attention(q, k, v, causal=True)
 
 
+@jax.jit
 def reference_causal(q, k, v):
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
@@ -54,6 +55,7 @@ def test_contract_masked_and_biased_attention(mesh2x4):
     def masked(q, k, v, mask, bias):
         return tp.attention(q, k, v, mask=mask, bias=bias)
 
+    @jax.jit
     def reference(q, k, v, mask, bias):
         seen = jax.nn.dot_product_attention(q, k, v, bias=bias[None], mask=mask[:, None])
         return jnp.where(mask.any(-1)[:, :, None, None], seen, 0)
@@ -71,6 +73,7 @@ def test_contract_self_attention_with_projections(mesh2x4):
         q, k, v = (project(x, w) for w in (wq, wk, wv))
         return back(tp.attention(q, k.rename(seq="keys"), v.rename(seq="keys")), wo)
 
+    @jax.jit
     def reference(x, wq, wk, wv, wo):
         q, k, v = (jnp.einsum("bse,ehd->bshd", x, w) for w in (wq, wk, wv))
         return jnp.einsum("bshd,hdf->bsf", jax.nn.dot_product_attention(q, k, v), wo)

@@ -25,6 +25,7 @@ def deep(x, ws, vs):
     return tp.stack(layer, TURNS)(x, ws, vs)
 
 
+@jax.jit
 def reference_deep(x, ws, vs):
     for w, v in zip(ws, vs, strict=True):
         x = x + jax.nn.gelu(x @ w) @ v
