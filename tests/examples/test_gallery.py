@@ -41,13 +41,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        name if name in ("megatron", "ring_attention") else pytest.param(name, marks=pytest.mark.thorough)
-        for name in TINY
-    ],
-)
+@pytest.mark.parametrize("script", TINY)
 def test_gallery_plans_equal_the_program(script: str, load: Any, capsys: pytest.CaptureFixture[str]) -> None:
     make = functools.partial(load(script).example, **TINY[script])
     found = load("gallery").show(make, rounds=0)
