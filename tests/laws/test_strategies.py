@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 import laws
 import tapestry_jax as tp
 
-pytestmark = pytest.mark.thorough
-
 F32, I32 = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
 FEW = settings(max_examples=25, suppress_health_check=list(hypothesis.HealthCheck), derandomize=True, database=None)
 

@@ -9,8 +9,6 @@ import pytest
 import laws
 from combinators import Monoid, monoids
 
-pytestmark = pytest.mark.thorough
-
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
 HALF_SUM = Monoid(0.0, lambda a, b: a + b / 2, name="Half sum")
 
