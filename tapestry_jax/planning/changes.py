@@ -89,16 +89,23 @@ Change = Cast | Slice | Gather | Exchange | Deal | Reorder | Overlap | Share
 
 
 def layout_changes(
-    shape: tuple[int, ...], source: Layout, target: Layout, varying: frozenset[str], mesh: MeshShape
+    shape: tuple[int, ...],
+    source: Layout,
+    target: Layout,
+    varying: frozenset[str],
+    mesh: MeshShape,
+    held: frozenset[str] = frozenset(),
 ) -> tuple[Change, ...]:
     """The steps from `source` to `target`, for a consumer that varies over `varying`.
+
+    Over the mesh axes `held` the value varies already, although they do not cut it.
 
     Slices that need no gathered axis come first, since they make what is gathered smaller; then all-to-alls and
     gathers, then the other slices, then neighbour exchanges axis after axis (each takes along what the one before has
     brought, which fills the corners), then the cast.
     """
     changes: list[Change] = []
-    now, state = source, set(source.axes)
+    now, state = source, {*source.axes, *held}
     final = target
     for axis, (have, wanted) in enumerate(zip(source.cuts, target.cuts, strict=True)):
         if have is not None and wanted is not None and have != wanted:

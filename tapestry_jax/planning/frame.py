@@ -61,11 +61,14 @@ class Frame:
             return self._from_outside(ref, layout, varying, path)
         source = self.home[ref]
         slot = self.slots[source]
+        # What was cast outside, before a loop, stays so, whatever is asked of it here.
+        held = slot.varying - spread(slot.layout.axes)
+        varying |= held
         if slot.layout == layout and slot.varying == varying:
             return source
         key = (source, layout, varying)
         if key not in self._converted:
-            changes = layout_changes(slot.type.shape, slot.layout, layout, varying - self.stages, self.mesh)
+            changes = layout_changes(slot.type.shape, slot.layout, layout, varying - self.stages, self.mesh, held)
             self._converted[key] = self.add(Slot(slot.type, layout, varying))
             self.steps.append(Convert(source, self._converted[key], changes, path))
         return self._converted[key]

@@ -44,6 +44,11 @@ def deep(x: Any, weights: Any) -> Any:
     return tp.stack(layer, 3)(x, weights)
 
 
+@tp.program("b e, layer e f -> b e")
+def deeper(x: Any, weights: Any) -> Any:
+    return tp.stack(lambda x, weight: tp.iterate(layer, 2)(x, weight), 3)(x, weights)
+
+
 @tp.program("t c, t c -> t c")
 def recurrence(a: Any, b: Any) -> Any:
     def steps(a: Any, b: Any) -> Any:
@@ -79,8 +84,20 @@ def regions(plan: Any) -> list[Region]:
         (attend, UNEVEN, {"q": "model", "keys": (tp.ring("model"), tp.chunks(2)), "batch": "data"}),
         (softmax, draw((6, 20)), {"r": "data", "c": ("model", tp.chunks(3))}),
         (deep, draw((8, 4), (3, 4, 4)), {"b": ("data", tp.chunks(2))}),
+        # The weights are cast before all loops, once.
+        (deeper, draw((8, 4), (3, 4, 4)), {"b": ("data", tp.chunks(2))}),
     ],
-    ids=["maps", "nested", "uneven", "queries and keys", "uneven keys", "ring of chunks", "levels", "repetition"],
+    ids=[
+        "maps",
+        "nested",
+        "uneven",
+        "queries keys",
+        "uneven keys",
+        "ring of chunks",
+        "levels",
+        "repetition",
+        "in another",
+    ],
 )
 def test_chunks_hold(program: Any, args: list[Any], entries: dict[str, Any], mesh2x4: Any) -> None:
     assert_holds(tp.plan(tp.trace(program, *args), mesh2x4, entries), args)
