@@ -215,6 +215,9 @@ class Demands:
             if index in self.stages and self.uses(index, axis):
                 # It opens the loop itself: its devices are in different turns.
                 return f"{paths[index]} is a pipeline itself, with its own chunks of `{dim}`"
+            body = self.bodies.get(index)
+            if body is not None and not self.uses(index, axis) and any(axis in c.axes for _, _, c in body.all_cuts()):
+                return f"{paths[index]} does not pass the chunks of `{dim}` through"
             if self._folds(index, axis):
                 return f"{paths[index]} combines the chunks of `{dim}`"
         late = [index for index, level in levels(nodes, axis, self.uses, self._edges).items() if level]

@@ -223,6 +223,24 @@ def test_a_sum_of_what_all_devices_compute_alike_has_its_gradient_once(mesh2x4: 
     assert_holds(tp.plan(tp.trace(total, *args), mesh2x4, {"b": tp.chunks(2), "e": "data"}), args)
 
 
+def test_a_repetition_that_folds_chunks_inside_keeps_the_loop_inside(mesh2x4: Any) -> None:
+    """What stands beside it in chunks does not open the loop around both."""
+
+    @tp.program("b e, layer e f -> b e")
+    def rows(x: Any, weights: Any) -> Any:
+        def one(x: Any, weight: Any) -> Any:
+            whole = tp.Map(jax.nn.softmax, "b [e] -> b [e]")(tp.iterate(layer, 2)(x, weight))
+            return tp.Map(jnp.sin)(whole)
+
+        return tp.stack(one, 2)(x, weights)
+
+    args = draw((4, 4), (2, 4, 4))
+    plan = tp.plan(tp.trace(rows, *args), mesh2x4, {"b": "data", "e": tp.chunks(2)})
+    assert not regions(plan)
+    assert_same(plan, args)
+    assert_contract(plan)
+
+
 def test_activations_of_one_chunk_live_at_a_time() -> None:
     args = draw((1024, 32), (32, 512), (512, 32))
     graph, mesh = tp.trace(loss, *args), tp.mesh(None, one=1)
