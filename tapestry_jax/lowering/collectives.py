@@ -16,8 +16,20 @@ from tapestry_jax.planning.mesh_shape import MeshShape
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def max_over(value: Any, axes: tuple[str, ...]) -> Any:
-    """The maximum over mesh axes. Its derivative goes to the devices that attain it, in equal shares."""
-    return lax.pmax(value, axes)
+    """The maximum over mesh axes; NaN wins. Its derivative goes to the devices that attain it, in equal shares."""
+    whole = {jnp.dtype(jnp.float32): jnp.int32, jnp.dtype(jnp.float64): jnp.int64}.get(value.dtype)
+    if whole is None:
+        return lax.pmax(value, axes)
+    # Collectives need not keep NaN, and on CPUs they do not. Among integers in the order of floats it is the largest.
+    largest = jnp.iinfo(whole).max
+    key = _ordered(lax.bitcast_convert_type(value, whole), largest)
+    key = lax.pmax(jnp.where(value != value, largest, key), axes)
+    return lax.bitcast_convert_type(_ordered(key, largest), value.dtype)
+
+
+def _ordered(bits: Any, largest: int) -> Any:
+    """The bits of floats as integers in their order; and back."""
+    return jnp.where(bits < 0, bits ^ largest, bits)
 
 
 @max_over.defjvp

@@ -180,3 +180,11 @@ def test_columns_are_not_transposed():
 def test_covariance_writes_deviations_once():
     # By XLA's count: 7 times its input; 9 where totals and products each have deviations of their own.
     assert bytes_in_inputs(aggregators.Covariance().run, np.ones((270_000, 4), np.float32)) < 8
+
+
+def test_nan_wins_over_a_mesh(mesh8):
+    x = np.float32([[1, -2, -INF], [np.nan, -1, -INF], [INF, -3, -INF]] * 3)[:8]
+    graph = tp.trace(tp.fold(aggregators.MinMax(), "row col -> col"), tp.TensorType({"row": 8, "col": 3}, jnp.float32))
+    found = tp.plan(graph, mesh8, {"row": "data"}).compile()(x)
+    np.testing.assert_array_equal(found["max"], [np.nan, -1, -INF])
+    np.testing.assert_array_equal(found["min"], [np.nan, -3, -INF])
