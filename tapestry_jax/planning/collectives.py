@@ -72,7 +72,7 @@ def _of(schedule: Schedule, flow: Flow, loops: int = 0) -> Iterable[Collective]:
             case Repeat():
                 yield from _of_repeat(step, flow, loops)
             case Region():
-                yield from _of_region(schedule, step, flow, loops)
+                yield from _of_region(schedule, step, flow, loops, seen)
 
 
 def _of_convert(
@@ -219,14 +219,18 @@ def _of_totals(schedule: Schedule, step: Finish, flow: Flow) -> Iterable[Collect
             yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
 
 
-def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int) -> Iterable[Collective]:
+def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int, seen: set[Any]) -> Iterable[Collective]:
     turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
     for position in step.rotating:
         slot = step.operands[position]
         if ring is not None and slot in flow.live:
             value = schedule.slots[slot]
             moved = _local_bytes(value)
-            yield Collective("collective-permute", (ring,), moved, step.path, turns - 1)
+            # Between two devices no loop is left, and XLA merges equal rotations of several rings.
+            key = (slot, "rotated", ring)
+            if turns > 2 or key not in seen:
+                yield Collective("collective-permute", (ring,), moved, step.path, turns - 1)
+            seen.add(key)
             if flow.carries_gradient(slot):
                 yield Collective("collective-permute", (ring,), moved, step.path, turns - 1, backward=True)
     inner = flow_of_region(step, flow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import pytest
 
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
@@ -26,3 +27,17 @@ def test_pieces_that_go_round_are_not_gathered_along_another_dimension(mesh8):
 
 # The second product folds `c`, which goes round with `a` in no turn.
 OPS = {"einsum_1": {"c": None}}
+
+
+@pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.thorough)])
+def test_what_goes_round_twice_is_sent_as_predicted(devices, mesh8):
+    # Two loops rotate the same weights: between two devices XLA sends them once.
+    @tp.program("a b, b c -> a c")
+    def twice(x, weights):
+        return product(tp.Map(jnp.tanh)(product(x, weights).rename(c="b")), weights)
+
+    args = (normal(6, 6), normal(6, 6, seed=1))
+    mesh = tp.mesh(list(mesh8.devices[:devices]), data=devices)
+    plan = tp.plan(tp.trace(twice, *args), mesh, {"a": "data", "c": tp.ring("data")})
+    assert_contract(plan)
+    assert_same(plan, args)
