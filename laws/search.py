@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from hypothesis import Phase, Verbosity, find, settings
 from hypothesis import strategies as st
@@ -125,13 +125,14 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
         def moved() -> np.ndarray[Any, Any] | None:
             if not (subject.is_composed or law.is_composed):
                 return None
-            return spread(functools.partial(_side, function, law.scaled_by), arguments, unit, subject.cache, key)
+            found = spread(function, arguments, unit, subject.cache, key)
+            return None if found is None else _largest(found, left)
 
         depth, oracle = law.depth * subject.depth, law.oracle is not None
         return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))
 
 
-def _side(function: Callable[..., tuple[Any, ...]], number: int, *arguments: Any) -> Any:
-    """The side that says how much rounding is allowed, or the only one."""
-    sides = function(*arguments)
-    return sides[min(number, len(sides) - 1)]
+def _largest(found: np.ndarray[Any, Any], side: Any) -> np.ndarray[Any, Any]:
+    """The larger of what the sides round, entry by entry; they follow each other."""
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(side) if jnp.issubdtype(np.asarray(leaf).dtype, jnp.inexact))
+    return found.reshape(-1, size).max(axis=0)
