@@ -35,7 +35,7 @@ class Frame:
         self.rotating: list[int] = []
         self.handed: list[int] = []
         self._converted: dict[tuple[int, Layout, frozenset[str]], int] = {}
-        self._imported: dict[tuple[int, Layout], int] = {}
+        self._imported: dict[tuple[int, Layout, Layout | None], int] = {}
 
     def add(self, slot: Slot) -> int:
         """A new slot."""
@@ -83,7 +83,8 @@ class Frame:
         known = self.parent.slots[outer]
         if rotates(layout, axis):
             return self._input(outer, Slot(known.type, layout, varying), rotates=True)
-        source = self._input(outer, known)
+        # What is sliced is padded to whole chunks: who reads all of it, or slices it otherwise, has its own.
+        source = self._input(outer, known, sliced=layout)
         key = (source, layout, varying)
         if key not in self._converted:
             self._converted[key] = self.add(Slot(known.type, layout, varying))
@@ -117,8 +118,8 @@ class Frame:
         self.operands.append(outer)
         return self.inputs[-1]
 
-    def _input(self, outer: int, slot: Slot, *, rotates: bool = False) -> int:
-        key = (outer, slot.layout)
+    def _input(self, outer: int, slot: Slot, *, rotates: bool = False, sliced: Layout | None = None) -> int:
+        key = (outer, slot.layout, sliced)
         if key not in self._imported:
             if rotates:
                 self.rotating.append(len(self.inputs))

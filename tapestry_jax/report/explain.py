@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -104,17 +104,22 @@ def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
     return [line(header), rule, *map(line, body), rule]
 
 
-def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterable[Row]:
+def _rows(
+    schedule: Schedule, found: list[Collective], times: int = 1, given: Sequence[str] | None = None
+) -> Iterable[Row]:
+    """The rows of a schedule, whose inputs are `given` names: in a loop in time they are not those of its graph."""
+    listed = [node.name for node in schedule.graph.inputs] if given is None else given
+    known = dict(zip(schedule.inputs, listed, strict=False))
     for step in schedule.steps:
         match step:
             case Convert():
                 if not _is_chunk(step):
-                    yield from _change_rows(schedule, step.source, step.changes, step.path, times)
+                    yield from _change_rows(schedule, step.source, step.changes, step.path, times, known)
             case Run():
                 if is_barrier(schedule.graph.nodes[step.node]):
                     continue
                 for place, changes in step.gathers:
-                    yield from _change_rows(schedule, step.operands[place], changes, step.path, times)
+                    yield from _change_rows(schedule, step.operands[place], changes, step.path, times, known)
                 yield _run_row(schedule, step, found, times)
                 # An operation that several turns of a loop repeat in a row says once what they send.
                 if not step.carried:
@@ -125,7 +130,8 @@ def _rows(schedule: Schedule, found: list[Collective], times: int = 1) -> Iterab
             case Region():
                 notes = [_note(item, times) for item in found if item.path == step.path]
                 yield Row(step.path, _turns(schedule, step), None, None, "; ".join(notes), times)
-                yield from _rows(step.body, found, times * step.turns(schedule.mesh))
+                names = [_name_of(schedule, slot, known) for slot in step.operands]
+                yield from _rows(step.body, found, times * step.turns(schedule.mesh), names)
             case Finish():
                 notes = [_note(item) for item in found if item.path == step.path]
                 if notes:
@@ -145,12 +151,14 @@ def _is_chunk(step: Convert) -> bool:
     return all(isinstance(change, Slice) and all(map(is_time, change.cut.axes)) for change in step.changes)
 
 
-def _change_rows(schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int) -> Iterable[Row]:
+def _change_rows(
+    schedule: Schedule, source: int, changes: Sequence[Change], path: str, times: int, known: Mapping[int, str]
+) -> Iterable[Row]:
     names = schedule.slots[source].type.names
     told = [change for change in changes if not isinstance(change, Cast | Reorder | Share)]
     moves = [_change(change, names, schedule.mesh) for change in told]
     if moves:
-        yield Row(f"  {_name_of(schedule, source)} for {path}", ", ".join(moves), None, None, "", times)
+        yield Row(f"  {_name_of(schedule, source, known)} for {path}", ", ".join(moves), None, None, "", times)
 
 
 def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: int) -> Row:
@@ -204,10 +212,9 @@ def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
             return ""
 
 
-def _name_of(schedule: Schedule, slot: int) -> str:
-    for node, number in zip(schedule.graph.inputs, schedule.inputs, strict=True):
-        if number == slot:
-            return node.name
+def _name_of(schedule: Schedule, slot: int, known: Mapping[int, str]) -> str:
+    if slot in known:
+        return known[slot]
     for step in schedule.steps:
         if isinstance(step, Run | Finish | Repeat | Region) and slot in step.results:
             return step.path

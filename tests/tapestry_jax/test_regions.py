@@ -241,6 +241,27 @@ def test_a_repetition_that_folds_chunks_inside_keeps_the_loop_inside(mesh2x4: An
     assert_contract(plan)
 
 
+def test_what_is_read_in_chunks_and_whole_is_padded_in_chunks_alone(mesh2x4: Any) -> None:
+    """Five queries in two chunks; keys and values are the same array, as it is."""
+
+    @tp.program("seq d -> seq d")
+    def own(x: Any) -> Any:
+        keys = x.rename(seq="keys")
+        return tp.attention(x, keys, keys, over="keys")
+
+    args = draw((5, 4))
+    assert_holds(tp.plan(tp.trace(own, *args), mesh2x4, {"seq": tp.chunks(2)}), args)
+
+
+def test_explain_names_what_a_loop_gathers(mesh2x4: Any) -> None:
+    @tp.program("b e -> b e")
+    def rows(x: Any) -> Any:
+        return tp.Map(jax.nn.softmax, "b [e] -> b [e]")(tp.Map(jnp.sin)(x))
+
+    plan = tp.plan(tp.trace(rows, *draw((4, 8))), mesh2x4, {"b": tp.chunks(2), "e": "data"})
+    assert "  sin for softmax" in plan.explain()
+
+
 def test_activations_of_one_chunk_live_at_a_time() -> None:
     args = draw((1024, 32), (32, 512), (512, 32))
     graph, mesh = tp.trace(loss, *args), tp.mesh(None, one=1)
