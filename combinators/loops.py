@@ -115,7 +115,8 @@ def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
     """Repeat `step(carry, *constants) -> carry` `n` times.
 
     Args:
-      step: an arrow or a function of values; its result has the type of its first operand.
+      step: an arrow or a function of values; its result has the type of its first operand. Values around it that it
+        uses are constants too.
       n: how often; 0 gives the carry back.
       name: for paths and errors.
 
@@ -134,7 +135,7 @@ def stack(layer: Step, n: int, over: str = "layer", *, name: str | None = None) 
     """Run `layer(carry, *stacked) -> carry` for each of `n` slices of the stacked operands along `over`.
 
     Args:
-      layer: an arrow or a function of values.
+      layer: an arrow or a function of values; values around it that it uses are the same for every layer.
       n: the number of layers.
       over: the dimension that every stacked operand gains; where none is named so, it is the first axis.
       name: for paths and errors.

@@ -46,7 +46,11 @@ class _PendingLoop:
 class Trace:
     """The recording of one program. It lives as long as tracing does; what stays is the `Graph`."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Trace | None = None) -> None:
+        # Of a loop's body, the program around it: its values may be used inside, as constants of the loop.
+        self.outer = outer
+        self._captured: dict[Ref, Value] = {}
+        self._is_over = False
         self._nodes: list[_Pending] = []
         self._same: dict[Any, int] = {}
         self._scopes: list[str] = []
@@ -69,6 +73,8 @@ class Trace:
         for known, values in self._held:
             if known is holder:
                 return values
+        if self.outer is not None:
+            return jax.tree.map(self._own_one, self.outer.held(holder))
         raise GraphError(
             message(
                 f"`{getattr(holder, 'name', holder)}` holds arrays that this program does not know",
@@ -87,7 +93,7 @@ class Trace:
           SignatureError: where sizes or ranks do not fit.
           CompositionError: where names do not.
         """
-        self._own(operation.name, operands)
+        operands = self._own(operation.name, operands)
         shaped = shape(operation, tuple(value.struct for value in operands))
         hoisted = self._hoist_renames(shaped, operands)
         if hoisted is not None:
@@ -105,7 +111,7 @@ class Trace:
 
     def rename(self, value: Value, names: Mapping[str, str]) -> Value:
         """The same tensor under other names."""
-        self._own("rename", [value])
+        (value,) = self._own("rename", [value])
         value.settle()
         for old, new in names.items():
             if old not in value.names:
@@ -129,7 +135,7 @@ class Trace:
 
     def name(self, name: str, value: Value) -> Value:
         """Make a value observable under a name."""
-        self._own("named", [value])
+        (value,) = self._own("named", [value])
         if name in self._named and self._named[name].ref != value.ref:
             raise GraphError(
                 message(
@@ -162,9 +168,8 @@ class Trace:
         """
         held = [jax.tree.flatten(self.held(holder)) for holder in holders]
         constants = [*constants, *(leaf for leaves, _ in held for leaf in leaves)]
-        operands = [*carries, *(value for value, _ in stacked), *constants]
-        self._own(name, operands)
-        body = Trace()
+        operands = self._own(name, [*carries, *(value for value, _ in stacked), *constants])
+        body = Trace(self)
         inner = [body.input(f"carry/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(carries)]
         inner += [body.input(f"slice/{i}", *_without(v, axis)) for i, (v, axis) in enumerate(stacked)]
         inner += [body.input(f"constant/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(constants)]
@@ -172,7 +177,9 @@ class Trace:
         given = iter(inner[plain:])
         for holder, (leaves, tree) in zip(holders, held, strict=True):
             body.provide(holder, jax.tree.unflatten(tree, [next(given) for _ in leaves]))
-        outputs = list(step(*inner[:plain]))
+        outputs = body._own(name, list(step(*inner[:plain])))
+        body._is_over = True
+        operands += (self._value(ref) for ref in body._captured)
         _check_carries(name, carries, outputs[: len(carries)])
         loop = _PendingLoop(body, outputs, length, over, len(carries), tuple(axis for _, axis in stacked))
         types: list[tuple[Names, jax.ShapeDtypeStruct]] = [(v.axes, v.struct) for v in outputs[: len(carries)]]
@@ -261,16 +268,31 @@ class Trace:
     def _value(self, ref: Ref) -> Value:
         return self._nodes[ref.node].results[ref.output]
 
-    def _own(self, what: str, values: Sequence[Value]) -> None:
+    def _own(self, what: str, values: Sequence[Value]) -> list[Value]:
+        """The values in this program, those of the programs around it as constants."""
         for number, value in enumerate(values):
-            if value.trace is not self:
+            if self._is_over or not self.is_inside(value.trace):
                 raise GraphError(
                     message(
                         f"operand {number} of `{what}` belongs to another program",
                         f"got {value!r}",
-                        remedy="Pass it in as an argument of the program, a constant of iterate, or in stack's carry.",
+                        remedy="Pass it in as an argument of the program; let a loop's step return what it makes.",
                     )
                 )
+        return [self._own_one(value) for value in values]
+
+    def is_inside(self, other: Trace) -> bool:
+        """Whether this program is the other one, or the body of a loop in it."""
+        return self is other or (self.outer is not None and self.outer.is_inside(other))
+
+    def _own_one(self, value: Value) -> Value:
+        if value.trace is self or self.outer is None:
+            return value
+        around = self.outer._own_one(value)
+        if around.ref not in self._captured:
+            name = f"captured/{len(self._captured)}"
+            self._captured[around.ref] = self.input(name, around.axes, around.shape, around.dtype)
+        return self._captured[around.ref]
 
     def _rename_some(self, value: Value, names: Mapping[str, str]) -> Value:
         mapping = {old: new for old, new in names.items() if old in value.names and old != new}
@@ -380,4 +402,5 @@ def trace_of(values: Sequence[Any], what: str) -> Trace:
         raise GraphError(
             message(f"`{what}` has no operand to find its program by", remedy="Pass at least one value of the program.")
         )
-    return values[0].trace
+    # In the body of a loop values of the program around it may stand first.
+    return next((v.trace for v in values if all(v.trace.is_inside(w.trace) for w in values)), values[0].trace)

@@ -12,7 +12,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, GraphError, TensorType
-from combinators.graph import Apply
+from combinators.graph import Apply, Loop
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 GELU = tp.Map(jax.nn.gelu)
@@ -233,10 +233,10 @@ NOW = "a value of a program that is being traced"
             "  Give the value another name with tp.named.",
         ),
         (
-            lambda x: tp.iterate(lambda carry: carry + x, 2)(x),
-            "operand 1 of `add` belongs to another program\n"
+            lambda x: _leaked(x) + x,
+            "operand 0 of `add` belongs to another program\n"
             f"  got {VALUE}\n"
-            "  Pass it in as an argument of the program, a constant of iterate, or in stack's carry.",
+            "  Pass it in as an argument of the program; let a loop's step return what it makes.",
         ),
         (
             lambda x: MATMUL.bind(W1)(x),
@@ -279,6 +279,38 @@ def test_a_program_without_inputs_is_refused() -> None:
 def test_a_wrong_number_of_operands_meets_the_signature() -> None:
     with pytest.raises(tp.SignatureError, match="`mlp` takes 3 operands, got 2"):
         mlp(X, W1)
+
+
+def _leaked(x: Any) -> Any:
+    kept: list[Any] = []
+    tp.iterate(lambda carry: kept.append(carry + 1) or carry, 2)(x)
+    return kept[0]
+
+
+def test_loops_capture_the_values_around_them() -> None:
+    def run(x: Any, scales: Any, y: Any) -> Any:
+        shift = y * 2
+
+        def layer(carry: Any, scale: Any) -> Any:
+            # An outer value first, one from inside an inner loop, one that is used twice, and one returned as it is.
+            inner = tp.iterate(lambda part: y * part + shift + scale, 2)(carry[0])
+            return inner + shift, y
+
+        return tp.stack(layer, 3)((x, x), scales)
+
+    x, scales, y = np.float32([1.0, -2.0]), np.float32([[0.5, 1.0], [1.5, 2.0], [-1.0, 0.25]]), np.float32([0.5, 0.3])
+    expected = x
+    for scale in scales:
+        for _ in range(2):
+            expected = y * expected + 2 * y + scale
+        expected = expected + 2 * y
+    graph = tp.trace(run, x, scales, y)
+    first, last = graph(x, scales, y)
+    np.testing.assert_allclose(first, expected, rtol=1e-6)
+    np.testing.assert_array_equal(last, y)
+    (loop,) = (node for node in graph.nodes if isinstance(node, Loop))
+    assert len(loop.operands) == 2 + 1 + 2  # carries, scales; then `y` and `shift`, each once
+    assert tp.Graph.from_json(graph.to_json())(x, scales, y)[0].tolist() == first.tolist()
 
 
 def test_values_of_two_programs_do_not_mix() -> None:

@@ -198,7 +198,9 @@ def test_plans_shrink_to_the_empty_one(mesh2x4):
     assert chunked == (("a", (tp.chunks(2),)),)
 
 
-@pytest.mark.parametrize("wanted", [{"str"}, {"str", "Ring"}, {"str", "Chunks"}, {"Striped"}], ids=str)
+@pytest.mark.parametrize(
+    "wanted", [{"str"}, {"str", "Ring"}, {"str", "Chunks"}, {"Striped"}], ids=lambda wanted: "-".join(sorted(wanted))
+)
 def test_drawn_plans_are_equivalent(mesh2x4, wanted):
     drawn = laws.plans(laws.parse(PLANNED).graph, mesh2x4)
     plan = hypothesis.find(drawn, lambda plan: kinds(plan) == wanted, settings=settings(FEW, max_examples=500))

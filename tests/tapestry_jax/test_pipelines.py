@@ -56,6 +56,16 @@ def normed(x: Any, scale: Any) -> Any:
     return summed(y * total)
 
 
+@tp.program("batch embed, layer embed, batch embed, embed -> batch embed")
+def conditioned(x: Any, scale: Any, context: Any, shared: Any) -> Any:
+    """What all layers use: each stage reads another chunk of the one, and has a share in the gradient of the other."""
+
+    def one(y: Any, scale: Any) -> Any:
+        return tp.Map(jnp.tanh)(shared * y + context * scale)
+
+    return tp.stack(one, 4)(x, scale)
+
+
 @tp.program("batch d, batch d -> batch d, batch d")
 def step(x: Any, state: Any) -> Any:
     after = tp.Map(jnp.tanh)(x + state * 0.5)
@@ -113,6 +123,12 @@ def pipelines(schedule: Any) -> Iterator[Region]:
             {"data": 2, "stage": 4},
             {"layer": "stage", "batch": ("data", tp.chunks(3)), "seq": tp.chunks(2)},
         ),
+        (
+            conditioned,
+            draw((6, 8), (4, 8), (6, 8), (8,), scale=0.8),
+            {"data": 2, "stage": 4},
+            {"layer": "stage", "batch": tp.chunks(3), "embed": "data"},
+        ),
         # A recurrence: the pieces of a sequence are stages, and every stage gives outputs.
         (
             recurrent,
@@ -121,7 +137,7 @@ def pipelines(schedule: Any) -> Iterator[Region]:
             {"time": "data", "batch": tp.chunks(3)},
         ),
     ],
-    ids=["mlp", "uneven", "two-axes", "attention", "carries", "recurrence"],
+    ids=["mlp", "uneven", "two-axes", "attention", "carries", "constants", "recurrence"],
 )
 def test_pipelines_hold(program: Any, args: list[Any], mesh: dict[str, int], entries: dict[str, Any]) -> None:
     plan = planned(program, args, mesh, entries)
