@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from combinators.aggregator import Aggregator
@@ -64,7 +64,12 @@ class Asked:
     def of(cls, piece: Any, **options: Any) -> Asked:
         """Read a piece, and the options that are passed or given with it."""
         found, chosen = resolve(piece, options)
-        return cls(found, **chosen)
+        asked = cls(found, **chosen)
+        if asked.laws is None or options.get("known"):
+            return asked
+        # What is declared with a piece is of all its laws; who asks for some of them asks for no others.
+        names = {law.name for law in asked.selected}
+        return replace(asked, known=tuple(entry for entry in asked.known if entry.law in names))
 
     @property
     def called(self) -> str:

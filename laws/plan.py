@@ -118,6 +118,11 @@ def outputs(run: Run, leaves: Sequence[Any]) -> list[Any]:
     return run(leaves)
 
 
+def both_ways(run: Run, leaves: Sequence[Any]) -> list[Any]:
+    """The results, then those of the arguments turned around."""
+    return [*run(leaves), *run([jnp.flip(leaf) for leaf in leaves])]
+
+
 def slopes(run: Run, leaves: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """The gradient of the results' product with the cotangents, by every inexact argument."""
     inexact = [_is_inexact(leaf) for leaf in leaves]
@@ -137,7 +142,7 @@ OUTCOMES: dict[str, Callable[..., list[Any]]] = {
     "plan.gradients": slopes,
     "plan.nesting": outputs,
     "plan.retry": outputs,
-    "plan.mapping": outputs,
+    "plan.mapping": both_ways,
     "plan.blocking": outputs,
 }
 

@@ -33,6 +33,14 @@ def test_known_failure_is_no_failure():
     assert f"failing as known: 1\n  {RIGHT} (no flag)" in report.summary
 
 
+def test_known_failure_that_is_given_with_a_piece_waits_until_its_law_is_asked_for():
+    piece = laws.given(LAST, known=[laws.known_failing(RIGHT, "no flag")])
+    assert laws.assert_lawful(piece, laws="associativity").held == ("monoid.associativity",)
+    assert laws.assert_lawful(piece, laws=["right_identity", "associativity"]).known == {RIGHT: "no flag"}
+    with pytest.raises(laws.LawError, match="which is not checked here"):
+        laws.assert_lawful(LAST, laws="associativity", known=[laws.known_failing(RIGHT, "no flag")])
+
+
 def test_known_failure_is_searched_for_without_a_counterexample():
     known = laws.known_failing(RIGHT, "no flag")
     assert laws.assert_lawful(LAST, laws=RIGHT, known=[known]).known == {RIGHT: "no flag"}
