@@ -1,4 +1,4 @@
-"""Print the tables: `python -m benchmarks [--only one_device mesh_step ...] [--json FILE]`."""
+"""Print the tables: `python -m benchmarks [--only one_device mesh_step ...] [--devices 1] [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="the sections to run")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    # With eight devices XLA keeps eight threads, whatever the machine has: what runs on one device is slower then.
+    parser.add_argument("--devices", type=int, default=8, help="simulated CPU devices; 1 for sections on one device")
     chosen = parser.parse_args(arguments)
-    jax.config.update("jax_num_cpu_devices", 8)
+    jax.config.update("jax_num_cpu_devices", chosen.devices)
     print(machine(), flush=True)
     found: dict[str, list[dict[str, object]]] = {}
     for name in chosen.only:
