@@ -181,7 +181,7 @@ def _difference(found: Any, wanted: Any) -> float:
     """The largest difference of two trees, relative to the largest entry of each array."""
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
     arrays = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in pairs]
-    return max(float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30)) for a, b in arrays)
+    return max((float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30)) for a, b in arrays), default=0.0)
 
 
 def _is_smooth(arg: Any) -> bool:

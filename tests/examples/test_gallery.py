@@ -27,6 +27,7 @@ TINY: dict[str, dict[str, int]] = {
     "pencil_fft": {"height": 8, "width": 16},
     "pipeline": {"layers": 4, "batch": 8, "embed": 4, "mlp": 8, "microbatches": 2},
     "ring_attention": {"heads": 2, "seq": 32, "d": 2, "chunks": 2},
+    "stored_statistics": {"shards": 16, "rows": 4, "columns": 2, "chunks": 2},
     "stencil": {"y": 16, "x": 8, "steps": 2, "depth": 2},
 }
 
