@@ -108,6 +108,7 @@ LAWS = (
         _applies,
         depth=4,
         scaled_by=0,
+        is_composed=True,
     ),
     Law(
         "monoid.frame_independence",
@@ -118,6 +119,7 @@ LAWS = (
         _applies,
         depth=4,
         scaled_by=0,
+        is_composed=True,
     ),
     Law(
         "monoid.frame_gradient",
