@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 
-from combinators.binding import Names, bind, check_distinct, check_injective, local_names
-from combinators.errors import CompositionError, GraphError, message
-from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
-from combinators.naming import AxisName, Resolver, find, unify
+from combinators.binding import Names, bind, check_distinct, local_names
+from combinators.carries import check_carries, slice_of
+from combinators.errors import GraphError, message
+from combinators.graph import Graph, Ref, prune
+from combinators.naming import Resolver, find
 from combinators.operation import Operation
+from combinators.pending import Pending, PendingLoop, resolved_node
 from combinators.shaped import Shaped, shape
-from combinators.tensor_type import TensorType
 from combinators.value import Value
-
-
-@dataclass(eq=False)
-class _Pending:
-    """A node whose names may still be variables."""
-
-    kind: str
-    operands: tuple[Ref, ...]
-    results: list[Value]
-    path: str
-    shaped: Shaped | None = None
-    bound: dict[str, AxisName] | None = None
-    renamed: dict[str, str] | None = None
-    loop: _PendingLoop | None = None
-
-
-@dataclass(eq=False)
-class _PendingLoop:
-    body: Trace
-    outputs: list[Value]
-    length: int
-    over: str | None
-    carries: int
-    axes: tuple[int, ...]
 
 
 class Trace:
@@ -51,7 +27,7 @@ class Trace:
         self.outer = outer
         self._captured: dict[Ref, Value] = {}
         self._is_over = False
-        self._nodes: list[_Pending] = []
+        self._nodes: list[Pending] = []
         self._same: dict[Any, int] = {}
         self._scopes: list[str] = []
         self._paths: dict[str, int] = {}
@@ -84,7 +60,7 @@ class Trace:
 
     def input(self, name: str, names: Names, shape: tuple[int, ...], dtype: Any) -> Value:
         """A value from outside."""
-        return self._record(_Pending("input", (), [], name), [(names, jax.ShapeDtypeStruct(shape, dtype))])[0]
+        return self._record(Pending("input", (), [], name), [(names, jax.ShapeDtypeStruct(shape, dtype))])[0]
 
     def apply(self, operation: Operation, operands: Sequence[Value]) -> Any:
         """Apply an operation; returns its result, a pytree of values.
@@ -104,7 +80,7 @@ class Trace:
         operands_refs = tuple(value.ref for value in operands)
         key = (shaped.operation, operands_refs)
         if key not in self._same:
-            pending = _Pending("apply", operands_refs, [], "", shaped, bound)
+            pending = Pending("apply", operands_refs, [], "", shaped, bound)
             self._record(pending, list(zip(names, shaped.results, strict=True)), operation.name)
             self._same[key] = len(self._nodes) - 1
         return jax.tree.unflatten(shaped.result_tree, list(self._nodes[self._same[key]].results))
@@ -171,23 +147,23 @@ class Trace:
         operands = self._own(name, [*carries, *(value for value, _ in stacked), *constants])
         body = Trace(self)
         inner = [body.input(f"carry/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(carries)]
-        inner += [body.input(f"slice/{i}", *_without(v, axis)) for i, (v, axis) in enumerate(stacked)]
+        inner += [body.input(f"slice/{i}", *slice_of(v, axis)) for i, (v, axis) in enumerate(stacked)]
         inner += [body.input(f"constant/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(constants)]
         plain = len(inner) - sum(len(leaves) for leaves, _ in held)
         given = iter(inner[plain:])
         for holder, (leaves, tree) in zip(holders, held, strict=True):
             body.provide(holder, jax.tree.unflatten(tree, [next(given) for _ in leaves]))
-        outputs = body._own(name, list(step(*inner[:plain])))
+        outputs = body._own(f"{name}/result", list(step(*inner[:plain])))
         body._is_over = True
         operands += (self._value(ref) for ref in body._captured)
-        _check_carries(name, carries, outputs[: len(carries)])
-        loop = _PendingLoop(body, outputs, length, over, len(carries), tuple(axis for _, axis in stacked))
+        check_carries(name, carries, outputs[: len(carries)])
+        loop = PendingLoop(body, outputs, length, over, len(carries), tuple(axis for _, axis in stacked))
         types: list[tuple[Names, jax.ShapeDtypeStruct]] = [(v.axes, v.struct) for v in outputs[: len(carries)]]
         for value in outputs[len(carries) :]:
             assert over is not None
             check_distinct(name, (over, *value.axes))
             types.append(((over, *value.axes), jax.ShapeDtypeStruct((length, *value.shape), value.dtype)))
-        pending = _Pending("loop", tuple(v.ref for v in operands), [], "", loop=loop)
+        pending = Pending("loop", tuple(v.ref for v in operands), [], "", loop=loop)
         return self._record(pending, types, name)
 
     @contextlib.contextmanager
@@ -203,16 +179,30 @@ class Trace:
     # Finishing
 
     def finish(self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str) -> Graph:
-        """Resolve every name and return the graph, without what nobody can observe."""
-        return self._finish(outputs, in_tree, out_tree, name, Resolver(self._known_names()))
+        """Resolve every name and return the graph, without what nobody can observe.
 
-    def _finish(
+        Raises:
+          GraphError: when an output belongs to another program, or is named as another value.
+        """
+        for label, value in outputs:
+            if value.trace is not self:
+                raise GraphError(
+                    message(
+                        f"`{name}` returns a value of another program, at `{label}`",
+                        f"got {value!r}",
+                        remedy="Return what this call computes; let a loop's step return what it makes.",
+                    )
+                )
+        return self.resolved(outputs, in_tree, out_tree, name, Resolver(self.known_names()))
+
+    def resolved(
         self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str, resolve: Resolver
     ) -> Graph:
+        """The graph, with the names that `resolve` gives to variables."""
         inputs = [i for i, pending in enumerate(self._nodes) if pending.kind == "input"]
         others = [i for i, pending in enumerate(self._nodes) if pending.kind != "input"]
         moved = {old: new for new, old in enumerate([*inputs, *others])}
-        nodes = tuple(_resolved(self._nodes[old], moved, resolve) for old in moved)
+        nodes = tuple(resolved_node(self._nodes[old], moved, resolve) for old in moved)
         observed = tuple((label, Ref(moved[value.ref.node], value.ref.output)) for label, value in outputs)
         named = [(label, Ref(moved[v.ref.node], v.ref.output)) for label, v in self._named.items()]
         labels = dict(observed)
@@ -228,20 +218,21 @@ class Trace:
         named_all = observed + tuple(pair for pair in named if pair[0] not in labels)
         return prune(Graph(nodes, observed, named_all, in_tree, out_tree, name))
 
-    def _known_names(self) -> set[str]:
+    def known_names(self) -> set[str]:
+        """All names of dimensions that are known, those in loops too."""
         known: set[str] = set()
         for pending in self._nodes:
             for value in pending.results:
                 known.update(name for name in value.names if name is not None)
             known.update(found for name in (pending.bound or {}).values() if isinstance(found := find(name), str))
             if pending.loop is not None:
-                known |= pending.loop.body._known_names()
+                known |= pending.loop.body.known_names()
         return known
 
     # Helpers
 
     def _record(
-        self, pending: _Pending, types: Sequence[tuple[Names, jax.ShapeDtypeStruct]], name: str | None = None
+        self, pending: Pending, types: Sequence[tuple[Names, jax.ShapeDtypeStruct]], name: str | None = None
     ) -> list[Value]:
         index = len(self._nodes)
         if name is not None:
@@ -270,6 +261,7 @@ class Trace:
 
     def _own(self, what: str, values: Sequence[Value]) -> list[Value]:
         """The values in this program, those of the programs around it as constants."""
+        _check_values(values, what)
         for number, value in enumerate(values):
             if self._is_over or not self.is_inside(value.trace):
                 raise GraphError(
@@ -302,7 +294,7 @@ class Trace:
         check_distinct("rename", axes)
         key = ("rename", value.ref, tuple(sorted(mapping.items())))
         if key not in self._same:
-            pending = _Pending("rename", (value.ref,), [], "", renamed=mapping)
+            pending = Pending("rename", (value.ref,), [], "", renamed=mapping)
             self._record(pending, [(axes, value.struct)], "rename")
             self._same[key] = len(self._nodes) - 1
         return self._nodes[self._same[key]].results[0]
@@ -336,59 +328,22 @@ class Trace:
         return sources, mapping
 
 
-def _without(value: Value, axis: int) -> tuple[Names, tuple[int, ...], Any]:
-    axes = value.axes[:axis] + value.axes[axis + 1 :]
-    return axes, value.shape[:axis] + value.shape[axis + 1 :], value.dtype
-
-
-def _check_carries(name: str, carries: Sequence[Value], outputs: Sequence[Value]) -> None:
-    if len(outputs) != len(carries):
-        raise CompositionError(
-            message(
-                f"`{name}` carries {len(carries)} values, its step returns {len(outputs)}",
-                remedy="Return every carried value.",
-            )
-        )
-    for number, (before, after) in enumerate(zip(carries, outputs, strict=True)):
-        same = before.shape == after.shape and before.dtype == after.dtype
-        if not same or not all(unify(a, b) for a, b in zip(before.axes, after.axes, strict=True)):
-            raise CompositionError(
-                message(
-                    f"`{name}` cannot repeat its step: carry {number} comes out as another type",
-                    f"goes in as   {before!r}",
-                    f"comes out as {after!r}",
-                    remedy="Make the step return what it takes: the same names, sizes and dtype.",
-                )
-            )
-
-
-def _resolved(pending: _Pending, moved: Mapping[int, int], resolve: Resolver) -> Node:
-    operands = tuple(Ref(moved[ref.node], ref.output) for ref in pending.operands)
-    results = tuple(TensorType.make(map(resolve, v.axes), v.shape, v.dtype) for v in pending.results)
-    if pending.kind == "input":
-        return Input(pending.path, results)
-    if pending.renamed is not None:
-        return Rename(operands, tuple(sorted(pending.renamed.items())), results, pending.path)
-    if pending.loop is not None:
-        loop = pending.loop
-        outputs = [(f"y/{i}", value) for i, value in enumerate(loop.outputs)]
-        trees = jax.tree.structure((0,) * len(operands)), jax.tree.structure((0,) * len(outputs))
-        body = loop.body._finish(outputs, *trees, pending.path, resolve)  # pyright: ignore[reportPrivateUsage]
-        return Loop(body, loop.length, loop.over, operands, loop.carries, loop.axes, results, pending.path)
-    assert pending.shaped is not None and pending.bound is not None
-    operation = pending.shaped.operation
-    # Variables may have become one only after this operation was recorded.
-    check_injective(pending.path, str(operation.signature), pending.bound)
-    names = tuple((dim, resolve(name)) for dim, name in pending.bound.items())
-    return Apply(operation, operands, names, results, pending.path)
-
-
 def trace_of(values: Sequence[Any], what: str) -> Trace:
     """The program that the values belong to.
 
     Raises:
       GraphError: when an operand is not a value of a program.
     """
+    _check_values(values, what)
+    if not values:
+        raise GraphError(
+            message(f"`{what}` has no operand to find its program by", remedy="Pass at least one value of the program.")
+        )
+    # In the body of a loop values of the program around it may stand first.
+    return next((v.trace for v in values if all(v.trace.is_inside(w.trace) for w in values)), values[0].trace)
+
+
+def _check_values(values: Sequence[Any], what: str) -> None:
     for number, value in enumerate(values):
         if not isinstance(value, Value):
             raise GraphError(
@@ -398,9 +353,3 @@ def trace_of(values: Sequence[Any], what: str) -> Trace:
                     remedy="Pass arrays as arguments of the program; numbers may stand in arithmetic.",
                 )
             )
-    if not values:
-        raise GraphError(
-            message(f"`{what}` has no operand to find its program by", remedy="Pass at least one value of the program.")
-        )
-    # In the body of a loop values of the program around it may stand first.
-    return next((v.trace for v in values if all(v.trace.is_inside(w.trace) for w in values)), values[0].trace)

@@ -239,6 +239,18 @@ NOW = "a value of a program that is being traced"
             "  Pass it in as an argument of the program; let a loop's step return what it makes.",
         ),
         (
+            lambda x: _leaked(x),
+            "`lambda` returns a value of another program, at `y`\n"
+            f"  got {VALUE}\n"
+            "  Return what this call computes; let a loop's step return what it makes.",
+        ),
+        (
+            lambda x: tp.iterate(lambda carry: 1.0, 2)(x),
+            "operand 0 of `iterate/result` is not a value of the program\n"
+            "  got float: 1.0\n"
+            "  Pass arrays as arguments of the program; numbers may stand in arithmetic.",
+        ),
+        (
             lambda x: MATMUL.bind(W1)(x),
             "`matmul` holds arrays that this program does not know\n"
             "  Trace it as an arrow (f >> g), or pass it, or its arrays, as an argument of the program.",
