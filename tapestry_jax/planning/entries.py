@@ -137,6 +137,6 @@ def _tuple(dim: Any, value: Any, where: str) -> tuple[Any, ...]:
         message(
             f"{where} places `{dim}` on something that is not a mesh axis",
             f"got {type(value).__name__}: {value!r:.80}",
-            remedy="Give a mesh axis, a tuple of them, or None.",
+            remedy="Give a mesh axis, tp.chunks, tp.striped, tp.ring or tp.halo, a tuple of these, or None.",
         )
     )

@@ -231,7 +231,7 @@ class Placer:
                 raise PlanError(
                     message(
                         f"the plan places `{dim}`, which is no dimension of the graph",
-                        f"dimensions: {_some(sorted(dims))}",
+                        f"dimensions: {_some(sorted(dims | {loop.over for _, loop in _loops(graph) if loop.over}))}",
                         remedy="Name one of them; graph.show() prints where they occur.",
                     )
                 )

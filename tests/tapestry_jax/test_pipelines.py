@@ -321,5 +321,16 @@ def test_layers_that_differ_in_type_do_not_stack() -> None:
     def run(x: Any, up: Any, down: Any) -> Any:
         return tp.stack(wider, 6)(x, up, down)
 
-    with pytest.raises(tp.CompositionError, match=r"comes out as|goes in as|carry"):
+    with pytest.raises(tp.CompositionError) as raised:
         tp.trace(run, *ROWS)
+    assert str(raised.value) == (
+        "`stack` cannot repeat its step: carry 0 comes out as another type\n"
+        "  goes in as   Value(float32(batch=8, embed=8))\n"
+        "  comes out as Value(float32(batch=8, mlp=12))\n"
+        "  Make the step return what it takes: the same names, sizes and dtype."
+    )
+
+
+def test_layers_that_are_misspelt_are_listed() -> None:
+    with pytest.raises(tp.PlanError, match=r"`layers`, which is no dimension of the graph\n  .*embed, layer, mlp"):
+        planned(network(6), ROWS, {"stage": 2}, {"layers": "stage", "batch": tp.chunks(2)})

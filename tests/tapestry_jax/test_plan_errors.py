@@ -96,7 +96,7 @@ PLANNING = {
         partial(mlp_plan, entries={"batch": 3}),
         """PlanError: the plan places `batch` on something that is not a mesh axis
   got int: 3
-  Give a mesh axis, a tuple of them, or None.""",
+  Give a mesh axis, tp.chunks, tp.striped, tp.ring or tp.halo, a tuple of these, or None.""",
     ),
     "a number among mesh axes": (
         partial(mlp_plan, entries={"batch": ("data", 3)}),
