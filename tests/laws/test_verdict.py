@@ -14,6 +14,7 @@ from laws.noise import spread
 from laws.pieces import Asked
 from laws.report import law_error
 from laws.search import Failure, judge
+from laws.shipped import pieces
 from laws.verdict import Terms, compare, unit_roundoff
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
@@ -184,3 +185,24 @@ def test_unit_roundoff_is_that_of_the_least_precise_argument():
     tree = (np.zeros(1, np.float32), jnp.zeros(1, jnp.bfloat16), np.zeros(1, np.int32))
     assert unit_roundoff(tree) == 2.0**-8
     assert unit_roundoff(np.zeros(1, np.int32)) == 0
+
+
+@pytest.mark.parametrize(
+    ("piece", "token"),
+    [
+        # The noise of two steps that follow each other once went the same way, and cancelled in their difference.
+        (
+            "aggregators.Sum",
+            "WyJhZ2dyZWdhdG9yLnJlbW92YWwiLCAiZjMyW10iLCBbW1s4LjBdLCBbMC4wNjI1XSwgWzAuMDMxMjUwMzA1NDczODA0NDc0XSwgWzAuNV0s"
+            "IFswLjVdXV1d",
+        ),
+        # A frame rounds a mean, and its square is left of a variance that is 0.
+        (
+            "monoids.Covariance",
+            "WyJtb25vaWQuZnJhbWUiLCAiZjMyWzJdLCBmMzJbXSIsIFtbImlkZW50aXR5Il0sIFsiaWRlbnRpdHkiXSwgWyJsaWZ0IiwgWzAuMCwgMC4w"
+            "NjI1XSwgMi45Mzc1XSwgbnVsbF1d",
+        ),
+    ],
+)
+def test_alarm_that_was_false_stays_silent(piece, token):
+    laws.replay(token, pieces()[piece])
