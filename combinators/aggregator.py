@@ -15,7 +15,7 @@ import numpy as np
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs
 from combinators.monoid import Monoid
-from combinators.together import ForkMany
+from combinators.reductions import ForkMany
 
 # Stands for `LiftEach` until construction, so that the field is a function for all who read it.
 _DEFAULT: Any = None

@@ -14,8 +14,8 @@ from combinators.aggregator import Aggregator
 from combinators.errors import SignatureError, message
 from combinators.leaf import Leaf, read_signature, read_sizes
 from combinators.operation import Operation
+from combinators.reductions import is_entrywise
 from combinators.signature import Signature
-from combinators.together import is_entrywise
 
 Axes = tuple[str, ...]
 

@@ -13,6 +13,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, bin_totals, columns, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights, weigh
+from combinators.pieces import InPieces
 
 
 def AUC(bins: int = 1024, range: tuple[float, float] = (0.0, 1.0)) -> Aggregator:
@@ -38,7 +39,14 @@ def AUC(bins: int = 1024, range: tuple[float, float] = (0.0, 1.0)) -> Aggregator
     """
     grid = uniform("AUC", bins, *range)
     many = SidesMany(grid)
-    return Aggregator(LiftOne(many), monoids.Sum, present_auc, lift_many=many, reference=ReferenceAUC(grid), name="AUC")
+    return Aggregator(
+        LiftOne(many),
+        monoids.Sum,
+        present_auc,
+        lift_many=InPieces(many, monoids.Sum),
+        reference=ReferenceAUC(grid),
+        name="AUC",
+    )
 
 
 @final

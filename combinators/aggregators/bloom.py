@@ -13,6 +13,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
 from combinators.hashing import hash32, reference_hash32
+from combinators.pieces import InPieces
 
 
 def Bloom(bits: int = 8192, hashes: int = 4, *, seed: int = 0) -> Aggregator:
@@ -41,7 +42,12 @@ def Bloom(bits: int = 8192, hashes: int = 4, *, seed: int = 0) -> Aggregator:
     counting_number("Bloom", bits=bits, hashes=hashes)
     table = Bits(int(bits), int(hashes), seed)
     return Aggregator(
-        BitsOfOne(table), monoids.Any, present_state, lift_many=table, reference=BitsReference(table), name="Bloom"
+        BitsOfOne(table),
+        monoids.Any,
+        present_state,
+        lift_many=InPieces(table, monoids.Any),
+        reference=BitsReference(table),
+        name="Bloom",
     )
 
 

@@ -13,6 +13,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, bin_totals, columns, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights
+from combinators.pieces import InPieces
 
 
 def CalibrationError(bins: int = 15) -> Aggregator:
@@ -41,7 +42,7 @@ def CalibrationError(bins: int = 15) -> Aggregator:
         LiftOne(many),
         monoids.Sum,
         present_calibration,
-        lift_many=many,
+        lift_many=InPieces(many, monoids.Sum),
         reference=ReferenceCalibration(grid),
         name="CalibrationError",
     )

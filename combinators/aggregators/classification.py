@@ -16,6 +16,7 @@ from combinators.aggregators.mean import present_mean
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.errors import GraphError, message
+from combinators.pieces import InPieces
 
 Average = Literal["macro", "micro", "weighted"]
 Score = Literal["precision", "recall", "f1"]
@@ -41,7 +42,7 @@ def ConfusionMatrix(classes: int) -> Aggregator:
         LiftOne(many),
         monoids.Sum,
         present_state,
-        lift_many=many,
+        lift_many=InPieces(many, monoids.Sum),
         reference=ReferenceConfusion(classes),
         name="ConfusionMatrix",
     )
@@ -123,7 +124,9 @@ def _scores(name: str, score: Score, classes: int, average: Average | None) -> A
     many = HitsMany(_classes(name, classes))
     present = PresentScore(score, average)
     reference = ReferenceScore(score, average, classes)
-    return Aggregator(LiftOne(many), monoids.Sum, present, lift_many=many, reference=reference, name=name)
+    return Aggregator(
+        LiftOne(many), monoids.Sum, present, lift_many=InPieces(many, monoids.Sum), reference=reference, name=name
+    )
 
 
 @final

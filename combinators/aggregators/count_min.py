@@ -13,6 +13,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
 from combinators.hashing import hash32, reference_hash32
+from combinators.pieces import InPieces
 
 
 def CountMin(width: int = 1024, depth: int = 4, *, seed: int = 0) -> Aggregator:
@@ -45,7 +46,7 @@ def CountMin(width: int = 1024, depth: int = 4, *, seed: int = 0) -> Aggregator:
         CountOne(table),
         monoids.Sum,
         present_state,
-        lift_many=table,
+        lift_many=InPieces(table, monoids.Sum),
         reference=CountTableReference(table),
         name="CountMin",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +16,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
 from combinators.errors import GraphError, message
+from combinators.pieces import InPieces
 
 MANTISSA = 23
 
@@ -54,7 +55,7 @@ def DDSketch(
     Source: Masson, Rim, Lee 2019, DDSketch, section 2; the linear interpolation between powers of two is that of its
       authors' implementations.
     """
-    given = tuple(float(q) for q in quantiles)
+    given = tuple(float(q) for q in quantiles) if isinstance(cast("Any", quantiles), Iterable) else ()
     problems: list[str] = []
     if not given or not all(0 <= q <= 1 for q in given):
         problems.append(f"quantiles is {quantiles!r}, expected one number or more from 0 to 1")
@@ -69,7 +70,7 @@ def DDSketch(
         BinOfOne(bins),
         monoids.Sum,
         Quantiles(bins, given),
-        lift_many=bins,
+        lift_many=InPieces(bins, monoids.Sum),
         reference=QuantilesReference(bins, given),
         name="DDSketch",
     )

@@ -11,7 +11,8 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.together import Kind, Reductions
+from combinators.reductions import Cast, Reductions
+from combinators.together import Kind
 
 
 def present_state(state: typing.Any) -> typing.Any:
@@ -95,7 +96,7 @@ class SumMany:
         """The same, short floats in float32."""
         kind = jax.eval_shape(self, xs).dtype
         wide = jnp.promote_types(kind, jnp.float32) if jnp.issubdtype(kind, jnp.floating) else kind
-        return Reductions((("sum", wider(xs, wide)),), lambda totals: totals[0].astype(kind))
+        return Reductions(("sum",), Cast(wide), lambda totals: totals[0].astype(kind))
 
 
 def lift_sum(x: typing.Any) -> typing.Any:
@@ -138,11 +139,12 @@ class ExtremeMany:
 
     def __call__(self, xs: typing.Any) -> typing.Any:
         """Return it, of the dtype of the elements."""
-        return self.reductions(jnp.asarray(xs)).run()
+        xs = jnp.asarray(xs)
+        return self.reductions(xs).run(xs)
 
     def reductions(self, xs: typing.Any) -> Reductions:
         """The one reduction."""
-        return Reductions(((self.kind, xs),), _only)
+        return Reductions((self.kind,), Cast(xs.dtype), _only)
 
 
 def reference_min(xs: typing.Any) -> typing.Any:
@@ -178,11 +180,6 @@ def all_many(xs: typing.Any) -> typing.Any:
 def reference_all(xs: typing.Any) -> typing.Any:
     """Say in NumPy whether all are true."""
     return np.all(xs, axis=0)
-
-
-def wider(xs: typing.Any, dtype: typing.Any) -> typing.Any:
-    """Cast where that changes anything, so that what is the same stays one array."""
-    return xs if xs.dtype == dtype else xs.astype(dtype)
 
 
 def _only(totals: typing.Any) -> typing.Any:

@@ -14,6 +14,7 @@ from combinators.aggregators.grid import Grid, between, bin_totals, columns, uni
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights, weigh
 from combinators.errors import GraphError, message
+from combinators.pieces import InPieces
 
 
 def Histogram(bins: int | Sequence[float], range: tuple[float, float] | None = None) -> Aggregator:
@@ -38,7 +39,7 @@ def Histogram(bins: int | Sequence[float], range: tuple[float, float] | None = N
         LiftOne(many),
         monoids.Sum,
         present_histogram,
-        lift_many=many,
+        lift_many=InPieces(many, monoids.Sum),
         reference=ReferenceHistogram(grid),
         name="Histogram",
     )

@@ -15,6 +15,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
 from combinators.errors import GraphError, message
 from combinators.hashing import hash32, reference_hash32
+from combinators.pieces import InPieces
 
 RANK_BITS = 32  # the second hash, whose leading zeros are counted
 
@@ -56,7 +57,7 @@ def HyperLogLog(precision: int = 12, *, seed: int = 0) -> Aggregator:
         RegistersOfOne(sketch),
         monoids.Max,
         estimate_distinct,
-        lift_many=sketch,
+        lift_many=InPieces(sketch, monoids.Max),
         reference=CountByRegisters(sketch),
         name="HyperLogLog",
     )

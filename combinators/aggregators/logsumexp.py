@@ -12,9 +12,9 @@ from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.elementwise import wider
+from combinators.aggregators.moments import real
 from combinators.monoids.logsumexp import finite_or_zero, logsumexp_value
-from combinators.together import Reductions
+from combinators.reductions import Cast, Reductions
 
 
 def LogSumExp() -> Aggregator:
@@ -45,14 +45,14 @@ class LogSumExpMany:
 
     def __call__(self, xs: Any) -> Any:
         """Return `(m, s)` of real elements `(n, ...)`; beside an infinity or NaN the sum is infinite or NaN."""
-        xs = _float(xs)
+        xs = real("LogSumExp", xs)
         # Without NaN, which the sum brings in, XLA has this maximum as one vectorised kernel.
         return scaled(xs, lax.stop_gradient(jnp.max(xs, axis=0, initial=-jnp.inf)))
 
     def reductions(self, xs: Any) -> Reductions:
         """The maximum; the sum needs it, and is a second pass."""
-        wide = _float(xs)
-        return Reductions((("max", wide),), lambda totals: scaled(wide, lax.stop_gradient(totals[0])))
+        wide = real("LogSumExp", xs)
+        return Reductions(("max",), Cast(wide.dtype), lambda totals: scaled(wide, lax.stop_gradient(totals[0])))
 
 
 def scaled(xs: Any, top: Any) -> Any:
@@ -93,8 +93,3 @@ def lift_logsumexp(x: Any) -> Any:
 def reference_logsumexp(xs: Any) -> Any:
     """Add logarithms pairwise in NumPy, in float64."""
     return np.logaddexp.reduce(np.asarray(xs, np.float64), axis=0)
-
-
-def _float(xs: Any) -> Any:
-    xs = jnp.asarray(xs)
-    return wider(xs, jnp.promote_types(xs.dtype, jnp.float32))

@@ -10,9 +10,9 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.elementwise import SumMany, present_state, wider
+from combinators.aggregators.elementwise import SumMany, present_state
 from combinators.aggregators.weights import over, reference_weights, weigh
-from combinators.together import Reductions
+from combinators.reductions import Reductions, wider
 
 
 def Count() -> Aggregator:
@@ -69,7 +69,7 @@ class MeanMany:
     def __call__(self, xs: Any, weights: Any = None) -> Any:
         """Return `(total, count)` of elements `(n, ...)`, weighted by `(n,)`."""
         if weights is None:
-            return self.reductions(xs).run()
+            return self.reductions(xs).run(jnp.asarray(xs))
         weights, xs = weigh(weights, _wide(xs))
         return jnp.sum(over(weights, xs) * xs, axis=0), jnp.sum(weights, axis=0)
 

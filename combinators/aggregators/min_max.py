@@ -8,7 +8,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import ExtremeMany, reference_max, reference_min
 from combinators.aggregators.moments import LiftOne
-from combinators.together import ForkMany
+from combinators.reductions import ForkMany
 
 _BOTH = ForkMany((ExtremeMany("min"), ExtremeMany("max")))
 

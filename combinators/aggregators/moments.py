@@ -17,7 +17,8 @@ from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs
 from combinators.monoids.moments import shift_sums
-from combinators.together import Reductions
+from combinators.reductions import Reductions
+from combinators.together import reduce_together
 
 
 def Moments(order: int = 4) -> Aggregator:
@@ -70,36 +71,50 @@ class MomentsMany:
 
     def __call__(self, xs: Any, weights: Any = None) -> Any:
         """Return `(count, mean, m2, ...)` of real elements `(n, ...)`, weighted by `(n,)`."""
-        return (self.reductions(xs) if weights is None else self._weighted(xs, weights)).run()
+        return self.reductions(xs).run(jnp.asarray(xs)) if weights is None else self._weighted(xs, weights)
 
     def reductions(self, xs: Any) -> Reductions:
         """Sums of powers of deviations from a number near the mean, of elements without weights."""
         xs = real("Moments", xs)
         count, origin = jnp.asarray(xs.shape[0], int), origin_near(xs)
-        deviations = xs - origin
-        return self._powers(count, origin, deviations, deviations)
+        return Reductions(
+            ("sum",) * self.order, Powers(self.order), lambda sums: self._moved(count, origin, sums), (origin,)
+        )
 
-    def _weighted(self, xs: Any, weights: Any) -> Reductions:
+    def _weighted(self, xs: Any, weights: Any) -> tuple[Any, ...]:
         weights, xs = weigh(weights, real("Moments", xs))
         count, weights = jnp.sum(weights, axis=0), over(weights, xs).astype(xs.dtype)
         origin = lax.stop_gradient(jnp.sum(weights * xs, axis=0) / _divisor(count, xs))
-        deviations = xs - origin
-        return self._powers(count, origin, deviations, weights * deviations)
+        powers = Powers(self.order)(xs, origin, weights)
+        return self._moved(count, origin, reduce_together(("sum",) * self.order, *powers))
 
-    def _powers(self, count: Any, origin: Any, deviations: Any, first: Any) -> Reductions:
-        powers = [first]
+    def _moved(self, count: Any, origin: Any, sums: Sequence[Any]) -> tuple[Any, ...]:
+        first, *rest = sums
+        step = first / _divisor(count, first)
+        moved = shift_sums([count.astype(first.dtype), first, *rest], -step)[2:]
+        # Constant data can round to a tiny negative sum. Unlike a maximum, a comparison keeps the gradient whole.
+        even = [jnp.where(m < 0, 0, m) if p % 2 == 0 else m for p, m in enumerate(moved, start=2)]
+        return (count, origin + _finite(step), *even)
+
+
+@final
+@dataclass(frozen=True)
+class Powers:
+    """Powers of deviations from an origin, entry by entry.
+
+    Attributes:
+      order: the highest power.
+    """
+
+    order: int
+
+    def __call__(self, xs: Any, origin: Any, weights: Any = None) -> list[Any]:
+        """Return the deviations, their squares and so on, each times its weight."""
+        deviations = real("Moments", xs) - origin
+        powers = [deviations if weights is None else weights * deviations]
         for _ in range(1, self.order):
             powers.append(powers[-1] * deviations)
-
-        def finish(sums: Sequence[Any]) -> tuple[Any, ...]:
-            first, *rest = sums
-            step = first / _divisor(count, first)
-            moved = shift_sums([count.astype(first.dtype), first, *rest], -step)[2:]
-            # Constant data can round to a tiny negative sum. Unlike a maximum, a comparison keeps the gradient whole.
-            even = [jnp.where(m < 0, 0, m) if p % 2 == 0 else m for p, m in enumerate(moved, start=2)]
-            return (count, origin + _finite(step), *even)
-
-        return Reductions(tuple(("sum", power) for power in powers), finish)
+        return powers
 
 
 @final

@@ -192,9 +192,10 @@ def test_moments_agree_with_scipy_describe():
     np.testing.assert_allclose(result["variance"], described.variance, rtol=1e-6)
 
 
-def test_moments_of_complex_numbers_are_an_error():
-    with pytest.raises(GraphError, match=r"(?s)the input is complex.*got       complex64"):
-        aggregators.Moments().run(np.ones(3, np.complex64))
+@pytest.mark.parametrize("name", ["Moments", "LogSumExp"])
+def test_what_has_no_meaning_for_complex_numbers_is_an_error(name):
+    with pytest.raises(GraphError, match=rf"(?s){name}: the input is complex.*got       complex64"):
+        getattr(aggregators, name)().run(np.ones(3, np.complex64))
 
 
 def test_mean_of_integers_is_exact():

@@ -188,3 +188,12 @@ def test_nan_wins_over_a_mesh(mesh8):
     found = tp.plan(graph, mesh8, {"row": "data"}).compile()(x)
     np.testing.assert_array_equal(found["max"], [np.nan, -1, -INF])
     np.testing.assert_array_equal(found["min"], [np.nan, -3, -INF])
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_short_floats_are_reduced_beside_wider_sums(dtype):
+    x = (RNG.integers(-8, 8, 40_000) + 0.5).astype(dtype)
+    total, ends = jax.jit((aggregators.Sum() & aggregators.MinMax()).run)(x)
+    assert total.dtype == ends["min"].dtype == ends["max"].dtype == dtype
+    exact = x.astype(np.float64).sum().astype(dtype)
+    assert [float(total), float(ends["min"]), float(ends["max"])] == [float(exact), -7.5, 7.5]

@@ -195,6 +195,7 @@ def test_reservoir_draws_the_same_in_any_order_and_has_gradients():
         (lambda: aggregators.Bloom(True), "bits is True"),
         (lambda: aggregators.MinHash(-1), "size is -1"),
         (lambda: aggregators.Reservoir(0), "k is 0"),
+        (lambda: aggregators.DDSketch(0.5), r"quantiles is 0\.5, expected one number or more from 0 to 1"),
         (lambda: aggregators.DDSketch((1.5,), accuracy=0.5), r"(?s)quantiles is \(1\.5,\).*accuracy is 0\.5"),
         (lambda: aggregators.DDSketch(smallest=1.0, largest=0.5), "the magnitudes are 1.0 and 0.5"),
     ],
