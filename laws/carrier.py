@@ -16,7 +16,8 @@ from hypothesis.strategies import SearchStrategy
 
 from combinators.monoid import Monoid
 from laws import programs
-from laws.cells import Struct, build_cell, cells, extremes, plain, show_cell, type_name
+from laws.cells import Struct, build_cell, cells, extremes, show_cell, type_name
+from laws.listed import as_entries
 from laws.subject import Recipe, Subject
 
 UNITS = 16
@@ -38,11 +39,6 @@ def first_of(values: Sequence[Any] | SearchStrategy[Any] | None) -> Any:
     return values[0]
 
 
-def struct_of(leaf: Any) -> Struct:
-    """The type of an array or number."""
-    return Struct(np.shape(leaf), jax.numpy.result_type(leaf))
-
-
 def same_state(state: Any) -> Any:
     """Compare states leaf by leaf: the equality of a carrier where every state has one form."""
     return state
@@ -57,6 +53,7 @@ class Carrier:
       elements: types of what `lift` takes.
       lift: cells of one element -> state.
       values: what to draw, as a list or a hypothesis strategy: elements where there is a `lift`, states where not.
+      state: where there is no `lift`, the type of a state, as a pytree of `jax.ShapeDtypeStruct`.
       observe: state -> what counts of it. Two states are equal where this is: the carrier's declared equality.
       special: for each element further values with a meaning of their own, such as `-inf` for a masked score.
       infinite: whether elements may be infinite or NaN; the identity then has to keep these, too.
@@ -68,21 +65,20 @@ class Carrier:
     observe: Callable[[Any], Any] = same_state
     special: tuple[tuple[float, ...], ...] = ()
     infinite: bool = False
+    state: Any = None
 
     @cached_property
     def cell_type(self) -> Any:
         """The type of a state: a pytree of `jax.ShapeDtypeStruct`."""
-        if self.lift is not None:
-            return jax.eval_shape(self.lift, *self.elements)
-        return jax.tree.map(struct_of, first_of(self.values))
+        return self.state if self.lift is None else jax.eval_shape(self.lift, *self.elements)
 
     def leaves(self, domain: str) -> SearchStrategy[programs.Program]:
         """Programs of one operation: an element of a domain, lifted, or a given value."""
         if self.values is None:
             return programs.lifts(self.elements, self.special, domain)
         drawn = self.values if isinstance(self.values, SearchStrategy) else st.sampled_from(list(self.values))
-        operation = "value" if self.lift is None else "lift"
-        return drawn.map(lambda given: [operation, *(plain(leaf) for leaf in jax.tree.leaves(given))])
+        operation, types = ("value", jax.tree.leaves(self.state)) if self.lift is None else ("lift", self.elements)
+        return drawn.map(lambda given: [operation, *as_entries("values", given, types)])
 
 
 @final

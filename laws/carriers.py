@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,13 +12,15 @@ from hypothesis.errors import NoSuchExample, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
 from combinators.aggregator import Aggregator
-from combinators.errors import message
+from combinators.errors import TapestryError, message
 from combinators.monoid import Monoid
 from laws.aggregator import AggregatorSubject
-from laws.carrier import Carrier, MonoidSubject, first_of, same_state, struct_of
-from laws.cells import Struct, type_name
+from laws.carrier import Carrier, MonoidSubject, first_of, same_state
+from laws.cells import Struct, type_name, why_not_drawn
+from laws.derived import elements_of, first_lifted
 from laws.errors import LawError, first_line
 from laws.examples_of import examples_of, itself, pair
+from laws.listed import as_entries, described_value, value_type
 from laws.subject import Subject
 
 F32, I32 = Struct((), jnp.float32), Struct((), jnp.int32)
@@ -55,7 +56,14 @@ class Ask(Protocol):
 
 
 def structs(types: Sequence[Any]) -> tuple[Struct, ...]:
-    """The types without names."""
+    """The types without names.
+
+    Raises:
+      LawError: when numbers of a type are not drawn.
+    """
+    problems = [why for kind in types if (why := why_not_drawn(kind.dtype)) is not None]
+    if problems:
+        raise LawError(message("laws: a type cannot be drawn.", *problems, remedy="Pass types of real numbers."))
     return tuple(Struct(tuple(kind.shape), kind.dtype) for kind in types)
 
 
@@ -63,17 +71,18 @@ def monoid_subjects(asked: Ask, monoid: Monoid) -> list[MonoidSubject]:
     """A monoid with every way that is known to make its states.
 
     Raises:
-      LawError: when none is known, or what is drawn is no pytree of arrays.
+      LawError: when none is known, what is drawn is no pytree of arrays, or the identity is no such state.
     """
-    return [MonoidSubject(monoid, _valid(asked, carrier), asked.called) for carrier in carriers_of(asked, monoid)]
+    carriers = [_valid(asked, carrier) for carrier in carriers_of(asked, monoid)]
+    for carrier in carriers:
+        check_identity(asked.called, monoid, carrier.cell_type)
+    return [MonoidSubject(monoid, carrier, asked.called) for carrier in carriers]
 
 
 def _valid(asked: Ask, carrier: Carrier) -> Carrier:
     """Look at the type of a state once, where an error can still name what is wrong."""
     try:
         leaves = jax.tree.leaves(carrier.cell_type)
-    except (NoSuchExample, Unsatisfiable) as error:
-        raise _no_values(asked) from error
     except Exception as error:
         raise LawError(
             message(
@@ -90,26 +99,60 @@ def _valid(asked: Ask, carrier: Carrier) -> Carrier:
     return carrier
 
 
-def drawn_elements(asked: Ask) -> tuple[Struct, ...]:
-    """The types of given elements: as the user says, or as the first one has them.
+def check_identity(called: str, monoid: Monoid, cell_type: Any, *remarks: str) -> None:
+    """Make the identity once, where an error is told once and whole; else every law would fail by it.
+
+    Args:
+      called: the name of the piece.
+      monoid: whose identity it is.
+      cell_type: type of a state.
+      remarks: further lines of the message.
 
     Raises:
-      LawError: when a strategy yields nothing, or what is no array.
+      LawError: when it raises, or is no state of the type.
     """
-    if asked.types is not None:
-        return structs(asked.types)
     try:
-        return tuple(struct_of(leaf) for leaf in jax.tree.leaves(first_of(asked.values)))
-    except (NoSuchExample, Unsatisfiable) as error:
-        raise _no_values(asked) from error
-    except TypeError as error:
+        jax.eval_shape(lambda: monoid.identity_for(cell_type))
+    except Exception as error:
+        is_ours = isinstance(error, TapestryError)
         raise LawError(
-            message(f"`{asked.called}`: an element is no array.", str(error), remedy="Draw numbers and arrays.")
+            message(
+                f"`{called}`: the identity cannot be made for its states.",
+                f"state  {', '.join(map(type_name, jax.tree.leaves(cell_type)))}",
+                *remarks,
+                f"{type(error).__name__}: {error}",
+                remedy=None if is_ours else "Give numbers as identity, or a function of the state's type.",
+            ),
+            law="monoid.structure",
         ) from error
 
 
-def _no_values(asked: Ask) -> LawError:
-    return LawError(message(f"`{asked.called}`: there are no values.", remedy="Pass a strategy that yields something."))
+def drawn_type(asked: Ask) -> Any:
+    """The type of given values: a pytree, with the dtypes that the user says or, without, that they have.
+
+    Raises:
+      LawError: when there are none, or one is no pytree of arrays or not like the others.
+    """
+    values = asked.values
+    if isinstance(values, SearchStrategy):
+        try:
+            found = described_value(asked.called, "the value", first_of(values))
+        except (NoSuchExample, Unsatisfiable) as error:
+            raise _no_values(asked, "Pass a strategy that yields something.") from error
+    elif not len(values):
+        raise _no_values(asked, "Pass one or more.")
+    else:
+        found = value_type(asked.called, values)
+    leaves, tree = jax.tree.flatten(found)
+    if asked.types is not None:
+        leaves = structs(asked.types)
+    for value in () if isinstance(values, SearchStrategy) else values:
+        as_entries(asked.called, value, leaves)
+    return found if len(leaves) != tree.num_leaves else jax.tree.unflatten(tree, leaves)
+
+
+def _no_values(asked: Ask, remedy: str) -> LawError:
+    return LawError(message(f"`{asked.called}`: there are no values.", remedy=remedy))
 
 
 def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
@@ -117,14 +160,13 @@ def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
     observe = asked.observe if asked.observe is not None else same_state
     known = examples_of(monoid)
     if asked.values is not None:
-        if not isinstance(asked.values, SearchStrategy) and not len(asked.values):
-            raise LawError(message(f"`{asked.called}`: there are no values.", remedy="Pass one state or more."))
+        kind = drawn_type(asked)
         if asked.lift is None:
-            return (Carrier(values=asked.values, observe=observe),)
-        return (Carrier(drawn_elements(asked), asked.lift, asked.values, observe),)
+            return (Carrier(values=asked.values, observe=observe, state=kind),)
+        return (Carrier(tuple(jax.tree.leaves(kind)), asked.lift, asked.values, observe),)
     if asked.lift is not None:
-        count = _arity(asked.lift)
-        elements = structs(asked.types) if asked.types is not None else (F32,) * count
+        # What is wrong with a lift of single numbers is told by `_valid`.
+        elements = structs(asked.types) if asked.types is not None else (first_lifted(asked.lift) or ((F32,), ()))[0]
         return (Carrier(elements, asked.lift, observe=observe),)
     if asked.types is not None:
         elements = structs(asked.types)
@@ -137,10 +179,12 @@ def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
     identity = monoid.identity
     if isinstance(identity, bool):
         return (Carrier((Struct((), jnp.bool_),), itself, observe=observe),)
-    problem = _why_not_combined(monoid, F32) if isinstance(identity, int | float) else None
-    if isinstance(identity, int | float) and problem is None:
+    may_be_number = isinstance(identity, int | float) or callable(identity)
+    problem = _why_not_combined(monoid, F32) if may_be_number else None
+    if may_be_number and problem is None:
+        check_identity(asked.called, monoid, F32, "states of other types are checked with types= or lift=")
         carriers = [Carrier((F32,), itself, observe=observe)]
-        return carriers if isinstance(identity, float) else [*carriers, Carrier((I32,), itself, observe=observe)]
+        return carriers if not isinstance(identity, int) else [*carriers, Carrier((I32,), itself, observe=observe)]
     raise LawError(
         message(
             f"it is not known how states of `{asked.called}` are made.",
@@ -155,7 +199,7 @@ def _why_not_combined(monoid: Monoid, cell: Struct) -> str | None:
     """Why a state can be no single number, or None; an identity of 0 may stand for a tuple of zeros as well."""
     try:
         jax.eval_shape(monoid.merge, cell, cell)
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except Exception as error:  # noqa: BLE001 - a user's combine may raise anything
         return first_line(error)
     return None
 
@@ -169,47 +213,16 @@ def aggregator_subjects(asked: Ask, aggregator: Aggregator) -> list[Subject]:
     known = examples_of(aggregator.monoid)
     special: tuple[tuple[float, ...], ...] = ()
     if asked.values is not None:
-        elements = drawn_elements(asked)
+        elements = tuple(jax.tree.leaves(drawn_type(asked)))
     elif asked.types is not None:
         elements = structs(asked.types)
     else:
-        elements, special = _elements(asked, aggregator, known)
+        elements, special = elements_of(asked.called, aggregator.lift, aggregator.monoid)
     observe = asked.observe or (known[0].observe if known else aggregator.present)
     infinite = all(carrier.infinite for carrier in known) if known else False
-    carrier = Carrier(elements, aggregator.lift, asked.values, observe, special, infinite)
+    carrier = _valid(asked, Carrier(elements, aggregator.lift, asked.values, observe, special, infinite))
+    check_identity(asked.called, aggregator.monoid, carrier.cell_type)
     return [
         AggregatorSubject(aggregator, carrier, asked.called),
-        MonoidSubject(aggregator.monoid, _valid(asked, carrier), asked.called),
+        MonoidSubject(aggregator.monoid, carrier, asked.called),
     ]
-
-
-def _elements(
-    asked: Ask, aggregator: Aggregator, known: Sequence[Carrier]
-) -> tuple[tuple[Struct, ...], tuple[tuple[float, ...], ...]]:
-    """Types that `lift` takes: those of its monoid's examples, or numbers."""
-    candidates = [(carrier.elements, carrier.special) for carrier in known]
-    candidates += [((F32,) * count, ()) for count in (_arity(aggregator.lift), 1, 2)]
-    problem = ""
-    for elements, special in candidates:
-        try:
-            jax.eval_shape(aggregator.lift, *elements)
-        except (TypeError, ValueError, AttributeError) as error:
-            problem = problem or f"lift of {', '.join(map(type_name, elements))}: {first_line(error)}"
-            continue
-        return elements, special
-    raise LawError(
-        message(
-            f"it is not known which elements `{asked.called}` takes.",
-            problem,
-            remedy="Pass types=[one jax.ShapeDtypeStruct for every input of lift].",
-        )
-    )
-
-
-def _arity(function: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 1
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return max(1, sum(p.kind in kinds and p.default is p.empty for p in parameters))

@@ -70,14 +70,23 @@ def build_cell(struct: Struct, recipe: Any) -> np.ndarray[Any, Any]:
         return np.asarray(recipe, struct.dtype).reshape(struct.shape)
 
 
+def why_not_drawn(dtype: Any) -> str | None:
+    """Why no numbers of a dtype are drawn, or None: recipes hold real numbers, integers and booleans alone."""
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return f"{dtype} holds random keys, and keys are not drawn: draw a seed and make the key of it"
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return f"{dtype} is complex, and complex numbers are not drawn: take real and imaginary part as two leaves"
+    if dtype == jnp.bool_ or jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating):
+        return None
+    return f"no numbers of {dtype} are drawn"
+
+
 def plain(leaf: Any) -> Any:
-    """An array as plain data: a number, or the flat list of its entries."""
-    return np.asarray(leaf, np.float64).ravel().tolist() if np.ndim(leaf) else _number(leaf)
-
-
-def _number(leaf: Any) -> bool | int | float:
-    value = np.asarray(leaf)
-    return bool(value) if value.dtype.kind == "b" else int(value) if value.dtype.kind in "iu" else float(value)
+    """An array as plain data: a number, or the flat list of its entries; integers stay integers, of any size."""
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "biu":
+        array = array.astype(np.float64)
+    return array.ravel().tolist() if array.ndim else array.item()
 
 
 def show_cell(recipe: Any) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from combinators.errors import message
+from laws.bounds import Bounds, bounds_of, check_numbers
 from laws.cells import Number, numbers
 from laws.errors import LawError
 from laws.subject import DOMAINS
@@ -36,16 +37,18 @@ def values(
 
     Args:
       type: a `tp.TensorType`, `jax.ShapeDtypeStruct` or array, or a pytree of these.
-      min: least entry; weights take `min=0`.
+      min: least entry; weights take `min=0`. Bounds are clipped to the dtype, and rounded to it.
       max: largest entry; tokens take `min=0, max=vocabulary - 1`.
-      elements: draws the entries instead: a hypothesis strategy of numbers, or a list to choose from.
-      special: further entries, such as `-inf` for what is masked.
+      elements: draws the entries instead: a hypothesis strategy of numbers, of which those between the bounds are
+        taken, or a list to choose from.
+      special: further entries, such as `-inf` for what is masked; they need not lie between the bounds.
 
     Returns:
       A strategy of pytrees of NumPy arrays: for `hypothesis.given`, and for `values=` of `check` and `assert_lawful`.
 
     Raises:
-      LawError: where the range is empty, or the type is none.
+      LawError: where the dtype has no number in the range, an element lies outside of it or is no number of the dtype,
+        or the type is none.
 
     Example:
       >>> import jax.numpy as jnp, tapestry_jax as tp
@@ -53,8 +56,6 @@ def values(
       >>> tp.laws.assert_lawful(tp.monoids.Max, values=tokens, laws="associativity", examples=5).held
       ('monoid.associativity',)
     """
-    if min is not None and max is not None and min > max:
-        raise LawError(message(f"laws.values: no number lies between {min} and {max}.", remedy="Swap them."))
     leaves, tree = jax.tree.flatten(type)
     if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves):
         raise LawError(
@@ -65,43 +66,36 @@ def values(
             )
         )
 
+    bounds = [bounds_of(leaf.dtype, min, max) for leaf in leaves]
+    for leaf, within in zip(leaves, bounds, strict=True):
+        if elements is not None and not isinstance(elements, SearchStrategy):
+            check_numbers("elements", elements, leaf.dtype, within)
+        if len(special):
+            check_numbers("special", special, leaf.dtype)
+
     def of_domain(domain: str) -> SearchStrategy[Any]:
-        drawn = [_array(leaf, _entries(leaf.dtype, domain, min, max, elements, special)) for leaf in leaves]
+        listed = zip(leaves, bounds, strict=True)
+        drawn = [_array(leaf, _entries(leaf, domain, within, elements, special)) for leaf, within in listed]
         return st.tuples(*drawn).map(lambda arrays: jax.tree.unflatten(tree, list(arrays)))
 
     return st.one_of([of_domain(domain) for domain in DOMAINS])
 
 
 def _entries(
-    dtype: Any,
+    leaf: Any,
     domain: str,
-    low: float | None,
-    high: float | None,
+    bounds: Bounds,
     elements: SearchStrategy[Any] | Sequence[Any] | None,
     special: Sequence[float],
 ) -> SearchStrategy[Number]:
-    if elements is not None:
-        drawn = elements if isinstance(elements, SearchStrategy) else st.sampled_from(list(elements))
+    if isinstance(elements, SearchStrategy):
+        drawn = elements.filter(lambda x: x in bounds)
+    elif elements is not None:
+        drawn = st.sampled_from(list(elements))
     else:
-        ends = [end for end in (low, high) if end is not None]
-        drawn = numbers(dtype, domain).map(lambda x: fit(x, low, high))
-        drawn = st.one_of(drawn, st.sampled_from(ends)) if ends else drawn
+        drawn = numbers(leaf.dtype, domain).map(bounds.fit)
+        drawn = st.one_of(drawn, st.sampled_from(bounds.ends)) if bounds.ends else drawn
     return st.one_of(drawn, st.sampled_from(list(special))) if special else drawn
-
-
-def fit(x: Number, low: float | None, high: float | None) -> Number:
-    """Move a number into a range: reflected at its one end, or wrapped around between the two."""
-    if isinstance(x, bool) or (low is None and high is None):
-        return x
-    kind = type(x)
-    if low is not None and high is not None:
-        span = high - low + (1 if kind is int else 0)
-        inside = low + math.fmod(abs(x - low), span) if span else low
-        return kind(min(inside, high))
-    if low is not None:
-        return kind(low + abs(x - low)) if x < low else x
-    assert high is not None
-    return kind(high - abs(x - high)) if x > high else x
 
 
 def _array(leaf: Any, entries: SearchStrategy[Number]) -> SearchStrategy[np.ndarray[Any, Any]]:

@@ -56,13 +56,18 @@ def resolve(piece: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
 
     A class, such as an aggregator's, stands for what it makes without arguments.
     """
-    found = {name: value for name, value in options.items() if value is not None and value != ()}
+    found = {name: value for name, value in options.items() if value is not None and not _is_empty(value)}
     if isinstance(piece, Given):
         return resolve(piece.piece, dict(piece.options) | found)
     carried = getattr(piece, "__laws__", None)
     if isinstance(carried, Mapping):
         found = _known(piece, cast("Mapping[str, Any]", carried)) | found
     return (piece() if isinstance(piece, type) else piece), found
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether nothing was passed; an array is something."""
+    return isinstance(value, tuple) and not value
 
 
 def _known(piece: Any, options: Mapping[str, Any]) -> dict[str, Any]:

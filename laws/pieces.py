@@ -20,13 +20,14 @@ from combinators.tensor_type import TensorType
 from combinators.tracing import trace
 from laws.arrow import ArrowSubject
 from laws.carrier import MonoidSubject
-from laws.carriers import aggregator_subjects, monoid_subjects
+from laws.carriers import aggregator_subjects, check_identity, monoid_subjects
 from laws.catalogue import select
 from laws.errors import LawError
 from laws.given import resolve
 from laws.known import KnownFailing
 from laws.law import Law
 from laws.leaf import leaves_of
+from laws.listed import as_listed
 from laws.plan import PlanSubject
 from laws.structures import Semiring, Structure, StructureSubject, first_monoid
 from laws.subject import Subject
@@ -65,6 +66,7 @@ class Asked:
         """Read a piece, and the options that are passed or given with it."""
         found, chosen = resolve(piece, options)
         asked = cls(found, **chosen)
+        asked = replace(asked, values=as_listed(asked.called, asked.values))
         if asked.laws is None or options.get("known"):
             return asked
         # What is declared with a piece is of all its laws; who asks for some of them asks for no others.
@@ -140,6 +142,8 @@ class Asked:
         drawn = monoid_subjects(self, first_monoid(structure))
         found: list[Subject] = [StructureSubject(structure, states, self.called) for states in drawn]
         if isinstance(structure, Semiring):
+            for s in drawn:
+                check_identity(f"{self.called}.multiply", structure.multiply, s.carrier.cell_type)
             product = [MonoidSubject(structure.multiply, s.carrier, f"{self.called}.multiply") for s in drawn]
             return [*found, *drawn, *product]
         return [*found, *drawn]

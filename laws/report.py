@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.errors import message
+from combinators.errors import TapestryError, message
 from laws.errors import LawError, first_line
 from laws.search import Failure
 from laws.verdict import STABILITY, Verdict
@@ -58,7 +58,10 @@ def unpack(token: str) -> tuple[str, str, list[Any]]:
 
 def _sides(formula: tuple[str, str], verdict: Verdict) -> list[str]:
     if verdict.error is not None:
-        return [f"{formula[0]}  =  {formula[1]} cannot be computed", first_line(verdict.error)]
+        # The errors of the library end with their remedy.
+        whole = isinstance(verdict.error, TapestryError)
+        told = f"{type(verdict.error).__name__}: {verdict.error}" if whole else first_line(verdict.error)
+        return [f"{formula[0]}  =  {formula[1]} cannot be computed", told]
     if verdict.sides is None:
         return []
     width = max(map(len, formula))
