@@ -24,7 +24,7 @@ class Inferred:
       monoid: what merges its folds, or its steps where it is a scan; None for a map.
       over: the scanned dimension; None where nothing is scanned.
       reverse: whether the scan begins at the end.
-      sizes: sizes of windows that the operands do not tell.
+      sizes: sizes that the operands do not tell, as they were seen.
       untold: what could not be told, a sentence each.
       name: of the kernel.
     """
@@ -51,11 +51,18 @@ class Inferred:
             return Map(self.kernel, self.signature, sizes=sizes, name=self.name)
         if self.over is not None:
             return Scan(self.monoid, self.signature, over=self.over, reverse=self.reverse)
-        return Reduce(self.kernel, self.signature, self.monoid, sizes=sizes, name=self.name)
+        return Reduce(self.kernel, self.signature, self.monoid, carrier=self.carrier, sizes=sizes, name=self.name)
+
+    @property
+    def carrier(self) -> str | None:
+        """The axes of the state of a reduce, where its results have different ones."""
+        results = [result.replace("()", "").strip() for result in self.signature.partition("->")[2].split(",")]
+        return ", ".join(results) if self.kind == "reduce" and len(set(results)) > 1 else None
 
     def __str__(self) -> str:
         how = "" if self.monoid is None else f", {self.monoid.name}"
         over = "" if self.over is None else f", over={self.over!r}" + (", reverse=True" if self.reverse else "")
+        carrier = "" if self.carrier is None else f", carrier={self.carrier!r}"
         sizes = f", sizes={dict(self.sizes)}" if self.sizes else ""
-        lines = [f'{self.name}: {self.kind} "{self.signature}"{how}{over}{sizes}']
+        lines = [f'{self.name}: {self.kind} "{self.signature}"{how}{over}{carrier}{sizes}']
         return "\n".join([*lines, *(f"  not told: {sentence}" for sentence in self.untold)])

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from combinators.errors import KernelError, message
+from combinators.errors import KernelError, TapestryError, message
+from combinators.tensor_type import TensorType, type_of
+from tapestry_jax.inference.draws import Array, changes, exact_operands, operands_of
+from tapestry_jax.inference.relation import Relation, read_relation
 
-Array = np.ndarray[Any, Any]
-SEEDS = (0, 1)
-_SHARES = (0.5, 0.5, 0.0, 1.0)  # of truth among booleans: some kernels answer only where all are alike
+Place = tuple[int, int]
+"""An operand, or a result, and one of its axes."""
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What answers to an axis of an operand, or to an operand without axes.
+
+    Attributes:
+      results: those of which any coordinate changed.
+      relations: how each axis of each result hangs together with it.
+    """
+
+    results: frozenset[int]
+    relations: Mapping[Place, Relation]
 
 
 @final
@@ -23,110 +39,144 @@ class Probe:
 
     Args:
       function: operands -> array, or tuple of arrays.
-      specs: types of the operands.
+      types: of the operands.
       name: what errors call the kernel.
     """
 
-    def __init__(self, function: Callable[..., Any], specs: Sequence[Any], name: str) -> None:
-        self.specs, self.name = tuple(specs), name
-        self._run: Callable[..., Any] = jax.jit(function)
-        seeds = range(len(_SHARES)) if any(_kind(spec) == "b" for spec in self.specs) else SEEDS
-        self.operands = [self._fill(seed) for seed in seeds]
+    def __init__(self, function: Callable[..., Any], types: Sequence[TensorType], name: str) -> None:
+        self.types, self.name = tuple(types), name
+        self._function = function
+        self._run: Callable[..., Any] = jax.jit(self._checked)
+        self.operands, self.exact = operands_of(self.types), exact_operands(self.types)
 
     def run(self, operands: Sequence[Any]) -> list[Array]:
         """The results as NumPy arrays.
 
         Raises:
-          KernelError: when the kernel cannot run on operands of these sizes.
+          GraphError: when the kernel returns what is no array.
+          KernelError: when it returns nothing, or cannot run on operands of these sizes.
         """
+        # NaN is what kernels are asked with here, and no fault.
+        with jax.debug_nans(False):
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._called(self._run, operands))]
+
+    @cached_property
+    def results(self) -> list[list[Array]]:
+        """What comes of the unchanged operands, for each draw."""
+        return [self.run(operands) for operands in self.operands]
+
+    @cached_property
+    def exact_results(self) -> list[list[Array]]:
+        """What comes of the operands whose sums are exact, for each draw."""
+        return [self.run(operands) for operands in self.exact]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the results."""
+        return [result.shape for result in self.results[0]]
+
+    @cached_property
+    def is_tuple(self) -> bool:
+        """Whether the kernel returns a plain tuple of arrays."""
+        tree = jax.tree.structure(self._shaped(self.types))
+        return tree == jax.tree.structure((0,) * len(self.shapes))
+
+    def grown(self, places: Collection[Place]) -> list[tuple[int, ...]] | None:
+        """The shapes of the results where axes of operands have one cell more; None where the kernel refuses."""
+        larger = [
+            TensorType([n + ((operand, axis) in places) for axis, n in enumerate(kind.shape)], kind.dtype)
+            for operand, kind in enumerate(self.types)
+        ]
         try:
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._run(*operands))]
+            found = self._shaped(larger)
+        except TapestryError:
+            return None
+        return [tuple(leaf.shape) for leaf in jax.tree.leaves(found)]
+
+    def answer(self, operand: int, axis: int | None) -> Answer:
+        """Change an operand slab by slab, and see which coordinates of the results change.
+
+        Args:
+          operand: its number.
+          axis: across which slabs are taken; None changes the whole operand.
+        """
+        size = 1 if axis is None else self.types[operand].shape[axis]
+        found = [[np.zeros((size, n), bool) for n in shape] for shape in self.shapes]
+        touched: set[int] = set()
+        for operands, plain in zip(self.operands, self.results, strict=True):
+            for at in range(size):
+                place = () if axis is None else (slice(None),) * axis + (at,)
+                for changed in changes(operands[operand], place):
+                    results = self.run([*operands[:operand], changed, *operands[operand + 1 :]])
+                    for number, (result, before) in enumerate(zip(results, plain, strict=True)):
+                        answered = ~_same(result, before)
+                        touched |= {number} if answered.any() else set()
+                        for matrix, across in zip(found[number], range(result.ndim), strict=True):
+                            others = tuple(i for i in range(result.ndim) if i != across)
+                            matrix[at] |= answered.any(axis=others)
+        relations = {
+            (number, across): read_relation(matrix)
+            for number, matrices in enumerate(found)
+            for across, matrix in enumerate(matrices)
+        }
+        return Answer(frozenset(touched), relations)
+
+    def _shaped(self, types: Sequence[TensorType]) -> Any:
+        return self._called(lambda *structs: jax.eval_shape(self._checked, *structs), [kind.struct for kind in types])
+
+    def _called(self, run: Callable[..., Any], operands: Sequence[Any]) -> Any:
+        try:
+            return run(*operands)
+        except TapestryError:
+            raise
         except Exception as error:
-            shapes = ", ".join(str(tuple(np.shape(x))) for x in operands)
+            shapes = ", ".join(str(tuple(x.shape)) for x in operands)
             raise KernelError(
                 message(
                     f"tp.infer: `{self.name}` cannot run on operands of shapes {shapes}.",
-                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                    "expected an array, or a tuple of arrays",
+                    f"got {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
                     remedy="Pass the types of operands that it takes.",
                 )
             ) from error
 
-    @cached_property
-    def results(self) -> list[list[Array]]:
-        """What comes of the unchanged operands, for each seed."""
-        return [self.run(operands) for operands in self.operands]
-
-    def answers(self, operand: int, axis: int) -> list[list[Array]]:
-        """Which coordinates of the results change with each coordinate of an operand's axis.
-
-        Returns:
-          For every result and every axis of it a matrix of booleans: a row for each coordinate of the operand's axis,
-          a column for each coordinate of the result's.
-        """
-        size = self.specs[operand].shape[axis]
-        shapes = [result.shape for result in self.results[0]]
-        found = [[np.zeros((size, n), bool) for n in shape] for shape in shapes]
-        for seed, operands in enumerate(self.operands):
-            for at in range(size):
-                for changed in _changes(operands[operand], axis, at):
-                    results = self.run([*operands[:operand], changed, *operands[operand + 1 :]])
-                    for matrices, result, plain in zip(found, results, self.results[seed], strict=True):
-                        answered = ~_same(result, plain)
-                        for number, matrix in enumerate(matrices):
-                            others = tuple(i for i in range(result.ndim) if i != number)
-                            matrix[at] |= answered.any(axis=others)
-        return found
-
-    def _fill(self, seed: int) -> list[Array]:
-        source = np.random.default_rng(seed)
-        return [_numbers(spec, source, _SHARES[seed]) for spec in self.specs]
+    def _checked(self, *operands: Any) -> Any:
+        result = self._function(*operands)
+        leaves = jax.tree.leaves(result)
+        if not leaves:
+            raise KernelError(
+                message(
+                    f"tp.infer: `{self.name}` returns nothing.",
+                    "expected an array, or a tuple of arrays",
+                    f"got {result!r:.80}",
+                    remedy="Return at least one array.",
+                )
+            )
+        for number, leaf in enumerate(leaves):
+            type_of(leaf, f"tp.infer: result {number} of `{self.name}`")
+        return result
 
 
-def small_integers(specs: Sequence[Any], seed: int = 7) -> list[Array]:
-    """Operands whose sums and products are exact."""
-    source = np.random.default_rng(seed)
-    return [source.integers(0 if _kind(s) == "i" else -3, 4, s.shape).astype(s.dtype) for s in specs]
+def say(place: Place, what: str = "operand") -> str:
+    """A place in words."""
+    return f"axis {place[1]} of {what} {place[0]}"
 
 
-def _numbers(spec: Any, source: np.random.Generator, share: float) -> Array:
-    match _kind(spec):
-        case "b":
-            return source.random(spec.shape) < share
-        case "i":
-            return source.integers(0, 4, spec.shape).astype(spec.dtype)
-        case "c":
-            real, imaginary = source.standard_normal(spec.shape), source.standard_normal(spec.shape)
-            return (real + 1j * imaginary).astype(spec.dtype)
-        case _:
-            return source.standard_normal(spec.shape).astype(spec.dtype)
+def sliced(array: Any, axis: int, low: int, high: int) -> Any:
+    """The coordinates `[low, high)` of an axis."""
+    return array[(slice(None),) * axis + (slice(low, high),)]
 
 
-def _kind(spec: Any) -> str:
-    if spec.dtype == np.bool_:
-        return "b"
-    if jnp.issubdtype(spec.dtype, jnp.complexfloating):
-        return "c"
-    return "f" if jnp.issubdtype(spec.dtype, jnp.floating) else "i"
+def is_close(a: Any, b: Any) -> bool:
+    """Whether two results are equal but for rounding, in the shorter of their dtypes; NaN is equal to NaN."""
+    if np.shape(a) != np.shape(b):
+        return False
+    rtol = max([1e-4, *(8 * float(jax.numpy.finfo(x.dtype).eps) for x in (a, b) if _is_float(x))])
+    return bool(np.allclose(np.asarray(a, complex), np.asarray(b, complex), rtol=rtol, atol=rtol / 10, equal_nan=True))
 
 
-def _changes(array: Array, axis: int, at: int) -> list[Array]:
-    """The array with one slab changed: to NaN, and to larger and smaller numbers; to its opposite where it is boolean.
-
-    NaN alone is not enough, since a maximum or a comparison may drop it; nor is one number, since it may not win.
-    """
-    place = (slice(None),) * axis + (at,)
-    if array.dtype == bool:
-        slabs: list[Any] = [~array[place]]
-    elif jnp.issubdtype(array.dtype, jnp.integer):
-        slabs = [(array[place] + 1) % 4, (array[place] + 2) % 4]
-    else:
-        slabs = [np.nan, array[place] + 11, array[place] * 2 - 13]
-    changed: list[Array] = []
-    for slab in slabs:
-        copy = array.copy()
-        copy[place] = slab
-        changed.append(copy)
-    return changed
+def _is_float(array: Any) -> bool:
+    return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.inexact))
 
 
 def _same(a: Array, b: Array) -> Array:
