@@ -155,6 +155,19 @@ class MonoidSubject(Subject):
             recipe, identity=lambda: self.identity, lift=self._lifted, value=self._value, combine=self.add
         )
 
+    def read(self, kind: str, recipe: Recipe) -> None:
+        """Read the program of a state without running it."""
+        if kind in ("shift", "unit"):
+            self.build(kind, recipe)
+            return
+        programs.build_state(
+            recipe,
+            identity=lambda: None,
+            lift=lambda *element: programs.build_element(self.carrier.elements, element),
+            value=self._value,
+            combine=lambda left, right: None,
+        )
+
     def show(self, kind: str, recipe: Recipe) -> str:
         """The program of a state."""
         if kind == "unit":

@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from combinators.aggregator import Aggregator
 from combinators.errors import TapestryError, message
 from combinators.monoid import Monoid
+from combinators.tensor_type import type_of
 from laws.aggregator import AggregatorSubject
 from laws.carrier import Carrier, MonoidSubject, first_of, same_state
 from laws.cells import Struct, type_name, why_not_drawn
@@ -60,11 +61,13 @@ def structs(types: Sequence[Any]) -> tuple[Struct, ...]:
 
     Raises:
       LawError: when numbers of a type are not drawn.
+      GraphError: when one is no type.
     """
-    problems = [why for kind in types if (why := why_not_drawn(kind.dtype)) is not None]
+    found = [kind if hasattr(kind, "dtype") else type_of(kind, "an entry of types=") for kind in types]
+    problems = [why for kind in found if (why := why_not_drawn(kind.dtype)) is not None]
     if problems:
         raise LawError(message("laws: a type cannot be drawn.", *problems, remedy="Pass types of real numbers."))
-    return tuple(Struct(tuple(kind.shape), kind.dtype) for kind in types)
+    return tuple(Struct(tuple(kind.shape), kind.dtype) for kind in found)
 
 
 def monoid_subjects(asked: Ask, monoid: Monoid) -> list[MonoidSubject]:

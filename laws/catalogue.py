@@ -28,12 +28,13 @@ catalogue: tuple[Law, ...] = (
 """Every law that the library knows. `law.name` is unique; `law.family` says what it is a law of."""
 
 
-def select(families: Iterable[str], names: str | Sequence[str] | None) -> tuple[Law, ...]:
+def select(families: Iterable[str], names: str | Sequence[str] | None, *remarks: str) -> tuple[Law, ...]:
     """The laws of some families, or those of them that are named.
 
     Args:
       families: such as `("monoid",)`.
       names: full names, families, or names within a family; None for all.
+      remarks: further lines for the error.
 
     Raises:
       LawError: when a name names no law of the families.
@@ -48,6 +49,7 @@ def select(families: Iterable[str], names: str | Sequence[str] | None) -> tuple[
         raise LawError(
             message(
                 f"no law is called {', '.join(map(repr, unknown)) or 'nothing'}.",
+                *remarks,
                 f"the laws here are {', '.join(law.name for law in known)}",
                 remedy="Use one of these names, or a family such as 'monoid'.",
             )

@@ -12,11 +12,12 @@ from combinators.errors import message
 from laws.catalogue import catalogue
 from laws.errors import LawError
 from laws.examine import nothing_checked, outcomes
+from laws.given import given
 from laws.known import KnownFailing
 from laws.law import Law
 from laws.outcome import Checked, Report
 from laws.pieces import Asked
-from laws.report import law_error, unpack
+from laws.report import check_recipe, law_error, unpack
 from laws.search import Failure, Search, judge
 
 
@@ -111,7 +112,7 @@ def check(
       seed: of the draws.
 
     Returns:
-      A function that pytest collects; bind it to a name that starts with `test`.
+      A function that pytest collects; bind it to a name that starts with `test`, in a module or in a class.
 
     Raises:
       LawError: when called inside of a running test, where the tests that it makes would never run.
@@ -144,7 +145,8 @@ def check(
         if all(entry.why_not is not None for entry in checked):
             pytest.skip(f"not checked: {checked[0].why_not if checked else 'nothing here has this law'}")
 
-    return test_law
+    # In the body of a class a plain function would be given the instance for the law.
+    return staticmethod(test_law)
 
 
 def _short(laws: Sequence[Law]) -> list[str]:
@@ -166,10 +168,11 @@ def replay(token: str, piece: Any, types: Sequence[Any] | None = None, **options
       LawError: when the law still fails on these arguments; or when the token belongs to something else.
     """
     law_name, kinds, recipe = unpack(token)
-    asked = Asked.of(piece, types=types, **options)
+    asked = Asked.of(given(piece, **options), types=types)
     law = next((law for law in catalogue if law.name == law_name), None)
     for subject in asked.subjects() if law is not None else ():
         if law is not None and law.family in subject.families and subject.types == kinds:
+            check_recipe(law, subject, recipe)
             verdict = judge(law, subject, recipe)
             if not verdict.holds:
                 raise law_error(Failure(law, subject, recipe, verdict, 0)) from verdict.error

@@ -17,7 +17,7 @@ from laws.examine import examine
 from laws.mutants import mutants
 from laws.page import listing, page
 from laws.pieces import Asked
-from laws.survey import How, Row, collection, survey, survey_in_processes, total
+from laws.survey import How, Row, collection, made, survey, survey_in_processes, total
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,9 +49,10 @@ def _add_laws(commands: Any) -> None:
         "pieces",
         nargs="*",
         metavar="package.module:piece",
-        help="a monoid, aggregator, arrow, graph or plan; or a mapping of such by name",
+        help="a monoid, aggregator, arrow, graph or plan; a function without parameters that makes one; or a mapping "
+        "of such by name",
     )
-    laws.add_argument("--list", action="store_true", help="print every law with its formula")
+    laws.add_argument("--list", action="store_true", help="print every law with its formula and source")
     laws.add_argument("--markdown", action="store_true", help="print the page of the documentation")
     laws.add_argument("--mutants", action="store_true", help="plant mistakes, and print which laws catch them")
     laws.add_argument("--replay", metavar="TOKEN", help="run one counterexample again, from the message of a failure")
@@ -72,7 +73,7 @@ def _laws(chosen: argparse.Namespace) -> int:
         )
     status = 0
     for text in chosen.pieces:
-        found = find_piece(text)
+        found = made(find_piece(text))
         pieces = collection(found)
         if pieces is None:
             status = max(status, _report(text, found, chosen))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from combinators.box import Box
+from combinators.errors import message
+from laws.errors import LawError, whole_number
 
 
 def partitions(box: Box, most: int = 8, empty: bool = True) -> SearchStrategy[tuple[Box, ...]]:
@@ -19,12 +23,23 @@ def partitions(box: Box, most: int = 8, empty: bool = True) -> SearchStrategy[tu
     Returns:
       A strategy of tuples of boxes that cover `box` exactly; those that are cut along one axis are in order.
 
+    Raises:
+      LawError: when `box` is none, or `most` is no positive integer.
+
     Example:
       >>> from hypothesis import find
       >>> find(partitions(Box((0,), (4,))), lambda pieces: len(pieces) == 2 and all(p.size for p in pieces))
       (Box(start=(0,), stop=(1,)), Box(start=(1,), stop=(4,)))
     """
-    return _partition(box, most, empty)
+    if not isinstance(cast("Any", box), Box):
+        raise LawError(
+            message(
+                "laws.partitions: only boxes are cut.",
+                f"got {type(box).__name__}: {box!r:.80}",
+                remedy="Pass a tp.Box(start, stop).",
+            )
+        )
+    return _partition(box, whole_number("laws.partitions: most", most, least=1), empty)
 
 
 @st.composite

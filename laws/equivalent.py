@@ -64,14 +64,17 @@ def assert_equivalent(
 
 def _plan_recipes(law: Law, subject: PlanSubject, seed: int) -> list[list[Any]]:
     if subject.values is not None:
-        return [[0, ["integers", seed]][: len(law.takes)], [0, ["normal", seed]][: len(law.takes)]][: len(law.takes)]
+        [given] = subject.drawn.recipes
+        return [[given, ["integers", seed]][: len(law.takes)], [given, ["normal", seed]][: len(law.takes)]][
+            : len(law.takes)
+        ]
     drawn = [["integers", seed], ["normal", seed], ["scaled", seed + 1]]
     return [[part] * len(law.takes) for part in (drawn if law.short in ("values", "gradients") else drawn[1:2])]
 
 
 def _check_finite(subject: PlanSubject, seed: int) -> None:
     """Refuse to have compared nothing but infinities and NaN."""
-    recipe = 0 if subject.values is not None else ["normal", seed]
+    recipe = subject.drawn.recipes[0] if subject.values is not None else ["normal", seed]
     results = subject.unplanned(subject.build("arguments", recipe))
     sizes = [np.size(leaf) for leaf in results]
     if any(sizes) and not any(np.any(np.isfinite(np.asarray(leaf, np.complex128))) for leaf in results):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from combinators.errors import TapestryError
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import TapestryError, message
 
 
 class LawError(TapestryError):
@@ -22,3 +26,26 @@ def first_line(error: BaseException) -> str:
     """What was raised, on one line."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def whole_number(what: str, value: Any, least: int) -> int:
+    """An argument that has to be an integer.
+
+    Args:
+      what: where it was passed, and its name.
+      value: what was passed.
+      least: the smallest that makes sense.
+
+    Raises:
+      LawError: when it is none, or less.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise LawError(
+            message(
+                f"{what} is no number to count with.",
+                f"expected an integer, {least} or more",
+                f"got      {value!r:.60}",
+                remedy=f"Pass an integer from {least} on.",
+            )
+        )
+    return int(value)

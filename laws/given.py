@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 from combinators.errors import message
-from laws.errors import LawError
+from laws.errors import LawError, first_line
 
 OPTIONS = ("types", "lift", "values", "observe", "laws", "name", "known")
 
@@ -55,6 +55,9 @@ def resolve(piece: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     """Find the piece and its options: those that are passed come first, then those that are given with it.
 
     A class, such as an aggregator's, stands for what it makes without arguments.
+
+    Raises:
+      LawError: when an option is unknown, or a class needs arguments.
     """
     found = {name: value for name, value in options.items() if value is not None and not _is_empty(value)}
     if isinstance(piece, Given):
@@ -62,7 +65,20 @@ def resolve(piece: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
     carried = getattr(piece, "__laws__", None)
     if isinstance(carried, Mapping):
         found = _known(piece, cast("Mapping[str, Any]", carried)) | found
-    return (piece() if isinstance(piece, type) else piece), found
+    return (_made(piece) if isinstance(piece, type) else piece), found
+
+
+def _made(piece: type) -> Any:
+    try:
+        return piece()
+    except TypeError as error:
+        raise LawError(
+            message(
+                f"laws of `{piece.__name__}`: it is a class, and cannot be made without arguments.",
+                first_line(error),
+                remedy=f"Pass a piece that is made: {piece.__name__}(...).",
+            )
+        ) from error
 
 
 def _is_empty(value: Any) -> bool:

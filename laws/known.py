@@ -9,7 +9,7 @@ from typing import final
 from combinators.errors import message
 from laws.errors import LawError
 from laws.law import Law
-from laws.report import unpack
+from laws.report import check_recipe, unpack
 from laws.search import Failure, Search, judge, search
 from laws.subject import Subject
 
@@ -74,21 +74,29 @@ def confirm(known: KnownFailing, law: Law, subjects: Sequence[Subject], how: Sea
       The counterexample.
 
     Raises:
-      LawError: when the law holds.
+      LawError: when the law holds, or is not checked.
     """
+    why_not, holds = list[str](), False
     for subject in subjects:
-        if law.family not in subject.families or law.applies(subject) is not None:
+        if law.family not in subject.families:
             continue
-        if known.counterexample is None:
-            outcome = search(law, subject, how)
-            if isinstance(outcome, Failure):
-                return outcome
+        if (why := law.applies(subject)) is not None:
+            why_not.append(why)
             continue
-        _, kinds, recipe = unpack(known.counterexample)
-        if subject.types == kinds:
-            verdict = judge(law, subject, recipe)
-            if not verdict.holds:
-                return Failure(law, subject, recipe, verdict, how.seed)
+        outcome = _outcome(known, law, subject, how)
+        if isinstance(outcome, Failure):
+            return outcome
+        holds = holds or outcome is None
+        why_not += [] if outcome is None else [outcome]
+    if not holds:
+        raise LawError(
+            message(
+                f"{law.name} was declared as known to fail, and is not checked.",
+                *(dict.fromkeys(why_not) or ["nothing here has this law"]),
+                f"reason given: {known.reason}",
+                remedy="Remove the known_failing, or check at types and with declarations where the law applies.",
+            )
+        )
     raise LawError(
         message(
             f"{law.name} was declared as known to fail, and does not fail.",
@@ -96,3 +104,18 @@ def confirm(known: KnownFailing, law: Law, subjects: Sequence[Subject], how: Sea
             remedy="Remove the known_failing, or its counterexample if that is of another version.",
         )
     )
+
+
+def _outcome(known: KnownFailing, law: Law, subject: Subject, how: Search) -> Failure | str | None:
+    """The counterexample; None where the law holds; or why that is not known."""
+    if known.counterexample is None:
+        found = search(law, subject, how)
+        if isinstance(found, Failure):
+            return found
+        return None if found else "no arguments could be drawn: the strategy yields nothing"
+    _, kinds, recipe = unpack(known.counterexample)
+    if subject.types != kinds:
+        return f"the counterexample is at {kinds}, and the law is checked at {subject.types}"
+    check_recipe(law, subject, recipe)
+    verdict = judge(law, subject, recipe)
+    return None if verdict.holds else Failure(law, subject, recipe, verdict, how.seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import jax.numpy as jnp
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from combinators.errors import message
 from combinators.graph import Graph
 from combinators.tensor_type import TensorType
 from combinators.tracing import trace
-from laws.errors import LawError
+from laws.errors import LawError, whole_number
 from laws.words import WORDS, after
 
 Step = tuple[str, str | None, int | None]
@@ -125,7 +125,11 @@ def graphs(
 
     Returns:
       A strategy of sentences: `sentence.graph`, `sentence.arrow`, and `sentence.in_jnp` to compare with.
+
+    Raises:
+      LawError: when `most` is no number of words.
     """
+    whole_number("laws.graphs: most", most, least=0)
     starts = [TensorType(dict(sizes)) for sizes in shapes]
     return st.sampled_from(starts).flatmap(lambda start: _sentences(start, most, True))
 
@@ -142,8 +146,18 @@ def arrows(type_in: TensorType, type_out: TensorType, most: int = 3) -> SearchSt
       A strategy of sentences; `sentence.arrow` is the arrow, `str(sentence)` what it does.
 
     Raises:
-      LawError: when an axis has no name, or the dtypes differ.
+      LawError: when an axis has no name, the dtypes differ, or an argument is no type.
     """
+    for kind in cast("tuple[Any, Any]", (type_in, type_out)):
+        if not isinstance(kind, TensorType):
+            raise LawError(
+                message(
+                    "laws.arrows: programs go from one tp.TensorType to another.",
+                    f"got {type(kind).__name__}: {kind!r:.80}",
+                    remedy="Pass types with names, such as tp.TensorType({'a': 4, 'b': 3}).",
+                )
+            )
+    whole_number("laws.arrows: most", most, least=0)
     named = all(name is not None for name in (*type_in.names, *type_out.names))
     if not named or type_in.dtype != type_out.dtype or not jnp.issubdtype(type_in.dtype, jnp.floating):
         raise LawError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import jax
@@ -16,6 +18,7 @@ from combinators.errors import message
 from combinators.tensor_type import TensorType
 from laws.cells import Struct, build_cell, is_dyadic, plain, show_cell
 from laws.errors import LawError
+from laws.subject import Recipe
 
 Values = Sequence[Sequence[Any]] | SearchStrategy[Any] | None
 """Operands to use instead of drawn ones: listed, or drawn by a strategy."""
@@ -44,7 +47,7 @@ class Operands:
         if not len(self.values):
             raise LawError(message("values= of operands is empty.", remedy="Pass one tuple of operands or more."))
         for number, example in enumerate(self.values):
-            given = [_described(leaf) for leaf in jax.tree.leaves(tuple(example))]
+            given = [_described(leaf) for leaf in jax.tree.leaves(example)]
             wanted = [str(tuple(kind.shape)) for kind in self.types]
             if given != wanted:
                 raise LawError(
@@ -56,19 +59,29 @@ class Operands:
                     )
                 )
 
+    @cached_property
+    def recipes(self) -> list[Recipe]:
+        """The listed examples, each by what it holds: its place in the list may be another's tomorrow."""
+        assert self.values is not None and not isinstance(self.values, SearchStrategy)
+        return [["values", fingerprint(example)] for example in self.values]
+
     def strategy(self, domain: str) -> SearchStrategy[Any]:
-        """Draw recipes: domain and seed, the number of a listed example, or all entries."""
+        """Draw recipes: domain and seed, what a listed example holds, or all entries."""
         if self.values is None:
             return arrays(domain)
         if isinstance(self.values, SearchStrategy):
             return self.values.map(lambda drawn: ["entries", *(plain(leaf) for leaf in jax.tree.leaves(drawn))])
-        return st.integers(0, len(self.values) - 1)
+        return st.sampled_from(self.recipes)
 
     def build(self, recipe: Any) -> list[Any]:
-        """The arrays of a recipe."""
-        if isinstance(recipe, int):
-            assert self.values is not None and not isinstance(self.values, SearchStrategy)
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(tuple(self.values[recipe]))]
+        """The arrays of a recipe.
+
+        Raises:
+          LawError: when it stands for listed values that are not listed here.
+        """
+        if recipe[0] == "values":
+            values: Any = self.values
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(values[self._place(recipe)])]
         if recipe[0] != "entries":
             return [*build_arrays(self.types, recipe)]
         structs = [Struct(tuple(kind.shape), kind.dtype) for kind in self.types]
@@ -76,15 +89,35 @@ class Operands:
 
     def show(self, recipe: Any) -> str:
         """A recipe as text."""
-        if isinstance(recipe, int):
-            return f"values[{recipe}]"
+        if recipe[0] == "values":
+            return f"values[{self._place(recipe)}]"
         return show_arrays(self.types, recipe) if recipe[0] != "entries" else show_cell(recipe[1:])
 
     def is_exact(self, recipe: Any) -> bool:
         """Whether the arrays hold small integers and short dyadic fractions."""
-        if isinstance(recipe, int):
+        if recipe[0] == "values":
             return False
         return is_exact_recipe(recipe) if recipe[0] != "entries" else is_dyadic(recipe[1:])
+
+    def _place(self, recipe: Recipe) -> int:
+        listed = self.values is not None and not isinstance(self.values, SearchStrategy)
+        if not listed or recipe not in self.recipes:
+            raise LawError(
+                message(
+                    "the counterexample is of operands that are not listed in values= here.",
+                    remedy="Pass the values= that the law was checked with, of the same dtypes; their order is free.",
+                )
+            )
+        return self.recipes.index(recipe)
+
+
+def fingerprint(example: Any) -> str:
+    """A few letters that stand for all entries of some arrays, on every machine."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(example):
+        array = np.asarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _described(leaf: Any) -> str:

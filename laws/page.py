@@ -49,9 +49,9 @@ objects.
 
 
 def listing() -> str:
-    """Every law with its formula, one a line, for the terminal."""
+    """Every law with its formula and, under it, its source, for the terminal."""
     wide = max(len(law.name) for law in catalogue)
-    return "\n".join(f"{law.name:<{wide}}  {law.formula}" for law in catalogue)
+    return "\n".join(f"{law.name:<{wide}}  {law.formula}\n{'':<{wide}}  source: {law.source}" for law in catalogue)
 
 
 def page() -> str:

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from combinators.aggregator import Aggregator
 from combinators.arrow import Arrow, as_arrow
-from combinators.errors import message
+from combinators.errors import TapestryError, message
 from combinators.graph import Graph
 from combinators.leaf import Leaf
 from combinators.monoid import Monoid
@@ -22,12 +22,12 @@ from laws.arrow import ArrowSubject
 from laws.carrier import MonoidSubject
 from laws.carriers import aggregator_subjects, check_identity, monoid_subjects
 from laws.catalogue import select
-from laws.errors import LawError
-from laws.given import resolve
+from laws.errors import LawError, first_line
+from laws.given import Given, resolve
 from laws.known import KnownFailing
 from laws.law import Law
 from laws.leaf import leaves_of
-from laws.listed import as_listed
+from laws.options import checked_options
 from laws.plan import PlanSubject
 from laws.structures import Semiring, Structure, StructureSubject, first_monoid
 from laws.subject import Subject
@@ -65,8 +65,9 @@ class Asked:
     def of(cls, piece: Any, **options: Any) -> Asked:
         """Read a piece, and the options that are passed or given with it."""
         found, chosen = resolve(piece, options)
-        asked = cls(found, **chosen)
-        asked = replace(asked, values=as_listed(asked.called, asked.values))
+        name = chosen.get("name")
+        called = cls(found, name=name if isinstance(name, str) else None).called
+        asked = cls(found, **checked_options(called, chosen))
         if asked.laws is None or options.get("known"):
             return asked
         # What is declared with a piece is of all its laws; who asks for some of them asks for no others.
@@ -86,7 +87,9 @@ class Asked:
         Raises:
           LawError: when a name is unknown, or the piece is nothing that has laws.
         """
-        return select(self._families, self.laws)
+        return select(
+            self._families, self.laws, *([_taken_as_program(self.called)] if _is_function(self.piece) else [])
+        )
 
     @property
     def _families(self) -> tuple[str, ...]:
@@ -128,8 +131,11 @@ class Asked:
             return [PlanSubject(piece, self.called, self.values)]
         if isinstance(piece, Graph):
             return [*leaves_of(piece, self.called, self.values)]
-        arrow = _arrow(piece)
-        types = self.types if self.types is not None else _default_types(arrow, self.called)
+        function: Callable[..., Any] = piece
+        arrow = as_arrow(piece) if has_laws(piece) else program(function)
+        types = self.types if self.types is not None else _default_types(arrow, self.called, _is_function(piece))
+        if _is_function(piece):
+            _check_program(arrow, types, self.called)
         found: list[Subject] = []
         if families & set(LEAF):
             found += leaves_of(trace(arrow, *types), self.called, self.values)
@@ -153,12 +159,43 @@ def _is_plan(piece: Any) -> bool:
     return isinstance(getattr(piece, "graph", None), Graph) and callable(getattr(piece, "compile", None))
 
 
-def _arrow(piece: Any) -> Arrow[Any, Any]:
-    is_arrow = isinstance(piece, Arrow) or hasattr(piece, "__tapestry_arrow__")
-    return as_arrow(piece) if is_arrow else program(piece)
+def has_laws(piece: Any) -> bool:
+    """Whether it has laws as it is, and not only as a program that is traced."""
+    known = isinstance(piece, Monoid | Aggregator | Structure | Graph | Arrow | Given)
+    return known or hasattr(piece, "__tapestry_arrow__") or _is_plan(piece)
 
 
-def _default_types(arrow: Arrow[Any, Any], called: str) -> list[TensorType]:
+def _is_function(piece: Any) -> bool:
+    """Whether it is a plain function, which is taken as a program of values."""
+    return callable(piece) and not has_laws(piece)
+
+
+def _taken_as_program(called: str) -> str:
+    return f"`{called}` is a function, and is taken as a program; one that makes a piece has to be called first"
+
+
+def _check_program(arrow: Arrow[Any, Any], types: Sequence[Any], called: str) -> None:
+    """Trace a function once, where an error can still say what functions are taken as.
+
+    Raises:
+      LawError: when it does with values what only arrays can.
+    """
+    try:
+        trace(arrow, *types)
+    except TapestryError:
+        raise
+    except Exception as error:
+        raise LawError(
+            message(
+                f"`{called}` cannot be traced as a program.",
+                _taken_as_program(called),
+                first_line(error),
+                remedy="Wrap a function of arrays as tp.Map(function), or apply arrows to the values.",
+            )
+        ) from error
+
+
+def _default_types(arrow: Arrow[Any, Any], called: str, is_function: bool) -> list[TensorType]:
     """Small types that fit a leaf's signature; float32."""
     operation = getattr(arrow, "operation", None)
     if isinstance(operation, Operation):
@@ -169,6 +206,8 @@ def _default_types(arrow: Arrow[Any, Any], called: str) -> list[TensorType]:
     raise LawError(
         message(
             f"it is not known which operands `{called}` takes.",
+            *([_taken_as_program(called)] if is_function else []),
+            "on a command line: name a tp.laws.given(piece, types=[...])",
             remedy="Pass types=[one tp.TensorType, jax.ShapeDtypeStruct or array for every operand].",
         )
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from combinators.errors import PlanError
+from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Loop
+from laws.errors import LawError
 from tapestry_jax.plan import Plan, plan
 from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, chunks, halo, ring, striped
+from tapestry_jax.planning.mesh_shape import MeshShape
 
 Addition = tuple[str, Item]
 """One more thing for a dimension."""
@@ -32,11 +34,24 @@ def plans(graph: Graph, mesh: Any) -> SearchStrategy[Plan]:
 
     Returns:
       A strategy of plans; `plan.entries` says what was drawn.
+
+    Raises:
+      LawError: when `graph` is none.
+      MeshError: when `mesh` is none.
     """
+    if not isinstance(cast("Any", graph), Graph):
+        raise LawError(
+            message(
+                "laws.plans: plans are of a graph.",
+                f"got {type(graph).__name__}: {graph!r:.80}",
+                remedy="Trace the program first: laws.plans(tp.trace(program, *types), mesh).",
+            )
+        )
+    sizes = MeshShape.of(mesh)
     dims = dimensions(graph)
     if not dims:
         return st.builds(plan, st.just(graph), st.just(mesh), st.just({}))
-    axes = [str(axis) for axis in mesh.axis_names]
+    axes = list(sizes.names)
     cut = st.tuples(
         st.permutations(axes), st.lists(st.sampled_from([None, *dims]), min_size=len(axes), max_size=len(axes))
     )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from combinators.errors import TapestryError, message
 from laws.errors import LawError, first_line
+from laws.law import Law
 from laws.search import Failure
+from laws.subject import Subject
 from laws.verdict import STABILITY, Verdict
 
 _WIDE = 1e-4  # of the difference left in float64, which has 29 bits more: below this it was rounding
@@ -48,12 +50,46 @@ def unpack(token: str) -> tuple[str, str, list[Any]]:
       LawError: when it is none.
     """
     try:
-        law, types, recipe = json.loads(base64.urlsafe_b64decode(token.encode()))
-    except ValueError as error:
+        found = json.loads(base64.urlsafe_b64decode(cast("Any", token).encode()))
+    except (ValueError, AttributeError) as error:
+        raise _no_token(token) from error
+    match found:
+        case [str() as law, str() as types, list() as recipe]:
+            return law, types, recipe
+        case _:
+            raise _no_token(token)
+
+
+def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
+    """Refuse arguments from a token that are none of a law: run, they would look like a piece that raises.
+
+    Raises:
+      LawError: when they are too few or too many, or one cannot be read.
+    """
+    problem = None
+    if len(recipe) != len(law.takes):
+        problem = f"{law.name} takes {len(law.takes)} arguments, and the token has {len(recipe)}"
+    for (name, kind), part in zip(law.takes, recipe, strict=False):
+        try:
+            subject.read(kind, part)
+        except LawError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what was stored may be anything
+            problem = problem or f"{name}: {part!r:.60} is no {kind}: {first_line(error)}"
+    if problem is not None:
         raise LawError(
-            message("laws.replay: this is no replay token.", f"got {token!r:.80}", remedy="Copy the whole token.")
-        ) from error
-    return law, types, recipe
+            message(
+                f"laws.replay: the token holds no arguments of {law.name} for `{subject.name}`.",
+                problem,
+                remedy="Copy the whole token of a failure of this version of the piece and of the library.",
+            )
+        )
+
+
+def _no_token(token: Any) -> LawError:
+    return LawError(
+        message("laws.replay: this is no replay token.", f"got {token!r:.80}", remedy="Copy the whole token.")
+    )
 
 
 def _sides(formula: tuple[str, str], verdict: Verdict) -> list[str]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from laws.conditioning import Magnitudes, magnitudes
+from laws.errors import whole_number
 from laws.law import Law
 from laws.noise import spread
 from laws.subject import DOMAINS, Recipe, Subject
@@ -30,11 +31,18 @@ class Search:
       examples: arguments drawn for every law; fewer where there are fewer.
       seed: of the draws; the same seed gives the same draws.
       shrink: look for the smallest counterexample once there is one.
+
+    Raises:
+      LawError: when there is no example, or the seed is no integer.
     """
 
     examples: int = 50
     seed: int = 0
     shrink: bool = True
+
+    def __post_init__(self) -> None:
+        whole_number("laws: examples", self.examples, least=1)
+        whole_number("laws: seed", self.seed, least=0)
 
 
 @final

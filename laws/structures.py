@@ -115,6 +115,10 @@ class StructureSubject(Subject):
         """Run the program of a state, or fill a point."""
         return self.states.build(kind, recipe) if kind == "state" else build_cell(self._point, recipe)
 
+    def read(self, kind: str, recipe: Recipe) -> None:
+        """Read the program of a state without running it, or fill a point."""
+        self.states.read(kind, recipe) if kind == "state" else self.build(kind, recipe)
+
     def show(self, kind: str, recipe: Recipe) -> str:
         """The program of a state, or the numbers of a point."""
         return self.states.show(kind, recipe) if kind == "state" else show_cell(recipe)

@@ -64,6 +64,10 @@ class Subject(abc.ABC):
     def build(self, kind: str, recipe: Recipe) -> Any:
         """The argument that a recipe stands for."""
 
+    def read(self, kind: str, recipe: Recipe) -> None:
+        """Raise where a recipe from elsewhere is none of a kind; what the piece itself raises is not seen here."""
+        self.build(kind, recipe)
+
     @abc.abstractmethod
     def show(self, kind: str, recipe: Recipe) -> str:
         """The recipe as text."""

@@ -13,6 +13,8 @@ from typing import Any, final
 from combinators.errors import TapestryError, message
 from laws.errors import LawError
 from laws.examine import examine
+from laws.pieces import has_laws
+from laws.search import Search
 
 
 @final
@@ -67,11 +69,24 @@ class How:
     examples: int = 50
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        Search(self.examples, self.seed)  # refused here, it is told once, and not for every piece
+
+
+def made(found: Any) -> Any:
+    """What a function without parameters makes, where that has laws or holds pieces; all else as it is.
+
+    A command line names what it checks and cannot call it.
+    """
+    if not inspect.isfunction(found) or inspect.signature(found).parameters:
+        return found
+    result = found()
+    return result if isinstance(result, Mapping) or has_laws(result) else found
+
 
 def collection(found: Any) -> Mapping[str, Any] | None:
     """The pieces that something stands for: a mapping by name, or a function without parameters that returns one."""
-    if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        found = found()
+    found = made(found)
     return found if isinstance(found, Mapping) else None
 
 

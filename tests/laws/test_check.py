@@ -29,6 +29,9 @@ test_plus = tp.laws.check(tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
 test_halving = tp.laws.check(tp.Monoid(0.0, lambda a, b: (a + b) / 2, name="Halving"), laws=["associativity"])
 known = tp.laws.known_failing("monoid.right_identity", "no flag")
 test_last = tp.laws.check(tp.Monoid(0.0, lambda a, b: b, name="Last"), laws=["right_identity"], known=[known])
+
+class TestMany:
+    test_max = tp.laws.check(tp.monoids.Max, laws=["associativity"], examples=5)
 """
 
 
@@ -40,6 +43,7 @@ def test_check_makes_one_test_a_law(tmp_path):
     )
     lines = done.stdout.splitlines()
     assert "PASSED test_users.py::test_plus[Plus-associativity]" in lines, done.stdout + done.stderr
+    assert "PASSED test_users.py::TestMany::test_max[Max-associativity]" in lines
     assert any(re.search(r"SKIPPED.*not checked: `Plus` does not declare inverse", line) for line in lines)
     assert any(line.startswith("FAILED test_users.py::test_halving[Halving-associativity]") for line in lines)
     assert "XFAIL test_users.py::test_last[Last-right_identity] - no flag" in lines

@@ -28,6 +28,14 @@ def made():
     return {"plus": Plus, "largest": tp.monoids.Max}
 
 
+def plus():
+    return Plus
+
+
+def scaled(by):
+    return tp.Monoid(by, jnp.multiply)
+
+
 pairs = tp.laws.given(tp.Monoid(0, lambda a, b: (a[0] + b[0], a[1] * b[1]), name="Pairs"), lift=lambda x: (x, x),
                       laws=["associativity", "idempotence"])
 """
@@ -59,6 +67,22 @@ def test_report_keeps_outcomes_apart(users, capsys):
     assert "  monoid.associativity" in lines[failed:]
     assert "  monoid.commutativity (`Halving` does not declare commutative)" in lines
     assert any(line.startswith("LAW monoid.associativity FAILED  Halving") for line in lines)
+
+
+def test_function_that_makes_a_piece(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:plus", "--law", "associativity", "--examples", "3")
+    assert (status, out.splitlines()[0]) == (0, "Plus (users_pieces:plus)")
+    status, _, err = run(capsys, "users_pieces:scaled")
+    assert status == 2
+    assert "`scaled` is a function" in err
+    assert "on a command line: name a tp.laws.given(piece, types=[...])" in err
+
+
+@pytest.mark.parametrize("name", ["Plus", "made"])
+def test_no_examples_are_refused(users, capsys, name):
+    status, _, err = run(capsys, f"users_pieces:{name}", "--examples", "0")
+    assert status == 2
+    assert err.startswith("laws: examples is no number to count with.")
 
 
 def test_lawful_piece_exits_with_0(users, capsys):

@@ -23,6 +23,7 @@ def test_every_law_says_what_where_and_by_whom():
         assert law.source, law.name
         assert inspect.getdoc(law.function), law.name
         assert law.name in listing()
+        assert f"source: {law.source}" in listing()
         assert f"| `{law.short}` |" in page()
 
 
