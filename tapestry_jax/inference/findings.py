@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
@@ -66,6 +67,18 @@ class Findings:
     def size(self, place: Place) -> int:
         """The cells of an axis of an operand."""
         return self.probe.types[place[0]].shape[place[1]]
+
+    def groups(self, place: Place) -> Iterator[tuple[Place, ...]]:
+        """A whole axis alone, and with whole axes of the same size of other operands, fewest first."""
+        size, whole = self.size(place), self.whole()
+        if place not in whole:
+            return
+        yield (place,)
+        free = [p for p in whole if p[0] != place[0] and self.size(p) == size]
+        for count in range(1, len(self.probe.types)):
+            for others in itertools.combinations(free, count):
+                if len({p[0] for p in others}) == count:
+                    yield (place, *others)
 
     def untold(self) -> tuple[str, ...]:
         """All that could not be told, a sentence each."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def find_folds(findings: Findings) -> None:
     for place in findings.whole():
         if findings.size(place) < 2 or not findings.probe.types[place[0]].size:
             continue
-        for group in _groups(findings, place):
+        for group in findings.groups(place):
             fits = _fits(findings, group)
             if fits is None or not all(fits):
                 continue
@@ -92,19 +92,6 @@ def _tell_rivals(findings: Findings, fits: Fits) -> None:
         for rival in fitting:
             if rival != part:
                 findings.notes.append(f"{rival.name} merges what was seen of result {number} as well as {part.name}")
-
-
-def _groups(findings: Findings, place: Place) -> Iterator[tuple[Place, ...]]:
-    """The axis alone, and with axes of the same size of other operands."""
-    size, whole = findings.size(place), findings.whole()
-    if place not in whole:
-        return
-    yield (place,)
-    free = [p for p in whole if p[0] != place[0] and findings.size(p) == size]
-    for count in range(1, len(findings.probe.types)):
-        for others in itertools.combinations(free, count):
-            if len({p[0] for p in others}) == count:
-                yield (place, *others)
 
 
 def _fits(findings: Findings, group: Sequence[Place]) -> Fits | None:

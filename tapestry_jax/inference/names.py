@@ -54,9 +54,22 @@ class Names:
         return f"{', '.join(operands)} -> {', '.join(r or '()' for r in results) if len(results) > 1 else results[0]}"
 
     @cached_property
+    def _tied(self) -> dict[Place, tuple[Place, ...]]:
+        """For each axis those of other operands that the kernel wants of its size; whole ones have one name then."""
+        tied: dict[Place, tuple[Place, ...]] = {}
+        for place in self._findings.whole():
+            if place in tied or self._probe.grown([place]) is not None:
+                continue
+            for group in self._findings.groups(place):
+                if self._probe.grown(group) is not None:
+                    tied |= dict.fromkeys(group, group)
+                    break
+        return tied
+
+    @cached_property
     def _grown(self) -> dict[Place, list[tuple[int, ...]] | None]:
-        """The shapes of the results where an axis of an operand has one cell more."""
-        return {place: self._probe.grown([place]) for place in self._findings.places()}
+        """The shapes of the results where an axis of an operand, with those tied to it, has one cell more."""
+        return {place: self._probe.grown(self._tied.get(place, [place])) for place in self._findings.places()}
 
     def _operand(self, number: int) -> Iterator[str]:
         whole = self._findings.whole()
@@ -75,7 +88,7 @@ class Names:
 
     def _whole(self, place: Place) -> str:
         if place not in self._operands:
-            self._operands[place] = next(self._letters)
+            self._operands |= dict.fromkeys(self._tied.get(place, (place,)), next(self._letters))
         return self._operands[place]
 
     def _name_results(self) -> None:
@@ -121,7 +134,12 @@ class Names:
             return True
         size = self._findings.size(place)
         equals = [other for other in self._findings.whole() if self._findings.size(other) == size]
-        return len(equals) > 1 and _sized(self._probe.grown(equals), at) == wanted
+        if len(equals) < 2 or _sized(self._probe.grown(equals), at) != wanted:
+            return False
+        if self._grown[place] is not None:
+            others = " and ".join(say(other) for other in equals if other != place)
+            self.notes.append(f"{say(at, 'result')} has the size of {say(place)} only where {others} has it too")
+        return True
 
     def _name_windows(self) -> None:
         """The members of a window have the name of a whole axis of another operand that gives their number."""
@@ -136,7 +154,7 @@ class Names:
                     is_free = place not in used and place[0] != window[0] and place not in self._operands
                     if is_free and self._findings.size(place) == relation.width and self._gives(place, at, wanted):
                         used.add(place)
-                        self._operands[place] = self._windows[window] = next(self._letters)
+                        self._windows[window] = self._whole(place)
                         break
                 else:
                     self._windows[window] = next(self._letters)

@@ -160,6 +160,41 @@ def test_results_with_different_axes_have_a_carrier():
     check_laws(found, specs, "reduce.fold")
 
 
+def weighted_mean(x, w):
+    return (x * w).sum() / w.sum()
+
+
+def attention(q, k, v):
+    return jax.nn.softmax(q @ k.T) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "specs", "signature", "larger"),
+    [
+        (weighted_mean, [f32(5), f32(5)], "[i], [i] -> ", [f32(7), f32(7)]),
+        (
+            attention,
+            [f32(3, 4), f32(5, 4), f32(5, 2)],
+            "i [k], [l] [k], [l] j -> i j",
+            [f32(4, 3), f32(6, 3), f32(6, 2)],
+        ),
+        (lambda i: jax.nn.one_hot(i, 4), [f32(5, dtype=I)], "i -> i [j]", [f32(6, dtype=I)]),
+    ],
+    ids=["weighted mean", "attention", "one hot"],
+)
+def test_whole_axes_that_have_one_size_share_a_name(function, specs, signature, larger):
+    found = tp.infer(function, specs)
+    assert found.signature == signature
+    check_arrow(found, function, larger)
+
+
+def test_size_of_a_result_that_equal_axes_give_together_is_told():
+    found = tp.infer(jnp.diag, [f32(4, 4)])
+    assert found.untold[-1] == (
+        "axis 0 of result 0 has the size of axis 0 of operand 0 only where axis 1 of operand 0 has it too"
+    )
+
+
 def test_many_folds_have_names():
     found = tp.infer(jnp.sum, [f32(*(2,) * 8)])
     assert found.signature == "k p q r s t f0 f1 -> "
@@ -194,7 +229,7 @@ def test_laws_agree_with_what_was_found(name):
         (
             lambda x, g: jax.nn.softmax(x) * g,
             [f32(4, 3), f32(3)],
-            "i [j], [k] -> i [j]",
+            "i [j], [j] -> i [j]",
             "axis 1 of operand 0, of its size, may belong to it and is read as a whole, or",
         ),
         (
