@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from combinators.errors import GraphError, message
-from combinators.inputs import count_inputs
+from combinators.inputs import check_cells, check_inputs, count_inputs, most_inputs
 from combinators.monoid import Monoid
 from combinators.reductions import ForkMany
 
@@ -70,8 +70,18 @@ class Aggregator:
 
         Returns:
           The presented result.
+
+        Raises:
+          GraphError: when the inputs are too few or too many, differ in their leading axes, or cannot be lifted.
         """
-        return self.present(self.lift_many(*xs))
+        where = f"{self.name or 'Aggregator'}.run"
+        check_inputs(where, self.lift, self.lift_many, xs)
+        try:
+            state = self.lift_many(*xs)
+        except (TypeError, ValueError) as error:
+            check_cells(where, self.lift, xs, error)
+            raise
+        return self.present(state)
 
     def identity(self, *types: Any) -> Any:
         """Make the state of no element.
@@ -276,6 +286,13 @@ class Fork:
         needed = self.counts or tuple(map(count_inputs, self.functions))
         return None if None in needed else max(cast("tuple[int, ...]", needed))
 
+    @property
+    def most_inputs(self) -> int | None:
+        """How many inputs it can take; None where that is not known. Further ones none of the functions would see."""
+        if self.counts is not None:
+            return max(self.counts)
+        return min((most for most in map(most_inputs, self.functions) if most is not None), default=None)
+
     def __call__(self, *args: Any) -> Any:
         """Return one result a function."""
         counts = self.counts or (len(args),) * len(self.functions)
@@ -306,6 +323,11 @@ class After:
     def inputs(self) -> int | None:
         """How many inputs it needs; None where that is not known."""
         return count_inputs(self.inner)
+
+    @property
+    def most_inputs(self) -> int | None:
+        """How many inputs it can take; None where that is not known."""
+        return most_inputs(self.inner)
 
     def __call__(self, *args: Any) -> Any:
         """Return `outer(inner(*args))`."""

@@ -14,7 +14,7 @@ from jax import lax
 from combinators.aggregator import Aggregator
 from combinators.errors import GraphError, message
 from combinators.groups import Groups, fold_all, fold_groups, keep
-from combinators.inputs import count_inputs
+from combinators.inputs import count_inputs, most_inputs
 from combinators.monoid import Monoid
 from combinators.monoids.function import EachKey, function
 
@@ -82,6 +82,11 @@ class Split:
         count = count_inputs(lift)
         return None if count is None else count + (self.selector is None)
 
+    def most_inputs(self, lift: Callable[..., Any]) -> int | None:
+        """How many inputs there can be; None where that is not known."""
+        most = most_inputs(lift)
+        return None if most is None else most + (self.selector is None)
+
     def one(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         """The inputs and the selection of one element."""
         return (args, self.selector(*args)) if self.selector is not None else self._last(args, 0)
@@ -120,6 +125,11 @@ class KeyedLift:
     def inputs(self) -> int | None:
         """How many inputs it needs; None where that is not known."""
         return self.split.inputs(self.lift)
+
+    @property
+    def most_inputs(self) -> int | None:
+        """How many inputs it can take; None where that is not known."""
+        return self.split.most_inputs(self.lift)
 
     def __call__(self, *args: Any) -> Any:
         """Return states, stacked by key."""
@@ -176,6 +186,11 @@ class MaskedLift:
     def inputs(self) -> int | None:
         """How many inputs it needs; None where that is not known."""
         return self.split.inputs(self.lift)
+
+    @property
+    def most_inputs(self) -> int | None:
+        """How many inputs it can take; None where that is not known."""
+        return self.split.most_inputs(self.lift)
 
     def __call__(self, *args: Any) -> Any:
         """Return a state."""

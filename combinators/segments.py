@@ -96,6 +96,11 @@ class SegmentLift:
         """How many inputs it needs; None where that is not known."""
         return self.kind.split.inputs(self.lift)
 
+    @property
+    def most_inputs(self) -> int | None:
+        """How many inputs it can take; None where that is not known."""
+        return self.kind.split.most_inputs(self.lift)
+
     def __call__(self, *args: Any) -> Any:
         """Return a state."""
         xs, selected = self.kind.split.one(args)

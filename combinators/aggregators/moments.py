@@ -15,7 +15,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.sums import origin_near
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.errors import GraphError, message
-from combinators.inputs import count_inputs
+from combinators.inputs import count_inputs, most_inputs
 from combinators.monoids.moments import shift_sums
 from combinators.reductions import Reductions
 from combinators.together import reduce_together
@@ -132,6 +132,11 @@ class LiftOne:
     def inputs(self) -> int | None:
         """How many inputs it needs; None where that is not known."""
         return count_inputs(self.many)
+
+    @property
+    def most_inputs(self) -> int | None:
+        """How many inputs it can take; None where that is not known."""
+        return most_inputs(self.many)
 
     def __call__(self, *xs: Any) -> Any:
         """Return the state of one element, given as one cell an input."""

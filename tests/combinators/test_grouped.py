@@ -180,7 +180,7 @@ def test_combined_aggregators_are_lawful(piece, types):
         (lambda: aggregators.Sum().by_key(None, 0), r"(?s)no positive integer.*got       0"),
         (lambda: aggregators.Sum().masked(MASK), r"(?s)`where` is ndarray.*masked\(\)\.run\(x, where\)"),
         (lambda: aggregators.Sum().by_key(None, 3).run(X, X), r"(?s)labels are no integers.*got       float32"),
-        (lambda: aggregators.Sum().by_key(None, 3).run(X), r"(?s)the last input selects.*got       1 input,"),
+        (lambda: aggregators.Sum().by_key(None, 3).run(X), r"(?s)expected  2 inputs.*got       1 input,"),
         (lambda: aggregators.Sum().masked().run(X, MASK[:, None]), r"(?s)the last input selects.*\(31, 1\)"),
         (lambda: aggregators.Sum().segmented(MASK), "`starts` is ndarray"),
     ],
