@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import jax
+
 from combinators.errors import GraphError, KernelError, message
 from combinators.kernels import check_kernel
 from combinators.leaf import kernel_name
@@ -47,9 +49,11 @@ def infer(function: Callable[..., Any], specs: Sequence[Any], *, name: str | Non
     """
     called = _checked_name(function, name)
     findings = Findings(Probe(function, _read(specs), called))
-    find_scan(findings, follow(findings))
-    find_folds(findings)
-    names = Names(findings)
+    # NaN and infinity are what kernels are asked with here, and no fault.
+    with jax.debug_nans(False), jax.debug_infs(False):
+        find_scan(findings, follow(findings))
+        find_folds(findings)
+        names = Names(findings)
     return Inferred(
         function,
         names.signature,

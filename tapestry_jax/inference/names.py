@@ -97,9 +97,8 @@ class Names:
             for at in ((number, axis) for axis in range(len(shape))):
                 if at in ends:
                     self._name_dimension(ends[at])
-                elif self._findings.over is not None:
-                    # A scan keeps the places of its axes.
-                    self._results[at] = self.of_scan = self._operands[self._findings.over] = next(self._letters)
+                elif at == self._findings.over:  # a scan has one operand and one result, and keeps the places of axes
+                    self._results[at] = self.of_scan = self._operands[at] = next(self._letters)
                 else:
                     self._name_whole(at)
 

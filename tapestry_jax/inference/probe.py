@@ -56,9 +56,7 @@ class Probe:
           GraphError: when the kernel returns what is no array.
           KernelError: when it returns nothing, or cannot run on operands of these sizes.
         """
-        # NaN is what kernels are asked with here, and no fault.
-        with jax.debug_nans(False):
-            return [np.asarray(leaf) for leaf in jax.tree.leaves(self._called(self._run, operands))]
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(self._called(self._run, operands))]
 
     @cached_property
     def results(self) -> list[list[Array]]:

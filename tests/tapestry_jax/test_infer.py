@@ -120,6 +120,12 @@ PROPOSED = {
         "scan \"i -> i\", Any, over='i'",
         "scan.prefix",
     ),
+    "running sums of one": (
+        lambda x: jnp.cumsum(x, 0),
+        [f32(5, 1)],
+        "scan \"i [j] -> i [j]\", Sum, over='i'",
+        "scan.prefix",
+    ),
     "scaled": (jnp.multiply, [f32(), f32(4)], 'map "(), i -> i"', "map.split"),
     "masked by one": (lambda m, x: jnp.where(m, x, -x), [f32(dtype=B), f32(4)], 'map "(), i -> i"', "map.split"),
     "outer": (jnp.outer, [f32(4), f32(3)], 'map "i, j -> i j"', "map.split"),
@@ -270,6 +276,11 @@ def test_two_readings_of_an_axis_are_told_as_such(function, specs):
 @pytest.mark.parametrize("function", [jnp.sum, jnp.max, lambda x: x @ x], ids=["sum", "maximum", "square"])
 def test_scalar_results_are_told_nothing_untrue(function):
     assert not any("may not be read" in sentence for sentence in tp.infer(function, [f32(5)]).untold)
+
+
+def test_nan_is_looked_for_by_others_only():
+    with jax.debug_nans(True), jax.debug_infs(True):
+        assert tp.infer(lambda x: jnp.log(x).sum(), [f32(4)]).signature == "k -> "
 
 
 def test_operands_without_cells_are_told_as_such():
