@@ -121,7 +121,7 @@ def as_entries(called: str, value: Any, types: Sequence[Struct]) -> list[Any]:
     if [leaf.shape for leaf in leaves] != [tuple(kind.shape) for kind in types]:
         raise LawError(
             message(
-                f"`{called}`: a value is not of the type that is checked.",
+                f"`{called}`: a value is not of the types that are checked.",
                 f"expected {', '.join(map(type_name, types))}",
                 f"got      {', '.join(map(type_name, leaves)) or 'nothing'}",
                 remedy="Draw values of one type, with one array for every input or leaf.",

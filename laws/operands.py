@@ -16,8 +16,9 @@ from hypothesis.strategies import SearchStrategy
 
 from combinators.errors import message
 from combinators.tensor_type import TensorType
-from laws.cells import Struct, build_cell, is_dyadic, plain, show_cell
+from laws.cells import Struct, build_cell, is_dyadic, show_cell
 from laws.errors import LawError
+from laws.listed import as_entries
 from laws.subject import Recipe
 
 Values = Sequence[Sequence[Any]] | SearchStrategy[Any] | None
@@ -70,7 +71,7 @@ class Operands:
         if self.values is None:
             return arrays(domain)
         if isinstance(self.values, SearchStrategy):
-            return self.values.map(lambda drawn: ["entries", *(plain(leaf) for leaf in jax.tree.leaves(drawn))])
+            return self.values.map(lambda drawn: ["entries", *as_entries("values", drawn, self.types)])
         return st.sampled_from(self.recipes)
 
     def build(self, recipe: Any) -> list[Any]:

@@ -61,7 +61,7 @@ def test_values_that_are_no_states(values, text):
 
 def test_values_drawn_of_another_type_are_told():
     mixed = st.sampled_from([np.float32(1), np.ones(2, np.float32)])
-    refused(r"(?s)not of the type that is checked.*expected f32\[\].*got +f32\[2\]", PLUS, values=mixed)
+    refused(r"(?s)not of the types that are checked.*expected f32\[\].*got +f32\[2\]", PLUS, values=mixed)
     refused(r"(?s)int32 does not hold a value.*got 2.5", PLUS, values=st.sampled_from([1, 2.5]))
 
 
@@ -79,6 +79,14 @@ def test_integers_stay_integers():
         [subject] = Asked.of(PLUS, values=[np.array([2**53 + 1])]).subjects()
         found = hypothesis.find(subject.strategy("state", "normal"), lambda recipe: recipe[0] == "value")
         assert subject.build("state", found).tolist() == [2**53 + 1]
+
+
+def test_operands_drawn_of_another_type_are_told():
+    rows = st.tuples(st.just(np.ones(4, np.float32)))
+    types = [tp.TensorType((3,))]
+    refused(r"(?s)not of the types.*expected f32\[3\].*got +f32\[4\]", tp.Map(jnp.sin), types, values=rows)
+    words = st.tuples(st.just("word"))
+    refused(r"(?s)the value\[0\] is str", tp.Map(jnp.sin), types, values=words)
 
 
 @pytest.mark.parametrize(
