@@ -90,6 +90,14 @@ def check_numbers(role: str, listed: Sequence[Any], dtype: Any, bounds: Bounds |
     Raises:
       LawError: when there is one, or the list is empty.
     """
+    if not hasattr(listed, "__len__"):
+        raise LawError(
+            message(
+                f"laws.values: {role}= is no list.",
+                f"got {type(listed).__name__}: {listed!r:.60}",
+                remedy="List numbers of the dtype.",
+            )
+        )
     problems: list[str] = []
     for entry in listed:
         if not _is_number(entry):

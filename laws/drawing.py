@@ -13,6 +13,7 @@ from combinators.monoid import Monoid
 from laws.carrier import MonoidSubject
 from laws.carriers import aggregator_subjects, monoid_subjects
 from laws.errors import LawError
+from laws.given import given
 from laws.pieces import Asked
 from laws.subject import DOMAINS
 
@@ -39,7 +40,7 @@ def states(piece: Any, types: Any = None, **options: Any) -> SearchStrategy[Any]
       >>> [float(x) for x in find(states(tp.monoids.Mean), lambda state: state[1] >= 2)]
       [0.0, 2.0]
     """
-    asked = Asked.of(piece, types=types, **options)
+    asked = Asked.of(given(piece, **options), types=types)
     if isinstance(asked.piece, Monoid):
         subjects = monoid_subjects(asked, asked.piece)
     elif isinstance(asked.piece, Aggregator):

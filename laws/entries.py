@@ -70,7 +70,7 @@ def values(
     for leaf, within in zip(leaves, bounds, strict=True):
         if elements is not None and not isinstance(elements, SearchStrategy):
             check_numbers("elements", elements, leaf.dtype, within)
-        if len(special):
+        if not isinstance(special, tuple) or special:
             check_numbers("special", special, leaf.dtype)
 
     def of_domain(domain: str) -> SearchStrategy[Any]:

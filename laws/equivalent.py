@@ -12,7 +12,7 @@ from laws.catalogue import catalogue
 from laws.errors import LawError
 from laws.law import Law
 from laws.outcome import Checked, Report
-from laws.pieces import Asked
+from laws.pieces import Asked, is_plan
 from laws.plan import PlanSubject
 from laws.report import law_error
 from laws.search import Failure, judge
@@ -44,6 +44,14 @@ def assert_equivalent(
       LawError: with the arguments, and the first entry that differs by more than rounding; or when every result was
         infinite or NaN.
     """
+    if not is_plan(plan):
+        raise LawError(
+            message(
+                "laws.assert_equivalent: this is no plan.",
+                f"got {type(plan).__name__}: {plan!r:.80}",
+                remedy="Pass tp.plan(graph, mesh, entries).",
+            )
+        )
     asked = Asked(plan, name=name, values=None if args is None else [tuple(args)])
     subject = PlanSubject(plan, asked.called, asked.values)
     checked: list[Checked] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, cast, final
 
 from combinators.errors import message
 from laws.errors import LawError
@@ -54,6 +54,14 @@ def known_failing(law: str, reason: str, counterexample: str | None = None) -> K
       >>> tp.laws.assert_lawful(last, laws=["right_identity", "associativity"], known=[known]).known
       {'monoid.right_identity': 'nothing tells an empty state from a 0'}
     """
+    if not isinstance(cast("Any", law), str) or not isinstance(cast("Any", reason), str):
+        raise LawError(
+            message(
+                "known_failing: the law and the reason are text.",
+                f"got {law!r:.60} and {reason!r:.60}",
+                remedy="Pass the full name of a law, and why it may fail.",
+            )
+        )
     if not reason.strip():
         raise LawError(message(f"known_failing({law!r}): the reason is empty.", remedy="Say why the law may fail."))
     if counterexample is not None and unpack(counterexample)[0] != law:

@@ -98,7 +98,7 @@ def parse(text: str) -> Sentence:
       >>> sentence.arrow(jnp.ones((2, 2))).tolist(), sentence.in_jnp(jnp.ones((2, 2))).tolist()
       ([2.0, 4.0], [2.0, 4.0])
     """
-    head = _HEAD.fullmatch(text)
+    head = _HEAD.fullmatch(text) if isinstance(cast("Any", text), str) else None
     if head is None:
         raise _unreadable(text, "it does not begin with a type", "Begin with a type, such as `float32(a=4, b=3):`.")
     dtype, dims, body = head.groups()
@@ -240,5 +240,5 @@ def _step(text: str, part: str, names: tuple[str, ...]) -> Step:
     return word, dim, None if size is None else int(size)
 
 
-def _unreadable(text: str, why: str, remedy: str) -> LawError:
+def _unreadable(text: Any, why: str, remedy: str) -> LawError:
     return LawError(message(f"laws.parse: cannot read {text!r:.120}.", why, remedy=remedy))

@@ -100,7 +100,7 @@ class Asked:
             return ("aggregator", "monoid")
         if isinstance(piece, Structure):
             return (type(piece).__name__.lower(), "monoid")
-        if _is_plan(piece):
+        if is_plan(piece):
             return ("plan",)
         if isinstance(piece, Graph) or (isinstance(piece, Leaf) and self.laws is None):
             return LEAF
@@ -127,7 +127,7 @@ class Asked:
             return aggregator_subjects(self, piece)
         if isinstance(piece, Structure):
             return self._of_structure(piece)
-        if _is_plan(piece):
+        if is_plan(piece):
             return [PlanSubject(piece, self.called, self.values)]
         if isinstance(piece, Graph):
             return [*leaves_of(piece, self.called, self.values)]
@@ -155,14 +155,15 @@ class Asked:
         return [*found, *drawn]
 
 
-def _is_plan(piece: Any) -> bool:
+def is_plan(piece: Any) -> bool:
+    """Whether it has a graph, and compiles."""
     return isinstance(getattr(piece, "graph", None), Graph) and callable(getattr(piece, "compile", None))
 
 
 def has_laws(piece: Any) -> bool:
     """Whether it has laws as it is, and not only as a program that is traced."""
     known = isinstance(piece, Monoid | Aggregator | Structure | Graph | Arrow | Given)
-    return known or hasattr(piece, "__tapestry_arrow__") or _is_plan(piece)
+    return known or hasattr(piece, "__tapestry_arrow__") or is_plan(piece)
 
 
 def _is_function(piece: Any) -> bool:

@@ -145,3 +145,20 @@ def test_functions_are_programs():
     refused(r"(?s)`Needs`: it is a class, and cannot be made.*Needs\(\.\.\.\)", Needs)
     sine = laws.examine(lambda x: tp.Map(jnp.sin)(x), [tp.TensorType((3,))], laws="map.split", examples=2)
     assert sine.held == ("map.split",)
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        (lambda: laws.known_failing("monoid.frame", 3), r"the law and the reason are text"),
+        (lambda: laws.values(F32, elements=3), r"elements= is no list.*got int"),
+        (lambda: laws.values(F32, special=3), r"special= is no list"),
+        (lambda: laws.parse(3), r"cannot read 3"),
+        (lambda: laws.assert_equivalent(3), r"this is no plan.*got int"),
+        (lambda: laws.states(PLUS, examples=3), r"there is no option examples"),
+        (lambda: laws.mutants(PLUS, examples=0), r"is no number to count with"),
+    ],
+)
+def test_arguments_that_are_none(ask, text):
+    with pytest.raises(laws.LawError, match=f"(?s){text}"):
+        ask()
