@@ -40,9 +40,9 @@ _INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 
 def spread(
-    function: Callable[..., Any], arguments: Any, unit: float, cache: dict[str, Any], key: str
+    function: Callable[..., Any], arguments: Any, unit: float, cache: dict[str, Any], key: str, *, steps: bool = True
 ) -> np.ndarray[Any, Any] | None:
-    """Find how far one rounding at every step moves each entry of a result.
+    """Find how far one rounding of every argument, and at every step, moves each entry of a result.
 
     Args:
       function: arguments -> pytree of arrays; runs in float64.
@@ -50,6 +50,8 @@ def spread(
       unit: the unit roundoff of the working precision.
       cache: keeps compiled functions.
       key: of this function in the cache.
+      steps: whether steps round; else the arguments alone do, and the result may be what other arguments would give
+        exactly. Where the first derivative is 0, as that of a variance of equal numbers, this finds the second.
 
     Returns:
       For each entry of the flat inexact result the largest of sixteen deviations; None where the function cannot be run
@@ -57,7 +59,7 @@ def spread(
     """
     name = f"{key} spread"
     if name not in cache:
-        cache[name] = jax.jit(partial(_deviations, function))
+        cache[name] = jax.jit(partial(_deviations, function, steps))
     with jax.enable_x64(True):
         try:
             found = cache[name](jax.tree.map(widened, arguments), np.float64(unit))
@@ -66,7 +68,7 @@ def spread(
         return np.asarray(jnp.max(found, axis=0))
 
 
-def _deviations(function: Callable[..., Any], arguments: Any, unit: Any) -> Any:
+def _deviations(function: Callable[..., Any], steps: bool, arguments: Any, unit: Any) -> Any:
     leaves, tree = jax.tree.flatten(arguments)
     traced = jax.make_jaxpr(lambda *xs: flatten(function(*jax.tree.unflatten(tree, xs))))(*leaves)
 
@@ -74,7 +76,9 @@ def _deviations(function: Callable[..., Any], arguments: Any, unit: Any) -> Any:
         known = [_disturb(leaf, _phase(seed, -1 - i), size) for i, leaf in enumerate(leaves)]
 
         def run() -> Any:
-            return _Noise(seed, size).run(traced.jaxpr, traced.consts, [(leaf, False) for leaf in known])[0][0]
+            return _Noise(seed, size if steps else None).run(
+                traced.jaxpr, traced.consts, [(leaf, False) for leaf in known]
+            )[0][0]
 
         return jax.vmap(run, axis_name=_RUNS, axis_size=2)()
 
@@ -113,7 +117,7 @@ def _disturb(value: Any, phase: Any, size: Any) -> Any:
 class _Noise:
     """An interpreter of jaxprs that rounds at random, in two runs side by side; a loop counts as one step."""
 
-    def __init__(self, seed: Any, size: Any) -> None:
+    def __init__(self, seed: Any, size: Any | None) -> None:
         self._seed, self._size, self._count = seed, size, 0
 
     def run(self, jaxpr: Any, consts: Any, arguments: Sequence[Known]) -> list[Known]:
@@ -142,7 +146,7 @@ class _Noise:
             return self.run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), values)
         results = step.primitive.bind(*(value for value, _ in values), **step.params)
         listed = list(results) if step.primitive.multiple_results else [results]
-        if name in _EXACT:
+        if name in _EXACT or self._size is None:
             return [(result, any(flag for _, flag in values)) for result in listed]
         floats = [jnp.issubdtype(jnp.result_type(result), jnp.floating) for result in listed]
         moved = any(flag for _, flag in values)

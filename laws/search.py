@@ -128,15 +128,19 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
             return magnitudes(function, arguments, picks, of=law.scaled_by, both=both, cache=subject.cache, key=key)
 
         unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
+        depth, oracle = law.depth * subject.depth, law.oracle is not None
 
         @functools.cache
         def moved() -> np.ndarray[Any, Any] | None:
-            if not (subject.is_composed or law.is_composed):
+            if oracle:
+                # What the steps lose is what a reference is there to find. What rounded arguments may give counts.
+                found = spread(function, arguments, depth * unit, subject.cache, key, steps=False)
+            elif subject.is_composed or law.is_composed:
+                found = spread(function, arguments, unit, subject.cache, key)
+            else:
                 return None
-            found = spread(function, arguments, unit, subject.cache, key)
             return None if found is None else _largest(found, left)
 
-        depth, oracle = law.depth * subject.depth, law.oracle is not None
         return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))
 
 

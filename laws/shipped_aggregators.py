@@ -90,12 +90,18 @@ def remainder(label: Any, prediction: Any, weight: Any) -> Any:
 
 def bounded(features: Any, target: Any, weight: Any) -> Any:
     """Numbers of any size as features of one size, so that the equations are no worse than the data."""
-    return features / (1 + jnp.abs(features)), target, weight
+    return _within_one(features), target, weight
 
 
 def chance(outcome: Any, x: Any, weight: Any) -> Any:
     """Numbers of any size as probabilities."""
-    return outcome, jnp.abs(x) / (1 + jnp.abs(x)), weight
+    return outcome, jnp.abs(_within_one(x)), weight
+
+
+def _within_one(x: Any) -> Any:
+    """What is larger than 1, inverted: what it rounds is no more than a rounding of its argument would make."""
+    is_large = jnp.abs(x) > 1
+    return jnp.where(is_large, 1 / jnp.where(is_large, x, 1), x)
 
 
 _FITTING: dict[str, Any] = {

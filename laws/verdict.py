@@ -2,7 +2,8 @@
 
 1. Exact: integers and booleans are equal, and so are floats wherever float64 shows that nothing was rounded.
 2. Conditioned: `|left - right| <= 4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon; for programs
-   of many steps also what these round by themselves.
+   of many steps also what these round by themselves; beside a reference in its place how far the result moves where
+   each argument is rounded `depth` times, since digits that the steps lose are what the reference is there to find.
 3. Range: where a side is infinite or NaN, the other is the same infinity, or NaN.
 """
 
@@ -78,7 +79,7 @@ class Terms:
       exact: whether the arguments are integers and short dyadic fractions.
       oracle: whether the right side comes from a reference, whose dtypes may be wider.
       measure: flat positions, and whether the sides are wanted too -> their magnitudes in float64.
-      spread: -> how far the steps of a program of many steps move every entry by rounding; None for one step.
+      spread: -> how far every entry moves by rounding that the magnitudes do not know; None where that is nothing.
     """
 
     judged: str

@@ -11,7 +11,7 @@ from jax import lax
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.moments import LiftOne, real
-from combinators.aggregators.sums import origin_near
+from combinators.aggregators.sums import origin_near, weighted_origin
 from combinators.aggregators.weights import reference_weights, weigh
 
 BLOCK = 4096
@@ -76,7 +76,7 @@ def covariance_many(xs: Any, weights: Any = None) -> Any:
     else:
         weights, xs = weigh(weights, xs)
         count, column = jnp.sum(weights), weights.astype(xs.dtype)[:, None]
-        origin = lax.stop_gradient(jnp.sum(column * xs, axis=0) / _divisor(count, xs))
+        origin = weighted_origin(column, xs, count)
         deviations = xs - origin
         weighted = column * deviations
     total, products = _total_and_products(weighted, deviations)

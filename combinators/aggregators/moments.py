@@ -8,11 +8,10 @@ from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.sums import origin_near
+from combinators.aggregators.sums import origin_near, weighted_origin
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs, most_inputs
@@ -84,7 +83,7 @@ class MomentsMany:
     def _weighted(self, xs: Any, weights: Any) -> tuple[Any, ...]:
         weights, xs = weigh(weights, real("Moments", xs))
         count, weights = jnp.sum(weights, axis=0), over(weights, xs).astype(xs.dtype)
-        origin = lax.stop_gradient(jnp.sum(weights * xs, axis=0) / _divisor(count, xs))
+        origin = weighted_origin(weights, xs, count)
         powers = Powers(self.order)(xs, origin, weights)
         return self._moved(count, origin, reduce_together(("sum",) * self.order, *powers))
 

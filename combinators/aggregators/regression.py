@@ -88,12 +88,13 @@ class PresentRegression:
         matrix = jnp.where(solvable, matrix, jnp.eye(scale.shape[0], dtype=matrix.dtype))
         factor = jnp.linalg.cholesky(matrix)
         solved = jax.scipy.linalg.cho_solve((factor, True), products[:-1, -1] / scale) / scale
-        left = total - 2 * solved @ products[:-1, -1] + solved @ products[:-1, :-1] @ solved
+        # As a share of its own, and not as what a residual leaves of 1, it keeps its digits where it is small.
+        share = 2 * solved @ products[:-1, -1] - solved @ products[:-1, :-1] @ solved
         explained = solvable & is_spread[-1]
         return {
             "coefficients": jnp.where(solvable, solved, jnp.nan),
             "intercept": jnp.where(solvable, mean[-1] - solved @ mean[:-1], jnp.nan),
-            "r2": jnp.where(explained, 1 - left / jnp.where(explained, total, 1), jnp.nan),
+            "r2": jnp.where(explained, share / jnp.where(explained, total, 1), jnp.nan),
             "count": count,
         }
 
