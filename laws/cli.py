@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from combinators.errors import TapestryError, message
 from laws.check import replay
@@ -30,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
       The exit status: 0 where every law held or was not checked, 1 where one failed or none could be checked, 2 where
       the question cannot be read.
     """
+    if arguments is None:
+        compile_quickly()
     parser = argparse.ArgumentParser(
         prog="tapestry", description="Tensor programs, planned; and the laws that carry them."
     )
@@ -41,6 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TapestryError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+
+
+def compile_quickly() -> None:
+    """Let XLA optimise little in this process and its children, unless `XLA_FLAGS` is set.
+
+    Laws are many small programs that run a few times: those of `Moments` take 15 seconds so, and 81 with all of XLA's
+    optimisations. It has to come before JAX looks for devices.
+    """
+    flags = ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
+    if jax.__version_info__ < (0, 11):  # later ones end the process at these
+        flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
 
 def _add_laws(commands: Any) -> None:

@@ -209,3 +209,15 @@ def test_first_and_last_are_the_ends_of_what_is_valid():
 def test_gradient_of_the_last_valid_element_is_one_there():
     x, valid = jnp.arange(4.0), np.array([1, 1, 1, 0], bool)
     np.testing.assert_array_equal(_gradient(lambda x: run(aggregators.Last(), x, valid)["value"], x), [0, 0, 1, 0])
+
+
+@pytest.mark.parametrize("size", [1, 5, 300_000])
+@pytest.mark.parametrize("value", [0.1, -1e8, 3e-30])
+def test_equal_numbers_have_no_spread_at_all(value, size):
+    x = np.full((size, 2), value, np.float32)
+    weights = RNG.random(size).astype(np.float32) + np.float32(0.1)
+    for found in (run(aggregators.Moments(2), x), run(aggregators.Moments(2), x, weights)):
+        np.testing.assert_array_equal(found["mean"], x[0])
+        np.testing.assert_array_equal(found["variance"], [0, 0])
+    for found in (run(aggregators.Covariance(), x), run(aggregators.Covariance(), x, weights)):
+        np.testing.assert_array_equal(found["covariance"], np.zeros((2, 2)))

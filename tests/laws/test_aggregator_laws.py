@@ -162,3 +162,29 @@ def test_associativity_does_not_imply_correctness():
 def test_missing_reference_is_reported_and_not_passed():
     report = laws.assert_lawful(sums(), laws=["chunks", "semantic"], name="Sums", examples=5)
     assert report.not_checked == {"aggregator.semantic": "`Sums` has no reference"}
+
+
+def squares_minus_square(n, total, squares):
+    mean = total / jnp.maximum(n, 1)
+    return squares / jnp.maximum(n, 1) - mean**2
+
+
+def variance_in_numpy(xs):
+    return np.asarray(xs, np.float64).var(axis=0)
+
+
+def test_formula_that_loses_digits_is_not_excused_by_its_own_rounding():
+    naive = Aggregator(
+        lambda x: (jnp.ones(()), x, x * x),
+        Monoid((0.0, 0.0, 0.0), jnp.add, commutative=True),
+        lambda state: squares_minus_square(*state),
+        reference=variance_in_numpy,
+        name="Naive",
+    )
+    stable = aggregators.Moments(2).map(lambda found: found["variance"])
+    stable = dataclasses.replace(stable, reference=variance_in_numpy)
+    offset = laws.values(jax.ShapeDtypeStruct((), jnp.float32), min=4096, max=4097)
+    only = {"laws": ["aggregator.semantic"], "values": offset, "examples": 20}
+    failed = laws.examine(naive, **only).failed["aggregator.semantic"]
+    assert "more than the conditioning explains" in str(failed)
+    assert laws.examine(stable, **only).held == ("aggregator.semantic",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from laws.cli import main
+from laws.cli import compile_quickly, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -170,3 +171,12 @@ def test_module_is_the_command():
     assert done.returncode == 0, done.stderr
     listed = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert listed["monoid.associativity"] == "(a + b) + c ~ a + (b + c)"
+
+
+def test_command_compiles_quickly_unless_told_otherwise(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=here")
+    compile_quickly()
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_to=here"
+    monkeypatch.delenv("XLA_FLAGS")
+    compile_quickly()
+    assert "--xla_backend_optimization_level=0" in os.environ["XLA_FLAGS"].split()
