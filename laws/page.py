@@ -42,8 +42,10 @@ own operations, and it is *not checked*, with the reason, where it says nothing 
 default.
 
 How the sides are compared: *conditioned*, exactly where nothing is rounded and else within
-`4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon of the dtype and `J` the float64 Jacobian;
-*range*, as these, with infinities, NaN and the ends of the dtype's range in play; *bitwise*; *equal*, as Python
+`4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon of the dtype and `J` the float64 Jacobian
+(aggregators, gradients and other programs of many steps may also differ by what rounding at every step makes of them in
+float64; beside a reference only by what rounding their arguments would, so that no formula is excused for the digits
+that it loses); *range*, as these, with infinities, NaN and the ends of the dtype's range in play; *bitwise*; *equal*, as Python
 objects.
 """
 
