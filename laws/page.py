@@ -45,8 +45,8 @@ How the sides are compared: *conditioned*, exactly where nothing is rounded and 
 `4 * depth * u * (|J| |x| + |f(x)|)`, with `u` half the machine epsilon of the dtype and `J` the float64 Jacobian
 (aggregators, gradients and other programs of many steps may also differ by what rounding at every step makes of them in
 float64; beside a reference only by what rounding their arguments would, so that no formula is excused for the digits
-that it loses); *range*, as these, with infinities, NaN and the ends of the dtype's range in play; *bitwise*; *equal*, as Python
-objects.
+that it loses); *range*, as these, with infinities, NaN and the ends of the dtype's range in play; *bitwise*; *equal*,
+as Python objects.
 """
 
 

@@ -43,6 +43,8 @@ WEIGHTED: dict[str, tuple[Struct, ...]] = {
     **dict.fromkeys(("AUC", "CalibrationError"), (BOOL, F32, F32)),
     **dict.fromkeys(("Covariance", "Correlation"), (PAIR, F32)),
     "LinearRegression": (PAIR, F32, F32),
+    "SoftmaxMean": (F32, PAIR),
+    "Recurrence": (F32, F32),
 }
 """Types of one element, the optional weights and masks among them; the others are known by their monoids."""
 

@@ -11,6 +11,7 @@ import pytest
 from laws.shipped_aggregators import CLASSES
 
 INDEXED = ("ArgMax", "ArgMin", "Decayed", "Reservoir", "TopK")
+PAIRED = ("Recurrence", "SoftmaxMean")
 JUDGED = ("AUC", "CalibrationError")
 # Their elements are vectors, not numbers.
 VECTORS = ("Covariance", "Correlation", "LinearRegression")
@@ -25,6 +26,8 @@ def inputs(name, n, kind):
         x = rng.integers(-8, 9, (n, 3)).astype(np.float16) / 8
     else:
         x = rng.standard_normal((n, 3)).astype(np.float32)
+    if name in PAIRED:
+        return x, x[:, ::-1] + np.ones(3, x.dtype)
     if name in INDEXED:
         return x, np.arange(n, dtype=np.int32) + 7
     if name in CLASSES:

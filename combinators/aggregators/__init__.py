@@ -38,6 +38,8 @@ from combinators.aggregators.min_max import MinMax as MinMax
 from combinators.aggregators.minhash import MinHash as MinHash
 from combinators.aggregators.minhash import minhash_similarity as minhash_similarity
 from combinators.aggregators.moments import Moments as Moments
+from combinators.aggregators.recurrence import Recurrence as Recurrence
 from combinators.aggregators.regression import LinearRegression as LinearRegression
 from combinators.aggregators.reservoir import Reservoir as Reservoir
+from combinators.aggregators.softmax_mean import SoftmaxMean as SoftmaxMean
 from combinators.aggregators.top_k import TopK as TopK
