@@ -105,6 +105,10 @@ class ArrowSubject(Subject):
         """Domain, seed and types."""
         return self.drawn.show(recipe) if kind == "operands" else show_arrays(self._drawn(kind), recipe)
 
+    def simplest(self, kind: str, recipe: Recipe, fails: Callable[[Recipe], bool]) -> Recipe:
+        """Write small operands out, and make them simpler."""
+        return self.drawn.simplest(recipe, fails) if kind == "operands" else recipe
+
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the operands are small integers."""
         return self.drawn.is_exact(recipe) if kind == "operands" else is_exact_recipe(recipe)

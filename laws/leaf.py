@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -129,6 +129,11 @@ class LeafSubject(Subject):
         """Domain, seed and types."""
         del kind
         return self.drawn.show(recipe)
+
+    def simplest(self, kind: str, recipe: Recipe, fails: Callable[[Recipe], bool]) -> Recipe:
+        """Write small operands out, and make them simpler."""
+        del kind
+        return self.drawn.simplest(recipe, fails)
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the operands are small integers."""

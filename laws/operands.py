@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +17,13 @@ from hypothesis.strategies import SearchStrategy
 
 from combinators.errors import message
 from combinators.tensor_type import TensorType
-from laws.cells import Struct, build_cell, is_dyadic, show_cell
+from laws.cells import Struct, build_cell, is_dyadic, plain, show_cell, why_not_drawn
 from laws.errors import LawError
 from laws.listed import as_entries
 from laws.subject import Recipe
+
+SHOWN = 64
+"""Entries up to which a counterexample is written out and made simpler; larger ones are domain and seed."""
 
 Values = Sequence[Sequence[Any]] | SearchStrategy[Any] | None
 """Operands to use instead of drawn ones: listed, or drawn by a strategy."""
@@ -92,13 +96,37 @@ class Operands:
         """A recipe as text."""
         if recipe[0] == "values":
             return f"values[{self._place(recipe)}]"
-        return show_arrays(self.types, recipe) if recipe[0] != "entries" else show_cell(recipe[1:])
+        if recipe[0] != "entries":
+            return show_arrays(self.types, recipe)
+        return ", ".join(show_cell(array.tolist()) for array in self.build(recipe))
 
     def is_exact(self, recipe: Any) -> bool:
         """Whether the arrays hold small integers and short dyadic fractions."""
         if recipe[0] == "values":
             return False
         return is_exact_recipe(recipe) if recipe[0] != "entries" else is_dyadic(recipe[1:])
+
+    def simplest(self, recipe: Any, fails: Callable[[Recipe], bool]) -> Recipe:
+        """Write drawn arrays entry by entry, as many 0, 1 or whole as fail all the same.
+
+        Args:
+          recipe: of a counterexample.
+          fails: whether another recipe is one too.
+
+        Returns:
+          The last recipe that failed: the given one where arrays are listed, large or no real numbers.
+        """
+        kinds = self.types
+        drawn = self.values is None and recipe[0] != "entries"
+        if sum(math.prod(kind.shape) for kind in kinds) > SHOWN or any(why_not_drawn(kind.dtype) for kind in kinds):
+            return recipe
+        best = ["entries", *map(plain, self.build(recipe))] if drawn else recipe
+        if best[0] != "entries" or (drawn and not fails(best)):
+            return recipe
+        for place in range(1, len(best)):
+            before, behind = best[:place], best[place + 1 :]
+            best = [*before, _simpler(best[place], lambda part: fails([*before, part, *behind])), *behind]  # noqa: B023
+        return best
 
     def _place(self, recipe: Recipe) -> int:
         listed = self.values is not None and not isinstance(self.values, SearchStrategy)
@@ -110,6 +138,27 @@ class Operands:
                 )
             )
         return self.recipes.index(recipe)
+
+
+def _simpler(entries: Any, fails: Callable[[Any], bool]) -> Any:
+    """An array's entries with all of them 0 where that fails, else each the first of 0, 1 and whole that does."""
+    if not isinstance(entries, list):
+        return next((value for value in _simple(entries) if value != entries and fails(value)), entries)
+    best = cast("list[Any]", entries)
+    zeros = [type(entry)(0) for entry in best]
+    if zeros != best and fails(zeros):
+        return zeros
+    for i, entry in enumerate(best):
+        before, behind = best[:i], best[i + 1 :]
+        tried = (value for value in _simple(entry) if value != entry)
+        best = [*before, next((value for value in tried if fails([*before, value, *behind])), entry), *behind]
+    return best
+
+
+def _simple(entry: Any) -> list[Any]:
+    """Values of the type of an entry, the simplest first."""
+    whole = [float(round(entry))] if isinstance(entry, float) and math.isfinite(entry) else []
+    return [type(entry)(0), type(entry)(1), *whole]
 
 
 def fingerprint(example: Any) -> str:

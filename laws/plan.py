@@ -108,6 +108,10 @@ class PlanSubject(Subject):
         """Domain, seed and types."""
         return self.drawn.show(recipe) if kind == "arguments" else show_arrays(self.outputs, recipe)
 
+    def simplest(self, kind: str, recipe: Recipe, fails: Callable[[Recipe], bool]) -> Recipe:
+        """Write small operands out, and make them simpler."""
+        return self.drawn.simplest(recipe, fails) if kind == "arguments" else recipe
+
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the arrays are small integers."""
         return self.drawn.is_exact(recipe) if kind == "arguments" else is_exact_recipe(recipe)

@@ -96,7 +96,24 @@ def search(law: Law, subject: Subject, how: Search) -> Failure | int:
         found = list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
     except (NoSuchExample, Unsatisfiable):
         return count
+    if how.shrink:
+        found = _simplest(law, subject, found)
     return Failure(law, subject, found, judge(law, subject, found), how.seed, first)
+
+
+def _simplest(law: Law, subject: Subject, recipe: list[Recipe]) -> list[Recipe]:
+    """Make one argument after the other simpler, as long as the law fails in the same way."""
+    kind = judge(law, subject, recipe).kind
+
+    def fails(recipe: list[Recipe]) -> bool:
+        verdict = judge(law, subject, recipe)
+        return not verdict.holds and verdict.kind == kind
+
+    for i, (_, of) in enumerate(law.takes):
+        before, behind = recipe[:i], recipe[i + 1 :]
+        simplest = subject.simplest(of, recipe[i], lambda part: fails([*before, part, *behind]))  # noqa: B023
+        recipe = [*before, simplest, *behind]
+    return recipe
 
 
 def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -71,6 +72,11 @@ class Subject(abc.ABC):
     @abc.abstractmethod
     def show(self, kind: str, recipe: Recipe) -> str:
         """The recipe as text."""
+
+    def simplest(self, kind: str, recipe: Recipe, fails: Callable[[Recipe], bool]) -> Recipe:
+        """The simplest recipe that fails as a given one does, where drawing knows none that is simpler."""
+        del kind, fails
+        return recipe
 
     def is_exact(self, kind: str, recipe: Recipe) -> bool:
         """Whether the argument holds only integers and short dyadic fractions."""

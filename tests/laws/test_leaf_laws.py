@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -231,3 +233,18 @@ def test_given_operands_are_used():
     table, rows = jnp.arange(12.0).reshape(6, 2), jnp.array([5, 0, 4], jnp.int32)
     report = laws.assert_lawful(indices, [table, rows], values=[(table, rows)])
     assert {"map.split", "map.footprint"} <= set(report.held)
+
+
+SMALL = r"operands = \[\[[01, ]+\], \[[01, ]+\], \[[01, ]+\]\]"
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(3, SMALL), (40, r"seed=\d+\)")])
+def test_counterexample_is_written_out_and_made_simple_where_it_is_small(rows, shown):
+    centred = Map(Dense(lambda x: x - jnp.mean(x, axis=0)), "row col -> row col")
+    kinds = [TensorType({"row": rows, "col": 2}, jnp.float32)]
+    failed = laws.examine(centred, kinds, laws="map.split").failed["map.split"]
+    line = next(line for line in str(failed).splitlines() if "# minimal" in line)
+    assert re.search(shown, line), line
+    assert rows == 40 or line.count("1") == 1
+    with pytest.raises(laws.LawError, match=r"map\.split FAILED"):
+        laws.replay(failed.token, centred, kinds)
