@@ -127,9 +127,19 @@ def graphs(
       A strategy of sentences: `sentence.graph`, `sentence.arrow`, and `sentence.in_jnp` to compare with.
 
     Raises:
-      LawError: when `most` is no number of words.
+      LawError: when `most` is no number of words, or `shapes` are no sizes.
     """
     whole_number("laws.graphs: most", most, least=0)
+    given: Any = shapes
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(sizes, Mapping) for sizes in given):
+        raise LawError(
+            message(
+                "laws.graphs: `shapes` are no sizes to begin with.",
+                "expected mappings of dimensions to sizes, one or more",
+                f"got      {shapes!r:.80}",
+                remedy="Pass ({'a': 4, 'b': 3},).",
+            )
+        )
     starts = [TensorType(dict(sizes)) for sizes in shapes]
     return st.sampled_from(starts).flatmap(lambda start: _sentences(start, most, True))
 

@@ -13,16 +13,18 @@ from jax import lax
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.moments import real
+from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.monoids.logsumexp import finite_or_zero, logsumexp_value
 from combinators.reductions import Cast, Reductions
 
 
 def LogSumExp() -> Aggregator:
-    """Find `log(sum(exp(x)))` without overflow.
+    """Find `log(sum(exp(x)))`, or `log(sum(w exp(x)))`, without overflow.
 
     Returns:
-      An aggregator of one real input to a float of at least 32 bits: `-inf`, with gradient 0, for nothing or only
-      `-inf`; `inf` where an element is; NaN where one is.
+      An aggregator of one real input, and optionally of weights as in `Count`, to a float of at least 32 bits: `-inf`,
+      with gradient 0, for nothing or only `-inf`; `inf` where an element is; NaN where one is. It has a gradient by the
+      weights.
 
     Source: Milakov and Gimelshein 2018, section 3.
     """
@@ -43,9 +45,17 @@ class LogSumExpMany:
 
     entrywise: ClassVar[bool] = True
 
-    def __call__(self, xs: Any) -> Any:
-        """Return `(m, s)` of real elements `(n, ...)`; beside an infinity or NaN the sum is infinite or NaN."""
+    def __call__(self, xs: Any, weights: Any = None) -> Any:
+        """Return `(m, s)` of real elements `(n, ...)`, weighted by `(n,)`.
+
+        Beside an infinity or NaN the sum is infinite or NaN.
+        """
         xs = real("LogSumExp", xs)
+        if weights is not None:
+            # A weight is a shift by its logarithm, which for those that are left out is minus infinity.
+            (weights,) = weigh(weights)
+            kept = over(weights > 0, xs)
+            return self(jnp.where(kept, xs + jnp.log(jnp.where(kept, over(weights, xs), 1)), -jnp.inf))
         # Without NaN, which the sum brings in, XLA has this maximum as one vectorised kernel.
         return scaled(xs, lax.stop_gradient(jnp.max(xs, axis=0, initial=-jnp.inf)))
 
@@ -85,11 +95,14 @@ def _(primals: Any, tangents: Any) -> Any:
     return _exponentials(xs, top), jnp.sum(weight * tangents[0], axis=0)
 
 
-def lift_logsumexp(x: Any) -> Any:
+def lift_logsumexp(x: Any, weight: Any = None) -> Any:
     """Make the state of one element; `-inf` gives the identity itself."""
-    return LogSumExpMany()(jnp.asarray(x)[None])
+    return LogSumExpMany()(*(jnp.asarray(part)[None] for part in (x, weight) if part is not None))
 
 
-def reference_logsumexp(xs: Any) -> Any:
+def reference_logsumexp(xs: Any, weights: Any = None) -> Any:
     """Add logarithms pairwise in NumPy, in float64."""
-    return np.logaddexp.reduce(np.asarray(xs, np.float64), axis=0)
+    xs, weights = np.asarray(xs, np.float64), reference_weights(weights, len(xs))
+    kept = weights > 0
+    shifts = np.log(weights[kept]).reshape(-1, *(1,) * (xs.ndim - 1))
+    return np.logaddexp.reduce(xs[kept] + shifts, axis=0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+import laws
 import tapestry_jax as tp
 from combinators import aggregators, fold
 from combinators.aggregators.two_stage import WIDTH, best_positions
@@ -197,3 +198,22 @@ def test_short_floats_are_reduced_beside_wider_sums(dtype):
     assert total.dtype == ends["min"].dtype == ends["max"].dtype == dtype
     exact = x.astype(np.float64).sum().astype(dtype)
     assert [float(total), float(ends["min"]), float(ends["max"])] == [float(exact), -7.5, 7.5]
+
+
+def test_weighted_logsumexp_is_that_of_scipy():
+    x, w = 30 * RNG.standard_normal((500, 2)).astype(np.float32), RNG.random(500).astype(np.float32)
+    w[:40], x[3] = -1, np.nan  # left out
+    lse = aggregators.LogSumExp()
+    want = scipy.special.logsumexp(x[40:].astype(np.float64), b=w[40:, None], axis=0)
+    np.testing.assert_allclose(jax.jit(lse.run)(x, w), want, rtol=1e-6)
+    np.testing.assert_allclose(lse.reference(x, w), want, rtol=1e-12)
+    gradient = jax.grad(lambda w: jnp.sum(lse.run(x, w)))(w)
+    shares = np.exp(x[40:].astype(np.float64) - want).sum(axis=1)
+    np.testing.assert_allclose(gradient, np.concatenate([np.zeros(40), shares]), rtol=1e-4, atol=1e-30)
+    assert np.all(np.asarray(lse.run(x, 0 * w)) == -INF)
+
+
+def test_weighted_logsumexp_is_lawful():
+    number = jax.ShapeDtypeStruct((), jnp.float32)
+    report = laws.assert_lawful(aggregators.LogSumExp(), [number, number], laws="aggregator", examples=9)
+    assert "aggregator.semantic" in report.held

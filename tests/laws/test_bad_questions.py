@@ -127,6 +127,8 @@ def test_strategies_of_nothing_that_is_known(mesh8):
         laws.arrows(3, 4)
     with pytest.raises(laws.LawError, match=r"laws.graphs: most is no number"):
         laws.graphs(most=-1)
+    with pytest.raises(laws.LawError, match=r"(?s)laws.graphs: `shapes` are no sizes.*got      3"):
+        laws.graphs(shapes=3)
 
 
 def makes(size):

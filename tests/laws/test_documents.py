@@ -38,5 +38,5 @@ def test_package_of_somebody_else_proves_its_pieces():
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"PASSED tests/test_laws.py::test_direction\[MeanDirection-semantic\]", done.stdout)
+    assert re.search(r"PASSED tests/test_laws.py::test_resultant\[ResultantLength-semantic\]", done.stdout)
     assert re.search(r"PASSED tests/test_laws.py::test_blur\[blur-split\]", done.stdout)

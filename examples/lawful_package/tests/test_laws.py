@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tapestry_jax as tp
-from circular import MEAN_DIRECTION, blur
+from circular import RESULTANT_LENGTH, blur
 
-test_direction = tp.laws.check(MEAN_DIRECTION, laws=["aggregator", "monoid"], examples=10)
+test_resultant = tp.laws.check(RESULTANT_LENGTH, laws=["aggregator", "monoid"], examples=10)
 test_blur = tp.laws.check(blur, laws=["map"], examples=5)

@@ -1,4 +1,7 @@
-"""How far angles agree: the length of the sum of their unit vectors, which may be cut and merged anywhere."""
+"""The resultant length of angles: how far they agree. It may be cut and merged anywhere.
+
+Source: Mardia, Jupp 2000, Directional Statistics, section 2.3.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,11 @@ def length_in_numpy(angles: Any) -> Any:
     return np.abs(np.sum(np.exp(1j * angles.astype(np.float64)), axis=0))
 
 
-MEAN_DIRECTION = tp.Aggregator(
+RESULTANT_LENGTH = tp.Aggregator(
     vector,
     tp.Monoid((0.0, 0.0), jnp.add, commutative=True, inverse=jnp.negative, name="UnitVectors"),
     length,
     lift_many=vectors,
     reference=length_in_numpy,
-    name="MeanDirection",
+    name="ResultantLength",
 )
