@@ -27,6 +27,7 @@ from laws.mutants import mutants as mutants
 from laws.outcome import Checked as Checked
 from laws.outcome import Report as Report
 from laws.placements import plans as plans
+from laws.quickly import compile_quickly as compile_quickly
 from laws.structures import Action as Action
 from laws.structures import Homomorphism as Homomorphism
 from laws.structures import Semiring as Semiring

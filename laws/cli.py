@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import jax
 
 from combinators.errors import TapestryError, message
 from laws.check import replay
@@ -20,6 +17,7 @@ from laws.examine import examine
 from laws.mutants import mutants
 from laws.page import listing, page
 from laws.pieces import Asked
+from laws.quickly import compile_quickly
 from laws.survey import How, Row, collection, made, survey, survey_in_processes, total
 
 
@@ -46,18 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TapestryError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-
-
-def compile_quickly() -> None:
-    """Let XLA optimise little in this process and its children, unless `XLA_FLAGS` is set.
-
-    Laws are many small programs that run a few times: those of `Moments` take 15 seconds so, and 81 with all of XLA's
-    optimisations. It has to come before JAX looks for devices.
-    """
-    flags = ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
-    if jax.__version_info__ < (0, 11):  # later ones end the process at these
-        flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
-    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 
 
 def _add_laws(commands: Any) -> None:

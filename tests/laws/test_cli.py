@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from laws.cli import compile_quickly, main
+from laws.cli import main
+from laws.quickly import compile_quickly
 
 ROOT = Path(__file__).resolve().parents[2]
 

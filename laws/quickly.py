@@ -1,0 +1,24 @@
+"""Less work for XLA, where programs are many and each runs a few times."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+
+def compile_quickly() -> None:
+    """Let XLA optimise little in this process and in those that it starts, unless `XLA_FLAGS` is set.
+
+    Laws are many small programs that run a few times: on two cores those of `Moments` take 15 seconds so, and 81 with
+    all of XLA's optimisations. `tapestry laws` calls it; a `conftest.py` may, before anything asks JAX for devices or
+    arrays. Results are rounded a little differently from those of a program that is compiled as usual.
+
+    Example:
+      >>> import tapestry_jax as tp
+      >>> tp.laws.compile_quickly()
+    """
+    flags = ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
+    if jax.__version_info__ < (0, 11):  # later ones end the process at these
+        flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+    os.environ.setdefault("XLA_FLAGS", " ".join(flags))
