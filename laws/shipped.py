@@ -12,7 +12,7 @@ from combinators.monoid import Monoid
 from laws.cells import Struct
 from laws.examples_of import shipped
 from laws.given import Given, given
-from laws.shipped_aggregators import aggregator_pieces
+from laws.shipped_aggregators import aggregator_pieces, piece
 from laws.shipped_arrows import arrows, operations
 from laws.structures import Action, Homomorphism, Semiring
 
@@ -51,7 +51,7 @@ def grouped_pieces() -> dict[str, Given]:
         "&": (both, (F32,)),
         "by_key": (both.by_key(remainder_of_3, 3), (I32,)),
         "by_key in order": (recurrence().by_key(remainder_of_3, 3), (I32,)),
-        "masked": (aggregators.LogSumExp().masked(), (F32, BOOL)),
+        "masked": (piece("LogSumExp").masked(), (F32, BOOL)),
         "segmented aggregator": (both.segmented(), (F32, BOOL)),
         "by_run": (recurrence().by_run(remainder_of_3), (I32,)),
     }

@@ -91,8 +91,8 @@ def remainder(label: Any, prediction: Any, weight: Any) -> Any:
 
 
 def bounded(features: Any, target: Any, weight: Any) -> Any:
-    """Numbers of any size as features of one size, so that the equations are no worse than the data."""
-    return _within_one(features), target, weight
+    """Features and weights of at most 1 beside the penalty, so that the normal equations are no worse than the data."""
+    return _within_one(features), target, _within_one(weight)
 
 
 def chance(outcome: Any, x: Any, weight: Any) -> Any:
@@ -106,8 +106,20 @@ def _within_one(x: Any) -> Any:
     return jnp.where(is_large, 1 / jnp.where(is_large, x, 1), x)
 
 
+def no_zero(x: Any) -> Any:
+    """Numbers of any size away from 0, so that no log-sum-exp of five of them lies near 0, where it has few digits."""
+    return jnp.where(x < 0, x - 8, x + 1)
+
+
+def scored(score: Any, value: Any) -> Any:
+    """Scores of which the same holds."""
+    return no_zero(score), value
+
+
 _FITTING: dict[str, Any] = {
     **dict.fromkeys(CLASSES, remainder),
     "CalibrationError": chance,
     "LinearRegression": bounded,
+    "LogSumExp": no_zero,
+    "SoftmaxMean": scored,
 }
