@@ -21,7 +21,7 @@ BOTH = aggregators.Moments() & aggregators.TopK(2)
     [
         (aggregators.ArgMax(), (X,), r"ArgMax.run: .*expected +2 inputs\n.*got +1 input, of shapes \(4,\)"),
         (aggregators.Moments(), (X, X, X), r"Moments.run: .*expected +1 to 2 inputs\n.*got +3 inputs"),
-        (aggregators.LogSumExp(), (X, X), r"expected +1 input\n"),
+        (aggregators.LogSumExp(), (X, X, X), r"expected +1 to 2 inputs\n"),
         (aggregators.HyperLogLog(), (INDEX, INDEX), r"expected +1 input\n"),
         (aggregators.Mean(), (), r"expected +1 to 2 inputs\n.*got +0 inputs"),
         (BOTH, (X, INDEX, X), r"Moments & TopK.run: .*expected +2 inputs\n"),

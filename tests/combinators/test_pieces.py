@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 import tapestry_jax as tp
 from combinators import aggregators, pieces, reductions
@@ -26,6 +27,7 @@ SHAPES = {
 def _pieces(monkeypatch):
     monkeypatch.setattr(reductions, "PIECE", PIECE)
     monkeypatch.setattr(pieces, "PIECE", PIECE)
+    monkeypatch.setattr("combinators.aggregators.logsumexp.PIECE", PIECE)
 
 
 def normal(*shape):
@@ -146,3 +148,16 @@ def test_counts_in_pieces_have_the_gradient_of_their_weights():
     gradient = jax.grad(lambda w: along @ aggregators.Histogram(16, (-2.0, 2.0)).lift_many(x, w))(WEIGHTS)
     places = np.searchsorted(np.linspace(-2, 2, 17).astype(np.float32), x, side="right")
     np.testing.assert_allclose(gradient, along[places], rtol=1e-6)
+
+
+@pytest.mark.parametrize("entry", [0.0, np.inf, -np.inf, np.nan])
+def test_logsumexp_is_read_from_memory_once(entry):
+    x, run = 9 * normal(LONG), aggregators.LogSumExp().run
+    x[PIECE + 7] = entry
+    assert loops(run, x) == 1
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(jax.jit(run)(x), scipy.special.logsumexp(wide), rtol=1e-6)
+    if np.isfinite(entry):
+        np.testing.assert_allclose(jax.grad(run)(x), scipy.special.softmax(wide), rtol=1e-4, atol=1e-9)
+    everywhere = np.full(LONG, -np.inf, np.float32)
+    assert run(everywhere) == -np.inf and np.all(jax.grad(run)(everywhere) == 0)
