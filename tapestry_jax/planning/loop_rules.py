@@ -35,7 +35,7 @@ def check_loops(shaped: Shaped, names: Mapping[str, str], path: str, placed: Map
       placed: the mesh axes and loops of each dimension.
 
     Raises:
-      PlanError: for a ring under an order, two rings on an axis, or a ring whose axis is folded.
+      PlanError: for a ring under an order, two rings on an axis, or a ring whose axis is folded or scanned.
     """
     rings = {dim: ring for dim, axes in placed.items() for axis in axes if (ring := ring_of(axis)) is not None}
     for dim, ring in rings.items():
@@ -66,13 +66,15 @@ def _check_ring(
             )
         )
     others = [other for other, axes in placed.items() if ring in axes]
-    folded = [other for other in others if other in folds]
-    if dim not in folds and folded:
+    merged = [other for other in others if other in folds or other == operation.over]
+    if dim not in folds and merged:
+        is_scan = merged[0] == operation.over
         raise PlanError(
             message(
-                f"`{name}` of `{path}` goes round the mesh axis `{ring}`, over which `{names[folded[0]]}` is folded",
+                f"`{name}` of `{path}` goes round the mesh axis `{ring}`, over which `{names[merged[0]]}` is "
+                f"{'scanned' if is_scan else 'folded'}",
                 f"signature {shaped.signature}",
-                "devices would add up results of different pieces",
+                f"devices would {'go on from totals' if is_scan else 'add up results'} of different pieces",
                 remedy=f"Place a dimension that the result carries on `{ring}`, or take `{name}` in chunks.",
             )
         )

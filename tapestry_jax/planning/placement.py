@@ -13,7 +13,7 @@ from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped, axes_
 from tapestry_jax.planning.loop_rules import check_chunks, check_loops, unused_ring
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.stage_rules import no_microbatches, turns_in_loops
-from tapestry_jax.planning.time_axis import chunk_axis, ring_axis, ring_of
+from tapestry_jax.planning.time_axis import chunk_axis, in_space, ring_axis, ring_of
 
 Placement = dict[str, tuple[str, ...]]
 
@@ -123,9 +123,12 @@ class Placer:
         return ()
 
     def striped(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> frozenset[str]:
-        """The dimensions that lie in stripes: by their entry, or going round the axes of one that does."""
+        """The dimensions that lie in stripes: by their entry, or going round the axes of one that does.
+
+        Stripes are dealt to devices: where a dimension has one, that holds blocks, of which chunks are a part.
+        """
         free = [(dim, self._wanted(node.bound[dim], path)[1]) for dim in placed if _keeps_no_order(shaped, dim)]
-        dealt = {dim for dim, items in free if any(isinstance(item, Striped) for item in items)}
+        dealt = {dim for dim, items in free if in_space(placed[dim]) and any(isinstance(i, Striped) for i in items)}
         axes = {axis for dim in dealt for axis in placed[dim]}
         return frozenset(dim for dim, _ in free if dim in dealt or any(ring_of(axis) in axes for axis in placed[dim]))
 

@@ -92,6 +92,62 @@ def test_refused(program: Any, types: Any, entries: dict[str, Any], text: str) -
     assert str(caught.value) == text
 
 
+def pair(a: Any, b: Any) -> Any:
+    return a, b
+
+
+def second(state: Any) -> Any:
+    return state[1]
+
+
+summed = tp.Scan(tp.monoids.Sum, "r p -> r p", over="r")
+largest = tp.Scan(tp.monoids.Max, "r p -> r p", over="r", reverse=True)
+recurrence = tp.Scan(tp.monoids.AffineRecurrence, "r p, r p -> r p", over="r", kernel=pair, present=second)
+TABLE, LAYERS = tp.TensorType({"r": 16, "p": 8}), tp.TensorType({"layer": 2, "r": 16, "p": 8})
+
+
+@tp.program("r p -> r p")
+def running(x: Any) -> Any:
+    return summed(x)
+
+
+@tp.program("r p -> r p")
+def running_maximum(x: Any) -> Any:
+    return largest(x)
+
+
+@tp.program("r p, r p -> r p")
+def recurrent(a: Any, b: Any) -> Any:
+    return recurrence(a, b)
+
+
+@tp.program("r p, layer r p -> r p")
+def recurrent_twice(x: Any, rates: Any) -> Any:
+    return tp.stack(recurrence, 2)(x, rates)
+
+
+@pytest.mark.parametrize(
+    "rows", ["model", ("data", "model"), ("model", tp.chunks(2))], ids=["axis", "two axes", "chunks"]
+)
+@pytest.mark.parametrize("around", [tp.ring("model"), (tp.ring("model"), tp.chunks(2))], ids=["ring", "ring in chunks"])
+@pytest.mark.parametrize(
+    ("program", "types"),
+    [(running, [TABLE]), (running_maximum, [TABLE]), (recurrent, [TABLE, TABLE]), (recurrent_twice, [TABLE, LAYERS])],
+    ids=["sum", "maximum", "recurrence", "stack"],
+)
+def test_nothing_goes_round_the_axis_of_a_scan(
+    program: Any, types: list[tp.TensorType], around: Any, rows: Any
+) -> None:
+    # In one turn the devices of the ring hold different pieces of `p`, whose totals do not belong together.
+    graph = tp.trace(program, *types)
+    with pytest.raises(tp.PlanError) as caught:
+        tp.plan(graph, MESH, {"r": rows, "p": around})
+    text = str(caught.value)
+    assert "goes round the mesh axis `model`, over which `r` is scanned" in text
+    assert "devices would go on from totals of different pieces" in text
+    assert "Place a dimension that the result carries on `model`, or take `p` in chunks." in text
+
+
 def test_arrays_are_not_stored_in_chunks() -> None:
     with pytest.raises(tp.PlanError) as caught:
         tp.plan(tp.trace(PRODUCT, *TYPES), MESH, {"i": "data"}, inputs={"a": {"i": tp.chunks(2)}})

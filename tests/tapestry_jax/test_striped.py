@@ -136,6 +136,30 @@ def test_hidden_keys_are_skipped():
     assert not jnp.isnan(plan(*args)[:32]).any()
 
 
+ONE = {"one": 1, "data": 2}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [(tp.striped("one"), tp.chunks(4)), (tp.striped("one"),), (tp.striped("one", "data"), tp.chunks(2))],
+    ids=["chunks", "alone", "beside another"],
+)
+@pytest.mark.parametrize("reads_coordinates", [False, True], ids=["values", "coordinates"])
+def test_stripes_on_an_axis_of_one_device(items, reads_coordinates, mesh8):
+    # Dealt to one device, cells lie in their own order; what is dealt nowhere is no stripe.
+    weighted = tp.Reduce(lambda x, p: (x * (1 + p)).sum(), "p, @p -> ", tp.monoids.Sum)
+    fold = weighted if reads_coordinates else tp.fold(tp.aggregators.Sum(), "p -> ")
+    plan = tp.plan(tp.trace(fold, *named("p", jnp.arange(8.0))), tp.mesh(list(mesh8.devices[:2]), **ONE), {"p": items})
+    assert plan.compile()(jnp.arange(8.0)) == (168 if reads_coordinates else 28)
+
+
+def test_striped_attention_on_an_axis_of_one_device(mesh8):
+    args = arguments(16)
+    tiles = {"keys": (tp.ring("one"), tp.chunks(2)), "queries": (tp.striped("one"), tp.chunks(2))}
+    plan = tp.plan(tp.trace(attend, *args), tp.mesh(list(mesh8.devices[:2]), **ONE), tiles)
+    assert_same(plan, args)
+
+
 def test_stripes_and_blocks_do_not_mix(mesh2x4):
     with pytest.raises(tp.PlanError) as caught:
         tp.plan(tp.trace(attend, *arguments(8)), mesh2x4, {"queries": ("data", tp.striped("model"))})
