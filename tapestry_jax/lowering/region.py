@@ -28,17 +28,26 @@ State = tuple[Shaped, list[Any], list[Axes]]
 
 def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
     """Run all turns; returns the states' leaves, then the values whose chunks were put together; or last totals."""
+    entering = len(step.body.inputs) - sum(leaves for _, leaves in step.scans)
+    fixed, starts = padded_operands(step, arrays[:entering]), arrays[entering:]
+    if ends_in_sum(step, schedule):
+        return run_summed(step, here, fixed, run_body, lambda given, at: _run(step, schedule, at, given, (), run_body))
+    return _run(step, schedule, here, fixed, starts, run_body)
+
+
+def _run(
+    step: Region, schedule: Schedule, here: Here, fixed: dict[int, Any], starts: Sequence[Any], run_body: RunBody
+) -> list[Any]:
+    """All turns, from operands by slot of the body and the first totals of scans."""
     body, turns = step.body, turns_of(step.axis)
     folded = sum(leaves for _, leaves in step.folds)
     count = folded + sum(leaves for _, leaves in step.scans)
     slots = [body.slots[slot] for slot in body.outputs[:count]]
     folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
-    entering = len(body.inputs) - count + folded
-    totals, starts = body.inputs[entering:], arrays[entering:]
-    fixed = padded_operands(step, arrays[:entering])
-    if ends_in_sum(step, schedule):
-        return run_summed(step, here, fixed, run_body)
-    around = [fixed.pop(body.inputs[position]) for position in step.rotating]
+    totals = body.inputs[len(body.inputs) - count + folded :]
+    around = [fixed[body.inputs[position]] for position in step.rotating]
+    moved = {body.inputs[position] for position in step.rotating}
+    fixed = {slot: array for slot, array in fixed.items() if slot not in moved}
 
     def chunk(operands: tuple[list[Any], dict[int, Any], Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
         moving, constant, counter = operands

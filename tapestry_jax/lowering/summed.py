@@ -13,6 +13,7 @@ from jax import lax
 from combinators.tensor_type import is_inexact
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.here import Here
+from tapestry_jax.lowering.range import keeps_range, traced
 from tapestry_jax.lowering.varying import vary, varying_axes
 from tapestry_jax.planning.changes import Slice
 from tapestry_jax.planning.folds import merges
@@ -21,6 +22,7 @@ from tapestry_jax.planning.schedule import Convert, Region, Schedule
 from tapestry_jax.planning.time_axis import turns_of
 
 RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
+RunLoop = Callable[[dict[int, Any], Here], list[Any]]
 
 
 def ends_in_sum(step: Region, schedule: Schedule) -> bool:
@@ -48,17 +50,22 @@ def ends_in_sum(step: Region, schedule: Schedule) -> bool:
     )
 
 
-def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: RunBody) -> list[Any]:
+def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: RunBody, run_loop: RunLoop) -> list[Any]:
     """The sums of all turns.
 
     Differentiating the loop would store, or compute again, what a turn needs for its backward pass. But the gradient
     of a sum by its turns is the sum of their gradients: the rule below computes a turn's value and gradient together.
+
+    The cotangent of the sum is not known yet then, so that gradients are taken with 1 and scaled afterwards. That
+    gives the same only where no float on the way is too narrow for it: a gradient of 1e-8 is zero in float16 and stays
+    so, whatever it is scaled by. A turn with such a float is recomputed in the backward pass, as other loops are.
 
     Args:
       step: a loop that `ends_in_sum`.
       here: the device, outside the loop.
       operands: by slot of the body, padded to whole chunks.
       run_body: runs a schedule.
+      run_loop: the loop as it is run and differentiated where it does not end in a sum.
     """
     loop = _Summed(step, tuple(operands), here, run_body)
     names = tuple(here.counters)
@@ -70,7 +77,12 @@ def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: Run
     @total.defjvp
     def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         arrays, counters = primals
-        sums, gradients = loop.values_and_gradients(arrays, Here(here.axes, dict(zip(names, counters, strict=True))))
+        at = Here(here.axes, dict(zip(names, counters, strict=True)))
+        together = traced(lambda given: loop.values_and_gradients(given, at), arrays)
+        if not keeps_range(together.jaxpr):
+            # Only the operands have tangents: counters are integers.
+            return jax.jvp(lambda given: run_loop(dict(zip(operands, given, strict=True)), at), (arrays,), tangents[:1])
+        sums, gradients = together(arrays)
         return sums, [loop.tangent(leaf, gradients, tangents[0]) for leaf in sums]
 
     return total(list(operands.values()), list(here.counters.values()))
@@ -153,7 +165,9 @@ class _Summed:
         total = jnp.zeros_like(leaf)
         for gradient, tangent in zip(gradients, tangents, strict=True):
             if gradient is not None:
-                part = jnp.sum(gradient * tangent).astype(leaf.dtype)
+                # Its transpose then scales in the precision of the sum, and rounds once.
+                kind = jnp.promote_types(gradient.dtype, leaf.dtype)
+                part = jnp.sum(gradient.astype(kind) * tangent.astype(kind)).astype(leaf.dtype)
                 # What lies in pieces on devices that have the same sum contributes piece by piece.
                 pieces = tuple(sorted(varying_axes(part) - varying_axes(leaf)))
                 part = lax.psum(part, pieces) if pieces else part
