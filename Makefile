@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough laws mutants lint format bench install
+.PHONY: help demo test thorough laws mutants pairs lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,6 +15,7 @@ JOBS ?= 2
 SEED ?= 0
 SEEDS ?= 0 1
 EXAMPLES ?= 10
+PAIRS ?= 10000
 QUICK := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 # A Python to build the environment from, if not the first of python3.11, python3, python3.12, python3.13 that will do.
 PYTHON ?=
@@ -46,6 +47,10 @@ laws: $(STAMP) ## all laws of all that is shipped; SEED=0 EXAMPLES=10
 mutants: $(STAMP) ## the mutants planted in the tests, and what sees them; SEEDS="0 1"
 	@echo "==> python -m tests.laws.planted"
 	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m tests.laws.planted --seeds $(SEEDS)
+
+pairs: $(STAMP) ## random plans of random programs against the programs; PAIRS=10000 SEED=0, goes on where it was
+	@echo "==> python -m tests.pairs --seed $(SEED) --pairs $(PAIRS)"
+	@$(BIN)/python -m tests.pairs --seed $(SEED) --pairs $(PAIRS) --jobs $(JOBS)
 
 lint: $(STAMP) ## ruff, pyright and the import contracts
 	@echo "==> ruff format --check"

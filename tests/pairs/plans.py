@@ -1,0 +1,193 @@
+"""Plans drawn at random: all that may stand in one, wherever it may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import tapestry_jax as tp
+from combinators.graph import Apply, Graph, Loop
+from laws.placements import dimensions, iterated
+from tapestry_jax.planning.items import Chunks, Halo, Ring
+
+MESHES: tuple[dict[str, int], ...] = (
+    {"data": 2, "model": 4},
+    {"data": 4, "model": 2},
+    {"data": 8},
+    {"data": 3},
+    {"data": 3, "model": 1},
+    {"data": 1, "model": 3},
+    {"data": 2, "model": 3},
+    {"data": 1},
+    {"data": 5},
+    {"data": 2},
+    {"data": 2, "model": 2},
+    {"data": 2, "model": 2, "stage": 2},
+    {"data": 1, "model": 1},
+)
+CHUNKS = ({"count": 1}, {"count": 2}, {"count": 3}, {"count": 4}, {"size": 1}, {"size": 2}, {"size": 3})
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What `tp.plan` is given, as text and data: stored, printed, and made smaller.
+
+    Attributes:
+      mesh: sizes of the mesh axes.
+      entries: for every dimension its items: a mesh axis, or a call such as `ring(data)`, `chunks(count=2)`.
+      ops: exceptions by path, each for one dimension.
+      inputs: layouts of inputs.
+      outputs: layouts of outputs.
+      fsdp: the mesh axis over which parameters are stored.
+      accumulate: the dtype of carriers.
+    """
+
+    mesh: dict[str, int]
+    entries: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, Any])
+    ops: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
+    fsdp: str | None = None
+    accumulate: str | None = None
+
+    def plan(self, graph: Graph, mesh: Any = None) -> tp.Plan:
+        """The plan; PlanError where it is refused."""
+        plan = tp.plan(
+            graph,
+            mesh or tp.mesh(**self.mesh),
+            self.entries,
+            ops=self.ops,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            accumulate=self.accumulate,
+        )
+        return tp.fsdp(plan, self.fsdp) if self.fsdp is not None else plan
+
+    def smaller(self) -> list[Placing]:
+        """The same with one thing left out, all such."""
+        found = [replace(self, fsdp=None)] if self.fsdp else []
+        found += [replace(self, accumulate=None)] if self.accumulate else []
+        for part in ("ops", "inputs", "outputs"):
+            given = getattr(self, part)
+            found += [replace(self, **{part: {k: v for k, v in given.items() if k != key}}) for key in given]
+        for dim, items in self.entries.items():
+            found.append(replace(self, entries={k: v for k, v in self.entries.items() if k != dim}))
+            for place in range(len(items)):
+                rest = (*items[:place], *items[place + 1 :])
+                if rest:
+                    found.append(replace(self, entries={**self.entries, dim: rest}))
+        return found
+
+    def __str__(self) -> str:
+        parts = [f"tp.mesh({', '.join(f'{k}={v}' for k, v in self.mesh.items())})", _shown(self.entries)]
+        parts += [f"{name}={getattr(self, name)}" for name in ("ops", "inputs", "outputs") if getattr(self, name)]
+        parts += [f"{name}={getattr(self, name)!r}" for name in ("fsdp", "accumulate") if getattr(self, name)]
+        return ", ".join(parts)
+
+
+def _shown(entries: dict[str, tuple[Any, ...]]) -> str:
+    return "{" + ", ".join(f"{dim!r}: ({', '.join(map(_item, items))},)" for dim, items in entries.items()) + "}"
+
+
+def _item(item: Any) -> str:
+    return repr(item) if isinstance(item, str) else f"tp.{item}"
+
+
+def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
+    """Draw what a plan says about a graph; much of it may be refused."""
+    rng = Random(seed)
+    mesh = dict(rng.choice(MESHES))
+    axes, dims = list(mesh), dimensions(graph)
+    entries = _entries(rng, axes, list(dict.fromkeys([*dims, *_layered(graph)])), iterated(graph))
+    placing = Placing(mesh, entries)
+    if rng.random() < 0.25:
+        placing = replace(placing, ops=_exceptions(rng, graph, axes, dims))
+    if rng.random() < 0.3:
+        given = {node.name: node.results[0] for node in graph.inputs}
+        placing = replace(placing, inputs=_layouts(rng, axes, given))
+    if rng.random() < 0.25:
+        made = {name: graph.type_of(ref) for name, ref in graph.outputs}
+        placing = replace(placing, outputs=_layouts(rng, axes, made))
+    if rng.random() < 0.08:
+        placing = replace(placing, fsdp=rng.choice(axes))
+    wider = {"bfloat16": ("float32",), "float32": ("float64",)}.get(str(dtype))
+    if wider and rng.random() < 0.5:
+        placing = replace(placing, accumulate=rng.choice(wider))
+    return placing
+
+
+def _layered(graph: Graph) -> list[str]:
+    """The names along which loops take slices."""
+    found = [node.over for node in graph.nodes if isinstance(node, Loop) and getattr(node, "over", None)]
+    inner = [name for node in graph.nodes if isinstance(node, Loop) for name in _layered(node.body)]
+    return [*found, *inner]
+
+
+def _entries(rng: Random, axes: list[str], names: list[str], layers: list[str]) -> dict[str, tuple[Any, ...]]:
+    if not names:
+        return {}
+    cut: dict[str, list[str]] = {}
+    for axis in rng.sample(axes, len(axes)):
+        for _ in range(rng.choice((0, 1, 1, 1, 2))):
+            cut.setdefault(rng.choice(names), []).append(axis)
+    items: dict[str, list[Any]] = {}
+    for dim, own in cut.items():
+        own = list(dict.fromkeys(own))
+        items[dim] = [tp.striped(*own)] if rng.random() < 0.2 else list(own)
+    for dim in rng.sample(names, min(rng.choice((0, 0, 0, 1, 1, 2)), len(names))):
+        used = [axis for other, own in cut.items() if other != dim for axis in own if axis not in cut.get(dim, ())]
+        if used or rng.random() < 0.1:
+            items.setdefault(dim, []).append(tp.ring(rng.choice(used or axes)))
+    for dim in rng.sample(names, min(rng.choice((0, 0, 1, 1, 1, 2, 3)), len(names))):
+        items.setdefault(dim, []).append(tp.chunks(**rng.choice(CHUNKS)))
+    deep = [dim for dim in cut if dim in layers] if rng.random() < 0.9 else names
+    if deep and rng.random() < 0.4:
+        items.setdefault(rng.choice(deep), []).append(tp.halo(rng.randint(1, 4)))
+    order = rng.sample(list(items), len(items))
+    return {dim: tuple(sorted(items[dim], key=_rank)) for dim in order}
+
+
+def _rank(item: Any) -> int:
+    """Mesh axes, ring, chunks, halo: the order in which a plan takes them."""
+    return next((rank for rank, kind in enumerate((Ring, Chunks, Halo), 1) if isinstance(item, kind)), 0)
+
+
+def _exceptions(rng: Random, graph: Graph, axes: list[str], dims: list[str]) -> dict[str, dict[str, Any]]:
+    paths = sorted({node.path for node in graph.nodes if isinstance(node, Apply | Loop)})
+    if not paths or not dims:
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for _ in range(rng.randint(1, 2)):
+        item = rng.choice((None, None, rng.choice(axes), (rng.choice(axes), tp.chunks(2))))
+        found[rng.choice(paths)] = {rng.choice(dims): item}
+    return found
+
+
+def _layouts(rng: Random, axes: list[str], types: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, kind in types.items():
+        own = [dim for dim in kind.names if dim is not None]
+        if own and rng.random() < 0.6:
+            left = rng.sample(axes, len(axes))
+            found[name] = {dim: left.pop() for dim in rng.sample(own, len(own)) if left and rng.random() < 0.6}
+    return found
+
+
+def repaired(
+    placing: Placing, graph: Graph, seed: str, attempts: int = 4
+) -> tuple[Placing, tp.Plan | None, Sequence[str]]:
+    """Leave out one thing after the other until the plan is accepted; also what it was refused for."""
+    rng = Random(f"{seed}/repair")
+    refusals: list[str] = []
+    for _ in range(attempts):
+        try:
+            return placing, placing.plan(graph), refusals
+        except tp.PlanError as error:
+            refusals.append(str(error))
+        smaller = placing.smaller()
+        if not smaller:
+            break
+        placing = rng.choice(smaller)
+    return placing, None, refusals

@@ -1,0 +1,426 @@
+"""JAX's primitives in NumPy: what one device computes, without a compiler.
+
+Every function takes the type of its result, the operands, and the parameters of the equation. Primitives without an
+entry run in JAX, one by one, which compiles each of them once for every shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import special
+
+Primitive = Callable[..., Any]
+
+
+def run_primitive(equation: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of one equation; checks that they have the shapes that JAX expects."""
+    avals = [variable.aval for variable in equation.outvars]
+    function = PRIMITIVES.get(equation.primitive.name)
+    if function is None:
+        found = equation.primitive.bind(*map(_to_jax, operands), **equation.params)
+        results = list(found) if equation.primitive.multiple_results else [found]
+        return [_from_jax(result) for result in results]
+    found = function(avals[0], *operands, **equation.params)
+    results = found if equation.primitive.multiple_results else [found]
+    return [_checked(equation, result, aval) for result, aval in zip(results, avals, strict=True)]
+
+
+def _checked(equation: Any, result: Any, aval: Any) -> Any:
+    array = np.asarray(result)
+    if array.dtype != aval.dtype:
+        array = array.astype(aval.dtype)
+    assert array.shape == aval.shape, f"{equation.primitive.name} gave {array.shape}, not {aval.shape}: {equation}"
+    return array
+
+
+def _to_jax(operand: Any) -> Any:
+    return jnp.asarray(operand) if isinstance(operand, np.ndarray) else operand
+
+
+def _from_jax(result: Any) -> Any:
+    # Typed random keys have no NumPy form.
+    return result if jnp.issubdtype(result.dtype, jax.dtypes.extended) else np.asarray(result)
+
+
+def _of(function: Callable[..., Any]) -> Primitive:
+    return lambda aval, *operands, **_: function(*operands)
+
+
+def _same(aval: Any, operand: Any, *_: Any, **__: Any) -> Any:
+    return operand
+
+
+def _div(aval: Any, x: Any, y: Any, **_: Any) -> Any:
+    if not np.issubdtype(x.dtype, np.integer):
+        return np.divide(x, y)
+    quotient = np.floor_divide(x, np.where(y == 0, 1, y))
+    # Division of integers rounds towards zero.
+    return np.where(y == 0, -1, quotient + ((quotient < 0) & (quotient * y != x)))
+
+
+def _shift_right_logical(aval: Any, x: Any, y: Any, **_: Any) -> Any:
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    return np.right_shift(x.view(unsigned), y.astype(unsigned)).view(x.dtype)
+
+
+def _integer_pow(aval: Any, x: Any, *, y: int, **_: Any) -> Any:
+    return x**y if y >= 0 else 1 / x ** (-y)
+
+
+def _convert(aval: Any, x: Any, **_: Any) -> Any:
+    if np.iscomplexobj(x) and not np.issubdtype(aval.dtype, np.complexfloating):
+        x = x.real
+    return x.astype(aval.dtype)
+
+
+def _bitcast(aval: Any, x: Any, **_: Any) -> Any:
+    return np.ascontiguousarray(x).view(aval.dtype).reshape(aval.shape)
+
+
+def _reduce_precision(aval: Any, x: Any, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Any:
+    kept = {(8, 23): np.float32, (11, 52): np.float64, (8, 7): jnp.bfloat16, (5, 10): np.float16}
+    return x.astype(kept[exponent_bits, mantissa_bits]).astype(x.dtype)
+
+
+def _broadcast_in_dim(aval: Any, x: Any, *_: Any, broadcast_dimensions: Sequence[int], **__: Any) -> Any:
+    shape = [1] * len(aval.shape)
+    for axis, place in enumerate(broadcast_dimensions):
+        shape[place] = x.shape[axis]
+    return np.broadcast_to(x.reshape(shape), aval.shape)
+
+
+def _reshape(aval: Any, x: Any, *_: Any, **__: Any) -> Any:
+    return x.reshape(aval.shape)
+
+
+def _transpose(aval: Any, x: Any, *, permutation: Sequence[int], **_: Any) -> Any:
+    return np.transpose(x, permutation)
+
+
+def _rev(aval: Any, x: Any, *, dimensions: Sequence[int], **_: Any) -> Any:
+    return np.flip(x, tuple(dimensions))
+
+
+def _concatenate(aval: Any, *xs: Any, dimension: int, **_: Any) -> Any:
+    return np.concatenate(xs, dimension)
+
+
+def _split(aval: Any, x: Any, *, sizes: Sequence[int], axis: int, **_: Any) -> Any:
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def _pad(aval: Any, x: Any, value: Any, *, padding_config: Sequence[tuple[int, int, int]], **_: Any) -> Any:
+    for axis, (low, high, interior) in enumerate(padding_config):
+        if interior and x.shape[axis] > 1:
+            shape = list(x.shape)
+            shape[axis] += (x.shape[axis] - 1) * interior
+            spread = np.full(shape, value, x.dtype)
+            spread[(slice(None),) * axis + (slice(None, None, interior + 1),)] = x
+            x = spread
+        widths = [(0, 0)] * x.ndim
+        widths[axis] = (max(low, 0), max(high, 0))
+        x = np.pad(x, widths, constant_values=value)
+        stop = x.shape[axis] + min(high, 0)
+        x = x[(slice(None),) * axis + (slice(-min(low, 0), stop),)]
+    return x
+
+
+def _slice(aval: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any) -> Any:
+    steps = strides or (1,) * x.ndim
+    return x[tuple(slice(*each) for each in zip(start_indices, limit_indices, steps, strict=True))]
+
+
+def _starts(shape: Sequence[int], sizes: Sequence[int], indices: Sequence[Any]) -> tuple[slice, ...]:
+    starts = [min(max(int(i), 0), n - size) for n, size, i in zip(shape, sizes, indices, strict=True)]
+    return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+def _dynamic_slice(aval: Any, x: Any, *indices: Any, **_: Any) -> Any:
+    return x[_starts(x.shape, aval.shape, indices)]
+
+
+def _dynamic_update_slice(aval: Any, x: Any, update: Any, *indices: Any, **_: Any) -> Any:
+    whole = np.array(x)
+    whole[_starts(x.shape, update.shape, indices)] = update
+    return whole
+
+
+def _iota(aval: Any, *_: Any, dimension: int, **__: Any) -> Any:
+    shape = [1] * len(aval.shape)
+    shape[dimension] = aval.shape[dimension]
+    return np.broadcast_to(np.arange(aval.shape[dimension]).astype(aval.dtype).reshape(shape), aval.shape)
+
+
+def _select_n(aval: Any, which: Any, *cases: Any, **_: Any) -> Any:
+    if len(cases) == 1:
+        return cases[0]
+    if which.dtype == np.bool_:
+        return np.where(which, cases[1], cases[0])
+    return np.select([np.broadcast_to(which == i, aval.shape) for i in range(len(cases))], cases)
+
+
+def _clamp(aval: Any, low: Any, x: Any, high: Any, **_: Any) -> Any:
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _dot_general(
+    aval: Any, x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: Any = None, **_: Any
+) -> Any:
+    (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
+    free_x = [axis for axis in range(x.ndim) if axis not in (*contract_x, *batch_x)]
+    free_y = [axis for axis in range(y.ndim) if axis not in (*contract_y, *batch_y)]
+    wide = np.result_type(aval.dtype, np.float32) if aval.dtype.itemsize < 4 else aval.dtype
+    folded = math.prod(x.shape[axis] for axis in contract_x)
+    batch = [x.shape[axis] for axis in batch_x]
+    rows = math.prod(x.shape[axis] for axis in free_x)
+    columns = math.prod(y.shape[axis] for axis in free_y)
+    left = np.transpose(x, (*batch_x, *free_x, *contract_x)).reshape((*batch, rows, folded)).astype(wide)
+    right = np.transpose(y, (*batch_y, *contract_y, *free_y)).reshape((*batch, folded, columns)).astype(wide)
+    return np.matmul(left, right).reshape(aval.shape)
+
+
+def _indices(shape: Sequence[int], starts: Any, sizes: Sequence[int], dims: Sequence[int]) -> list[Any]:
+    """For each axis the cells that windows of `sizes` at `starts` `(windows, dims)` read, `(windows, *sizes)`."""
+    found: list[Any] = []
+    for axis, size in enumerate(sizes):
+        start = starts[:, dims.index(axis)] if axis in dims else np.zeros(len(starts), np.int64)
+        cells = start.astype(np.int64)[:, None] + np.arange(size)
+        found.append(cells.reshape(len(starts), *[size if other == axis else 1 for other in range(len(sizes))]))
+    return found
+
+
+def _windows(indices: Any, operand: Any, sizes: Sequence[int], dims: Sequence[int], batching: Any) -> Any:
+    """Starts along all indexed axes, `(windows, dims)`; the shape of the windows; the axes."""
+    shape = indices.shape[:-1]
+    starts, axes = indices.reshape(-1, indices.shape[-1]), list(dims)
+    for axis, of_indices in zip(*batching, strict=True):
+        own = np.broadcast_to(np.expand_dims(np.arange(shape[of_indices]), _but(of_indices, len(shape))), shape)
+        starts, axes = np.concatenate([starts, own.reshape(-1, 1)], 1), [*axes, axis]
+    return starts.astype(np.int64), shape, axes
+
+
+def _but(axis: int, rank: int) -> tuple[int, ...]:
+    return tuple(other for other in range(rank) if other != axis)
+
+
+def _placed(starts: Any, axes: Sequence[int], operand: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
+    """Starts inside of the operand, and which windows lay there from the beginning."""
+    room = np.array([operand.shape[axis] - sizes[axis] for axis in axes], np.int64)
+    inside = np.all((starts >= 0) & (starts <= room), 1) if len(axes) else np.ones(len(starts), bool)
+    clipped = np.clip(starts, 0, np.maximum(room, 0)) if len(axes) else starts
+    return clipped, inside
+
+
+def _gather(
+    aval: Any,
+    x: Any,
+    indices: Any,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Any,
+    mode: Any,
+    fill_value: Any,
+    **_: Any,
+) -> Any:
+    numbers = dimension_numbers
+    batching = numbers.operand_batching_dims, numbers.start_indices_batching_dims
+    starts, shape, axes = _windows(indices, x, slice_sizes, numbers.start_index_map, batching)
+    starts, inside = _placed(starts, axes, x, slice_sizes)
+    if x.size == 0:
+        taken = np.zeros((len(starts), *slice_sizes), x.dtype)
+    else:
+        taken = x[tuple(_indices(x.shape, starts, slice_sizes, axes))]
+    if "FILL" in str(mode) and not inside.all():
+        inexact = jnp.issubdtype(x.dtype, jnp.inexact)
+        fill = fill_value if fill_value is not None else np.nan if inexact else _extreme(x.dtype)
+        taken = np.where(inside.reshape(-1, *[1] * len(slice_sizes)), taken, np.asarray(fill).astype(x.dtype))
+    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    kept = [size for axis, size in enumerate(slice_sizes) if axis not in gone]
+    taken = taken.reshape(*shape, *kept)
+    behind = list(range(len(shape), taken.ndim))
+    ahead = iter(range(len(shape)))
+    place = {axis: behind[number] for number, axis in enumerate(numbers.offset_dims)}
+    return np.transpose(taken, [place[axis] if axis in place else next(ahead) for axis in range(taken.ndim)])
+
+
+def _extreme(dtype: Any) -> Any:
+    if dtype == np.bool_:
+        return True
+    known = np.iinfo(dtype)
+    return known.max if known.min == 0 else known.min
+
+
+def _scatter(update: Callable[[Any, Any, Any], None]) -> Primitive:
+    def run(aval: Any, x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any, **_: Any) -> Any:
+        numbers = dimension_numbers
+        gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        window = iter(updates.shape[axis] for axis in numbers.update_window_dims)
+        sizes = [1 if axis in gone else next(window) for axis in range(x.ndim)]
+        batching = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
+        starts, _shape, axes = _windows(indices, x, sizes, numbers.scatter_dims_to_operand_dims, batching)
+        starts, inside = _placed(starts, axes, x, sizes)
+        # Where indices are promised to lie inside, XLA still drops those that do not; gathers clip them.
+        inside = inside | ("CLIP" in str(mode))
+        order = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
+        moved = np.transpose(updates, [*order, *numbers.update_window_dims]).reshape(len(starts), *sizes)
+        whole = np.array(x)
+        cells = [np.broadcast_to(c, moved.shape)[inside] for c in _indices(x.shape, starts, sizes, axes)]
+        update(whole, tuple(cells), moved[inside])
+        return whole
+
+    return run
+
+
+def _assign(whole: Any, cells: Any, values: Any) -> None:
+    whole[cells] = values
+
+
+def _reduce(function: Callable[..., Any], identity: Callable[[Any], Any]) -> Primitive:
+    def run(aval: Any, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
+        if x.size == 0:
+            return np.full(aval.shape, identity(x.dtype), x.dtype)
+        wide = x.astype(np.float32) if x.dtype.itemsize < 4 and jnp.issubdtype(x.dtype, jnp.floating) else x
+        return function(wide, axis=tuple(axes))
+
+    return run
+
+
+def _least(dtype: Any) -> Any:
+    return -np.inf if jnp.issubdtype(dtype, jnp.inexact) else np.iinfo(dtype).min if dtype != np.bool_ else False
+
+
+def _largest(dtype: Any) -> Any:
+    return np.inf if jnp.issubdtype(dtype, jnp.inexact) else np.iinfo(dtype).max if dtype != np.bool_ else True
+
+
+def _argument(function: Callable[..., Any]) -> Primitive:
+    def run(aval: Any, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
+        return function(x, axis=axes[0])
+
+    return run
+
+
+def _cumulative(function: Callable[..., Any]) -> Primitive:
+    def run(aval: Any, x: Any, *, axis: int, reverse: bool, **_: Any) -> Any:
+        turned = np.flip(x, axis) if reverse else x
+        found = function(turned, axis=axis, dtype=x.dtype)
+        return np.flip(found, axis) if reverse else found
+
+    return run
+
+
+def _sort(aval: Any, *operands: Any, dimension: int, num_keys: int, **_: Any) -> Any:
+    keys = [np.where(key == 0, np.zeros((), key.dtype), key) for key in operands[:num_keys]]
+    order = np.lexsort(keys[::-1], axis=dimension)
+    return [np.take_along_axis(operand, order, dimension) for operand in operands]
+
+
+def _optimization_barrier(aval: Any, *operands: Any, **_: Any) -> Any:
+    return list(operands)
+
+
+PRIMITIVES: dict[str, Primitive] = {
+    **{
+        name: _of(function)
+        for name, function in {
+            "neg": np.negative,
+            "sign": np.sign,
+            "floor": np.floor,
+            "ceil": np.ceil,
+            "is_finite": np.isfinite,
+            "exp": np.exp,
+            "exp2": np.exp2,
+            "log": np.log,
+            "expm1": np.expm1,
+            "log1p": np.log1p,
+            "tan": np.tan,
+            "tanh": np.tanh,
+            "sin": np.sin,
+            "cos": np.cos,
+            "sinh": np.sinh,
+            "cosh": np.cosh,
+            "atan": np.arctan,
+            "abs": np.abs,
+            "sqrt": np.sqrt,
+            "rsqrt": lambda x: 1 / np.sqrt(x),
+            "square": np.square,
+            "not": np.invert,
+            "erf": special.erf,
+            "erfc": special.erfc,
+            "logistic": special.expit,
+            "real": np.real,
+            "imag": np.imag,
+            "conj": np.conj,
+            "atan2": np.arctan2,
+            "add": np.add,
+            "add_any": np.add,
+            "sub": np.subtract,
+            "mul": np.multiply,
+            "rem": np.fmod,
+            "max": np.maximum,
+            "min": np.minimum,
+            "pow": np.power,
+            "eq": np.equal,
+            "ne": np.not_equal,
+            "ge": np.greater_equal,
+            "gt": np.greater,
+            "le": np.less_equal,
+            "lt": np.less,
+            "and": np.bitwise_and,
+            "or": np.bitwise_or,
+            "xor": np.bitwise_xor,
+            "shift_left": np.left_shift,
+            "shift_right_arithmetic": np.right_shift,
+        }.items()
+    },
+    **dict.fromkeys(("copy", "copy_p", "stop_gradient", "name", "sharding_constraint", "reshard", "pvary"), _same),
+    "div": _div,
+    "shift_right_logical": _shift_right_logical,
+    "integer_pow": _integer_pow,
+    "convert_element_type": _convert,
+    "bitcast_convert_type": _bitcast,
+    "reduce_precision": _reduce_precision,
+    "broadcast_in_dim": _broadcast_in_dim,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "transpose": _transpose,
+    "rev": _rev,
+    "concatenate": _concatenate,
+    "split": _split,
+    "pad": _pad,
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "iota": _iota,
+    "select_n": _select_n,
+    "clamp": _clamp,
+    "dot_general": _dot_general,
+    "gather": _gather,
+    "scatter": _scatter(_assign),
+    "scatter-add": _scatter(np.add.at),
+    "scatter-mul": _scatter(np.multiply.at),
+    "scatter-min": _scatter(np.minimum.at),
+    "scatter-max": _scatter(np.maximum.at),
+    "reduce_sum": _reduce(np.sum, lambda dtype: 0),
+    "reduce_prod": _reduce(np.prod, lambda dtype: 1),
+    "reduce_max": _reduce(np.max, _least),
+    "reduce_min": _reduce(np.min, _largest),
+    "reduce_and": _reduce(np.all, lambda dtype: True),
+    "reduce_or": _reduce(np.any, lambda dtype: False),
+    "argmax": _argument(np.argmax),
+    "argmin": _argument(np.argmin),
+    "cumsum": _cumulative(np.add.accumulate),
+    "cumprod": _cumulative(np.multiply.accumulate),
+    "cummax": _cumulative(np.maximum.accumulate),
+    "cummin": _cumulative(np.minimum.accumulate),
+    "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
+    "sort": _sort,
+    "optimization_barrier": _optimization_barrier,
+}
