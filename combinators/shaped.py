@@ -12,6 +12,8 @@ import jax.numpy as jnp
 
 from combinators.axis import Axis, Term
 from combinators.blocks import Axes, present_block, shared_axes
+from combinators.captured import check_captured, result_types
+from combinators.dense import as_dense
 from combinators.errors import SignatureError, TapestryError, message
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature
@@ -82,7 +84,10 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     sizes = solve_sizes(
         signature, shapes, given=dict(operation.sizes), boundary=operation.boundary, where=operation.name
     )
-    out = _kernel_result(operation, block_structs(signature, operands, sizes))
+    blocks = block_structs(signature, operands, sizes)
+    out = _kernel_result(operation, blocks)
+    for entry in map(as_dense, operation.dense):
+        check_captured(entry.kernel, blocks, f"a dense kernel of `{operation.name}`")
     leaves, tree = jax.tree.flatten(out)
     if operation.monoid is None:
         axes = _result_axes(operation, leaves)
@@ -134,7 +139,7 @@ def _expand(operation: Operation, operands: Sequence[Struct]) -> Operation:
 
 def _kernel_result(operation: Operation, blocks: Sequence[Struct]) -> Any:
     try:
-        return jax.eval_shape(operation.kernel, *blocks)
+        return result_types(operation.kernel, blocks, f"the kernel of `{operation.name}`")
     except TapestryError:
         raise
     except Exception as error:
@@ -212,7 +217,9 @@ def _presented(
     if operation.present is None:
         return [_struct(leaf) for leaf in leaves], _result_axes(operation, leaves), tree
     shared, cells = set(shared_axes(carrier)), _cells(carrier, leaves)
-    cell_out, result_tree = jax.tree.flatten(jax.eval_shape(operation.present, jax.tree.unflatten(tree, cells)))
+    cell = jax.tree.unflatten(tree, cells)
+    presented = result_types(operation.present, (cell,), f"`present` of `{operation.name}`")
+    cell_out, result_tree = jax.tree.flatten(presented)
     lifted = [Struct((0,) * (len(shared) + len(leaf.shape)), leaf.dtype) for leaf in cell_out]
     axes = _result_axes(operation, lifted)
     names = [tuple(axis.name or axis.whole_name or "1" for axis in leaf_axes) for leaf_axes in axes]
@@ -234,11 +241,16 @@ def _check_state(operation: Operation, leaves: list[Any], carrier: tuple[Axes, .
 
 def _check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[Any], tree: Any) -> None:
     """Hold the monoid against the state before anything is merged: a plan must not be the first to merge."""
-    assert operation.monoid is not None
+    monoid = operation.monoid
+    assert monoid is not None
     cell = jax.tree.unflatten(tree, _cells(carrier, leaves))
+    where = f"the monoid of `{operation.name}`"
+
+    def merge(left: Any, right: Any) -> Any:
+        return monoid.merge(left, right), monoid.identity_for(cell)
+
     try:
-        merged = jax.eval_shape(operation.monoid.merge, cell, cell)
-        identity = jax.eval_shape(lambda: operation.monoid.identity_for(cell))  # pyright: ignore[reportOptionalMemberAccess]
+        merged, identity = result_types(merge, (cell, cell), where, of=monoid)
         problem = None if _types(merged) == _types(cell) == _types(identity) else f"combined {_types(merged)}"
     except TapestryError:
         raise
@@ -255,6 +267,10 @@ def _check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[
                 "combine keeps tree, shapes and dtypes.",
             )
         )
+    if monoid.inverse is not None:
+        check_captured(monoid.inverse, (cell,), where, of=monoid)
+    if monoid.frame is not None:
+        check_captured(lambda state: monoid.frame.fold([state, state]), (cell,), where, of=monoid)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _types(tree: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import jax
 
+from combinators.captured import check_captured
 from combinators.errors import GraphError, KernelError, message
 from combinators.kernels import check_kernel
 from combinators.leaf import kernel_name
@@ -48,7 +49,10 @@ def infer(function: Callable[..., Any], specs: Sequence[Any], *, name: str | Non
       matmul: reduce "i k, k j -> i j", Sum
     """
     called = _checked_name(function, name)
-    findings = Findings(Probe(function, _read(specs), called))
+    types = _read(specs)
+    # No arrow could be made of a kernel that holds arrays.
+    check_captured(function, [kind.struct for kind in types], f"tp.infer: `{called}`")
+    findings = Findings(Probe(function, types, called))
     # NaN and infinity are what kernels are asked with here, and no fault.
     with jax.debug_nans(False), jax.debug_infs(False):
         find_scan(findings, follow(findings))
@@ -77,7 +81,6 @@ def _checked_name(function: Any, name: str | None) -> str:
             )
         )
     called = kernel_name(function, name)
-    # No arrow could be made of a kernel that holds arrays.
     check_kernel(function, f"tp.infer({called})")
     return called
 
