@@ -104,7 +104,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
         function if plain else Aligned(function, tuple(next(listed) if s else None for s in slots), numbers, rank)
     )
     signature = _signature(values, axes, rank)
-    return recording.apply(Operation(signature, kernel, name=name), values)
+    return recording.apply(Operation(signature, kernel, name=name), values, suggests=False)
 
 
 def _signature(values: Sequence[Value], axes: Sequence[tuple[int, ...]], rank: int) -> Signature:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from combinators.axis import Axis
 from combinators.errors import CompositionError, message
-from combinators.naming import AxisName, AxisVariable, describe, find, unify
+from combinators.naming import AxisName, AxisVariable, describe, find, suggest, unify
 from combinators.shaped import Shaped
 
 Names = tuple[AxisName, ...]
@@ -47,6 +47,17 @@ def bind(shaped: Shaped, operands: Sequence[Names]) -> tuple[dict[str, AxisName]
     for names in results:
         check_distinct(shaped.operation.name, names)
     return bound, results
+
+
+def suggest_names(shaped: Shaped, operands: Sequence[Names]) -> None:
+    """Suggest the names of the signature for axes of the operands that have none: somebody wrote them.
+
+    An axis takes the name of the dimension it is, or that it hands its name to; a composition suggests nothing.
+    """
+    arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
+    for operand, names in zip(arrays, operands, strict=True):
+        for axis, name in zip(operand.axes, names, strict=True):
+            suggest(name, _handed_on(axis, shaped) or axis.whole_name)
 
 
 def check_injective(operation: str, signature: str, bound: dict[str, AxisName]) -> None:

@@ -100,6 +100,8 @@ class Graph:
       in_tree: how the inputs make the arguments.
       out_tree: how the outputs make the result.
       name: of the traced function.
+      suggested: the names of dimensions that nobody gave to a tensor, and that only signatures suggest: labels for
+        plans, and no part of what is computed.
 
     Example:
       >>> import jax.numpy as jnp
@@ -122,6 +124,7 @@ class Graph:
     in_tree: Any = field(repr=False)
     out_tree: Any = field(repr=False)
     name: str = "program"
+    suggested: frozenset[str] = frozenset()
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
@@ -303,4 +306,5 @@ def _cut_out(graph: Graph, inside: Sequence[int], path: str) -> Graph:
     ]
     outputs = tuple((f"y/{n}" if len(results) > 1 else "y", place(ref)) for n, ref in enumerate(results))
     out_tree = jax.tree.structure(0 if len(results) == 1 else (0,) * len(results))
-    return Graph(tuple(nodes), outputs, outputs, jax.tree.structure((0,) * len(outside)), out_tree, path)
+    in_tree = jax.tree.structure((0,) * len(outside))
+    return Graph(tuple(nodes), outputs, outputs, in_tree, out_tree, path, graph.suggested)

@@ -126,6 +126,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "named": _named_to_json(graph.named),
         "in_tree": tree_to_json(graph.in_tree),
         "out_tree": tree_to_json(graph.out_tree),
+        "suggested": sorted(graph.suggested),
     }
 
 
@@ -157,7 +158,7 @@ def _named_to_json(pairs: Sequence[tuple[str, Ref]]) -> list[Any]:
 
 
 def _graph_from_json(stored: Any, where: str) -> Graph:
-    keys = ("name", "operations", "nodes", "outputs", "named", "in_tree", "out_tree")
+    keys = ("name", "operations", "nodes", "outputs", "named", "in_tree", "out_tree", "suggested")
     entries = _entries(stored, keys, where)
     table = _list(entries["operations"], f"{where}, operations")
     operations = [operation_from_json(item, f"{where}, operation {number}") for number, item in enumerate(table)]
@@ -170,6 +171,7 @@ def _graph_from_json(stored: Any, where: str) -> Graph:
         tree_from_json(entries["in_tree"], f"{where}, in_tree"),
         tree_from_json(entries["out_tree"], f"{where}, out_tree"),
         _text(entries["name"], f"{where}, name"),
+        frozenset(_text(name, f"{where}, suggested") for name in _list(entries["suggested"], f"{where}, suggested")),
     )
 
 

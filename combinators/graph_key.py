@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 
 from combinators.graph import Apply, Graph, Input, Loop, Node, Rename, needed_nodes
 from combinators.tensor_type import TensorType
@@ -13,23 +14,24 @@ def graph_key(graph: Graph) -> str:
     needed = needed_nodes(graph)
     order = [i for i, node in enumerate(graph.nodes) if i in needed or isinstance(node, Input)]
     moved = {old: new for new, old in enumerate(order)}
-    name = _Names()
+    name = _Names(graph.suggested)
     lines = [_line(graph.nodes[i], moved, name) for i in order]
     lines.append("outputs " + " ".join(f"{moved[ref.node]}.{ref.output}" for _, ref in graph.outputs))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 class _Names:
-    """Axis names as the key sees them: those that nobody gave (`_0`, `_1`) count from the graph's first one.
+    """Axis names as the key sees them: those that nobody gave (`_0`, `n_1`) count from the graph's first one.
 
-    So equal layers of one graph have equal keys, whatever number their anonymous axes got.
+    So equal layers of one graph have equal keys, whatever their anonymous axes are called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, suggested: Set[str]) -> None:
+        self._suggested = suggested
         self._seen: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
-        if not (name.startswith("_") and name[1:].isdigit()):
+        if name not in self._suggested and not (name.startswith("_") and name[1:].isdigit()):
             return name
         return self._seen.setdefault(name, f"_{len(self._seen)}")
 

@@ -46,6 +46,6 @@ def index(name: str, like: Any) -> Any:
                 remedy="Call tp.index inside a program, where axes have names.",
             )
         )
-    size = like.shape[like.settle().axis(name)]
+    size = like.shape[like.settle({name}).axis(name)]
     operation = Operation(Signature.parse(f"@{name} -> {name}"), Coordinates(), sizes=((name, size),), name="index")
     return trace_of([like], "index").apply(operation, [])

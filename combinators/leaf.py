@@ -10,7 +10,6 @@ from combinators.arrow_types import Face
 from combinators.dense import Dense
 from combinators.errors import SignatureError, message
 from combinators.kernels import check_kernel, short_name
-from combinators.naming import suggest
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.sizes import BOUNDARIES
@@ -43,15 +42,6 @@ class Leaf(Arrow[Any, Any]):
     def apply(self, *values: Any) -> Any:
         """Apply the operation."""
         return trace_of(values, self.name).apply(self.operation, values)
-
-    def apply_top(self, *values: Any) -> Any:
-        """Apply the operation as the whole program: its signature suggests names for axes that have none."""
-        arrays = [operand for operand in self.operation.signature.operands if operand.coordinate is None]
-        for operand, value in zip(arrays, values, strict=False):
-            # Leading axes of `...` stay without a name.
-            for axis, label in zip(reversed(operand.axes), reversed(getattr(value, "axes", ())), strict=False):
-                suggest(label, axis.name or axis.whole_name)
-        return self.apply(*values)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.operation})"

@@ -122,10 +122,6 @@ class Map(Leaf):
         """The results of the signature; open for an elementwise map."""
         return None if self._elementwise is not None else super().gives()
 
-    def apply_top(self, *values: Any) -> Any:
-        """Apply the kernel as the whole program."""
-        return self.apply(*values) if self._elementwise is not None else super().apply_top(*values)
-
     def apply(self, *values: Any) -> Any:
         """Apply the kernel."""
         if self._elementwise is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -11,15 +12,20 @@ class AxisVariable:
 
     Attributes:
       origin: where the axis first appeared, for messages.
-      hint: the name that a program's signature suggests for it, used if nothing else names it.
+      hint: the name that a signature suggests for it, used if nothing else names it.
+      depth: how deep the signature stands that suggested it: the outermost is taken, of equals the first.
     """
 
     origin: str
     hint: str | None = None
+    depth: int = 0
     _target: str | AxisVariable | None = field(default=None, repr=False)
 
 
 AxisName = str | AxisVariable
+
+LEAF = 1 << 30
+"""The depth of a leaf's signature: any program's around it stands further out."""
 
 
 def find(name: AxisName) -> AxisName:
@@ -35,8 +41,7 @@ def unify(left: AxisName, right: AxisName) -> bool:
     if left is right or left == right:
         return True
     if isinstance(right, AxisVariable):
-        if isinstance(left, AxisVariable) and left.hint is None:
-            left.hint = right.hint
+        suggest(left, right.hint, right.depth)
         right._target = left  # pyright: ignore[reportPrivateUsage]
         return True
     if isinstance(left, AxisVariable):
@@ -45,11 +50,19 @@ def unify(left: AxisName, right: AxisName) -> bool:
     return False
 
 
-def suggest(name: AxisName, hint: str | None) -> None:
-    """Suggest a name for an axis that has none yet; the first suggestion stays."""
+def suggest(name: AxisName, hint: str | None, depth: int = LEAF) -> None:
+    """Suggest a name for an axis that has none yet; of two suggestions the outer one stays, of equals the first.
+
+    Args:
+      name: the axis.
+      hint: the name; None suggests nothing, and neither do the leading axes of `...`.
+      depth: how deep the signature stands that says so.
+    """
     found = find(name)
-    if isinstance(found, AxisVariable) and found.hint is None:
-        found.hint = hint
+    if hint is None or hint.startswith(("...", "~")) or not isinstance(found, AxisVariable):
+        return
+    if found.hint is None or depth < found.depth:
+        found.hint, found.depth = hint, depth
 
 
 def describe(name: AxisName) -> str:
@@ -59,11 +72,21 @@ def describe(name: AxisName) -> str:
 
 
 class Resolver:
-    """Gives every axis its final name: its own, its hint where that is free, or `_0`, `_1`, ... in order."""
+    """Gives every axis its final name: its own, what was suggested for it, or `_0`, `_1`, ... in order.
 
-    def __init__(self, taken: set[str]) -> None:
+    A suggestion that is taken gets a number: two axes that were called `n` and have nothing to do with each other are
+    `n` and `n_1`. Outer suggestions choose before inner ones.
+
+    Attributes:
+      suggested: the names that come from suggestions.
+    """
+
+    def __init__(self, taken: set[str], axes: Iterable[AxisName] = ()) -> None:
         self._taken = set(taken)
         self._given: dict[AxisVariable, str] = {}
+        found = dict.fromkeys(find(axis) for axis in axes)
+        hinted = [axis for axis in found if isinstance(axis, AxisVariable) and axis.hint is not None]
+        self.suggested = frozenset(self(axis) for axis in sorted(hinted, key=lambda axis: axis.depth))
 
     def __call__(self, name: AxisName) -> str:
         """Give the final name of an axis; the same one every time."""
@@ -76,9 +99,10 @@ class Resolver:
         return self._given[name]
 
     def _choose(self, variable: AxisVariable) -> str:
-        if variable.hint is not None and variable.hint not in self._taken:
-            return variable.hint
-        number = 0
-        while f"_{number}" in self._taken:
+        hint = variable.hint
+        if hint is not None and hint not in self._taken:
+            return hint
+        number, stem = (0, "_") if hint is None else (1, f"{hint}_")
+        while f"{stem}{number}" in self._taken:
             number += 1
-        return f"_{number}"
+        return f"{stem}{number}"

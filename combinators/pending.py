@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,8 +25,8 @@ class Body(Protocol):
         """Its graph."""
         ...
 
-    def known_names(self) -> set[str]:
-        """The names of dimensions that are known in it."""
+    def axes(self) -> Iterator[AxisName]:
+        """The names of the dimensions in it."""
         ...
 
 

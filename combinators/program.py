@@ -11,14 +11,12 @@ import jax
 
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
-from combinators.errors import CompositionError, SignatureError, message
+from combinators.errors import SignatureError, message
 from combinators.kernels import short_name
 from combinators.leaf import read_signature
-from combinators.naming import AxisName, AxisVariable, describe, find, unify
+from combinators.program_signature import Claim
 from combinators.signature import Signature
-from combinators.sizes import solve_sizes
 from combinators.trace import trace_of
-from combinators.value import Value
 
 
 class Program(Arrow[Any, Any]):
@@ -54,18 +52,18 @@ class Program(Arrow[Any, Any]):
     def apply(self, *values: Any) -> Any:
         """Run the function inside the program that `values` belong to, in a scope of its own."""
         with trace_of(jax.tree.leaves(values), self.name).scope(self.name):
-            return self._run(values, whole=False)
+            return self._run(values)
 
     def apply_top(self, *values: Any) -> Any:
         """Run the function without a scope: it is the whole program, and its signature names its inputs."""
-        return self._run(values, whole=True)
+        return self._run(values)
 
-    def _run(self, values: Sequence[Any], *, whole: bool) -> Any:
+    def _run(self, values: Sequence[Any]) -> Any:
         if self.signature is None:
             return self.function(*values)
-        signature, bound = _bind(self.name, self.signature, values, names_inputs=whole)
+        claim = Claim.of(self.name, self.signature, values, trace_of(values, self.name).depth)
         result = self.function(*values)
-        _check_results(self.name, signature, bound, result)
+        claim.check(result)
         return result
 
     def __repr__(self) -> str:
@@ -111,72 +109,3 @@ def _checked(signature: Signature) -> Signature:
             )
         )
     return signature
-
-
-def _bind(
-    name: str, signature: Signature, values: Sequence[Any], *, names_inputs: bool
-) -> tuple[Signature, dict[str, AxisName]]:
-    trace_of(values, name)
-    if len(values) != len(signature.operands):
-        raise SignatureError(
-            message(
-                f"`{name}` takes {len(signature.operands)} operands, got {len(values)}",
-                f"signature {signature}",
-                remedy="Pass one value for each operand of the signature.",
-            )
-        )
-    signature = signature.expand(signature.ellipsis_rank([value.ndim for value in values], where=name))
-    known = Signature(signature.operands, (), str(signature))
-    solve_sizes(known, [value.shape for value in values], where=name)
-    bound: dict[str, AxisName] = {}
-    for number, (operand, value) in enumerate(zip(signature.operands, values, strict=True)):
-        for axis, label in zip(operand.axes, value.axes, strict=True):
-            dim = axis.name or axis.whole_name
-            if dim is None:
-                continue
-            found = find(label)
-            if isinstance(found, AxisVariable) and found.hint is None and not dim.startswith("..."):
-                found.hint = dim
-            # Inside another program a name is only suggested: two unrelated tensors may come in under one local name.
-            if names_inputs and not dim.startswith("...") and dim not in value.names:
-                unify(label, dim) if isinstance(find(label), AxisVariable) else None
-            if axis.name is not None and not unify(bound.setdefault(dim, label), label):
-                raise CompositionError(
-                    message(
-                        f"`{name}` takes one `{dim}`: operand {number} has {describe(label)}, an earlier one "
-                        f"{describe(bound[dim])}",
-                        f"signature {signature}",
-                        remedy="Rename one of the operands' axes.",
-                    )
-                )
-    return signature, bound
-
-
-def _check_results(name: str, signature: Signature, bound: dict[str, AxisName], result: Any) -> None:
-    leaves = jax.tree.leaves(result)
-    if len(leaves) != len(signature.results):
-        raise SignatureError(
-            message(
-                f"`{name}` returns {len(leaves)} values, its signature names {len(signature.results)}",
-                f"signature {signature}",
-                remedy="Return one value for each result of the signature.",
-            )
-        )
-    for axes, leaf in zip((r.axes for r in signature.results), leaves, strict=True):
-        fits = isinstance(leaf, Value) and leaf.ndim == len(axes)
-        if fits:
-            for axis, label in zip(axes, leaf.axes, strict=True):
-                if axis.name is not None:
-                    fits = fits and unify(bound.setdefault(axis.name, label), label)
-                elif axis.whole_name is not None and isinstance(found := find(label), AxisVariable):
-                    # Whole axes of one name may be several axes, so the name is only suggested.
-                    found.hint = found.hint or axis.whole_name
-        if not fits:
-            raise SignatureError(
-                message(
-                    f"`{name}` does not return what its signature says",
-                    f"signature {signature}",
-                    f"expected ({', '.join(map(str, axes))}), got {leaf!r:.120}",
-                    remedy="Mend the signature, or what the function returns.",
-                )
-            )

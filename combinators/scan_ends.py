@@ -200,7 +200,7 @@ class _Ends:
         signature = Signature(tuple(map(self.operand, (*held, *carrier))), tuple(map(self.operand, results)))
         sizes = tuple(sorted((name, size) for name, size in given.items() if name in signature.dims))
         merge = Operation(signature, kernel, sizes=sizes, name=f"{operation.name}_{'final' if total else 'begin'}")
-        leaves = jax.tree.leaves(self.recording.apply(merge, [*self.first, *states]))
+        leaves = jax.tree.leaves(self.recording.apply(merge, [*self.first, *states], suggests=False))
         return jax.tree.unflatten(self.shaped.result_tree, leaves)
 
     def _without_over(self, carrier: Sequence[Axes]) -> tuple[Axes, ...]:

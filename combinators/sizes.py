@@ -51,6 +51,27 @@ def solve_sizes(
     return _Solver(signature.expand(rank), shapes, given or {}, boundary, where).solve()
 
 
+def solve_partly(signature: Signature, shapes: Sequence[Shape], *, where: str = "") -> dict[str, int]:
+    """Solve the sizes that bare and composite axes tell, whatever else stays open.
+
+    Args:
+      signature: without `...`.
+      shapes: one for every operand.
+      where: for error messages.
+
+    Returns:
+      The size of every dimension that is told.
+
+    Raises:
+      SignatureError: when sizes do not fit, or contradict each other.
+    """
+    solver = _Solver(signature, shapes, {}, "edge", where)
+    while solver.solve_exact():
+        pass
+    solver.check_composites()
+    return solver.known
+
+
 def boundary_modes(signature: Signature, boundary: str | Sequence[str]) -> tuple[str, ...]:
     """Spell a boundary out, one mode for every affine operand axis that is not bare.
 
@@ -178,9 +199,14 @@ class _Solver:
         for index, at, axis, n in self.axes:
             if axis.is_window:
                 self.check_window(index, at, axis, n)
-            elif axis.kind == "composite" and axis_size(axis, self.known) != n:
-                self.fail(index, at, f"`{axis}` is {self.product(axis)}, which is not {n}", "Make the sizes agree.")
+        self.check_composites()
         return {name: self.known[name] for name in self.signature.dims}
+
+    def check_composites(self) -> None:
+        """Hold the compositions of which every part is known against their axes."""
+        for index, at, axis, n in self.axes:
+            if axis.kind == "composite" and not self.unknown(axis) and axis_size(axis, self.known) != n:
+                self.fail(index, at, f"`{axis}` is {self.product(axis)}, which is not {n}", "Make the sizes agree.")
 
     def solve_exact(self) -> bool:
         """Apply bare and composite axes; say whether anything new followed."""

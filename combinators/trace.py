@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
-from combinators.binding import Names, bind, check_distinct, local_names
+from combinators.binding import Names, bind, check_distinct, local_names, suggest_names
 from combinators.carries import check_carries, slice_of
 from combinators.errors import GraphError, message
 from combinators.graph import Graph, Ref, prune
-from combinators.naming import Resolver, find
+from combinators.naming import AxisName, Resolver, find
 from combinators.operation import Operation
 from combinators.pending import Pending, PendingLoop, resolved_node
 from combinators.shaped import Shaped, shape
@@ -62,8 +62,13 @@ class Trace:
         """A value from outside."""
         return self._record(Pending("input", (), [], name), [(names, jax.ShapeDtypeStruct(shape, dtype))])[0]
 
-    def apply(self, operation: Operation, operands: Sequence[Value]) -> Any:
+    def apply(self, operation: Operation, operands: Sequence[Value], *, suggests: bool = True) -> Any:
         """Apply an operation; returns its result, a pytree of values.
+
+        Args:
+          operation: what to apply.
+          operands: values of this program, or of the programs around it.
+          suggests: whether somebody wrote the names of its signature, so that axes without a name may take them.
 
         Raises:
           SignatureError: where sizes or ranks do not fit.
@@ -74,9 +79,11 @@ class Trace:
         hoisted = self._hoist_renames(shaped, operands)
         if hoisted is not None:
             sources, mapping = hoisted
-            result = self.apply(operation, sources)
+            result = self.apply(operation, sources, suggests=suggests)
             return jax.tree.map(lambda value: self._rename_some(value, mapping), result)
         bound, names = bind(shaped, [value.axes for value in operands])
+        if suggests:
+            suggest_names(shaped, [value.axes for value in operands])
         operands_refs = tuple(value.ref for value in operands)
         key = (shaped.operation, operands_refs)
         if key not in self._same:
@@ -88,7 +95,7 @@ class Trace:
     def rename(self, value: Value, names: Mapping[str, str]) -> Value:
         """The same tensor under other names."""
         (value,) = self._own("rename", [value])
-        value.settle()
+        value.settle(set(names))
         for old, new in names.items():
             if old not in value.names:
                 unnamed = any(name is None for name in value.names)
@@ -193,7 +200,7 @@ class Trace:
                         remedy="Return what this call computes; let a loop's step return what it makes.",
                     )
                 )
-        return self.resolved(outputs, in_tree, out_tree, name, Resolver(self.known_names()))
+        return self.resolved(outputs, in_tree, out_tree, name, self._resolver())
 
     def resolved(
         self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str, resolve: Resolver
@@ -216,20 +223,27 @@ class Trace:
                     )
                 )
         named_all = observed + tuple(pair for pair in named if pair[0] not in labels)
-        return prune(Graph(nodes, observed, named_all, in_tree, out_tree, name))
+        return prune(Graph(nodes, observed, named_all, in_tree, out_tree, name, resolve.suggested))
 
-    def known_names(self) -> set[str]:
-        """All names of dimensions that are known, those in loops too."""
-        known: set[str] = set()
+    def axes(self) -> Iterator[AxisName]:
+        """All names of dimensions, known or not, those in loops too, in the order in which they appeared."""
         for pending in self._nodes:
             for value in pending.results:
-                known.update(name for name in value.names if name is not None)
-            known.update(found for name in (pending.bound or {}).values() if isinstance(found := find(name), str))
+                yield from value.axes
+            yield from (pending.bound or {}).values()
             if pending.loop is not None:
-                known |= pending.loop.body.known_names()
-        return known
+                yield from pending.loop.body.axes()
+
+    @property
+    def depth(self) -> int:
+        """How many scopes are open, those of the programs around this one included."""
+        return len(self._scopes) + (0 if self.outer is None else self.outer.depth)
 
     # Helpers
+
+    def _resolver(self) -> Resolver:
+        axes = list(self.axes())
+        return Resolver({found for axis in axes if isinstance(found := find(axis), str)}, axes)
 
     def _record(
         self, pending: Pending, types: Sequence[tuple[Names, jax.ShapeDtypeStruct]], name: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.errors import GraphError, message
-from combinators.naming import AxisName, AxisVariable, describe, find, unify
+from combinators.naming import LEAF, AxisName, AxisVariable, describe, find, unify
 from combinators.tensor_type import TensorType
 
 if TYPE_CHECKING:
@@ -59,12 +60,17 @@ class Value:
         """Names, sizes and dtype."""
         return TensorType.make(self.names, self.shape, self.dtype)
 
-    def settle(self) -> Value:
-        """Take the suggested names of axes that have none yet, where they are free in this tensor; returns itself."""
+    def settle(self, wanted: Collection[str] | None = None) -> Value:
+        """Take the suggested names of axes that have none yet, where they are free in this tensor; returns itself.
+
+        Args:
+          wanted: of what leaves suggest, take these alone; by default all.
+        """
         for axis in self.axes:
             found = find(axis)
             if isinstance(found, AxisVariable) and found.hint is not None and found.hint not in self.names:
-                unify(found, found.hint)
+                if wanted is None or found.depth < LEAF or found.hint in wanted:
+                    unify(found, found.hint)
         return self
 
     def axis(self, name: str) -> int:

@@ -150,7 +150,8 @@ def test_jit_grad_and_vmap_work() -> None:
             lambda: tp.program("b e -> b")(lambda x: x)(X),
             SignatureError,
             "`lambda` does not return what its signature says\n"
-            "  signature b e -> b\n"
+            "  b e -> b\n"
+            "         ^\n"
             "  expected (b), got Value(float32(b=2, e=3))\n"
             "  Mend the signature, or what the function returns.",
         ),
@@ -158,8 +159,10 @@ def test_jit_grad_and_vmap_work() -> None:
             lambda: tp.trace(tp.program("b e -> e b")(lambda x: x), TensorType({"batch": 2, "embed": 3})),
             SignatureError,
             "`lambda` does not return what its signature says\n"
-            "  signature b e -> e b\n"
-            "  expected (e, b), got Value(float32(batch=2, embed=3))\n"
+            "  b e -> e b\n"
+            "         ^\n"
+            "  got Value(float32(batch=2, embed=3))\n"
+            "  this axis is `b` of operand 0, and not `e`\n"
             "  Mend the signature, or what the function returns.",
         ),
         (

@@ -1,0 +1,133 @@
+"""The signature of a program is held against what the program returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import combinators as tp
+from combinators import SignatureError, TensorType
+
+SIN = tp.Map(jnp.sin)
+X = jnp.ones((4, 4))
+NAMED = TensorType({"row": 4, "col": 4})
+EVERY_OTHER = tp.Map(lambda x: x[::2], "(2*a) b -> a b")
+SUMS = tp.Map(lambda x: x[1:] + x[:-1], "(y+[k]) b -> y b", sizes={"k": 2})
+BLUR = tp.Map(lambda x: x[2:] + x[:-2], "(y+[k]-1) b -> y b", sizes={"k": 3}, boundary="periodic")
+FLIP = tp.Map(lambda x: x[::-1], "(3-a) b -> a b")
+
+TRUE = [
+    ("a b -> a b", SIN),
+    ("... -> ...", SIN),
+    ("... b -> ... b", SIN),
+    ("a b -> b a", tp.rearrange("a b -> b a")),
+    ("a b -> (a b)", tp.rearrange("a b -> (a b)")),
+    ("a b -> a h d", tp.rearrange("a (h d) -> a h d", h=2)),
+    ("(h d) b -> (h d) b", SIN),
+    ("(h d) b -> h d b", tp.rearrange("(h d) b -> h d b", h=2)),
+    ("(2*a) b -> a b", EVERY_OTHER),
+    ("(y+[k]) b -> y b", SUMS),
+    ("y b -> y b", SUMS),
+    ("(y+[k]-1) b -> y b", BLUR),
+    ("(3-a) b -> a b", FLIP),
+    ("a b -> b", tp.einsum("a b -> b")),
+    ("a [c] -> a [c]", SIN),
+    ("a b -> a 1", tp.Map(lambda x: x[:, :1], "a [b] -> a 1")),
+    ("a b -> a b, b", SIN & tp.einsum("a b -> b")),
+]
+
+FALSE = [
+    ("a b -> c d", SIN, "this axis is `a` of operand 0, and not `c`"),
+    ("a b -> a c", SIN, "this axis is `b` of operand 0, and not `c`"),
+    ("a b -> b a", SIN, "this axis is `a` of operand 0, and not `b`"),
+    ("a b -> a", SIN, "expected (a), got"),
+    ("a b -> a b 1", SIN, "expected (a, b, 1), got"),
+    ("a b -> a 1", SIN, "this axis is `b` of operand 0, and not `1`"),
+    ("(2*a) b -> a b", SIN, "`a` is 4, and `(2*a)` reads 4 cells"),
+    ("(2*a+1) b -> a b", SIN, "`a` is 4, and `(2*a+1)` reads 4 cells"),
+    ("a (3*b) -> a b", SIN, "`b` is 4, and `(3*b)` reads 4 cells"),
+    ("(y+[k]) b -> b y", SIN, "this axis is `(y+[k])` of operand 0, and not `b`"),
+    ("(h d) b -> h b", SIN, "this axis is `(h d)` of operand 0, and not `h`"),
+    ("(h d) b -> h d b", tp.rearrange("a (h d) -> h d a", h=2), "this axis is `(h d)` of operand 0, and not `b`"),
+    ("a b -> (a b)", tp.rearrange("a b -> a b 1") >> tp.einsum("a b c -> a"), "this axis is `a` of operand 0"),
+    ("a [c] -> [c] a", SIN, "this axis is `a` of operand 0, and not `[c]`"),
+    ("a [c] -> a d", SIN, "this axis is `[c]` of operand 0, and not `d`"),
+    ("a b -> ... a b", SIN, "on the right alone"),
+    ("... b -> b ...", SIN, ""),
+    ("a b -> a b, b", SIN & SIN, "expected (b), got"),
+    ("a b -> a b, b a", SIN & SIN, "this axis is `a` of operand 0, and not `b`"),
+]
+
+
+def inside(program: Any) -> Any:
+    return lambda x: program(SIN(x))
+
+
+def composed(program: Any) -> Any:
+    return SIN >> program
+
+
+@pytest.mark.parametrize("place", [lambda program: program, inside, composed], ids=["whole", "inside", "composed"])
+@pytest.mark.parametrize("operand", [X, NAMED], ids=["array", "named"])
+class TestClaims:
+    @pytest.mark.parametrize(("signature", "arrow"), TRUE, ids=[text for text, _ in TRUE])
+    def test_a_true_signature_is_accepted(self, signature: str, arrow: Any, place: Any, operand: Any) -> None:
+        tp.trace(place(tp.program(signature)(arrow)), operand)
+
+    @pytest.mark.parametrize(("signature", "arrow", "problem"), FALSE, ids=[text for text, _, _ in FALSE])
+    def test_a_false_signature_is_refused_with_a_caret(
+        self, signature: str, arrow: Any, problem: str, place: Any, operand: Any
+    ) -> None:
+        with pytest.raises(SignatureError) as caught:
+            tp.trace(place(tp.program(signature)(arrow)), operand)
+        assert problem in str(caught.value) and "^" in str(caught.value)
+
+
+def test_a_false_signature_shows_what_came() -> None:
+    with pytest.raises(SignatureError) as caught:
+        tp.trace(tp.program("a b -> a c")(lambda v: SIN(v)), NAMED)
+    assert str(caught.value) == (
+        "`lambda` does not return what its signature says\n"
+        "  a b -> a c\n"
+        "           ^\n"
+        "  got Value(float32(row=4, col=4))\n"
+        "  this axis is `b` of operand 0, and not `c`\n"
+        "  Mend the signature, or what the function returns."
+    )
+
+
+def test_two_dimensions_that_the_function_makes_one_are_refused() -> None:
+    def add(x: Any, y: Any) -> Any:
+        return tp.program("a b, c b -> a b")(lambda u, v: u + v)(SIN(x), y)
+
+    with pytest.raises(SignatureError, match="`a` and `c` are one dimension"):
+        tp.trace(add, X, X)
+
+
+def test_two_dimensions_that_the_caller_makes_one_are_accepted() -> None:
+    both = tp.program("q d, k d -> q k")(lambda q, k: tp.einsum("q d, k d -> q k")(q, k.rename(row="keys")))
+    with pytest.raises(SignatureError, match="`k` is `row`, and this axis is `keys`"):
+        tp.trace(lambda x: both(x, x), NAMED)
+    rows = tp.program("q d, k d -> q")(lambda q, k: tp.einsum("q d -> q")(q))
+    assert tp.trace(lambda x: rows(x, x), NAMED).nodes[-1].results[0].names == ("row",)
+
+
+def test_compositions_of_operands_are_held_against_results() -> None:
+    split = tp.program("(h d) b -> h d b")(lambda x: tp.rearrange("(h d) b -> h d b", h=2)(x))
+    assert split(jnp.ones((6, 1))).shape == (2, 3, 1)
+    wrong = tp.program("(h d) b -> h d b")(
+        lambda x: tp.Map(lambda x: x[:1], "[h] d b -> [one] d b", sizes={"one": 1})(
+            tp.rearrange("(h d) b -> h d b", h=2)(x)
+        )
+    )
+    with pytest.raises(SignatureError, match=r"`\(h d\)` is 1 \* 3, and this axis has the size 6"):
+        wrong(jnp.ones((6, 1)))
+
+
+def test_operands_with_names_and_without_meet() -> None:
+    product = tp.program("i k, k n -> i n")(lambda x, w: tp.einsum("i k, k n -> i n")(x, w))
+    graph = tp.trace(product, TensorType({"n": 2, "embed": 3}), jnp.ones((3, 4)))
+    # `n` is taken by another dimension, so the one that the signature calls so gets a number.
+    assert [node.results[0].names for node in graph.nodes] == [("n", "embed"), ("embed", "n_1"), ("n", "n_1")]
