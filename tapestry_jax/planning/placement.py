@@ -235,6 +235,7 @@ class Placer:
                     message(
                         f"the plan places `{dim}`, which is no dimension of the graph",
                         f"dimensions: {_some(sorted(dims | {loop.over for _, loop in _loops(graph) if loop.over}))}",
+                        *_called_otherwise(graph, dim),
                         remedy="Name one of them; graph.show() prints where they occur.",
                     )
                 )
@@ -258,6 +259,12 @@ class Placer:
                 remedy="Leave it out, or place it where it can be cut.",
             )
         )
+
+
+def _called_otherwise(graph: Graph, local: str) -> list[str]:
+    """Where the signature of an operation has a dimension that the graph calls by another name."""
+    found = {path: name for path, node, _ in _shaped_nodes(graph) for dim, name in node.names if dim == local}
+    return [f"`{local}` of `{path}` is called `{name}` here" for path, name in list(found.items())[:2]]
 
 
 def _keeps_no_order(shaped: Shaped, dim: str) -> bool:
