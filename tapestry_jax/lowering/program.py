@@ -24,9 +24,9 @@ from tapestry_jax.lowering.region import run_region
 from tapestry_jax.lowering.scan import scan_in_turn, scan_over_mesh, total_before
 from tapestry_jax.lowering.varying import received, vary, varying_axes
 from tapestry_jax.planning.folds import local_sizes, local_state
-from tapestry_jax.planning.reads import fold_axes
+from tapestry_jax.planning.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.repeats import Part, repeated_parts
-from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
 from tapestry_jax.planning.time_axis import in_space
 
 
@@ -71,6 +71,9 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
     for step in part.steps:
         with jax.named_scope(step.path[above:]):
             match step:
+                case _ if not any(schedule.slots[slot].has_cells for slot in step.results):
+                    # XLA's partitioner fails on programs all of whose arrays are empty: such values are made here.
+                    values.update({slot: _without_cells(schedule.slots[slot]) for slot in step.results})
                 case Convert():
                     values[step.result] = convert(values[step.source], step.changes, here)
                 case Run():
@@ -91,6 +94,10 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                     values.update(zip(step.results, results, strict=True))
 
 
+def _without_cells(slot: Slot) -> Any:
+    return vary(jnp.zeros(slot.local_shape, slot.type.dtype), sorted(slot.varying))
+
+
 def _run(schedule: Schedule, step: Run, here: Here, arrays: list[Any]) -> list[Any]:
     run = partial(run_operation, schedule, step, here)
     return (gathering(run, step.gathers, here) if step.gathers else run)(arrays)
@@ -103,6 +110,9 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     operation, sizes = shaped.operation, local_sizes(shaped, cuts)
     count = len(schedule.graph.nodes[step.node].operands)
     arrays, before = arrays[:count], list(arrays[count:])
+    if folds_nothing(shaped):
+        # What they hold does not matter, and XLA sends what it sees that somebody reads.
+        arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
     axes = fold_axes(shaped, cuts)
     if axes:

@@ -13,7 +13,7 @@ from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
 from tapestry_jax.planning.halo import permuted_axes
 from tapestry_jax.planning.merging import sent_by_fold, sent_by_scan
-from tapestry_jax.planning.reads import fold_axes
+from tapestry_jax.planning.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
 from tapestry_jax.planning.sent import Sent, next_device
 from tapestry_jax.planning.time_axis import in_space, ring_of
@@ -185,7 +185,7 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Coll
     live = [number for number in range(len(shaped.results)) if step.results[number] in flow.live]
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
     folded = () if isinstance(step, Run) and step.carried else in_space(fold_axes(shaped, cuts))
-    if not live or any(shaped.sizes[dim] == 0 for dim in shaped.signature.fold_dims):
+    if not live or folds_nothing(shaped):
         return
     if step.scatter is not None:
         (state,), _ = local_state(shaped, cuts)

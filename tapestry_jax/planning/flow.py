@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.gradients import derivative_dependence, value_dependence
+from tapestry_jax.planning.reads import folds_nothing
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 Edges = list[tuple[int, int]]
@@ -94,11 +95,21 @@ def _backward(schedule: Schedule, steps: tuple[Step, ...], sinks: set[int], *, s
 
 
 def edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
-    """Pairs of slots of which the second depends on the first (`smooth`: with a derivative)."""
+    """Pairs of slots of which the second depends on the first (`smooth`: with a derivative).
+
+    Nothing flows into or out of a tensor without cells, nor through a fold over nothing.
+    """
+    found = _edges(schedule, step, smooth=smooth)
+    return [(a, b) for a, b in found if schedule.slots[a].has_cells and schedule.slots[b].has_cells]
+
+
+def _edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
     match step:
         case Convert():
             return [(step.source, step.result)]
         case Run():
+            if folds_nothing(schedule.graph.shaped(step.node)):
+                return []
             matrix = (derivative_dependence if smooth else value_dependence)(schedule.graph, step.node)
             if step.carried:
                 # A state, or a total, is taken to depend on whatever any result does.

@@ -135,12 +135,11 @@ class Layout:
 
 
 def even_cut(size: int, axes: tuple[str, ...], mesh: MeshShape) -> Cut | None:
-    """The cut of `size` cells into equal blocks, the last ones possibly short or empty."""
+    """The cut of `size` cells into equal blocks, the last ones possibly short or empty; None without cells to cut."""
     axes = mesh.real(axes)
-    if not axes:
+    if not axes or not size:
         return None
-    count = mesh.size(axes)
-    return Cut(axes, max(-(-size // count), 1) if size else 0)
+    return Cut(axes, -(-size // mesh.size(axes)))
 
 
 def stored_cut(cut: Cut, size: int, mesh: MeshShape) -> Cut | None:

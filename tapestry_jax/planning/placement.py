@@ -48,8 +48,9 @@ class Placer:
         """
         placed: Placement = {}
         found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
-        cuttable = [items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None]
-        plain = {axis for items in cuttable for axis in axes_of(items)}
+        cuttable = {dim: items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None}
+        plain = {axis for dim, items in cuttable.items() if shaped.sizes[dim] for axis in axes_of(items)}
+        listed = {axis for items in cuttable.values() for axis in axes_of(items)}
         for dim, (name, origin, items) in found.items():
             if origin == "" or not items:
                 continue
@@ -66,7 +67,12 @@ class Placer:
                     )
                 continue
             self.used.add((origin, name))
-            placed[dim] = self._axes(name, path, items, shaped.sizes[dim], plain)
+            size = shaped.sizes[dim]
+            placed[dim] = self._axes(name, path, items, size, plain) if size else ()
+            # Where a dimension is empty, all that an entry says of it holds: it has no pieces, and nothing goes round.
+            self.rings |= {
+                (name, item.axis) for item in items if isinstance(item, Ring) and (not size or item.axis in listed)
+            }
         self._check_once(node, shaped, path, placed)
         check_loops(shaped, node.bound, path, placed)
         return {dim: axes for dim, axes in placed.items() if axes}
@@ -81,8 +87,6 @@ class Placer:
                 case Ring(axis):
                     # Where nothing else lies on the ring's axis, the dimension lies there itself.
                     axes.append(ring_axis(name, axis, self.mesh.size((axis,))) if axis in plain else axis)
-                    if axis in plain:
-                        self.rings.add((name, axis))
                 case Chunks(count, largest):
                     block = -(-size // self.mesh.size(axes))
                     turns = count if count is not None else -(-block // (largest or 1))

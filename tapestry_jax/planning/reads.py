@@ -50,6 +50,8 @@ def _axis_cut(axis: Axis, mode: str, sizes: Mapping[str, int], cuts: Cuts) -> Cu
     inner = 1
     for term in axis.terms[1:]:
         inner *= sizes[term.name]
+    if not inner:
+        return None
     window = cut.window
     if window is not None:
         window = replace(window, width=inner, step=inner)
@@ -67,6 +69,11 @@ def _window_cut(axis: Axis, term: Term, mode: str, sizes: Mapping[str, int], cut
 def fold_axes(shaped: Shaped, cuts: Mapping[str, Cut]) -> tuple[str, ...]:
     """Mesh axes and loops over which an operation folds, dimension by dimension."""
     return tuple(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+
+
+def folds_nothing(shaped: Shaped) -> bool:
+    """Whether an operation folds an empty dimension: its result is the identity, whatever its operands hold."""
+    return any(shaped.sizes[dim] == 0 for dim in shaped.signature.fold_dims)
 
 
 def all_axes(cuts: Iterable[Cut]) -> tuple[str, ...]:

@@ -25,6 +25,11 @@ class Slot:
         """The shape of one device's piece."""
         return self.layout.local_shape(self.type.shape)
 
+    @property
+    def has_cells(self) -> bool:
+        """Whether there is anything to compute, to send, or to depend on."""
+        return 0 not in self.type.shape
+
 
 @dataclass(frozen=True)
 class Convert:
@@ -34,6 +39,11 @@ class Convert:
     result: int
     changes: tuple[Change, ...]
     path: str
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The one result, as other steps list theirs."""
+        return (self.result,)
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,14 @@ class Program:
       steps: the numbers of the steps.
       dtype: of the floating inputs; None draws it.
       only: names of the steps to draw from; empty for all.
+      sizes: of dimensions that are not drawn.
     """
 
     seed: str
     steps: tuple[int, ...]
     dtype: str | None = None
     only: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def types(self) -> dict[str, tp.TensorType]:
@@ -45,7 +47,7 @@ class Program:
         rng = Random(f"{self.seed}/types")
         dtype = weighted(rng, DTYPES)
         dtype = self.dtype or dtype
-        sizes = {name: weighted(rng, SIZES) for name in "abcd"}
+        sizes = {name: weighted(rng, SIZES) for name in "abcd"} | dict(self.sizes)
         names = rng.sample("abc", rng.choice((1, 2, 2, 2, 3)))
         found = {"x": named(names, sizes, dtype)}
         if rng.random() < 0.5:

@@ -199,8 +199,8 @@ def sliding(rng: Random, pool: Pool) -> Any:
 
 def correlated(rng: Random, pool: Pool) -> Any:
     x = pool.any(rng, 1)
-    filters = [value for value in pool.values if value.ndim == 1]
-    taps = rng.choice(filters).rename(**{rng.choice(filters).names[0]: pool.fresh()})
+    filters = rng.choice([value for value in pool.values if value.ndim == 1 and None not in value.names])
+    taps = filters.rename(**{filters.names[0]: pool.fresh()})
     first, rest = x.names[0], " ".join(x.names[1:])
     signature = f"({first}+k) {rest}, k -> {first} {rest}"
     return tp.Reduce(kernels.correlate, signature, Sum)(x, taps)

@@ -1,0 +1,64 @@
+"""A sample of the pairs that `make pairs` draws, and the tool itself: a fault is found, and made smaller."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from tapestry_jax.lowering import program as lowering
+from tests.pairs.__main__ import main
+from tests.pairs.pair import check, draw_pair
+from tests.pairs.smaller import smaller
+
+
+@pytest.fixture(autouse=True)
+def _doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+def assert_equal_pairs(seed: str, plans: int, **chosen: object) -> None:
+    """Every plan that is accepted gives what the program gives."""
+    for number, (program, placing) in enumerate(draw_pair(seed, plans, **chosen)):
+        placing, outcome = check(program, placing, f"{seed}/{number}")
+        shown = f"{seed}/{number}: {outcome.verdict}\n{program.graph.show()}\n{placing}\n{outcome.text}"
+        assert outcome.verdict in ("equal", "refused"), shown
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_planned_is_unplanned(number):
+    assert_equal_pairs(f"sample/{number}", 5)
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_planned_is_unplanned_where_dimensions_are_empty(number):
+    sizes = tuple({"abc"[number % 3]: 0, "abcd"[number % 4]: 3}.items())
+    assert_equal_pairs(f"empty/{number}", 3, sizes=sizes)
+
+
+def test_a_planted_fault_is_found_and_made_smaller(monkeypatch):
+    # The last device of every merge is left out of it.
+    monkeypatch.setattr(lowering, "merge_states", lambda shaped, carrier, axes, here, state: state)
+    chosen = {"only": ("fold", "elementwise"), "sizes": (("a", 6), ("b", 6), ("c", 6))}
+    found = []
+    for number in range(6):
+        for program, placing in draw_pair(f"planted/{number}", 2, **chosen):
+            placing, outcome = check(program, placing)
+            if outcome.verdict not in ("equal", "refused"):
+                found.append((program, placing, outcome))
+    assert found
+    program, placing, outcome = max(found, key=lambda pair: len(pair[0].steps))
+    program, placing, outcome = smaller(program, placing, outcome)
+    assert len(program.steps) == 1 and len(placing.entries) <= 1
+    assert outcome.verdict in ("wrong", "gradient", "error")
+
+
+def test_a_run_goes_on_where_it_was(tmp_path, capsys):
+    own = ["--seed", "again", "--folder", str(tmp_path), "--only", "elementwise"]
+    assert main([*own, "--pairs", "4"]) == 0
+    (file,) = tmp_path.iterdir()
+    before = file.read_text().splitlines()
+    assert main([*own, "--pairs", "8"]) == 0
+    after = file.read_text().splitlines()
+    assert len(before) == 4 and len(after) == 8 and after[:4] == before
+    assert "8 drawn" in capsys.readouterr().out
