@@ -11,20 +11,21 @@ from combinators.signature import Operand
 
 @dataclass(frozen=True)
 class Face:
-    """Axes of one operand or result: label and, where known, size; `open` where more axes may lead."""
+    """Axes of one operand or result: label and, where known, size; `open` where there may be more, behind `lead`."""
 
     axes: tuple[tuple[str, int | None], ...]
     open: bool = False
+    lead: int = 0
 
     @classmethod
     def of(cls, operand: Operand, sizes: dict[str, int]) -> Face:
         """The face of an operand of a signature."""
         axes = tuple((str(axis), sizes.get(axis.name or axis.whole_name or "")) for axis in operand.axes)
-        return cls(axes, operand.ellipsis)
+        return cls(axes, operand.ellipsis, operand.lead)
 
     def __str__(self) -> str:
         shown = [label if size is None else f"{label}={size}" for label, size in self.axes]
-        return f"({', '.join(['...'] * self.open + shown)})"
+        return f"({', '.join([*shown[: self.lead], *['...'] * self.open, *shown[self.lead :]])})"
 
 
 def check_faces(
@@ -64,7 +65,13 @@ def _difference(left: Face, right: Face) -> str | None:
         return f"they differ in rank, {len(left.axes)} and {len(right.axes)}"
     if not left.open and len(left.axes) < len(right.axes):
         return f"at least {len(right.axes)} axes"
-    for (_, size), (label, expected) in zip(reversed(left.axes), reversed(right.axes), strict=False):
+    # Before `...` axes meet from the left, behind it from the right.
+    closed = not left.open and not right.open
+    leads = [len(face.axes) if closed else face.lead for face in (left, right) if face.open or closed]
+    ends = [len(face.axes) - face.lead for face in (left, right) if face.open]
+    pairs = [*zip(left.axes, right.axes, strict=False)][: min(leads)]
+    pairs += [*zip(reversed(left.axes), reversed(right.axes), strict=False)][: min(ends, default=0)]
+    for (_, size), (label, expected) in pairs:
         if size is not None and expected is not None and size != expected:
             return f"they differ at `{label}`"
     return None

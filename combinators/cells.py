@@ -21,8 +21,8 @@ class MapCells:
 
     Attributes:
       function: (one cell an operand) -> pytree of arrays.
-      operands: the axes of the operands; `...` first where they have leading axes that are not named; an axis that is
-        not `mapped` belongs to the cell.
+      operands: the axes of the operands; `...` where they have axes that are not named; an axis that is not `mapped`
+        belongs to the cell.
       mapped: the axes of the result, which come first in what is returned, in this order.
     """
 
@@ -32,12 +32,9 @@ class MapCells:
 
     def __call__(self, *blocks: Any) -> Any:
         """Leaves with the axes `mapped`, then the cell's own."""
-        spelled = [_spell(axes, block.ndim) for axes, block in zip(self.operands, blocks, strict=True)]
-        lead = max(
-            (len(axes) - len(own) + 1 for axes, own in zip(spelled, self.operands, strict=True) if "..." in own),
-            default=0,
-        )
-        mapped = tuple(f"...{i}" for i in range(lead)) + tuple(name for name in self.mapped if name != "...")
+        ranks = [block.ndim for block in blocks]
+        spelled = [spell(axes, open_axes([axes], [rank])) for axes, rank in zip(self.operands, ranks, strict=True)]
+        mapped = spell(self.mapped, open_axes(self.operands, ranks))
         function = self.function
         for position in reversed(range(len(mapped))):
             gone, name = mapped[:position], mapped[position]
@@ -67,14 +64,20 @@ def cell_axes(signature: Signature, where: str) -> tuple[tuple[Axes, ...], Axes]
 def _named(operand: Operand) -> Axes:
     if operand.coordinate is not None:
         return (operand.coordinate,)
-    return (("...",) if operand.ellipsis else ()) + tuple(axis.names[0] for axis in operand.axes)
+    return operand.around("...", (axis.names[0] for axis in operand.axes))
 
 
-def _spell(axes: Axes, rank: int) -> Axes:
-    """Write out `...` for a block of a rank."""
-    if axes[:1] != ("...",):
+def open_axes(operands: Sequence[Axes], ranks: Sequence[int]) -> int:
+    """How many axes `...` stands for, by the ranks of the blocks of the operands."""
+    return max((rank - len(axes) + 1 for axes, rank in zip(operands, ranks, strict=True) if "..." in axes), default=0)
+
+
+def spell(axes: Axes, count: int) -> Axes:
+    """Write out `...` as so many axes."""
+    if "..." not in axes:
         return axes
-    return tuple(f"...{i}" for i in range(rank - len(axes) + 1)) + axes[1:]
+    at = axes.index("...")
+    return axes[:at] + tuple(f"...{i}" for i in range(count)) + axes[at + 1 :]
 
 
 def _index(axes: Sequence[str], name: str, gone: Sequence[str]) -> int | None:

@@ -67,13 +67,13 @@ def _letters(signature: Signature) -> dict[str, str]:
 def _subscripts(operand: Operand, letters: dict[str, str], signature: Signature) -> str:
     if operand.coordinate is not None:
         raise _refused(signature, f"`@{operand.coordinate}` is a coordinate")
-    text = "..." if operand.ellipsis else ""
+    texts: list[str] = []
     for axis in operand.axes:
         name = axis.name or axis.whole_name
         if name is None:
             raise _refused(signature, f"the axis `{axis}` is not a bare dimension")
-        text += letters[name]
-    return text
+        texts.append(letters[name])
+    return "".join(operand.around("...", texts))
 
 
 def _refused(signature: Signature, why: str) -> SignatureError:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 
 from combinators.aggregator import Aggregator
+from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
 from combinators.errors import SignatureError, message
 from combinators.leaf import Leaf, read_signature, read_sizes
 from combinators.operation import Operation
 from combinators.reductions import is_entrywise
 from combinators.signature import Signature
+from combinators.sizes import solve_sizes
+from combinators.trace import trace_of
 
 Axes = tuple[str, ...]
 
@@ -28,10 +31,12 @@ class FoldKernel:
 
     Attributes:
       aggregator: whose `lift_many` takes one leading axis.
-      operands: the axes of each operand.
+      operands: the axes of each operand, compositions taken apart.
       folded: the fold dimensions, the outermost first.
       mapped: the dimensions of the result.
       coordinates: the dimensions whose coordinates are operands.
+      compositions: for each operand the dimensions of its axes, where some are composed.
+      inner: the sizes of the dimensions that are not outermost in a composition.
     """
 
     aggregator: Aggregator
@@ -39,9 +44,15 @@ class FoldKernel:
     folded: Axes
     mapped: Axes
     coordinates: Axes = ()
+    compositions: tuple[Groups, ...] = ()
+    inner: tuple[tuple[str, int], ...] = ()
 
     def __call__(self, *blocks: Any) -> Any:
         """State block: every leaf has the mapped axes, then the cell's own."""
+        inner = dict(self.inner)
+        if self.compositions:
+            told = zip(blocks, self.compositions, strict=True)
+            blocks = tuple(split(block, axes, block_sizes(block, axes, inner)) for block, axes in told)
         sizes = {
             n: s for axes, b in zip(self.operands, blocks, strict=True) for n, s in zip(axes, b.shape, strict=True)
         }
@@ -130,10 +141,6 @@ class Fold(Leaf):
 
     def apply(self, *values: Any) -> Any:
         """Apply, with the kernel made for the operands' ranks."""
-        from dataclasses import replace
-
-        from combinators.trace import trace_of
-
         recording = trace_of(values, self.name)
         signature = self.operation.signature
         ranks = iter(value.ndim for value in values)
@@ -142,15 +149,18 @@ class Fold(Leaf):
                 [None if o.coordinate is not None else next(ranks) for o in signature.operands], where=self.name
             )
         )
-        operands = tuple(
-            tuple(axis.name or axis.whole_name or str(axis) for axis in o.axes)
-            if o.coordinate is None
-            else (o.coordinate,)
-            for o in signature.operands
-        )
+        compositions = tuple(groups(o.axes) if o.coordinate is None else ((o.coordinate,),) for o in signature.operands)
+        operands = tuple(tuple(dim for dims in axes for dim in dims) for axes in compositions)
+        inner = {dim for axes in compositions for dim in inner_dims(axes)}
         mapped = tuple(axis.name or str(axis) for axis in signature.results[0].axes)
         coordinates = tuple(o.coordinate for o in signature.operands if o.coordinate is not None)
         kernel = FoldKernel(self._aggregator, operands, signature.fold_dims, mapped, coordinates)
+        if inner:
+            shapes = iter(value.shape for value in values)
+            told = [None if o.coordinate is not None else next(shapes) for o in signature.operands]
+            sizes = solve_sizes(signature, told, given=dict(self.operation.sizes), where=self.name)
+            given = tuple(sorted((dim, sizes[dim]) for dim in inner))
+            kernel = replace(kernel, compositions=compositions, inner=given)
         return recording.apply(replace(self.operation, signature=signature, kernel=kernel), values)
 
 
@@ -165,8 +175,8 @@ def fold(
 
     Args:
       aggregator: lift, monoid and presentation.
-      signature: bare dimensions, coordinates (`@row`) and, in operands, whole dimensions, which make cells of vectors
-        (`"row [feature] -> "`); one result, behind whose dimensions come the axes of what is presented. Several fold
+      signature: bare dimensions, coordinates (`@row`) and, in operands, compositions (`"(h d) c -> c"`) and whole
+        dimensions, which make cells of vectors (`"row [feature] -> "`); one result, behind whose dimensions come the axes of what is presented. Several fold
         dimensions are folded in the order of their first appearance, the first being the outermost.
       sizes: sizes that no operand tells.
       name: for paths and errors.
@@ -175,7 +185,7 @@ def fold(
       An arrow; its result has the tree that the aggregator presents.
 
     Raises:
-      SignatureError: for windows, compositions or several results.
+      SignatureError: for windows, several results, or compositions in the result.
 
     Laws: chunks; those of the aggregator.
 
@@ -195,14 +205,14 @@ def fold(
                 remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments(), or use tp.Reduce with a monoid.",
             )
         )
-    cells = all(axis.name or axis.whole_name for operand in parsed.operands for axis in operand.axes)
+    cells = not any(axis.is_window or axis.kind == "one" for operand in parsed.operands for axis in operand.axes)
     bare = cells and all(axis.name for result in parsed.results for axis in result.axes)
     if not bare or len(parsed.results) != 1:
         raise SignatureError(
             message(
-                "tp.fold takes bare dimensions and gives one result",
+                "tp.fold takes bare dimensions and compositions, and gives one result of bare dimensions",
                 f"signature {parsed}",
-                remedy="Use tp.Reduce with a kernel of your own for windows and compositions.",
+                remedy="Use tp.Reduce with a kernel of your own for windows, tp.rearrange to compose what comes out.",
             )
         )
     return Fold(aggregator, parsed, sizes, name or aggregator.name or "fold")

@@ -55,14 +55,16 @@ def operation_from_json(stored: Any, where: str) -> Operation:
 
 
 def _with_ellipsis(signature: Signature) -> tuple[Signature, int | None]:
-    """The signature as its text can say it: `...0 ...1` is `...` with rank 2. The rank is None where nothing led."""
+    """The signature as its text can say it: `...0 ...1` is `...` with rank 2. The rank is None where none is."""
     rank = sum(dim.startswith("...") for dim in signature.dims)
     if rank == 0:
         return signature, None
 
     def close(operand: Operand) -> Operand:
-        led = bool(operand.axes) and operand.axes[0].name == "...0"
-        return replace(operand, axes=operand.axes[rank:], ellipsis=True) if led else operand
+        at = next((at for at, axis in enumerate(operand.axes) if axis.name == "...0"), None)
+        if at is None:
+            return operand
+        return replace(operand, axes=operand.axes[:at] + operand.axes[at + rank :], ellipsis=True, lead=at)
 
     return Signature(tuple(map(close, signature.operands)), tuple(map(close, signature.results))), rank
 

@@ -4,7 +4,7 @@
 signature  = operands "->" results
 operands   = "" | operand { "," operand }          nothing at all: no operands
 results    = operand { "," operand }
-operand    = "" | "()" | "@" name | [ "..." ] { axis }   the first two: a 0-d tensor
+operand    = "" | "()" | "@" name | { axis } [ "..." ] { axis }   the first two: a 0-d tensor
 axis       = factor | "1" | "(" factor { factor } ")" | "(" [ sign ] term { sign term } ")"
 term       = number | [ number "*" ] factor
 factor     = name | "[" name "]"
@@ -119,19 +119,21 @@ class _Parser:
             if self.peek().kind not in (",", "->", "end"):
                 self.fail("the end of the operand", "Write `()` alone for a 0-d tensor, or `1` for a broadcast axis.")
             return Operand(span=(start, end))
-        ellipsis = self.peek().kind == "..."
-        end = self.take().span[1] if ellipsis else start
+        end, lead, span = start, None, None
         axes: list[Axis] = []
-        while self.peek().kind in ("name", "number", "[", "("):
-            axes.append(self.axis())
+        while self.peek().kind in ("name", "number", "[", "(", "..."):
+            if self.peek().kind != "...":
+                axes.append(self.axis())
+            elif lead is None:
+                lead, span = len(axes), self.take().span
+            else:
+                self.fail("an axis, `,` or `->`", "Write `...` only once in an operand.")
             end = self.tokens[self.at - 1].span[1]
-        if self.peek().kind == "...":
-            self.fail("an axis, `,` or `->`", "Write `...` first, and only once, in an operand.")
         if self.peek().kind == "@":
             self.fail("an axis, `,` or `->`", "Separate the coordinate from the operand before it by `,`.")
         if self.peek().kind in ("+", "-", "*"):
             self.fail("an axis, `,` or `->`", "Put an affine expression in parentheses, as in `(2*y+dy)`.")
-        return Operand(tuple(axes), ellipsis, span=(start, end))
+        return Operand(tuple(axes), lead is not None, span=(start, end), lead=lead or 0, ellipsis_span=span)
 
     def coordinate(self) -> Operand:
         start = self.take().span[0]

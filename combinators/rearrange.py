@@ -1,4 +1,4 @@
-"""Rearrange: transposition, splitting and composing of axes; the kernel comes from the signature."""
+"""Rearrange: transposing, splitting, composing and repeating axes; the kernel comes from the signature."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ import jax.numpy as jnp
 
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
-from combinators.axis import Axis
+from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
 from combinators.errors import SignatureError, message
 from combinators.leaf import read_signature, read_sizes
 from combinators.operation import Operation
-from combinators.signature import Signature
+from combinators.signature import Operand, Signature
 from combinators.sizes import solve_sizes
 from combinators.trace import trace_of
 
 
 @dataclass(frozen=True)
 class Rearrangement:
-    """Split, transpose, compose. The outermost part of a composition takes the size that the block leaves.
+    """Split, repeat, transpose, compose. The outermost part of a composition takes the size that the block leaves.
 
     Attributes:
       source: for each operand axis its dimensions, outermost first.
       target: the same for the result.
       inner: sizes of the dimensions that are not outermost, and therefore never cut.
+      repeated: the dimensions of the result alone whose coordinates are operands: a block has as many of them.
     """
 
-    source: tuple[tuple[str, ...], ...]
-    target: tuple[tuple[str, ...], ...]
+    source: Groups
+    target: Groups
     inner: tuple[tuple[str, int], ...]
+    repeated: tuple[str, ...] = ()
 
-    def __call__(self, block: Any) -> Any:
+    def __call__(self, block: Any, *coordinates: Any) -> Any:
         """Rearrange a block of any size."""
-        sizes = dict(self.inner)
-        for dims, size in zip(self.source, block.shape, strict=True):
-            if dims and dims[0] not in sizes:
-                inner = math.prod(sizes[dim] for dim in dims[1:])
-                sizes[dims[0]] = size // inner if inner else 0
+        sizes = block_sizes(block, self.source, dict(self.inner))
+        sizes |= {dim: at.shape[0] for dim, at in zip(self.repeated, coordinates, strict=True)}
         flat = [dim for dims in self.source for dim in dims]
         wanted = [dim for dims in self.target for dim in dims]
-        split = block.reshape([sizes[dim] for dim in flat])
-        moved = jnp.transpose(split, [flat.index(dim) for dim in wanted])
+        moved = jnp.transpose(split(block, self.source, sizes), [flat.index(dim) for dim in wanted if dim in flat])
+        if len(wanted) > len(flat):
+            alone = [axis for axis, dim in enumerate(wanted) if dim not in flat]
+            moved = jnp.broadcast_to(jnp.expand_dims(moved, alone), [sizes[dim] for dim in wanted])
         return moved.reshape([math.prod(sizes[dim] for dim in dims) for dims in self.target])
 
 
@@ -74,33 +75,40 @@ class Rearrange(Arrow[Any, Any]):
             self._signature.ellipsis_rank([value.ndim for value in values], where=self.name)
         )
         sizes = solve_sizes(signature, [v.shape for v in values], given=self._sizes, where=self.name)
-        source, target = (_dims(operand.axes) for operand in (signature.operands[0], signature.results[0]))
-        # What is inner on either side is never cut, so its size may stand in the kernel.
-        inner = {dim for dims in (*source, *target) for dim in dims[1:]}
-        kernel = Rearrangement(source, target, tuple(sorted((dim, sizes[dim]) for dim in inner)))
-        return recording.apply(Operation(signature, kernel, sizes=read_sizes(self._sizes), name=self.name), values)
+        source, target = (groups(operand.axes) for operand in (signature.operands[0], signature.results[0]))
+        inner = inner_dims((*source, *target))
+        # What is repeated and may be cut: its coordinates say how many of it a block has.
+        repeated = tuple(dim for dim in signature.generated_dims if dim not in inner)
+        kernel = Rearrangement(source, target, tuple(sorted((dim, sizes[dim]) for dim in inner)), repeated)
+        told = Signature(
+            (*signature.operands, *(Operand(coordinate=dim) for dim in repeated)), signature.results, signature.text
+        )
+        return recording.apply(Operation(told, kernel, sizes=read_sizes(self._sizes), name=self.name), values)
 
 
 def rearrange(signature: str | Signature, *, name: str = "rearrange", **sizes: int) -> Rearrange:
     """Rearrange axes as einops does: `tp.rearrange("b s (h d) -> b s h d", h=8)`.
 
     Args:
-      signature: one operand, one result, the same dimensions on both sides; `(h d)` is row-major.
+      signature: one operand, one result; `(h d)` is row-major. All dimensions of the operand are kept; one that stands
+        only on the right repeats, as in `einops.repeat`, and needs its size.
       name: for paths and errors.
       sizes: of dimensions that the operand does not tell.
 
     Raises:
-      SignatureError: when a dimension stands on one side alone, or the signature has windows or coordinates.
+      SignatureError: when a dimension is dropped, or the signature has windows or coordinates.
 
     Example:
       >>> import jax.numpy as jnp
       >>> rearrange("(h d) -> d h", h=2)(jnp.arange(6)).tolist()
       [[0, 3], [1, 4], [2, 5]]
+      >>> rearrange("w -> (w twice)", twice=2)(jnp.arange(3)).tolist()
+      [0, 0, 1, 1, 2, 2]
     """
     parsed = read_signature(signature)
     affine = any(axis.is_window for operand in (*parsed.operands, *parsed.results) for axis in operand.axes)
     single = len(parsed.operands) == 1 and len(parsed.results) == 1 and parsed.operands[0].coordinate is None
-    if not single or affine or parsed.fold_dims or parsed.generated_dims:
+    if not single or affine or parsed.fold_dims:
         raise SignatureError(
             message(
                 "tp.rearrange moves the dimensions of one operand, and keeps all of them",
@@ -109,7 +117,3 @@ def rearrange(signature: str | Signature, *, name: str = "rearrange", **sizes: i
             )
         )
     return Rearrange(parsed, sizes, name)
-
-
-def _dims(axes: tuple[Axis, ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(term.name for term in axis.terms) for axis in axes)

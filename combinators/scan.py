@@ -97,7 +97,7 @@ class Scan(Leaf):
         axes = read_carrier(carrier, where)
         if axes is None and kernel is None:
             axes = tuple(
-                (("...",) if o.ellipsis else ()) + tuple(a.name or a.whole_name or str(a) for a in o.axes)
+                o.around("...", (a.name or a.whole_name or str(a) for a in o.axes))
                 for o in parsed.operands
             )
         super().__init__(

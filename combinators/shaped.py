@@ -14,6 +14,7 @@ from combinators.axis import Axis, Term
 from combinators.blocks import Axes, present_block, shared_axes
 from combinators.captured import check_captured, result_types
 from combinators.dense import as_dense
+from combinators.cells import spell
 from combinators.errors import SignatureError, TapestryError, message
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature
@@ -132,8 +133,7 @@ def _expand(operation: Operation, operands: Sequence[Struct]) -> Operation:
     rank = operation.signature.ellipsis_rank(ranks, where=operation.name)
     carrier = operation.carrier
     if carrier is not None:
-        lead = tuple(f"...{i}" for i in range(rank))
-        carrier = tuple(lead + axes[1:] if axes[:1] == ("...",) else axes for axes in carrier)
+        carrier = tuple(spell(axes, rank) for axes in carrier)
     return replace(operation, signature=operation.signature.expand(rank), carrier=carrier)
 
 

@@ -23,15 +23,19 @@ class Operand:
 
     Args:
       axes: its axes; empty for a 0-d tensor and for a coordinate.
-      ellipsis: whether it starts with `...`, any number of leading map dimensions.
+      ellipsis: whether it has `...`, any number of map dimensions.
       coordinate: for an operand `@q` the dimension whose global coordinates it holds; else None.
       span: where it stands in the signature's text; no part of its value.
+      lead: how many of the axes stand before `...`.
+      ellipsis_span: where `...` stands in the text; no part of its value.
     """
 
     axes: tuple[Axis, ...] = ()
     ellipsis: bool = False
     coordinate: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
+    lead: int = 0
+    ellipsis_span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,7 +46,12 @@ class Operand:
         """Give the operand as a signature writes it; a 0-d tensor is `()`."""
         if self.coordinate is not None:
             return f"@{self.coordinate}"
-        return " ".join([*(["..."] if self.ellipsis else []), *map(str, self.axes)]) or "()"
+        return " ".join(self.around("...", map(str, self.axes))) or "()"
+
+    def around(self, ellipsis: str, axes: Iterable[str]) -> tuple[str, ...]:
+        """Texts of the axes with a text for `...` in its place, where there is one."""
+        texts = tuple(axes)
+        return (*texts[: self.lead], ellipsis, *texts[self.lead :]) if self.ellipsis else texts
 
 
 @dataclass(frozen=True)
@@ -143,11 +152,11 @@ class Signature:
 
     @property
     def has_ellipsis(self) -> bool:
-        """Whether an operand or a result starts with `...`."""
+        """Whether an operand or a result has `...`."""
         return any(tensor.ellipsis for tensor in (*self.operands, *self.results))
 
     def expand(self, rank: int) -> Signature:
-        """Replace every `...` by plain axes named `...0`, `...1`, from the left.
+        """Replace every `...` by plain axes named `...0`, `...1`, in its place.
 
         Args:
           rank: how many dimensions `...` stands for; ignored where there is none.
@@ -207,7 +216,7 @@ class Signature:
                         f"the operands{_of(where)} disagree on the number of axes of `...`.",
                         self.show((solved[0], None), (index, None)),
                         f"operand {solved[0]} has {solved[1]}, operand {index} has {rank - least}",
-                        remedy="Give all operands with `...` the same leading axes.",
+                        remedy="Give all operands with `...` the same axes there.",
                     )
                 )
             solved = solved or (index, rank - least)
@@ -291,9 +300,9 @@ def _of(where: str) -> str:
 def _expand(operand: Operand, rank: int) -> Operand:
     if not operand.ellipsis:
         return operand
-    span = None if operand.span is None else (operand.span[0], operand.span[0] + 3)
-    leading = tuple(Axis("affine", (Term(f"...{index}"),), span=span) for index in range(rank))
-    return replace(operand, axes=leading + operand.axes, ellipsis=False)
+    stands = tuple(Axis("affine", (Term(f"...{index}"),), span=operand.ellipsis_span) for index in range(rank))
+    axes = operand.axes[: operand.lead] + stands + operand.axes[operand.lead :]
+    return replace(operand, axes=axes, ellipsis=False, lead=0)
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from combinators.aggregator import Aggregator
 from combinators.axis import Axis, Term
-from combinators.cells import Axes, MapCells, cell_axes
+from combinators.cells import Axes, MapCells, cell_axes, open_axes, spell
 from combinators.errors import SignatureError, message
 from combinators.groups import cell_identity
 from combinators.leaf import Leaf, read_signature
@@ -115,9 +115,9 @@ class Window(Leaf):
         """The shapes of the leaves that one cell presents."""
         cells: list[Any] = []
         for struct, axes in zip(structs, self._kernel.operands, strict=False):
-            named = tuple(name for name in axes if name != "...")
-            kept = zip(struct.shape[len(struct.shape) - len(named) :], named, strict=True)
-            cells.append(jax.ShapeDtypeStruct(tuple(s for s, n in kept if n not in self._kernel.mapped), struct.dtype))
+            spelled = spell(axes, open_axes([axes], [len(struct.shape)]))
+            own = [s for s, n in zip(struct.shape, spelled, strict=True) if n not in self._kernel.mapped and n in axes]
+            cells.append(jax.ShapeDtypeStruct(tuple(own), struct.dtype))
         cell = jax.eval_shape(lambda *xs: self._aggregator.present(self._aggregator.lift(*xs)), *cells)
         return [tuple(leaf.shape) for leaf in jax.tree.leaves(cell)]
 
@@ -147,11 +147,8 @@ class WindowKernel:
         """The results of a block; the last operand holds the coordinates along `over`."""
         *cells, coordinates = blocks
         states = MapCells(self.aggregator.lift, self.operands, self.mapped)(*cells)
-        lead = len(self.mapped)
-        if self.mapped[:1] == ("...",):
-            slid = next(i for i, axes in enumerate(self.operands) if "..." in axes)
-            lead += cells[slid].ndim - len(self.operands[slid])
-        axis = lead - len(self.mapped) + self.mapped.index(self.over)
+        mapped = spell(self.mapped, open_axes(self.operands, [cell.ndim for cell in cells]))
+        lead, axis = len(mapped), mapped.index(self.over)
         states = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), states)
         if coordinates.shape[0]:
             states = self._fold(states, coordinates, lead)

@@ -65,10 +65,12 @@ def test_gradients_and_empty_tensors_pass_through() -> None:
             "  Fold with tp.fold or tp.Reduce, read windows with tp.Map.",
         ),
         (
-            lambda: tp.rearrange("b s e -> b s e f", f=2),
-            "tp.rearrange moves the dimensions of one operand, and keeps all of them\n"
-            "  signature b s e -> b s e f\n"
-            "  Fold with tp.fold or tp.Reduce, read windows with tp.Map.",
+            lambda: tp.rearrange("b s e -> b s e f")(X),
+            "the operands of `rearrange` do not give the size of `f`.\n"
+            "  b s e -> b s e f\n"
+            "                 ^\n"
+            "  the operands are (2, 6, 12)\n"
+            "  Give it by sizes=dict(f=...).",
         ),
         (
             lambda: tp.rearrange("(2*b+s) -> b s"),

@@ -194,7 +194,7 @@ def test_ellipsis_rank_is_what_the_axes_leave(text: str, ranks: list[int | None]
             "  ... a, ... b -> ... a b\n"
             "  ^^^^^  ^^^^^\n"
             "  operand 0 has 1, operand 1 has 2\n"
-            "  Give all operands with `...` the same leading axes.",
+            "  Give all operands with `...` the same axes there.",
         ),
         (
             "... a b -> ... a b",
@@ -263,7 +263,7 @@ BAD = [
     ("[c d] -> ", "   ^", "expected `]`, got `d`"),
     ("[2*c] -> ", " ^", "expected a name after `[`, got `2`"),
     ("b] -> b", " ^", "expected an axis, `,` or `->`, got `]`"),
-    ("a ... -> a", "  ^^^", "expected an axis, `,` or `->`, got `...`"),
+    ("... a ... -> a", "      ^^^", "expected an axis, `,` or `->`, got `...`"),
     ("... ... -> a", "    ^^^", "expected an axis, `,` or `->`, got `...`"),
     ("...01 -> a", "^^^^^", "got `...01`"),
     ("... ...0 -> ...", "    ^^^^", "`...` and one of its expanded names"),

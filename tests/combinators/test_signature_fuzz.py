@@ -70,7 +70,8 @@ def signatures(draw: st.DrawFn) -> Signature:
     def tensor(*, window: bool, ellipsis: bool) -> Operand:
         names = list(draw(st.permutations(["a", "b", "dy", "x_1", "ñ"])))
         count = draw(st.integers(0, 3))
-        return Operand(tuple(draw(axes(names, window=window)) for _ in range(count)), ellipsis)
+        lead = draw(st.integers(0, count)) if ellipsis else 0
+        return Operand(tuple(draw(axes(names, window=window)) for _ in range(count)), ellipsis, lead=lead)
 
     ellipsis = draw(st.booleans())
     operands = [tensor(window=True, ellipsis=ellipsis) for _ in range(draw(st.integers(1, 3)))]
