@@ -176,8 +176,9 @@ def fold(
     Args:
       aggregator: lift, monoid and presentation.
       signature: bare dimensions, coordinates (`@row`) and, in operands, compositions (`"(h d) c -> c"`) and whole
-        dimensions, which make cells of vectors (`"row [feature] -> "`); one result, behind whose dimensions come the axes of what is presented. Several fold
-        dimensions are folded in the order of their first appearance, the first being the outermost.
+        dimensions, which make cells of vectors (`"row [feature] -> "`); one result, behind whose dimensions come the
+        axes of what is presented. Several fold dimensions are folded in the order of their first appearance, the first
+        being the outermost.
       sizes: sizes that no operand tells.
       name: for paths and errors.
 

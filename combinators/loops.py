@@ -18,7 +18,7 @@ Step = Arrow[Any, Any] | Callable[..., Any]
 
 
 class Iterate(Arrow[Any, Any]):
-    """`step(carry, *constants) -> carry`, `n` times."""
+    """`step(*carries, *constants) -> carries`, `n` times."""
 
     def __init__(self, step: Step, n: int, name: str | None = None) -> None:
         self._step, self._n = _step(step, "tp.iterate"), _count(n, "tp.iterate")
@@ -34,7 +34,7 @@ class Iterate(Arrow[Any, Any]):
         return (self._step,) if isinstance(self._step, Arrow) else ()
 
     def apply(self, *values: Any) -> Any:
-        """Iterate from the first operand; the others stay as they are."""
+        """Iterate from as many operands as the step gives results; the others stay as they are."""
         _need(self.name, values, 1, "a carry, and constants if the step takes any")
         carry, constants = values[0], values[1:]
         return _loop(self, self._step, carry, [], constants, self._n, None)[0]
@@ -115,8 +115,8 @@ def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
     """Repeat `step(carry, *constants) -> carry` `n` times.
 
     Args:
-      step: an arrow or a function of values; its result has the type of its first operand. Values around it that it
-        uses are constants too.
+      step: an arrow or a function of values; its result has the type of its first operand. A step that gives several
+        results carries as many operands. Values around it that it uses are constants too.
       n: how often; 0 gives the carry back.
       name: for paths and errors.
 
@@ -127,6 +127,9 @@ def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
       >>> import jax.numpy as jnp
       >>> iterate(lambda carry, step: carry + step, 3)(jnp.int32(1), jnp.int32(10)).item()
       31
+      >>> swap = iterate(lambda u, v: (v, u), 3)
+      >>> [x.item() for x in swap(jnp.int32(1), jnp.int32(2))]
+      [2, 1]
     """
     return Iterate(step, n, name)
 
@@ -168,14 +171,17 @@ def _loop(
     held, held_tree = jax.tree.flatten(tuple(constants))
     recording: Trace = trace_of([*carries, *(v for v, _ in stacked), *held], arrow.name)
     out_tree: list[Any] = []
+    carried = carry_tree
 
     def flat(*values: Value) -> list[Value]:
+        nonlocal carried
         cut, rest = len(carries), len(carries) + len(stacked)
         inner = jax.tree.unflatten(carry_tree, values[:cut])
         slices = jax.tree.unflatten(stacked_tree, values[cut:rest]) if stacked else ()
         result = _call(step, inner, *slices, *jax.tree.unflatten(held_tree, values[rest:]))
         after, outputs = result if isinstance(arrow, Feedback) else (result, ())
-        if jax.tree.structure(after) != carry_tree:
+        carried = _carried(arrow, after, (carry, *constants))
+        if carried is None:
             raise CompositionError(
                 message(
                     f"`{arrow.name}` cannot repeat its step: the carry comes out with another structure",
@@ -189,8 +195,17 @@ def _loop(
         return [*jax.tree.leaves(after), *leaves]
 
     results = recording.loop(flat, carries, stacked, held, length, over, arrow.name, arrow.holders())
-    final = jax.tree.unflatten(carry_tree, results[: len(carries)])
-    return final, jax.tree.unflatten(out_tree[0], results[len(carries) :])
+    count = carried.num_leaves
+    return jax.tree.unflatten(carried, results[:count]), jax.tree.unflatten(out_tree[0], results[count:])
+
+
+def _carried(arrow: Arrow[Any, Any], after: Any, operands: tuple[Any, ...]) -> Any:
+    """The structure that a turn carries on: that of the first operand or, of several results, of as many operands."""
+    found = jax.tree.structure(after)
+    if found == jax.tree.structure(operands[0]):
+        return found
+    several = isinstance(arrow, Iterate) and type(after) is tuple and len(after) > 1
+    return found if several and found == jax.tree.structure(operands[: len(after)]) else None
 
 
 def _need(name: str, values: Sequence[Any], least: int, what: str) -> None:

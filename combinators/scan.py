@@ -96,10 +96,7 @@ class Scan(Leaf):
             )
         axes = read_carrier(carrier, where)
         if axes is None and kernel is None:
-            axes = tuple(
-                o.around("...", (a.name or a.whole_name or str(a) for a in o.axes))
-                for o in parsed.operands
-            )
+            axes = tuple(o.around("...", (a.name or a.whole_name or str(a) for a in o.axes)) for o in parsed.operands)
         super().__init__(
             Operation(
                 parsed, steps, monoid, axes, present, over=over, reverse=reverse, exclusive=exclusive, name=called

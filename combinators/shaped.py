@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from combinators.axis import Axis, Term
 from combinators.blocks import Axes, present_block, shared_axes
 from combinators.captured import check_captured, result_types
-from combinators.dense import as_dense
 from combinators.cells import spell
+from combinators.dense import as_dense
 from combinators.errors import SignatureError, TapestryError, message
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature

@@ -143,6 +143,8 @@ class Trace:
     ) -> list[Value]:
         """Run `step` on `(carries, slices, constants)` `length` times; it returns the carries, then outputs.
 
+        Where nothing is stacked, there are no outputs: a step that returns more carries the first constants as well.
+
         Returns:
           The final carries, then each output with `over` in front.
 
@@ -162,6 +164,11 @@ class Trace:
             body.provide(holder, jax.tree.unflatten(tree, [next(given) for _ in leaves]))
         outputs = body._own(f"{name}/result", list(step(*inner[:plain])))
         body._is_over = True
+        if over is None and len(outputs) > len(carries):
+            carries = [*carries, *constants[: len(outputs) - len(carries)]]
+            for number in range(len(inner)):
+                constant = number - len(carries)
+                body._nodes[number].path = f"carry/{number}" if constant < 0 else f"constant/{constant}"
         operands += (self._value(ref) for ref in body._captured)
         check_carries(name, carries, outputs[: len(carries)])
         loop = PendingLoop(body, outputs, length, over, len(carries), tuple(axis for _, axis in stacked))

@@ -125,15 +125,15 @@ def test_an_empty_fold_presents_the_identity() -> None:
         ),
         (
             lambda: tp.fold(MOMENTS, "(2*r+[k]) c -> r"),
-            "tp.fold takes bare dimensions and gives one result\n"
+            "tp.fold takes bare dimensions and compositions, and gives one result of bare dimensions\n"
             "  signature (2*r+[k]) c -> r\n"
-            "  Use tp.Reduce with a kernel of your own for windows and compositions.",
+            "  Use tp.Reduce with a kernel of your own for windows, tp.rearrange to compose what comes out.",
         ),
         (
             lambda: tp.fold(MOMENTS, "r c -> r, c"),
-            "tp.fold takes bare dimensions and gives one result\n"
+            "tp.fold takes bare dimensions and compositions, and gives one result of bare dimensions\n"
             "  signature r c -> r, c\n"
-            "  Use tp.Reduce with a kernel of your own for windows and compositions.",
+            "  Use tp.Reduce with a kernel of your own for windows, tp.rearrange to compose what comes out.",
         ),
         (
             lambda: tp.fold(MOMENTS, "r c -> c")(X),
