@@ -163,12 +163,13 @@ class Aggregator:
         return by_key(self, labels, size, is_sorted=False)
 
     def by_segment(self, labels: Callable[..., Any] | None, size: int) -> Aggregator:
-        """Aggregate every segment on its own: as `by_key`, with labels that never decrease, so that nothing is sorted.
+        """Aggregate every segment on its own: `by_key` of labels that should ascend, so that nothing is sorted.
+
+        The result is that of `by_key` for any labels: whether they ascend is looked at while it runs.
 
         Args:
-          labels: (cells of one element) -> its segment, never less than the one before; None where segments are a
-            further, last input.
-          size: number of segments.
+          labels: (cells of one element) -> its segment; None where segments are a further, last input.
+          size: number of segments; elements with a label outside of `[0, size)` are left out, wherever they stand.
 
         Returns:
           An aggregator whose results have a leading axis of `size`.

@@ -136,7 +136,11 @@ class KeyedLift:
         xs, key = self.split.one(args)
         state = jax.tree.map(jnp.asarray, self.lift(*xs))
         spread = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.size, *leaf.shape)), state)
-        return keep(jnp.arange(self.size) == _integer(key), spread, function(self.monoid).identity_for(spread))
+        return keep(
+            jnp.arange(self.size) == integer_labels("Aggregator.by_key", key),
+            spread,
+            function(self.monoid).identity_for(spread),
+        )
 
 
 @final
@@ -154,7 +158,9 @@ class KeyedMany:
         """Return states, stacked by key."""
         xs, keys = self.split.many(args)
         states = jax.vmap(self.lift)(*xs)
-        return fold_groups(self.monoid, states, Groups(_integer(keys), self.size, self.is_sorted))
+        return fold_groups(
+            self.monoid, states, Groups(integer_labels("Aggregator.by_key", keys), self.size, self.is_sorted)
+        )
 
 
 @final
@@ -260,18 +266,27 @@ def _filled(x: Any, mask: Any) -> Any:
     return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 1)), x, first)
 
 
-def _integer(keys: Any) -> Any:
-    keys = jnp.asarray(keys)
-    if not jnp.issubdtype(keys.dtype, jnp.integer) and keys.dtype != jnp.bool_:
+def integer_labels(where: str, labels: Any) -> Any:
+    """Give labels as integers of at least 32 bits.
+
+    Args:
+      where: what takes them.
+      labels: integers or booleans of any shape.
+
+    Raises:
+      GraphError: when they are neither.
+    """
+    labels = jnp.asarray(labels)
+    if not jnp.issubdtype(labels.dtype, jnp.integer) and labels.dtype != jnp.bool_:
         raise GraphError(
             message(
-                "Aggregator.by_key: the labels are no integers.",
-                "expected  integers from 0 to the number of keys",
-                f"got       {keys.dtype.name}",
+                f"{where}: the labels are no integers.",
+                "expected  integers or booleans",
+                f"got       {labels.dtype.name}",
                 remedy="Convert labels to integers, or return integers from the labelling function.",
             )
         )
-    return keys.astype(jnp.int32)
+    return labels if labels.dtype.itemsize >= 4 else labels.astype(jnp.int32)
 
 
 def _truth(mask: Any) -> Any:

@@ -26,9 +26,9 @@ class Groups:
     """Which group every element belongs to.
 
     Attributes:
-      keys: int32 `(n,)`; an element whose key is not in `[0, size)` belongs to no group.
+      keys: integers `(n,)`; an element whose key is not in `[0, size)` belongs to no group.
       size: number of groups.
-      is_sorted: whether keys never decrease.
+      is_sorted: whether keys are said never to decrease; what is said is looked at before it is relied on.
     """
 
     keys: Any
@@ -37,8 +37,15 @@ class Groups:
 
     @property
     def slots(self) -> Any:
-        """The keys, those of no group moved past the end, where a scatter drops them."""
-        return jnp.where((self.keys >= 0) & (self.keys < self.size), self.keys, self.size)
+        """The keys as int32, those of no group moved past the end, where a scatter drops them. In no order."""
+        return jnp.where(self.places < 0, self.size, self.places)
+
+    @property
+    def places(self) -> Any:
+        """The keys as int32, those of no group moved to just before and just behind: ascending where the keys are."""
+        # Compared as they come: the low bits of a wider key may be those of a group.
+        behind = jnp.where(self.keys >= self.size, self.size, self.keys)
+        return jnp.where(self.keys < 0, -1, behind).astype(jnp.int32)
 
 
 def fold_groups(monoid: Monoid, states: Any, groups: Groups) -> Any:
@@ -132,7 +139,8 @@ def _scatter(kind: Native | None, start: Any, leaf: Any, groups: Groups) -> Any:
         return _scatter(name, start.astype(jnp.int8), leaf.astype(jnp.int8), groups).astype(jnp.bool_)
     at = start.at[groups.slots]
     put = at.add if kind == "sum" else at.max if kind == "max" else at.min
-    return put(leaf, mode="drop", indices_are_sorted=groups.is_sorted)
+    # No order is promised: slots are moved, and XLA may do anything with a promise that does not hold.
+    return put(leaf, mode="drop")
 
 
 def _fold_framed(monoid: Monoid, frame: Frame, states: Any, groups: Groups) -> Any:
@@ -154,15 +162,28 @@ def _fold_framed(monoid: Monoid, frame: Frame, states: Any, groups: Groups) -> A
 
 
 def _fold_ordered(monoid: Monoid, states: Any, groups: Groups) -> Any:
-    slots, start = groups.slots, stacked_identity(monoid, states, groups.size)
-    count = slots.shape[0]
-    if count == 0:
+    start, places = stacked_identity(monoid, states, groups.size), groups.places
+    if places.shape[0] == 0:
         return start
-    if not groups.is_sorted:
-        order = jnp.argsort(slots, stable=True)
-        slots, states = slots[order], jax.tree.map(lambda leaf: leaf[order], states)
-    begins = jnp.concatenate([jnp.ones(1, jnp.bool_), slots[1:] != slots[:-1]])
+    order = _order(places, groups.is_sorted)
+    places, states = places[order], jax.tree.map(lambda leaf: leaf[order], states)
+    begins = jnp.concatenate([jnp.ones(1, jnp.bool_), places[1:] != places[:-1]])
     _, prefixes = lax.associative_scan(jax.vmap(segmented(monoid).merge), (begins, states))
-    last = jnp.searchsorted(slots, jnp.arange(groups.size), side="right") - 1
-    found = (last >= 0) & (slots[last] == jnp.arange(groups.size))
+    last = jnp.searchsorted(places, jnp.arange(groups.size), side="right") - 1
+    found = (last >= 0) & (places[last] == jnp.arange(groups.size))
     return keep(found, jax.tree.map(lambda leaf: leaf[last], prefixes), start)
+
+
+def _order(places: Any, is_sorted: bool) -> Any:
+    """Positions of elements by place; equal places keep their order. What is said to be sorted is looked at first."""
+
+    def sort(places: Any) -> Any:
+        return jnp.argsort(places, stable=True).astype(jnp.int32)
+
+    def leave(places: Any) -> Any:
+        # In a mesh both branches have to vary as the places do.
+        return jnp.arange(places.shape[0], dtype=jnp.int32) + 0 * places
+
+    if not is_sorted:
+        return sort(places)
+    return lax.cond(jnp.all(places[1:] >= places[:-1]), leave, sort, places)

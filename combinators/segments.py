@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.aggregator import Aggregator
-from combinators.grouped import Selector, Split, check_selector
+from combinators.grouped import Selector, Split, check_selector, integer_labels
 from combinators.groups import fold_all, keep
 from combinators.monoid import Monoid
 from combinators.monoids.function import function
@@ -68,18 +68,18 @@ class Labels:
 
     def head(self, selected: Any) -> tuple[Any, ...]:
         """The parts of a state in front of the aggregator's own."""
-        return jnp.ones(jnp.shape(selected), jnp.int8), jnp.asarray(selected, jnp.int32)
+        return jnp.ones(jnp.shape(selected), jnp.int8), _labels(selected)
 
     def last(self, selected: Any) -> Any:
         """For all elements whether they lie in the last run."""
-        labels = jnp.asarray(selected, jnp.int32)
+        labels = _labels(selected)
         changes = jnp.concatenate([jnp.zeros(1, jnp.bool_), labels[1:] != labels[:-1]])
         count = jnp.cumsum(changes)
         return count == count[-1]
 
     def heads(self, selected: Any) -> tuple[Any, ...]:
         """The parts in front of a state of all elements."""
-        labels = jnp.asarray(selected, jnp.int32)
+        labels = _labels(selected)
         return jnp.where(jnp.all(labels == labels[-1]), 1, 2).astype(jnp.int8), labels[-1]
 
 
@@ -173,3 +173,8 @@ def _make(aggregator: Aggregator, kind: Flags | Labels, monoid: Monoid, how: str
         reference=LastReference(aggregator.reference, kind) if aggregator.reference else None,
         name=f"{how} {aggregator.name}" if aggregator.name else None,
     )
+
+
+def _labels(selected: Any) -> Any:
+    # Rounded or cut off, labels that differ could become one run.
+    return integer_labels("Aggregator.by_run", selected)

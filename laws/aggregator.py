@@ -28,6 +28,8 @@ PARTITIONS = ((0, 5), (5, 0), (2, 3), (3, 0, 2), (1, 1, 1, 1, 1))
 MASK = (True, False, True, True, False)
 ORDER = (3, 0, 4, 1, 2)
 STARTS, WINDOW = (2, 3, 4), 3
+# Labels of groups: ascending and not, outside of the groups on both sides, at the ends and between; group 2 is empty.
+GROUPS, LABELS = 3, ((-1, -1, -1, 1, 1), (-5, 0, 0, 1, 3), (1, -2, 0, 7, 1))
 
 BEAM = "Apache Beam, CombineFnTester: every sharding, shuffled, with empty accumulators"
 DABA = "Tangwongsan, Hirzel, Schneider 2017"
@@ -193,6 +195,21 @@ def segments(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
     return left, right
 
 
+def groups(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
+    """Aggregate by key and by segment, some labels outside of the groups, and the elements of each group alone."""
+    left: list[Any] = []
+    right: list[Any] = []
+    for name in ("by_key", "by_segment"):
+        run = s.once(name, getattr(s.aggregator, name)(None, GROUPS).run)
+        for labels in LABELS:
+            grouped = run(*xs, np.asarray(labels, np.int32))
+            for group in range(GROUPS):
+                chosen = [i for i, label in enumerate(labels) if label == group]
+                left.append(jax.tree.map(lambda leaf, group=group: leaf[group], grouped))
+                right.append(s.present(s.many(*(np.asarray(x)[chosen] for x in xs))))
+    return left, right
+
+
 def windows(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
     """Slide a window by two stacks (suffixes of what leaves, prefixes of what enters), and refold every window."""
     lifted = [s.lift(*(x[i] for x in xs)) for i in range(COUNT)]
@@ -341,6 +358,14 @@ LAWS = (
         "present of the flagged fold ~ present [last segment]",
         "Blelloch 1990, section 1.5: segmented scans",
         segments,
+        _XS,
+        eager=True,
+    ),
+    Law(
+        "aggregator.groups",
+        "run(A by key)(xs, labels)[k] ~ run(A)(xs of label k)",
+        "grouped aggregation; Blelloch 1990, section 1.5: segmented scans",
+        groups,
         _XS,
         eager=True,
     ),

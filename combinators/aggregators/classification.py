@@ -142,8 +142,8 @@ class ConfusionMany:
 
     def __call__(self, labels: Any, predictions: Any, weights: Any = None) -> Any:
         """Return totals `(classes, classes, ...)`."""
-        labels, predictions = _integers(labels), _integers(predictions)
-        are_classes = _is_class(labels, self.classes) & _is_class(predictions, self.classes)
+        labels, predictions = _classes_of(labels, self.classes), _classes_of(predictions, self.classes)
+        are_classes = (labels >= 0) & (predictions >= 0)
         places = jnp.where(are_classes, labels * self.classes + predictions, -1)
         amounts = None if weights is None else weigh(weights)[0]
         totals = bin_totals(places, self.classes**2, amounts)
@@ -163,8 +163,8 @@ class HitsMany:
 
     def __call__(self, labels: Any, predictions: Any, weights: Any = None) -> Any:
         """Return three totals `(classes, ...)`."""
-        labels, predictions = _integers(labels), _integers(predictions)
-        are_classes = _is_class(labels, self.classes) & _is_class(predictions, self.classes)
+        labels, predictions = _classes_of(labels, self.classes), _classes_of(predictions, self.classes)
+        are_classes = (labels >= 0) & (predictions >= 0)
         amounts = None if weights is None else weigh(weights)[0]
         chosen = (are_classes & (labels == predictions), are_classes, are_classes)
         return tuple(
@@ -280,7 +280,8 @@ def _classes(where: str, classes: int) -> int:
     return classes
 
 
-def _integers(labels: Any) -> Any:
+def _classes_of(labels: Any, classes: int) -> Any:
+    """Give labels as int32, -1 where they are no class."""
     labels = jnp.asarray(labels)
     if jnp.issubdtype(labels.dtype, jnp.inexact):
         raise GraphError(
@@ -291,11 +292,9 @@ def _integers(labels: Any) -> Any:
                 remedy="Turn scores into classes first, such as by jnp.argmax.",
             )
         )
-    return labels.astype(jnp.int32)
-
-
-def _is_class(labels: Any, classes: int) -> Any:
-    return (labels >= 0) & (labels < classes)
+    # Compared as they come: the low bits of a wider number may be those of a class.
+    labels = labels if labels.dtype.itemsize >= 4 else labels.astype(jnp.int32)
+    return jnp.where((labels >= 0) & (labels < classes), labels.astype(jnp.int32), -1)
 
 
 def _quotient(above: Any, below: Any) -> Any:

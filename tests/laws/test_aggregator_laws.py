@@ -11,6 +11,7 @@ import pytest
 
 import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
+from combinators.groups import Groups
 from laws.shipped_aggregators import WEIGHTED, names, piece
 from tests.shipped import each
 
@@ -102,6 +103,9 @@ class Careless(Aggregator):
         del function
         return self
 
+    def by_segment(self, labels, size):
+        return super().by_segment(labels, size).contramap(lambda x, label: (x, jnp.maximum(label, 0)))
+
 
 CARELESS = Careless(itself, monoids.Sum, itself, lift_many=total, name="Careless")
 
@@ -118,6 +122,7 @@ MUTANTS = {
     "aggregator.contramap": CARELESS,
     "aggregator.presenting": CARELESS,
     "aggregator.segments": sums(monoid=Monoid(0.0, lambda a, b: a + 2 * b, name="Weighted by place")),
+    "aggregator.groups": CARELESS,
     "aggregator.windows": sums(monoid=Monoid(0.0, lambda a, b: b + b - a, name="Mirror")),
     "aggregator.removal": sums(monoid=dataclasses.replace(monoids.Sum, inverse=lambda x: x)),
     "aggregator.eager": sums(lift_many=differently_compiled),
@@ -148,6 +153,16 @@ def test_integers_are_aggregated_exactly():
 def test_law_rejects_its_mutant(law):
     with pytest.raises(laws.LawError, match=f"LAW {law} FAILED"):
         laws.assert_lawful(MUTANTS[law], laws=law, shrink=False)
+
+
+def test_law_of_groups_sees_places_that_are_not_in_the_order_of_the_labels(monkeypatch):
+    moved = property(lambda groups: groups.slots)
+    slots = property(lambda groups: jnp.where((groups.keys >= 0) & (groups.keys < groups.size), groups.keys, 3))
+    monkeypatch.setattr(Groups, "slots", slots)
+    monkeypatch.setattr(Groups, "places", moved)
+    monkeypatch.setattr("combinators.groups._order", lambda places, is_sorted: jnp.arange(places.shape[0]))
+    with pytest.raises(laws.LawError, match=r"LAW aggregator\.groups FAILED"):
+        laws.assert_lawful(aggregators.CompensatedSum(), laws="aggregator.groups", shrink=False)
 
 
 def test_every_law_of_aggregators_has_a_mutant():
