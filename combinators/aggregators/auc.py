@@ -12,7 +12,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, bin_totals, columns, uniform
 from combinators.aggregators.moments import LiftOne
-from combinators.aggregators.weights import reference_weights, weigh
+from combinators.aggregators.weights import float_weights, reference_weights
 from combinators.pieces import InPieces
 
 
@@ -25,12 +25,14 @@ def AUC(bins: int = 1024, range: tuple[float, float] = (0.0, 1.0)) -> Aggregator
     `sum(p_i n_i) / (2 sum p sum n)`, about `1 / (2 bins)` for spread scores.
 
     Args:
-      bins: how many bins of one width there are; scores outside of them go to the nearest.
-      range: the outer edges.
+      bins: how many bins of one width there are.
+      range: the outer edges. Scores below all bins, and above, are counted on their own, and rank there.
 
     Returns:
       An aggregator of labels (positive where not 0), scores and optionally weights to a float; NaN where there is no
-      positive or no negative element. Elements with a NaN for a score are left out, as are those of weight 0 or below.
+      positive or no negative element, and where both have scores below the range, or above: their order is lost, and
+      the area might be anything. Pass a wider range then. Elements with a NaN for a score are left out, as are those of
+      weight 0 or below.
 
     Raises:
       GraphError: when there are no such bins.
@@ -61,14 +63,12 @@ class SidesMany:
     grid: Grid
 
     def __call__(self, labels: Any, scores: Any, weights: Any = None) -> Any:
-        """Return two totals `(bins, ...)`: of positive and of negative elements."""
-        found = self.grid.places(scores)
-        places = jnp.where(found > self.grid.size, -1, jnp.clip(found, 0, self.grid.size - 1))
-        amounts = None if weights is None else weigh(weights)[0]
+        """Return two totals `(bins + 2, ...)`, of positive and of negative elements: below, in the bins, and above."""
+        # A NaN has the place behind the one above, where totals leave it out.
+        places, size = self.grid.places(scores) + 1, self.grid.size + 2
+        amounts = None if weights is None else float_weights(weights)
         is_positive = jnp.asarray(labels) != 0
-        return tuple(
-            bin_totals(jnp.where(side, places, -1), self.grid.size, amounts) for side in (is_positive, ~is_positive)
-        )
+        return tuple(bin_totals(jnp.where(side, places, -1), size, amounts) for side in (is_positive, ~is_positive))
 
 
 def present_auc(state: Any) -> Any:
@@ -78,7 +78,8 @@ def present_auc(state: Any) -> Any:
     share1, nothing1 = _shares(positive)
     share2, nothing2 = _shares(negative)
     below = jnp.cumsum(share2, axis=0) - share2 / 2
-    return jnp.where(nothing1 | nothing2, jnp.nan, jnp.sum(share1 * below, axis=0))
+    met = (positive > 0) & (negative > 0)
+    return jnp.where(nothing1 | nothing2 | met[0] | met[-1], jnp.nan, jnp.sum(share1 * below, axis=0))
 
 
 def _shares(side: Any) -> tuple[Any, Any]:
@@ -106,9 +107,14 @@ class ReferenceAUC:
 
     def _area(self, labels: Any, scores: Any, weights: Any) -> Any:
         edges = np.asarray(self.grid.edges)
-        bins = np.clip(np.searchsorted(edges, scores.astype(np.float64), side="right") - 1, 0, self.grid.size - 1)
-        known = ~np.isnan(scores)
+        scores = scores.astype(np.float64)
+        bins = np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, self.grid.size - 1)
+        below, above = scores < edges[0], scores > edges[-1]
+        bins = np.where(below, -1, np.where(above, self.grid.size, bins))
+        known = ~np.isnan(scores) & (weights > 0)
         positive, negative = known & (labels != 0), known & (labels == 0)
+        if any((outside & positive).any() and (outside & negative).any() for outside in (below, above)):
+            return np.nan
         pairs = weights[positive][:, None] * weights[negative].astype(np.float64)
         wins = np.sign(bins[positive][:, None] - bins[negative]) / 2 + 0.5
         return (pairs * wins).sum() / pairs.sum() if pairs.sum() else np.nan

@@ -14,7 +14,8 @@ from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.grid import bin_totals
 from combinators.aggregators.mean import present_mean
 from combinators.aggregators.moments import LiftOne
-from combinators.aggregators.weights import over, reference_weights, weigh
+from combinators.aggregators.totals import total
+from combinators.aggregators.weights import float_weights, over, reference_weights, weigh
 from combinators.errors import GraphError, message
 from combinators.pieces import InPieces
 
@@ -165,7 +166,7 @@ class HitsMany:
         """Return three totals `(classes, ...)`."""
         labels, predictions = _classes_of(labels, self.classes), _classes_of(predictions, self.classes)
         are_classes = (labels >= 0) & (predictions >= 0)
-        amounts = None if weights is None else weigh(weights)[0]
+        amounts = None if weights is None else float_weights(weights)
         chosen = (are_classes & (labels == predictions), are_classes, are_classes)
         return tuple(
             bin_totals(jnp.where(kept, which, -1), self.classes, amounts)
@@ -209,7 +210,7 @@ def accuracy_many(labels: Any, predictions: Any, weights: Any = None) -> Any:
     if weights is None:
         return jnp.sum(hits, axis=0), jnp.asarray(hits.shape[0], int)
     (weights,) = weigh(weights)
-    return jnp.sum(jnp.where(hits, over(weights, hits), 0), axis=0), jnp.sum(weights, axis=0)
+    return total(jnp.where(hits, over(weights, hits), 0)), total(weights)
 
 
 def reference_accuracy(labels: Any, predictions: Any, weights: Any = None) -> Any:

@@ -10,9 +10,9 @@ from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.moments import LiftOne, real
-from combinators.aggregators.sums import origin_near, weighted_origin
-from combinators.aggregators.weights import reference_weights, weigh
+from combinators.aggregators.moments import LiftOne, moved_mean, real
+from combinators.aggregators.sums import origin_near, unit_of, weighted_origin
+from combinators.aggregators.weights import reference_weights, total_weight, weigh
 
 BLOCK = 4096
 """Rows whose products one matrix product adds; such partial sums are added afterwards, which keeps rounding small."""
@@ -25,7 +25,7 @@ def Covariance() -> Aggregator:
       An aggregator of one real input whose elements are vectors `(d,)`, and optionally of weights, to a dictionary:
       `count` (an integer; the total where weights are floats), `mean` `(d,)` and `covariance` `(d, d)` (of the
       population: divided by the count), floats of at least 32 bits. Of nothing mean and covariance are NaN, with
-      gradient 0. Weights are as in `Moments`.
+      gradient 0. What overflows is infinite. Weights are as in `Moments`.
 
     Source: Chan, Golub, LeVeque 1983; Pebay 2008.
     """
@@ -43,8 +43,10 @@ def Correlation() -> Aggregator:
     """Find the matrix of Pearson's correlation coefficients of vectors.
 
     Returns:
-      An aggregator of inputs as in `Covariance` to floats `(d, d)`. The rows and columns of a feature whose spread is
-      lost in the rounding of its mean are NaN, with gradient 0; all are for nothing.
+      An aggregator of inputs as in `Covariance` to floats `(d, d)`. The rows and columns of a feature whose standard
+      deviation is not more than one rounding unit of its mean (1.2e-7 of it in float32) are NaN, with gradient 0; so
+      are those of one whose sum of squared deviations overflows or underflows (outside of 1e-38 to 3e38 in float32);
+      all are for nothing.
     """
     return Aggregator(
         LiftOne(covariance_many),
@@ -59,7 +61,7 @@ def Correlation() -> Aggregator:
 def covariance_many(xs: Any, weights: Any = None) -> Any:
     """Find count, means and products of deviations along the leading axis.
 
-    Products are summed around a number near the mean, and then moved to the mean.
+    Products are summed around a number near the mean, in a unit near the spread, and then moved to the mean.
 
     Args:
       xs: real array `(n, d)`.
@@ -70,14 +72,13 @@ def covariance_many(xs: Any, weights: Any = None) -> Any:
     """
     xs = real("Covariance", xs)
     if weights is None:
-        count = jnp.asarray(xs.shape[0], int)
-        origin = origin_near(xs)
-        weighted = deviations = xs - origin
+        count, origin, unit = jnp.asarray(xs.shape[0], int), origin_near(xs), unit_of(xs)
+        weighted = deviations = xs * (1 / unit) - origin / unit
     else:
         weights, xs = weigh(weights, xs)
-        count, column = jnp.sum(weights), weights.astype(xs.dtype)[:, None]
-        origin = weighted_origin(column, xs, count)
-        deviations = xs - origin
+        count, column = total_weight(weights), weights.astype(xs.dtype)[:, None]
+        origin, unit = weighted_origin(column, xs, count), unit_of(xs)
+        deviations = xs * (1 / unit) - origin / unit
         weighted = column * deviations
     total, products = _total_and_products(weighted, deviations)
     step = total / _divisor(count, xs)
@@ -85,7 +86,8 @@ def covariance_many(xs: Any, weights: Any = None) -> Any:
     squares = jnp.diagonal(products)
     # Constant data can round to a tiny negative sum. A comparison keeps the gradient whole; a maximum would halve it.
     products = products - jnp.diag(jnp.where(squares < 0, squares, 0))
-    return count, origin + jnp.where(jnp.isfinite(step), step, 0), products
+    # One unit after the other, so that what overflows is infinite and nothing in between is.
+    return count, moved_mean(origin, step * unit), products * unit * unit[:, None]
 
 
 def _total_and_products(left: Any, right: Any) -> tuple[Any, Any]:
@@ -109,7 +111,7 @@ def _summed(left: Any, right: Any) -> tuple[Any, Any]:
 def present_covariance(state: Any) -> Any:
     """Present count, mean and covariance by name."""
     count, mean, products = state
-    nothing = count == 0
+    nothing = count <= 0
     return {
         "count": count,
         "mean": jnp.where(nothing, jnp.nan, mean),
@@ -139,8 +141,8 @@ def deviations_of(state: Any) -> tuple[Any, Any]:
     count, mean, products = state
     squares = jnp.diagonal(products)
     limits = jnp.finfo(products.dtype)
-    is_spread = squares / _divisor(count, squares) > (float(limits.resolution) * mean) ** 2
-    is_spread = is_spread & (squares >= float(limits.tiny))
+    is_spread = squares > count.astype(mean.dtype) * (float(limits.eps) * mean) ** 2
+    is_spread = is_spread & (squares >= float(limits.tiny)) & jnp.isfinite(squares) & (count > 0)
     return jnp.sqrt(jnp.where(is_spread, squares, 1)), is_spread
 
 
@@ -163,7 +165,8 @@ def reference_correlation(xs: Any, weights: Any = None) -> Any:
     limits = np.finfo(np.float64 if xs.dtype == np.float64 else np.float32)
     with np.errstate(all="ignore"):
         squares = np.diagonal(found["covariance"])
-        is_spread = (squares > (limits.resolution * found["mean"]) ** 2) & (squares * found["count"] >= limits.tiny)
+        total = squares * found["count"]
+        is_spread = (squares > (limits.eps * found["mean"]) ** 2) & (total >= limits.tiny) & (total < limits.max)
         deviations = np.sqrt(np.where(is_spread, squares, np.nan))
         return found["covariance"] / np.outer(deviations, deviations)
 

@@ -25,7 +25,8 @@ def Sum() -> Aggregator:
 
     Returns:
       An aggregator of one input. Small integers and booleans are added as int32, as `jnp.sum` does; floats keep their
-      dtype. The sum of nothing is 0.
+      dtype. Integers wrap around, as those of `jnp.sum` and NumPy do: enable x64, or use `Mean`, whose totals do not.
+      The sum of nothing is 0.
     """
     return Aggregator(lift_sum, monoids.Sum, present_state, lift_many=SumMany(), reference=reference_sum, name="Sum")
 
@@ -34,7 +35,7 @@ def Prod() -> Aggregator:
     """Multiply all elements.
 
     Returns:
-      An aggregator of one input, of dtypes as in `Sum`. The product of nothing is 1.
+      An aggregator of one input, of dtypes as in `Sum`; integers wrap around. The product of nothing is 1.
     """
     return Aggregator(
         lift_prod, monoids.Prod, present_state, lift_many=prod_many, reference=reference_prod, name="Prod"

@@ -49,10 +49,13 @@ class Grid:
         """
         xs = jnp.asarray(xs)
         if not jnp.issubdtype(xs.dtype, jnp.floating):
-            xs = xs.astype(int)
+            # Half of the unsigned integers have no place among the signed ones of 32 bits.
+            is_wide = jnp.issubdtype(xs.dtype, jnp.unsignedinteger) and xs.dtype.itemsize >= 4
+            xs = xs if is_wide else xs.astype(int)
         elif xs.dtype.itemsize < 4:
             xs = xs.astype(jnp.float32)
-        first, last = _above(self.edges[0], xs.dtype), _below(self.edges[-1], xs.dtype)
+        ends = _above(self.edges[0], xs.dtype), _below(self.edges[-1], xs.dtype)
+        first, last = (np.asarray(end, xs.dtype) for end in ends)
         bins = self._between(xs)
         bins = jnp.where(xs < first, -1, jnp.where(xs > last, self.size, bins))
         return jnp.where(xs != xs, self.size + 1, bins).astype(jnp.int32)

@@ -27,8 +27,9 @@ def Histogram(bins: int | Sequence[float], range: tuple[float, float] | None = N
     Returns:
       An aggregator of one real input, and optionally of weights, to a dictionary: `counts` of shape `(bins,)`,
       `underflow`, `overflow` and `nan`. Bins are `[a, b)`, the last one `[a, b]`, as in NumPy, and edges are exact.
-      Counts are integers, or floats where weights are, and 0 for nothing. They have a gradient by the weights. Weights
-      of 0 or below leave elements out. The state is a plain sum: one native collective folds it.
+      Counts are integers, which wrap around as in `Count`, or floats where weights are, and 0 for nothing. They have a
+      gradient by the weights. Weights of 0 or below leave elements out. The state is a plain sum: one native collective
+      folds it.
 
     Raises:
       GraphError: when there are no such bins.

@@ -11,6 +11,7 @@ import numpy as np
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import SumMany, present_state
+from combinators.aggregators.totals import integer_total, settled, total, total_of_products
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.reductions import Reductions, wider
 
@@ -21,6 +22,7 @@ def Count() -> Aggregator:
     Returns:
       An aggregator of one input, and optionally of weights, to a scalar integer (int32; int64 where x64 is enabled), or
       to the total of weights that are floats. Booleans are a mask; weights of 0 or below do not count. NaN counts.
+      Integers wrap around, as those of `jnp.sum` do: past `2**31 - 1` enable x64, or pass floats as weights.
     """
     return Aggregator(
         lift_count, monoids.Sum, present_state, lift_many=count_many, reference=reference_count, name="Count"
@@ -30,12 +32,14 @@ def Count() -> Aggregator:
 def Mean() -> Aggregator:
     """Average the elements.
 
-    Integers are totalled exactly as integers; half-precision floats in float32. The state is a plain sum, so one native
-    collective folds it; where the values are far from zero, `Moments` is more accurate.
+    Integers, and integer weights, are totalled exactly as integers, however large the total: beside the sum that may
+    wrap around stands one of floats. Half-precision floats are totalled in float32. The state is a plain sum, so one
+    native collective folds it; where the values are far from zero, `Moments` is more accurate.
 
     Returns:
       An aggregator of one input, and optionally of weights as in `Count`, to a float; the mean of nothing is NaN, with
-      gradient 0.
+      gradient 0. Floats whose total overflows have an infinite mean, as in NumPy. Without weights there may be as many
+      elements as an integer counts: up to `2**31 - 1`, or `2**63 - 1` where x64 is enabled.
     """
     return Aggregator(
         lift_mean, monoids.Mean, present_mean, lift_many=MeanMany(), reference=reference_mean, name="Mean"
@@ -67,16 +71,18 @@ class MeanMany:
     entrywise: ClassVar[bool] = True
 
     def __call__(self, xs: Any, weights: Any = None) -> Any:
-        """Return `(total, count)` of elements `(n, ...)`, weighted by `(n,)`."""
+        """Return `(total, count)` of elements `(n, ...)`, weighted by `(n,)`; what may overflow as a pair of totals."""
         if weights is None:
             return self.reductions(xs).run(jnp.asarray(xs))
         weights, xs = weigh(weights, _wide(xs))
-        return jnp.sum(over(weights, xs) * xs, axis=0), jnp.sum(weights, axis=0)
+        return total_of_products(over(weights, xs), xs), total(weights)
 
     def reductions(self, xs: Any) -> Reductions:
         """The total, of elements without weights."""
-        total = SumMany().reductions(_wide(xs))
-        return replace(total, finish=lambda totals: (total.finish(totals), count_many(xs)))
+        xs = _wide(xs)
+        # Of booleans it is at most the count.
+        found = integer_total(xs) if jnp.issubdtype(xs.dtype, jnp.integer) else SumMany().reductions(xs)
+        return replace(found, finish=lambda totals: (found.finish(totals), count_many(xs)))
 
 
 def lift_mean(x: Any, weight: Any = None) -> Any:
@@ -86,7 +92,7 @@ def lift_mean(x: Any, weight: Any = None) -> Any:
 
 def present_mean(state: Any) -> Any:
     """Divide a total by its count."""
-    total, count = state
+    total, count = map(settled, state)
     count = over(count, total)
     return jnp.where(count == 0, jnp.nan, total / jnp.where(count == 0, 1, count))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
@@ -11,8 +13,8 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.sums import origin_near, weighted_origin
-from combinators.aggregators.weights import over, reference_weights, weigh
+from combinators.aggregators.sums import origin_near, unit_of, weighted_origin
+from combinators.aggregators.weights import over, reference_weights, total_weight, weigh
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoids.moments import shift_sums
@@ -32,10 +34,14 @@ def Moments(order: int = 4) -> Aggregator:
       An aggregator of one real input, and optionally of weights, to a dictionary: `count` (an integer; the total where
       weights are floats), `mean`, `variance` (of the population: divided by the count), `skewness` and `kurtosis` (in
       excess of the normal distribution's), floats of at least 32 bits. All but the count of nothing are NaN, with
-      gradient 0; so are skewness and kurtosis where the spread is lost in the rounding of the mean, as in SciPy, or
-      `variance**2` underflows.
+      gradient 0; so are skewness and kurtosis where the spread is lost in the rounding of the mean, as in SciPy, and
+      where the sum of cubes, or of fourth powers, is no ordinary float: of float32 skewness is known for deviations
+      from 1e-12 to 1e12, kurtosis from 1e-9 to 1e9. A variance that overflows is infinite, as in NumPy, and so is a
+      mean. Integers are rounded to floats first.
 
-      Weights say how often an element counts, booleans whether it does; those at 0 or below leave it out.
+      Weights say how often an element counts, booleans whether it does; those at 0 or below leave it out. Counts that
+      are integers end at `2**31 - 1` (`2**63 - 1` where x64 is enabled); where one call is given more, its count is
+      negative and the rest NaN.
 
     Raises:
       GraphError: when the order is none of these.
@@ -75,25 +81,30 @@ class MomentsMany:
     def reductions(self, xs: Any) -> Reductions:
         """Sums of powers of deviations from a number near the mean, of elements without weights."""
         xs = real("Moments", xs)
-        count, origin = jnp.asarray(xs.shape[0], int), origin_near(xs)
-        return Reductions(
-            ("sum",) * self.order, Powers(self.order), lambda sums: self._moved(count, origin, sums), (origin,)
-        )
+        count, origin, unit = jnp.asarray(xs.shape[0], int), origin_near(xs), unit_of(xs)
+
+        def moved(sums: Sequence[Any]) -> tuple[Any, ...]:
+            return self._moved(count, origin, unit, sums)
+
+        return Reductions(("sum",) * self.order, Powers(self.order), moved, (origin, 1 / unit))
 
     def _weighted(self, xs: Any, weights: Any) -> tuple[Any, ...]:
         weights, xs = weigh(weights, real("Moments", xs))
-        count, weights = jnp.sum(weights, axis=0), over(weights, xs).astype(xs.dtype)
-        origin = weighted_origin(weights, xs, count)
-        powers = Powers(self.order)(xs, origin, weights)
-        return self._moved(count, origin, reduce_together(("sum",) * self.order, *powers))
+        count, weights = total_weight(weights), over(weights, xs).astype(xs.dtype)
+        origin, unit = weighted_origin(weights, xs, count), unit_of(xs)
+        powers = Powers(self.order)(xs, origin, 1 / unit, weights)
+        return self._moved(count, origin, unit, reduce_together(("sum",) * self.order, *powers))
 
-    def _moved(self, count: Any, origin: Any, sums: Sequence[Any]) -> tuple[Any, ...]:
+    def _moved(self, count: Any, origin: Any, unit: Any, sums: Sequence[Any]) -> tuple[Any, ...]:
+        """The state, from the count and sums of powers of deviations from the origin in a unit."""
         first, *rest = sums
         step = first / _divisor(count, first)
         moved = shift_sums([count.astype(first.dtype), first, *rest], -step)[2:]
         # Constant data can round to a tiny negative sum. Unlike a maximum, a comparison keeps the gradient whole.
         even = [jnp.where(m < 0, 0, m) if p % 2 == 0 else m for p, m in enumerate(moved, start=2)]
-        return (count, origin + _finite(step), *even)
+        # One unit after the other, so that what overflows is infinite and nothing in between is.
+        whole = [reduce(operator.mul, [unit] * p, m) for p, m in enumerate(even, start=2)]
+        return (count, moved_mean(origin, step * unit), *whole)
 
 
 @final
@@ -107,9 +118,10 @@ class Powers:
 
     order: int
 
-    def __call__(self, xs: Any, origin: Any, weights: Any = None) -> list[Any]:
-        """Return the deviations, their squares and so on, each times its weight."""
-        deviations = real("Moments", xs) - origin
+    def __call__(self, xs: Any, origin: Any, scale: Any, weights: Any = None) -> list[Any]:
+        """Return the deviations, times a scale, their squares and so on, each times its weight."""
+        # Scaled first, by a power of two: the difference of two floats may overflow.
+        deviations = real("Moments", xs) * scale - origin * scale
         powers = [deviations if weights is None else weights * deviations]
         for _ in range(1, self.order):
             powers.append(powers[-1] * deviations)
@@ -152,19 +164,28 @@ def present_moments(state: Any) -> Any:
       A dictionary of count, mean, population variance and, as far as the state knows, skewness and kurtosis.
     """
     count, mean, *sums = state
-    nothing = count == 0
+    nothing = count <= 0
     central = [m / _divisor(count, m) for m in sums]
     variance = central[0]
     result = {"count": count, "mean": jnp.where(nothing, jnp.nan, mean)}
     result["variance"] = jnp.where(nothing, jnp.nan, variance)
-    limits = jnp.finfo(variance.dtype)
-    is_spread = (variance > (float(limits.resolution) * mean) ** 2) & (variance * variance >= float(limits.tiny))
-    unit = jnp.where(is_spread, variance, 1)
     if len(central) > 1:
-        result["skewness"] = jnp.where(is_spread, central[1] / (unit * jnp.sqrt(unit)), jnp.nan)
+        unit, is_known = _unit(result["variance"], mean, central[1], 1.5)
+        result["skewness"] = jnp.where(is_known, central[1] / (unit * jnp.sqrt(unit)), jnp.nan)
     if len(central) > 2:
-        result["kurtosis"] = jnp.where(is_spread, central[2] / (unit * unit) - 3, jnp.nan)
+        unit, is_known = _unit(result["variance"], mean, central[2], 2)
+        result["kurtosis"] = jnp.where(is_known, central[2] / (unit * unit) - 3, jnp.nan)
     return result
+
+
+def _unit(variance: Any, mean: Any, moment: Any, power: float) -> tuple[Any, Any]:
+    """The variance, or 1 where its power, and the moment that this divides, are no ordinary floats; and whether not."""
+    limits = jnp.finfo(variance.dtype)
+    ends = (float(end) ** (1 / power) for end in (limits.tiny, limits.max))
+    least, greatest = (jnp.asarray(end, variance.dtype) for end in ends)
+    is_known = (variance > (float(limits.resolution) * mean) ** 2) & (variance >= least) & (variance < greatest)
+    is_known = is_known & jnp.isfinite(moment)
+    return jnp.where(is_known, variance, 1), is_known
 
 
 @final
@@ -192,8 +213,20 @@ class ReferenceMoments:
         mean = np.average(xs, axis=0, weights=weights)
         second, third, fourth = (np.average((xs - mean) ** p, axis=0, weights=weights) for p in (2, 3, 4))
         with np.errstate(all="ignore"):
-            spread = np.where((second > (limits.resolution * mean) ** 2) & (second**2 >= limits.tiny), second, np.nan)
-            values = (second, third / spread**1.5, fourth / spread**2 - 3)
+            # What has no place among the floats of the data is infinite, or not known.
+            variance = np.where(second * count > limits.max, np.inf, second)
+            skewness, kurtosis = (
+                np.where(
+                    (second > (limits.resolution * mean) ** 2)
+                    & (second**power >= limits.tiny)
+                    & (second**power < limits.max)
+                    & (np.abs(moment) * count < limits.max),
+                    moment / second**power,
+                    np.nan,
+                )
+                for moment, power in ((third, 1.5), (fourth, 2))
+            )
+            values = (variance, skewness, kurtosis - 3)
         return {"count": count, "mean": mean} | dict(zip(names, values, strict=False))
 
 
@@ -220,6 +253,6 @@ def _divisor(count: Any, like: Any) -> Any:
     return jnp.where(count == 0, 1, count).astype(like.dtype)
 
 
-def _finite(step: Any) -> Any:
-    """Drop a correction that is not finite: an infinite mean stays infinite, as in NumPy."""
-    return jnp.where(jnp.isfinite(step), step, 0)
+def moved_mean(origin: Any, step: Any) -> Any:
+    """Correct an origin; where it is infinite or NaN it is the mean already, and no correction is a number."""
+    return origin + jnp.where(jnp.isfinite(origin), step, 0)

@@ -83,7 +83,7 @@ class PresentRegression:
         penalty = self.ridge * jnp.eye(scale.shape[0], dtype=products.dtype)
         matrix = (products[:-1, :-1] + penalty) / jnp.outer(scale, scale)
         usable = jnp.all(is_spread[:-1]) if not self.ridge else jnp.asarray(True)
-        solvable = (count != 0) & usable & _is_regular(matrix)
+        solvable = (count > 0) & usable & _is_regular(matrix)
         # The identity takes the place of what cannot be solved, so that no derivative is infinite.
         matrix = jnp.where(solvable, matrix, jnp.eye(scale.shape[0], dtype=matrix.dtype))
         factor = jnp.linalg.cholesky(matrix)
@@ -134,14 +134,14 @@ class ReferenceRegression:
         centred, wanted = (xs - mean) * root[:, None], (y - level) * root
         rows = np.concatenate([centred, np.sqrt(self.ridge) * np.eye(size)])
         scale = np.sqrt((rows**2).sum(0))
-        spread = (centred**2).sum(0) / weights.sum() > (limits.resolution * mean) ** 2
+        spread = (centred**2).sum(0) / weights.sum() > (limits.eps * mean) ** 2
         if not (scale > 0).all() or not (spread.all() or self.ridge):
             return nothing
         if (np.diagonal(np.linalg.qr(rows / scale).R) ** 2 <= 10 * limits.resolution).any():
             return nothing
         solved = np.linalg.lstsq(rows / scale, np.concatenate([wanted, np.zeros(size)]))[0] / scale
         total = (wanted**2).sum()
-        is_explained = total / weights.sum() > (limits.resolution * level) ** 2
+        is_explained = total / weights.sum() > (limits.eps * level) ** 2
         r2 = 1 - ((wanted - centred @ solved) ** 2).sum() / total if is_explained else np.nan
         found = {"coefficients": solved, "intercept": np.asarray(level - mean @ solved), "r2": np.asarray(r2)}
         return found | {"count": count}

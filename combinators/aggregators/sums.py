@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,12 +25,47 @@ def origin_near(xs: Any) -> Any:
       Shape `(...)`; 0 for nothing; the elements themselves where all are equal, so that nothing deviates from it. No
       derivative flows through it: what it is used for must not depend on it.
     """
-    size = xs.shape[0]
-    rows = size // STRIDE
-    if rows >= RUN:
-        sample = xs[: rows * STRIDE].reshape(rows, STRIDE, *xs.shape[1:])[:, :RUN]
-        return _between(jnp.sum(sample, axis=(0, 1)) / (rows * RUN), sample, True, (0, 1))
-    return _between(jnp.sum(xs, axis=0) / max(size, 1), xs, True, (0,))
+    sample, axes = _sample(xs)
+    return _between(_plain_mean(sample, axes), sample, True, axes)
+
+
+def unit_of(xs: Any) -> Any:
+    """A power of two near the spread of a sample, in which deviations and their powers are of ordinary size.
+
+    Args:
+      xs: floats `(n, ...)`.
+
+    Returns:
+      Shape `(...)`; 1 where there is no spread, or none that is finite. Without derivative.
+    """
+    sample, axes = _sample(lax.stop_gradient(xs))
+    low, high = (f(sample, axis=axes, initial=end) for f, end in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
+    # Halved first, so that it does not overflow. Of nothing the ends are infinite.
+    return _power_below(jnp.where(low <= high, high / 2 - low / 2, 0))
+
+
+def _sample(xs: Any) -> tuple[Any, tuple[int, ...]]:
+    """One run of elements in every stride, of all where they are few; and the axes along which they lie."""
+    rows = xs.shape[0] // STRIDE
+    if rows < RUN:
+        return xs, (0,)
+    return xs[: rows * STRIDE].reshape(rows, STRIDE, *xs.shape[1:])[:, :RUN], (0, 1)
+
+
+def _plain_mean(sample: Any, axes: tuple[int, ...]) -> Any:
+    count = math.prod(sample.shape[axis] for axis in axes)
+    # By a power of two first, which rounds nothing: the total of numbers that have a mean may overflow.
+    scale = 2.0 ** -max(count - 1, 0).bit_length()
+    return jnp.sum(sample * scale, axis=axes) / (max(count, 1) * scale)
+
+
+def _power_below(spread: Any) -> Any:
+    bits, exponent = {4: (jnp.int32, 0xFF << 23), 8: (jnp.int64, 0x7FF << 52)}[spread.dtype.itemsize]
+    power = lax.bitcast_convert_type(lax.bitcast_convert_type(spread, bits) & exponent, spread.dtype)
+    # Its inverse has to be a float as well.
+    limits = jnp.finfo(spread.dtype)
+    least, greatest = float(2.0 ** (limits.minexp + 20)), float(2.0 ** (limits.maxexp - 20))
+    return jnp.where(power == 0, 1, jnp.clip(power, least, greatest)).astype(spread.dtype)
 
 
 def weighted_origin(weights: Any, xs: Any, count: Any) -> Any:

@@ -30,6 +30,34 @@ def weigh(weights: Any, *arrays: Any) -> tuple[Any, ...]:
     return jnp.where(counts, weights, 0), *blanked
 
 
+def float_weights(weights: Any) -> Any:
+    """Read weights for a result that is a float: their totals do not wrap around.
+
+    Args:
+      weights: as in `weigh`.
+
+    Returns:
+      Floats of at least 32 bits, at least 0.
+    """
+    (weights,) = weigh(weights)
+    wide = jnp.float64 if weights.dtype.itemsize == 8 else jnp.float32
+    return weights.astype(jnp.promote_types(weights.dtype, wide))
+
+
+def total_weight(weights: Any) -> Any:
+    """Total weights `(n,)` as a count; integers that overflow give the least integer, and no count that could be one.
+
+    Args:
+      weights: as `weigh` gives them.
+    """
+    count = jnp.sum(weights, axis=0)
+    if jnp.issubdtype(count.dtype, jnp.floating):
+        return count
+    limits, rough = jnp.iinfo(count.dtype), jnp.float64 if count.dtype.itemsize == 8 else jnp.float32
+    overflows = jnp.sum(weights.astype(rough), axis=0) >= rough(limits.max)
+    return jnp.where(overflows, jnp.asarray(limits.min, count.dtype), count)
+
+
 def over(weights: Any, xs: Any) -> Any:
     """Give weights the trailing axes of the elements."""
     return jnp.reshape(weights, weights.shape + (1,) * (jnp.ndim(xs) - jnp.ndim(weights)))

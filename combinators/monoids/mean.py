@@ -9,6 +9,7 @@ from combinators.monoid import Leafwise, Monoid
 Mean: Monoid = Monoid(0, Leafwise(jnp.add), commutative=True, inverse=Leafwise(jnp.negative), name="Mean")
 """State `(total, count)`, both added: the mean is `total / count`.
 
-Exact for integers that do not overflow, and native: one all-reduce of two leaves. For floats far from zero `Moments` is
+Native: one all-reduce of all leaves. Integers wrap around; the aggregator therefore totals them twice, see
+`aggregators/totals.py`. For floats far from zero `Moments` is
 the more accurate mean.
 """

@@ -200,7 +200,7 @@ def test_what_has_no_meaning_for_complex_numbers_is_an_error(name):
 
 def test_mean_of_integers_is_exact():
     x = np.full(3, 2**25 + 1, np.int32)
-    total, count = aggregators.Mean().lift_many(x)
+    (total, _), count = aggregators.Mean().lift_many(x)
     assert (total, count) == (3 * (2**25 + 1), 3)  # 3 * (2**25 + 1) is no float32
 
 
