@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from combinators.errors import GraphError, message
+from combinators.immutable import Immutable
 from combinators.inputs import check_cells, check_inputs, count_inputs, most_inputs
 from combinators.monoid import Monoid
 from combinators.reductions import ForkMany
@@ -23,7 +24,7 @@ _DEFAULT: Any = None
 
 @final
 @dataclass(frozen=True)
-class Aggregator:
+class Aggregator(Immutable):
     """A fold with its way in and its way out, written for one cell.
 
         run(x_1, ..., x_n) = present(e + lift(x_1) + ... + lift(x_n))
@@ -59,7 +60,9 @@ class Aggregator:
             problems.append(f"monoid is {self.monoid!r}, expected a Monoid")
         if problems:
             raise GraphError(message("Aggregator: cannot be built.", *problems, remedy="Pass what is expected."))
-        if optional["lift_many"] is None:
+        known = optional["lift_many"]
+        # `dataclasses.replace` passes on what followed from the old `lift`.
+        if known is None or (isinstance(known, LiftEach) and (known.lift, known.monoid) != (self.lift, self.monoid)):
             object.__setattr__(self, "lift_many", LiftEach(self.lift, self.monoid))
 
     def run(self, *xs: Any) -> Any:

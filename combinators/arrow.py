@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import jax
 
 from combinators.arrow_types import Face, check_faces
 from combinators.errors import CompositionError, GraphError, message
+from combinators.immutable import Immutable, copied_with_parts
 from combinators.value import Value
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ In2 = TypeVar("In2")
 Out2 = TypeVar("Out2")
 
 
-class Arrow(abc.ABC, Generic[In, Out]):
+class Arrow(Immutable, abc.ABC, Generic[In, Out]):
     """A program from `In` to `Out`, polymorphic in names and sizes until it is applied.
 
     Called on values of a program that is being traced it adds to this program. Called on arrays it is traced once per
@@ -47,6 +48,10 @@ class Arrow(abc.ABC, Generic[In, Out]):
     def graphs(self) -> dict[Any, Graph]:
         """The graphs that calls on arrays were traced to, by the types of the arrays."""
         return {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # What holds arrays, or modules, is copied with them.
+        return copied_with_parts(self, memo) if self.holders() else self
 
     @property
     def arity(self) -> int | None:
@@ -88,7 +93,11 @@ class Arrow(abc.ABC, Generic[In, Out]):
             )
         if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args, is_leaf=_is_value)):
             return self.apply(*args)
+        from combinators.trace import current_trace
         from combinators.tracing import call_on_arrays
+
+        if not args and current_trace() is not None:
+            return self.apply()
 
         return call_on_arrays(self, args)
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.errors import KernelError, message
+from combinators.immutable import Immutable
 from combinators.kernels import short_name
 from combinators.operation import Operation
 
@@ -17,7 +18,7 @@ Struct = jax.ShapeDtypeStruct
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Immutable):
     """A kernel and when it may stand in for the operation's own; the first of a list that may is used.
 
     Args:

@@ -11,7 +11,7 @@ from jax import lax
 
 from combinators.errors import GraphError, SignatureError, message
 from combinators.ready import run_whole
-from combinators.tensor_type import TensorType, type_of
+from combinators.tensor_type import TensorType, type_of, words_of
 
 if TYPE_CHECKING:
     from combinators.graph import Graph, Loop, Ref
@@ -112,6 +112,7 @@ def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
       GraphError: for a wrong number or structure of arguments.
     """
     leaves, tree = jax.tree.flatten(tuple(args))
+    leaves = [words_of(leaf) for leaf in leaves]
     if tree == graph.in_tree:
         return leaves
     inputs = graph.inputs
@@ -147,7 +148,7 @@ def _keys(tree: Any) -> list[tuple[str, ...]]:
 
 def as_array(leaf: Any, kind: TensorType) -> Any:
     """The leaf with the dtype of the graph's input: Python numbers would stay weakly typed and change dtypes inside."""
-    return jnp.asarray(leaf, kind.dtype) if isinstance(leaf, bool | int | float | complex) else leaf
+    return jnp.asarray(leaf, kind.dtype) if isinstance(leaf, bool | int | float | complex) else words_of(leaf)
 
 
 def _fits(expected: TensorType, got: TensorType, leaf: Any) -> bool:

@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
+from combinators.immutable import Immutable
 
 Merge = Literal["max", "sum"]
 
 
 @final
 @dataclass(frozen=True)
-class Frame:
+class Frame(Immutable):
     """A reference point under which the states of a monoid are plain addends.
 
     All parts are written for one cell, as the monoid is, and the library maps them. With `F = at(total)`, `total` the

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from combinators.errors import GraphError, message
+from combinators.immutable import Immutable
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape
 from combinators.tensor_type import TensorType
@@ -23,7 +24,7 @@ class Ref(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Input:
+class Input(Immutable):
     """A value that comes from outside."""
 
     name: str
@@ -37,7 +38,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Apply:
+class Apply(Immutable):
     """An operation applied to values. `names` binds the operation's dimensions to the names of the tensors."""
 
     operation: Operation
@@ -53,7 +54,7 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class Rename:
+class Rename(Immutable):
     """The same tensor under other axis names; `names` is old to new."""
 
     operands: tuple[Ref, ...]
@@ -63,7 +64,7 @@ class Rename:
 
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(Immutable):
     """A body run `length` times: `(carries, slices of stacked, constants) -> (carries, slices of outputs)`.
 
     Attributes:
@@ -90,7 +91,7 @@ Node = Input | Apply | Rename | Loop
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(Immutable):
     """An immutable program.
 
     Attributes:

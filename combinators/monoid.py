@@ -19,6 +19,7 @@ from jax import lax
 
 from combinators.errors import GraphError, message
 from combinators.frame import Frame
+from combinators.immutable import Immutable
 
 Native = Literal["sum", "max", "min", "or", "and"]
 
@@ -37,7 +38,7 @@ _OF_ARRAYS = frozenset(
 
 @final
 @dataclass(frozen=True)
-class Leafwise:
+class Leafwise(Immutable):
     """A function of arrays, applied to every leaf of its arguments.
 
     Args:
@@ -72,7 +73,7 @@ def leafwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @final
 @dataclass(frozen=True, repr=False)
-class Monoid:
+class Monoid(Immutable):
     """An identity and an associative way to merge two states, written for one cell.
 
     A state is a pytree of arrays. With `e` the identity and `+` the `combine`,

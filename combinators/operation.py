@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from combinators.errors import KernelError
+from combinators.immutable import Immutable
 from combinators.kernels import fingerprint
 from combinators.monoid import Monoid
 from combinators.signature import Signature
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Operation(Immutable):
     """What a leaf computes, apart from where it is applied.
 
     Two operations are equal where their names and fingerprints are: Python's own equality would take `x * 1` for

@@ -9,12 +9,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend import random as extended
 
 from combinators.errors import GraphError, message
+from combinators.map import Map
 from combinators.operation import Operation
 from combinators.signature import Signature
+from combinators.tensor_type import TensorType, type_of, words_of
 from combinators.trace import trace_of
 from combinators.value import Value
 
@@ -98,9 +101,9 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
     """True with probability `p` (to 2**-24).
 
     Args:
-      key: uint32 of shape (2,), such as `jax.random.key_data(key)`; on arrays a typed key will do.
+      key: a typed key, `jax.random.key(seed)`, or its two words; inside a program a value.
       p: the probability, a Python number.
-      like: whose axes and sizes the result has.
+      like: whose axes and sizes the result has; a `tp.TensorType` will do.
 
     Returns:
       bool, the axes of `like`.
@@ -117,28 +120,136 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
     return _draw(key, like, "bernoulli", float(p))
 
 
+@dataclass(frozen=True)
+class FoldIn:
+    """A new key from a key and an integer, as `jax.random.fold_in`.
+
+    Attributes:
+      data: the integer; None where it comes as the second operand.
+    """
+
+    data: int | None = None
+
+    def __call__(self, key: Any, *data: Any) -> Any:
+        """The two words of the new key."""
+        number: Any = data[0] if data else self.data
+        return jax.random.key_data(jax.random.fold_in(_wrap(key), number))
+
+
+@dataclass(frozen=True)
+class Split:
+    """The keys at some places of `jax.random.split`.
+
+    Attributes:
+      count: of all keys.
+      at: the place of the one key; None where coordinates come as the second operand.
+    """
+
+    count: int
+    at: int | None = None
+
+    def __call__(self, key: Any, *coordinates: Any) -> Any:
+        """Two words for each place."""
+        return jax.random.key_data(jax.random.split(_wrap(key), self.count))[coordinates[0] if coordinates else self.at]
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """Make a new key of a key and an integer: the same one as `jax.random.fold_in`.
+
+    Args:
+      key: a typed key, or its two words; inside a program a value.
+      data: an integer; inside a program also a value without axes, such as a counter.
+
+    Returns:
+      The new key: inside a program the value of its two words, `uint32(2)`, on arrays what came in.
+
+    Raises:
+      GraphError: when `key` is no key, or `data` no integer.
+    """
+    words = _check_key(key, "fold_in")
+    counts = data.shape == () and jnp.issubdtype(data.dtype, jnp.integer) if hasattr(data, "dtype") else _is_count(data)
+    if not counts:
+        raise GraphError(
+            message("tp.random.fold_in takes an integer", f"got {data!r:.80}", remedy="Pass an integer without axes.")
+        )
+    if isinstance(words, Value):
+        if isinstance(data, Value):
+            return Map(FoldIn(), "[words], -> [words]", name="fold_in")(words, data)
+        return Map(FoldIn(int(data)), "[words] -> [words]", name="fold_in")(words)
+    if isinstance(data, Value):
+        raise GraphError(message("tp.random.fold_in has a key from outside", remedy="Pass the key to the program."))
+    folded = jax.random.fold_in(_wrap(words), data)
+    return folded if words is not key else jax.random.key_data(folded)
+
+
+def split(key: Any, num: int = 2, *, over: str | None = None) -> Any:
+    """Make several keys of one: the same ones as `jax.random.split`.
+
+    Args:
+      key: a typed key, or its two words; inside a program a value.
+      num: how many.
+      over: inside a program, the name of an axis along which they lie, as `tp.stack` takes them; by default they
+        come as a tuple.
+
+    Returns:
+      A tuple of `num` keys, or with `over` one tensor of their words.
+
+    Raises:
+      GraphError: when `key` is no key, or `num` no positive integer.
+    """
+    words = _check_key(key, "split")
+    if not _is_count(num) or num < 1:
+        raise GraphError(
+            message("tp.random.split makes a positive number of keys", f"got {num!r:.80}", remedy="Pass num=2 or more.")
+        )
+    num = int(num)
+    if isinstance(words, Value):
+        if over is None:
+            return tuple(Map(Split(num, at), "[words] -> [words]", name="split")(words) for at in range(num))
+        return Map(Split(num), f"[words], @{over} -> {over} [words]", sizes={over: num}, name="split")(words)
+    keys = jax.random.split(_wrap(words), num)
+    keys = keys if words is not key else jax.random.key_data(keys)
+    return keys if over is not None else tuple(keys)
+
+
+def _wrap(words: Any) -> Any:
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def _is_count(data: Any) -> bool:
+    return isinstance(data, int | np.integer) and not isinstance(data, bool)
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def _draw_all(kernel: Draw, key: Any) -> Any:
     return kernel(key, *(jnp.arange(size, dtype=jnp.int32) for size in kernel.shape))
 
 
-def _key_data(key: Any, distribution: str) -> Any:
-    dtype = getattr(key, "dtype", None)
-    if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return jax.random.key_data(key)
-    if dtype != jnp.uint32 or jnp.shape(key) != (2,):
+def _check_key(key: Any, where: str) -> Any:
+    """The two words of a key, whether it is a value of a program or an array."""
+    words = key if isinstance(key, Value) else words_of(key)
+    if getattr(words, "dtype", None) != jnp.uint32 or words.shape != (2,):
         raise GraphError(
             message(
-                f"tp.random.{distribution} needs a key of two uint32 words",
+                f"tp.random.{where} needs a key of two uint32 words",
                 f"got {key!r:.80}",
-                remedy="Pass jax.random.key(seed), inside a program jax.random.key_data(key).",
+                remedy="Pass jax.random.key(seed), of the implementation threefry2x32; to a program as an argument.",
             )
         )
-    return key
+    return words
+
+
+def _axes_of(like: Any, where: str) -> tuple[tuple[int, ...], tuple[str | None, ...]]:
+    """The shape and the names of what random numbers are drawn like."""
+    if isinstance(like, Value):
+        like = like.settle()
+    kind = like if isinstance(like, Value | TensorType) else type_of(like, f"`like` of tp.random.{where}")
+    return tuple(kind.shape), tuple(kind.names)
 
 
 def _draw(key: Any, like: Any, distribution: str, parameter: float = 0.5, dtype: str = "float32") -> Any:
-    shape = tuple(like.shape)
+    shape, axes = _axes_of(like, distribution)
+    data = _check_key(key, distribution)
     if not jnp.issubdtype(dtype, jnp.floating):
         raise GraphError(
             message(
@@ -154,19 +265,10 @@ def _draw(key: Any, like: Any, distribution: str, parameter: float = 0.5, dtype:
             )
         )
     kernel = Draw(shape, distribution, parameter, dtype)
-    if not isinstance(like, Value):
-        data = _key_data(key, distribution)
+    if not isinstance(like, Value) and not isinstance(data, Value):
         return _draw_all(kernel, data)
-    recording = trace_of([key, like], distribution)
-    if key.dtype != jnp.uint32 or key.shape != (2,):
-        raise GraphError(
-            message(
-                f"tp.random.{distribution} needs a key of two uint32 words",
-                f"got {key!r}",
-                remedy="Pass jax.random.key_data(key) to the program.",
-            )
-        )
-    if None in like.settle().names:
+    recording = trace_of([data, like] if isinstance(like, Value) else [data], distribution)
+    if None in axes:
         raise GraphError(
             message(
                 f"tp.random.{distribution} needs the axes of `like` to have names",
@@ -174,9 +276,9 @@ def _draw(key: Any, like: Any, distribution: str, parameter: float = 0.5, dtype:
                 remedy="Name them by the program's signature or by a tp.TensorType.",
             )
         )
-    names = [str(name) for name in like.names]
+    names = [str(name) for name in axes]
     text = ", ".join(["[words]", *(f"@{name}" for name in names)]) + " -> " + " ".join(names)
     operation = Operation(
         Signature.parse(text), kernel, sizes=tuple(sorted(zip(names, shape, strict=True))), name=distribution
     )
-    return recording.apply(operation, [key])
+    return recording.apply(operation, [data])

@@ -16,6 +16,7 @@ from combinators.captured import check_captured, result_types
 from combinators.cells import spell
 from combinators.dense import as_dense
 from combinators.errors import SignatureError, TapestryError, message
+from combinators.immutable import Immutable
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature
 from combinators.sizes import axis_extent, axis_size, solve_sizes
@@ -24,7 +25,7 @@ Struct = jax.ShapeDtypeStruct
 
 
 @dataclass(frozen=True)
-class Shaped:
+class Shaped(Immutable):
     """An operation with every size known.
 
     Attributes:

@@ -13,12 +13,13 @@ from typing import Literal
 
 from combinators.axis import Axis, Span, Term
 from combinators.errors import SignatureError, message
+from combinators.immutable import Immutable
 
 Role = Literal["map", "fold", "whole", "generated"]
 
 
 @dataclass(frozen=True)
-class Operand:
+class Operand(Immutable):
     """One operand or result.
 
     Args:
@@ -55,7 +56,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Signature:
+class Signature(Immutable):
     """Operands and results over one index space.
 
     Two signatures are equal where they mean the same axes, however they were spaced. `str` gives the canonical text,

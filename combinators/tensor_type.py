@@ -13,10 +13,11 @@ import numpy as np
 from jax import dtypes
 
 from combinators.errors import GraphError, message
+from combinators.immutable import Immutable
 
 
 @dataclass(frozen=True, init=False)
-class TensorType:
+class TensorType(Immutable):
     """Named dimensions and a dtype; what a value of a program is before it has numbers.
 
     Args:
@@ -83,7 +84,7 @@ class TensorType:
 
 
 def type_of(value: Any, where: str) -> TensorType:
-    """Return the type of an array, number, `ShapeDtypeStruct` or `TensorType`.
+    """Return the type of an array, number, `ShapeDtypeStruct` or `TensorType`; of random keys that of their words.
 
     Args:
       value: what has a type; its numbers are not looked at.
@@ -102,6 +103,9 @@ def type_of(value: Any, where: str) -> TensorType:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if isinstance(shape, tuple) and dtype is not None and not isinstance(value, type):
         sizes = cast("tuple[int, ...]", shape)
+        if is_key(dtype):
+            words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(sizes, dtype))
+            return TensorType(words.shape, words.dtype)
         return TensorType(sizes, dtypes.canonicalize_dtype(_dtype(dtype)))
     raise GraphError(
         message(
@@ -153,12 +157,12 @@ def _size(name: str | None, size: Any) -> int:
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
-    if hasattr(dtype, "type") and jnp.issubdtype(dtype, dtypes.prng_key):
+    if is_key(dtype):
         raise GraphError(
             message(
-                "a typed random key is not a tensor",
+                "a tensor type has the dtype of typed random keys",
                 f"got dtype {dtype}",
-                remedy="Pass jax.random.key_data(key), a uint32 tensor.",
+                remedy="Write its words: tp.TensorType((2,), jnp.uint32). Keys themselves may be passed as arguments.",
             )
         )
     try:
@@ -179,3 +183,13 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
 def is_inexact(dtype: Any) -> bool:
     """Whether values of this dtype have derivatives: floating and complex ones, the short formats too."""
     return bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether it is the dtype of typed random keys, `jax.random.key`."""
+    return hasattr(dtype, "type") and bool(jnp.issubdtype(dtype, dtypes.prng_key))
+
+
+def words_of(leaf: Any) -> Any:
+    """The words of a typed random key, which programs compute with; anything else as it is."""
+    return jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and is_key(leaf.dtype) else leaf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from combinators.operation import Operation
 from combinators.pending import Pending, PendingLoop, resolved_node
 from combinators.shaped import Shaped, shape
 from combinators.value import Value
+
+# The program whose function runs, for what has no operand to tell it by; every function that records sets it.
+_RECORDING: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("recording", default=None)
 
 
 class Trace:
@@ -162,7 +166,9 @@ class Trace:
         given = iter(inner[plain:])
         for holder, (leaves, tree) in zip(holders, held, strict=True):
             body.provide(holder, jax.tree.unflatten(tree, [next(given) for _ in leaves]))
-        outputs = body._own(f"{name}/result", list(step(*inner[:plain])))
+        with body.recording():
+            results = list(step(*inner[:plain]))
+        outputs = body._own(f"{name}/result", results)
         body._is_over = True
         if over is None and len(outputs) > len(carries):
             carries = [*carries, *constants[: len(outputs) - len(carries)]]
@@ -179,6 +185,15 @@ class Trace:
             types.append(((over, *value.axes), jax.ShapeDtypeStruct((length, *value.shape), value.dtype)))
         pending = Pending("loop", tuple(v.ref for v in operands), [], "", loop=loop)
         return self._record(pending, types, name)
+
+    @contextlib.contextmanager
+    def recording(self) -> Generator[None]:
+        """Inside, what has no operands belongs to this program."""
+        token = _RECORDING.set(self)
+        try:
+            yield
+        finally:
+            _RECORDING.reset(token)
 
     @contextlib.contextmanager
     def scope(self, name: str) -> Generator[None]:
@@ -349,6 +364,11 @@ class Trace:
         return sources, mapping
 
 
+def current_trace() -> Trace | None:
+    """The program whose function runs right now; None where none does."""
+    return _RECORDING.get()
+
+
 def trace_of(values: Sequence[Any], what: str) -> Trace:
     """The program that the values belong to.
 
@@ -356,6 +376,8 @@ def trace_of(values: Sequence[Any], what: str) -> Trace:
       GraphError: when an operand is not a value of a program.
     """
     _check_values(values, what)
+    if not values and (recording := current_trace()) is not None:
+        return recording
     if not values:
         raise GraphError(
             message(f"`{what}` has no operand to find its program by", remedy="Pass at least one value of the program.")

@@ -33,7 +33,8 @@ def trace_function(
             axis if axis is not None else AxisVariable(f"axis {i} of `{label}`") for i, axis in enumerate(kind.names)
         )
         leaves.append(recording.input(label, axes, kind.shape, kind.dtype))
-    result = function(*jax.tree.unflatten(in_tree, leaves))
+    with recording.recording():
+        result = function(*jax.tree.unflatten(in_tree, leaves))
     out_paths, out_tree = jax.tree_util.tree_flatten_with_path(result, is_leaf=lambda leaf: isinstance(leaf, Value))
     outputs: list[tuple[str, Value]] = []
     for path, leaf in out_paths:

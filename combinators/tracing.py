@@ -14,8 +14,8 @@ from combinators.evaluate import as_array, compiled
 from combinators.graph import Graph
 from combinators.kernels import short_name
 from combinators.tensor_type import TensorType, type_of
+from combinators.trace import current_trace
 from combinators.trace_function import trace_function
-from combinators.value import Value
 
 
 def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Graph:
@@ -63,7 +63,8 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
 
     def run(*values: Any) -> Any:
         held, given = values[: len(holders)], values[len(holders) :]
-        program = _program_of(values)
+        program = current_trace()
+        assert program is not None
         for holder, leaves in zip(holders, held, strict=True):
             program.provide(holder, leaves)
         rebuilt = [rebuild(leaves) for (_, rebuild), leaves in zip(split, given, strict=True)]
@@ -102,13 +103,6 @@ def _split(argument: Any) -> tuple[Any, Callable[[Any], Any]]:
     """An argument's arrays, and how to put values in their place: modules come apart and together again."""
     splitter = getattr(argument, "__tapestry_split__", None)
     return splitter() if splitter is not None else (argument, lambda leaves: leaves)
-
-
-def _program_of(values: Any) -> Any:
-    for leaf in jax.tree.leaves(values):
-        if isinstance(leaf, Value):
-            return leaf.trace
-    raise GraphError(message("the program has no inputs", remedy="Give it at least one array."))
 
 
 def _parameter_names(target: Any, count: int) -> list[str]:

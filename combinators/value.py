@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.errors import GraphError, message
+from combinators.immutable import Immutable
 from combinators.naming import LEAF, AxisName, AxisVariable, describe, find, unify
 from combinators.tensor_type import TensorType
 
@@ -24,7 +25,7 @@ _OPERATORS = frozenset(
 )
 
 
-class Value:
+class Value(Immutable):
     """A tensor of a program that is being traced.
 
     It has a shape and a dtype but no numbers. Arithmetic and comparisons align axes by name; all else is a leaf:
@@ -207,6 +208,9 @@ class Value:
 
             return elementwise(getattr(jnp, ufunc.__name__), *inputs, name=ufunc.__name__)
         return self.__array__()
+
+    def __reduce__(self) -> NoReturn:
+        self._refuse("pickle stores", "Store the graph: tp.trace(f, *specs).to_json().")
 
     def __bool__(self) -> NoReturn:
         self._refuse("a Python condition looks at", "Choose between values with tp.Map(jnp.where)(condition, a, b).")

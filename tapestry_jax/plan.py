@@ -11,6 +11,7 @@ import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.graph import Graph
+from combinators.immutable import Immutable
 from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices, sharding
 from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
 from tapestry_jax.planning.collectives import Collective, collectives
@@ -27,7 +28,7 @@ from tapestry_jax.planning.scheduler import schedule_graph
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Immutable):
     """Where the pieces of a graph run. Made by `plan`.
 
     Attributes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from combinators.errors import MeshError, SignatureError, message
+from combinators.errors import MeshError, PlanError, SignatureError, message
 from combinators.evaluate import check_arguments, flatten_arguments
+from combinators.immutable import Immutable
 from combinators.tensor_type import is_inexact, type_of
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.program import run_schedule
@@ -19,7 +20,7 @@ from tapestry_jax.planning.layout import Layout
 from tapestry_jax.planning.schedule import Schedule, Slot
 
 
-class Compiled:
+class Compiled(Immutable):
     """A planned program as one jitted function.
 
     Call it with the arguments that the graph was traced for, of their true sizes or padded by `plan.put`. It is an
@@ -42,6 +43,14 @@ class Compiled:
     def lower(self, *args: Any) -> Any:
         """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""
         return self._jit.lower(*(args or argument_structs(self._schedule, self._mesh)))
+
+    def __reduce__(self) -> NoReturn:
+        raise PlanError(
+            message(
+                "a compiled plan cannot be pickled",
+                remedy="Store the plan with to_json, and compile it again: tp.Plan.from_json(text, graph).compile().",
+            )
+        )
 
     @property
     def jitted(self) -> Any:

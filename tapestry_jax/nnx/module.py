@@ -10,6 +10,7 @@ from flax import nnx
 
 from combinators.arrow import Arrow
 from combinators.value import Value
+from tapestry_jax.nnx.written import check_unguarded
 
 
 class Module(nnx.Module):
@@ -19,6 +20,9 @@ class Module(nnx.Module):
     values: arithmetic aligned by name, leaves, other modules. `self.kernel[...]` is then the parameter as a value.
     Called on arrays, a module is traced once per structure and types and runs as an ordinary JAX function: `nnx.jit`,
     `nnx.grad`, `nnx.state`, optax and Orbax see a Flax module.
+
+    The forward pass is a pure program: writing a variable or an attribute in it is an error. A running statistic is
+    returned beside the result and stored where the module is called: `y, mean = model(x)`, `model.mean[...] = mean`.
 
     Attributes:
       signature: what `forward` takes and gives, or None. Its names are given to axes of inputs that have none; up to
@@ -42,6 +46,7 @@ class Module(nnx.Module):
         raise NotImplementedError(f"{type(self).__name__} does not define forward")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        check_unguarded(self, name)
         super().__setattr__(name, value)
         dims = value.get_metadata().get("dims") if isinstance(value, nnx.Variable) else None
         if dims:

@@ -18,6 +18,7 @@ from combinators.signature import Operand, Signature
 from combinators.trace import trace_of
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.symbolic import label, merge, program_of, state_types
+from tapestry_jax.nnx.written import check_unwritten
 
 
 class ModuleArrow(Holder[Any, Any]):
@@ -63,15 +64,19 @@ class ModuleArrow(Holder[Any, Any]):
 
     def apply(self, *values: Any) -> Any:
         """Run the forward pass inside the program that `values` belong to, in a scope called after the class."""
-        return program_of(self._symbolic(values), values, self.name).apply(*values)
+        return self._run(values, whole=False)
 
     def apply_top(self, *values: Any) -> Any:
         """Run the forward pass as the whole program: its signature names the inputs."""
-        return program_of(self._symbolic(values), values, self.name).apply_top(*values)
+        return self._run(values, whole=True)
 
-    def _symbolic(self, values: Sequence[Any]) -> Module:
+    def _run(self, values: Sequence[Any], *, whole: bool) -> Any:
         held = trace_of(jax.tree.leaves(values), self.name).held(self)
-        return merge(self.graphdef, self.held(), held)
+        module = merge(self.graphdef, self.held(), held)
+        program = program_of(module, values, self.name)
+        result = program.apply_top(*values) if whole else program.apply(*values)
+        check_unwritten(module, held)
+        return result
 
     def _signature(self) -> Signature | None:
         text = self.module.signature

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
+from combinators.errors import GraphError, message
 from combinators.program import Program
 from combinators.signature import Signature
-from combinators.tensor_type import TensorType
+from combinators.tensor_type import TensorType, type_of
 from combinators.value import Value
+from tapestry_jax.nnx.written import guard
 
 if TYPE_CHECKING:
     from tapestry_jax.nnx.module import Module
@@ -41,6 +43,7 @@ def merge(graphdef: Any, state: Any, values: Any) -> Module:
     """
     symbolic = jax.tree.unflatten(jax.tree.structure(state), jax.tree.leaves(values))
     module: Any = nnx.merge(graphdef, symbolic)
+    guard(module)
     inside = {path: part for path, part in nnx.iter_modules(module) if _is_ours(part)}
     for path, part in inside.items():
         above = max((other for other in inside if other != path and path[: len(other)] == other), key=len, default=())
@@ -49,15 +52,18 @@ def merge(graphdef: Any, state: Any, values: Any) -> Module:
 
 
 def state_types(module: Module) -> nnx.State[Any, Any]:
-    """For every variable its type, with the dimension names that it carries."""
+    """For every variable its type, with the dimension names that it carries.
+
+    Raises:
+      GraphError: when a variable carries another number of names than it has axes.
+    """
     parts, state = dict(nnx.iter_modules(module)), nnx.state(module)
     types: list[TensorType] = []
     for path, variable in nnx.to_flat_state(state):
         names = variable.get_metadata().get("dims") or _declared(parts.get(path[:-1]), path[-1])
-        value = variable.get_value()
-        rank = len(value.shape)
-        known = names if names and len(names) == rank else (None,) * rank
-        types.append(TensorType.make(known, value.shape, value.dtype))
+        kind = type_of(variable.get_value(), f"`{'.'.join(map(str, path))}` of a {type(module).__name__}")
+        _check_dims(names, kind.shape, path)
+        types.append(TensorType.make(names or kind.names, kind.shape, kind.dtype))
     return jax.tree.unflatten(jax.tree.structure(state), types)
 
 
@@ -96,6 +102,19 @@ def _expanded(text: str, values: Sequence[Any]) -> Signature:
             if 0 <= lead <= len(names):
                 return Signature.parse(text.replace("...", " ".join(names[:lead])))
     return signature
+
+
+def _check_dims(names: Any, shape: tuple[int, ...], path: Sequence[Any]) -> None:
+    if not names or (not isinstance(names, str) and len(names) == len(shape)):
+        return
+    raise GraphError(
+        message(
+            f"`{'.'.join(map(str, path))}` has {len(shape)} axes, and dims={names!r} names another number of them",
+            f"got shape {shape}",
+            remedy="Give a tuple with one name for each axis; where nnx.vmap adds one: "
+            'nnx.vmap(make, transform_metadata={nnx.PARTITION_NAME: "layer", "dims": "layer"}).',
+        )
+    )
 
 
 def _declared(module: Any, name: Any) -> tuple[str, ...] | None:

@@ -206,9 +206,10 @@ def test_a_step_without_a_next_state_is_refused() -> None:
     )
 
 
-def test_an_arrow_without_operands_is_refused() -> None:
+def test_an_arrow_without_operands_needs_a_program() -> None:
+    np.testing.assert_array_equal(MATMUL.bind(X, Y)(), MATMUL(X, Y))
     with pytest.raises(tp.GraphError) as caught:
-        MATMUL.bind(X, Y)()
+        MATMUL.apply()
     assert str(caught.value) == (
         "`matmul` has no operand to find its program by\n  Pass at least one value of the program."
     )

@@ -141,7 +141,8 @@ def reads_table(x: Any) -> Any:
         (
             lambda: tp.Map(jnp.sin)(None),
             GraphError,
-            "the program has no inputs\n  Give it at least one array.",
+            "operand 0 of `sin` is not a value of the program\n  got NoneType: None\n"
+            "  Pass arrays as arguments of the program; only numbers may stand in it.",
         ),
         (
             lambda: MATMUL([1.0], X),
@@ -166,11 +167,11 @@ def reads_table(x: Any) -> Any:
             "  Give a dtype of numbers or booleans, such as jnp.float32.",
         ),
         (
-            lambda: tp.Map(jnp.sin)(jax.random.key(0)),
+            lambda: tp.TensorType((), jax.random.key(0).dtype),
             GraphError,
-            "a typed random key is not a tensor\n"
+            "a tensor type has the dtype of typed random keys\n"
             "  got dtype key<fry>\n"
-            "  Pass jax.random.key_data(key), a uint32 tensor.",
+            "  Write its words: tp.TensorType((2,), jnp.uint32). Keys themselves may be passed as arguments.",
         ),
         (
             lambda: tp.named("h", X),  # pyright: ignore[reportArgumentType]

@@ -149,13 +149,13 @@ ROW = TensorType({"row": 3})
             lambda: tp.random.uniform(3, like=LARGE),
             "tp.random.uniform needs a key of two uint32 words\n"
             "  got 3\n"
-            "  Pass jax.random.key(seed), inside a program jax.random.key_data(key).",
+            "  Pass jax.random.key(seed), of the implementation threefry2x32; to a program as an argument.",
         ),
         (
             lambda: tp.trace(lambda x, key: tp.random.bits(key, like=x), ROW, TensorType((3,), jnp.uint32)),
             "tp.random.bits needs a key of two uint32 words\n"
             "  got Value(uint32(an unnamed axis (axis 0 of `key`)=3))\n"
-            "  Pass jax.random.key_data(key) to the program.",
+            "  Pass jax.random.key(seed), of the implementation threefry2x32; to a program as an argument.",
         ),
         (
             lambda: tp.random.normal(KEY, like=LARGE, dtype=jnp.int32),

@@ -91,9 +91,9 @@ def test_type_of_has_the_dtype_that_jax_computes_in(value: Any, expected: Tensor
             "  Give a dtype of numbers or booleans, such as jnp.float32.",
         ),
         (
-            lambda: type_of(jax.random.key(0), "x"),
-            "a typed random key is not a tensor\n  got dtype key<fry>\n"
-            "  Pass jax.random.key_data(key), a uint32 tensor.",
+            lambda: TensorType((), jax.random.key(0).dtype),
+            "a tensor type has the dtype of typed random keys\n  got dtype key<fry>\n"
+            "  Write its words: tp.TensorType((2,), jnp.uint32). Keys themselves may be passed as arguments.",
         ),
         (
             lambda: type_of("abc", "argument `x` of `f`"),

@@ -1,0 +1,165 @@
+"""Modules that hold state: what the forward pass writes, names of stacked parameters, random streams."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+
+X = jnp.arange(12.0).reshape(4, 3)
+
+
+class Norm(tp.nnx.Module):
+    """A batch norm as people write one; `write` is what it does with the mean."""
+
+    def __init__(self, write: Callable[[Any, Any], None], inside: Any = None) -> None:
+        self.mean = nnx.BatchStat(jnp.zeros(3), dims=("c",))
+        self.scale = nnx.Param(jnp.ones(3), dims=("c",))
+        self.write, self.inside = write, inside
+
+    def forward(self, x: Any) -> Any:
+        mean = tp.fold(tp.aggregators.Mean(), "b c -> c")(x)
+        self.write(self, mean)
+        return (x - mean) * self.scale[...]
+
+
+def set_value(module: Any, mean: Any) -> None:
+    module.mean.value = mean
+
+
+def set_item(module: Any, mean: Any) -> None:
+    module.mean[...] = 0.9 * module.mean[...] + 0.1 * mean
+
+
+def set_raw(module: Any, mean: Any) -> None:
+    module.mean.set_raw_value(mean)
+
+
+def set_variable(module: Any, mean: Any) -> None:
+    module.mean = nnx.BatchStat(mean)
+
+
+def set_attribute(module: Any, mean: Any) -> None:
+    module.seen = True
+
+
+def sow(module: Any, mean: Any) -> None:
+    module.sow(nnx.Intermediate, "seen", mean)
+
+
+WRITERS = [set_value, set_item, set_raw, set_variable, set_attribute, sow]
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
+def test_what_forward_writes_is_refused(write: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # flax deprecates `.value` and `sow`
+        for run in (lambda: Norm(write)(X), lambda: tp.trace(Norm(write), X)):
+            with pytest.raises(tp.GraphError, match=r"the forward pass writes `(mean|seen)` of its module"):
+                run()
+
+
+class Outer(tp.nnx.Module):
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Counting(nnx.Module):
+    """A module of plain flax inside of ours."""
+
+    def __init__(self) -> None:
+        self.count = nnx.BatchStat(jnp.zeros(()))
+
+    def __call__(self, x: Any) -> Any:
+        self.count[...] += 1
+        return x * 1
+
+
+@pytest.mark.parametrize("inner", [Norm(set_item), Counting()], ids=["ours", "flax"])
+def test_submodules_are_named_by_their_path(inner: Any) -> None:
+    with pytest.raises(tp.GraphError, match=r"writes `inner\.(mean|count)` of its module"):
+        Outer(inner)(X)
+
+
+def test_a_function_of_modules_writes_nothing_either() -> None:
+    def loss(module: Any, x: Any) -> Any:
+        module.mean[...] = tp.fold(tp.aggregators.Mean(), "b c -> c")(x)
+        return x * 1
+
+    with pytest.raises(tp.GraphError, match="writes `mean`"):
+        tp.trace(loss, Norm(lambda module, mean: None), X)
+
+
+def test_the_remedy_works() -> None:
+    class Running(Norm):
+        def forward(self, x: Any) -> Any:
+            mean = tp.fold(tp.aggregators.Mean(), "b c -> c")(x)
+            return x - mean, 0.9 * self.mean[...] + 0.1 * mean
+
+    model = Running(set_value)
+    y, mean = model(X)
+    model.mean[...] = mean
+    np.testing.assert_allclose(model.mean[...], 0.1 * X.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(y, X - X.mean(0), rtol=1e-6)
+
+
+class Dense(tp.nnx.Module):
+    def __init__(self, rngs: nnx.Rngs, dims: Any = ("i", "o")) -> None:
+        self.w = nnx.Param(jax.random.normal(rngs.params(), (3, 5)), dims=dims)
+
+    def forward(self, x: Any) -> Any:
+        return tp.einsum("b i, i o -> b o")(x, self.w[...])
+
+
+@pytest.mark.parametrize("dims", [("i",), ("i", "o", "p"), "io"])
+def test_dims_of_another_rank_are_told(dims: Any) -> None:
+    with pytest.raises(tp.GraphError, match=r"`w` has 2 axes, and dims=.* names another number of them"):
+        tp.trace(Dense(nnx.Rngs(0), dims), X)
+
+
+def test_the_axis_of_a_stack_is_named_by_the_transformation() -> None:
+    def stacked(**options: Any) -> Any:
+        return nnx.split_rngs(splits=7)(nnx.vmap(Dense, **options))(nnx.Rngs(0))
+
+    with pytest.raises(tp.GraphError, match=r"has 3 axes.*\n.*\n.*transform_metadata"):
+        tp.trace(stacked(), X)
+    named = stacked(transform_metadata={nnx.PARTITION_NAME: "layer", "dims": "layer"})
+    graph = tp.trace(lambda layers, x: layers.w[...] * 1, named, X)
+    assert str(graph.inputs[0].results[0]) == "float32(layer=7, i=3, o=5)"
+
+
+class Noisy(tp.nnx.Module):
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.scale, self.rngs = nnx.Param(jnp.ones(3), dims=("c",)), rngs
+
+    def forward(self, x: Any) -> Any:
+        return tp.random.normal(tp.random.fold_in(self.rngs.noise.key[...], 1), like=x) * self.scale[...]
+
+
+def test_modules_may_hold_random_streams() -> None:
+    model = Noisy(nnx.Rngs(noise=3))
+    graph = tp.trace(model, tp.TensorType({"b": 4, "c": 3}))
+    expected = tp.random.normal(jax.random.fold_in(model.rngs.noise.key[...], 1), like=X)
+    plan = tp.plan(graph, tp.mesh(data=2), {"b": "data"})
+    np.testing.assert_array_equal(plan.compile()(nnx.state(model), X), expected)
+    assert tp.trace(nnx.eval_shape(lambda: Noisy(nnx.Rngs(noise=3))), graph.inputs[-1].results[0]).key == graph.key
+
+
+def test_streams_are_not_drawn_from_in_a_program() -> None:
+    class Drawing(Noisy):
+        def forward(self, x: Any) -> Any:
+            return tp.random.normal(self.rngs.noise(), like=x)
+
+    with pytest.raises(tp.GraphError, match=r"draws a key from `rngs\.noise`(.*\n)*.*fold_in\(self\.rngs\.noise\.key"):
+        Drawing(nnx.Rngs(noise=3))(X)
