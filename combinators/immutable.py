@@ -82,7 +82,8 @@ def _packed(value: Any) -> Any:
         partial = cast("functools.partial[Any]", value)
         return _Made(functools.partial, {"parts": _packed((partial.func, partial.args, partial.keywords))})
     if type(value) in (tuple, list):
-        return type(value)(_packed(part) for part in cast("tuple[Any, ...]", value))
+        parts = [_packed(part) for part in cast("tuple[Any, ...]", value)]
+        return tuple(parts) if isinstance(value, tuple) else parts
     if type(value) is dict:
         return {key: _packed(part) for key, part in cast("dict[Any, Any]", value).items()}
     if dataclasses.is_dataclass(value) and type(value).__reduce__ is object.__reduce__:
@@ -99,7 +100,8 @@ def _unpacked(value: Any) -> Any:
             return functools.partial(function, *args, **keywords)
         return _rebuilt(value.kind, value.fields)
     if type(value) in (tuple, list):
-        return type(value)(_unpacked(part) for part in cast("tuple[Any, ...]", value))
+        parts = [_unpacked(part) for part in cast("tuple[Any, ...]", value)]
+        return tuple(parts) if isinstance(value, tuple) else parts
     if type(value) is dict:
         return {key: _unpacked(part) for key, part in cast("dict[Any, Any]", value).items()}
     return value
