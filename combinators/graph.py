@@ -213,15 +213,21 @@ class Graph(Immutable):
         return graph_to_json(self)
 
     @staticmethod
-    def from_json(text: str) -> Graph:
-        """Read a graph back.
+    def from_json(text: str, *, allow: Sequence[str] = ()) -> Graph:
+        """Read a graph back. Safe on texts of any origin: docs/security.md says what is promised.
+
+        Args:
+          text: what `to_json` gave.
+          allow: packages whose functions it may name, beside the library's kernels and JAX's array functions:
+            `("mypackage",)`. They are imported, and called while types are checked.
 
         Raises:
-          FormatError: when the text is truncated, edited or of another version.
+          FormatError: when the text is truncated, edited or of another version, or names what is not allowed.
+          GraphError: when `allow` names no packages.
         """
         from combinators.graph_json import graph_from_json
 
-        return graph_from_json(text)
+        return graph_from_json(text, allow)
 
     def __call__(self, *args: Any) -> Any:
         """Run the graph, unplanned, on arrays.

@@ -10,9 +10,8 @@ from combinators.errors import FormatError, TapestryError, message
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename
 from combinators.naming import find
 from combinators.shaped import shape
+from combinators.stored_json import REMEDY, shown
 from combinators.tensor_type import TensorType
-
-_REMEDY = "Restore the file from what `to_json` wrote."
 
 
 def check_graph(graph: Graph, where: str = "graph") -> None:
@@ -27,7 +26,7 @@ def check_graph(graph: Graph, where: str = "graph") -> None:
         its operands do not carry, or outputs that do not fit their structure.
     """
     for index, node in enumerate(graph.nodes):
-        place = f"{where}, node {index} ({node.path})"
+        place = f"{where}, node {index} ({shown(node.path)})"
         if isinstance(node, Input):
             _require(all(isinstance(n, Input) for n in graph.nodes[:index]), place, "an input stands behind operations")
             continue
@@ -60,7 +59,7 @@ def _check_apply(node: Apply, operands: Sequence[TensorType], place: str) -> Non
         bound, names = bind(shaped, [kind.names for kind in operands])  # pyright: ignore[reportArgumentType]
     except TapestryError as error:
         raise FormatError(
-            message(f"{place}: its operation does not fit its operands.", str(error), remedy=_REMEDY)
+            message(f"{place}: its operation does not fit its operands.", str(error), remedy=REMEDY)
         ) from error
     _require(shaped.operation == node.operation, place, "its signature is not expanded for the rank of its operands")
     expected = tuple((dim, find(name)) for dim, name in bound.items())
@@ -128,4 +127,4 @@ def _check_count(expected: int, got: int, place: str, what: str) -> None:
 
 def _require(fits: Any, place: str, problem: str) -> None:
     if not fits:
-        raise FormatError(message(f"{place}: the graph does not hold together.", problem, remedy=_REMEDY))
+        raise FormatError(message(f"{place}: the graph does not hold together.", problem, remedy=REMEDY))

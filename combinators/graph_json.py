@@ -1,14 +1,15 @@
 """Graphs as JSON text: versioned, with a checksum, and checked when read.
 
-Equal operations stand once, in a table. Nothing is pickled: kernels are public names, which are imported when read.
+Equal operations stand once, in a table. Nothing is pickled: kernels are public names. A file is data until its checksum
+was compared; then every name is held against what the reader allows, and only then are types checked.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, cast, final
 
 from combinators.errors import FormatError, GraphError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename
@@ -16,12 +17,30 @@ from combinators.graph_check import check_graph
 from combinators.kernel_codec import decode, encode
 from combinators.operation import Operation
 from combinators.operation_json import operation_from_json, operation_to_json
+from combinators.readable import Readable
+from combinators.step_budget import bounded_steps
+from combinators.stored_json import (
+    LARGEST_TEXT,
+    REMEDY,
+    checksum,
+    entries,
+    integer,
+    listed,
+    malformed,
+    read_json,
+    shown,
+    text_of,
+)
 from combinators.tensor_type import TensorType
 from combinators.tree_json import tree_from_json, tree_to_json
 
 FORMAT = "tapestry-graph"
 VERSION = 1
-_REMEDY = "Restore the file from what `to_json` wrote."
+DEEPEST_LOOPS = 24
+"""Loops inside each other that a file may hold."""
+_LARGEST_SIZE = 2**63
+_LONGEST_LABEL = 4096
+_MOST_AXES = 64
 
 
 def graph_to_json(graph: Graph) -> str:
@@ -35,25 +54,34 @@ def graph_to_json(graph: Graph) -> str:
 
     Raises:
       KernelError: when a kernel, a monoid or an aggregator has no public name.
+      GraphError: when no file may be as large, or as deeply nested.
     """
-    content = _graph_to_json(graph)
-    return json.dumps({"format": FORMAT, "version": VERSION, "sha256": _checksum(content), "graph": content})
+    content = _graph_to_json(graph, 0)
+    text = json.dumps({"format": FORMAT, "version": VERSION, "sha256": checksum(content), "graph": content})
+    if len(text) > LARGEST_TEXT:
+        raise _unstorable(graph, f"it takes {len(text)} characters, a file at most {LARGEST_TEXT}")
+    return text
 
 
-def graph_from_json(text: str) -> Graph:
-    """Read a graph back.
+def graph_from_json(text: str, allow: Sequence[str] = ()) -> Graph:
+    """Read a graph back. Safe on texts of any origin, as docs/security.md says.
 
     Args:
       text: what `graph_to_json` returned.
+      allow: packages whose functions and frozen dataclasses it may name, beside this library's kernels and JAX's array
+        functions. They are imported, and called while types are checked.
 
     Returns:
       The graph. Arguments in containers other than dict, list and tuple have become dicts by key path.
 
     Raises:
-      FormatError: when the text is truncated, edited, or of another version, or names what cannot be imported.
+      FormatError: when the text is truncated, edited, or of another version, names what is not allowed or cannot be
+        imported, or does not hold together.
+      GraphError: when `allow` names no packages.
     """
-    head = _entries(_load(text), ("format", "version", "sha256", "graph"), "the file")
-    if head["format"] != FORMAT or head["version"] != VERSION:
+    names = Readable.of(allow)
+    head = entries(read_json(text, "the file"), ("format", "version", "sha256", "graph"), "the file")
+    if head["format"] != FORMAT or type(head["version"]) is not int or head["version"] != VERSION:
         raise FormatError(
             message(
                 "the file is no graph of this version.",
@@ -62,54 +90,41 @@ def graph_from_json(text: str) -> Graph:
                 remedy="Read it with the release that wrote it, or trace the program again.",
             )
         )
-    # A wrong place says more than a wrong checksum, so the content is looked through first.
-    try:
-        graph = _graph_from_json(head["graph"], "graph")
-        check_graph(graph)
-    except RecursionError:
-        raise FormatError(message("the file is nested too deeply to be read.", remedy=_REMEDY)) from None
-    if (found := _checksum(head["graph"])) != head["sha256"]:
+    if (found := checksum(head["graph"])) != head["sha256"]:
         raise FormatError(
             message(
                 "`graph` was edited: its checksum differs.",
                 f"expected {head['sha256']!r:.80}",
                 f"got      {found!r}",
-                remedy=_REMEDY,
+                remedy=REMEDY,
             )
         )
+    try:
+        graph = _Reader(names).graph(head["graph"], "graph", 0)
+        with bounded_steps(len(text)):
+            check_graph(graph)
+    except RecursionError:
+        raise FormatError(message("the file is nested too deeply to be read.", remedy=REMEDY)) from None
     return graph
 
 
-def _checksum(content: Any) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise FormatError(message("the file is nested too deeply to be read.", remedy=_REMEDY)) from None
-    except (ValueError, TypeError) as error:
-        place = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "the start"
-        raise FormatError(
-            message(f"the file is no JSON, from {place} on: truncated?", str(error)[:200], remedy=_REMEDY)
-        ) from error
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+def _unstorable(graph: Graph, problem: str) -> GraphError:
+    return GraphError(
+        message(f"`{shown(graph.name)}` cannot be stored.", problem, remedy="Store its parts: graph.subgraph(path).")
+    )
 
 
 # Writing
 
 
-def _graph_to_json(graph: Graph) -> dict[str, Any]:
+def _graph_to_json(graph: Graph, depth: int) -> dict[str, Any]:
+    if depth > DEEPEST_LOOPS:
+        raise _unstorable(graph, f"its loops are nested more than {DEEPEST_LOOPS} deep")
     table: dict[str, int] = {}
     operations: list[Any] = []
     nodes: list[Any] = []
     for node in graph.nodes:
-        stored = _node_to_json(node)
+        stored = _node_to_json(node, depth)
         if isinstance(node, Apply):
             operation = operation_to_json(node.operation)
             text = json.dumps(operation)
@@ -130,7 +145,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
     }
 
 
-def _node_to_json(node: Node) -> dict[str, Any]:
+def _node_to_json(node: Node, depth: int) -> dict[str, Any]:
     types = [_type_to_json(kind) for kind in node.results]
     if isinstance(node, Input):
         return {"kind": "input", "path": node.name, "types": types}
@@ -142,7 +157,7 @@ def _node_to_json(node: Node) -> dict[str, Any]:
             return {"kind": "rename", **common, "names": [list(pair) for pair in node.names]}
         case Loop():
             own = {"length": node.length, "over": node.over, "carries": node.carries, "axes": list(node.axes)}
-            return {"kind": "loop", **common, **own, "body": _graph_to_json(node.body)}
+            return {"kind": "loop", **common, **own, "body": _graph_to_json(node.body, depth + 1)}
 
 
 def _type_to_json(kind: TensorType) -> dict[str, Any]:
@@ -157,24 +172,9 @@ def _named_to_json(pairs: Sequence[tuple[str, Ref]]) -> list[Any]:
 # Reading
 
 
-def _graph_from_json(stored: Any, where: str) -> Graph:
-    keys = ("name", "operations", "nodes", "outputs", "named", "in_tree", "out_tree", "suggested")
-    entries = _entries(stored, keys, where)
-    table = _list(entries["operations"], f"{where}, operations")
-    operations = [operation_from_json(item, f"{where}, operation {number}") for number, item in enumerate(table)]
-    listed = _list(entries["nodes"], f"{where}, nodes")
-    nodes = [_node_from_json(item, operations, f"{where}, node {number}") for number, item in enumerate(listed)]
-    return Graph(
-        tuple(nodes),
-        _named_from_json(entries["outputs"], f"{where}, outputs"),
-        _named_from_json(entries["named"], f"{where}, named"),
-        tree_from_json(entries["in_tree"], f"{where}, in_tree"),
-        tree_from_json(entries["out_tree"], f"{where}, out_tree"),
-        _text(entries["name"], f"{where}, name"),
-        frozenset(_text(name, f"{where}, suggested") for name in _list(entries["suggested"], f"{where}, suggested")),
-    )
-
-
+_GRAPH = ("name", "operations", "nodes", "outputs", "named", "in_tree", "out_tree")
+# What files of this version did not have from the beginning, and what it is where they lack it.
+_LATER: dict[str, Any] = {"suggested": []}
 _KEYS = {
     "input": ("kind", "path", "types"),
     "apply": ("kind", "path", "types", "operands", "names", "operation"),
@@ -183,100 +183,134 @@ _KEYS = {
 }
 
 
-def _node_from_json(stored: Any, operations: Sequence[Operation], where: str) -> Node:
-    kind = cast("dict[str, Any]", stored).get("kind") if isinstance(stored, dict) else None
-    if not isinstance(kind, str) or kind not in _KEYS:
-        raise _malformed(where, f"a node of kind {', '.join(_KEYS)}", stored)
-    entries = _entries(stored, _KEYS[kind], where)
-    path = _text(entries["path"], f"{where}, path")
-    where = f"{where} ({path})"
-    listed = _list(entries["types"], f"{where}, types")
-    types = tuple(_type_from_json(item, f"{where}, type {number}") for number, item in enumerate(listed))
-    if kind == "input":
-        if len(types) != 1:
-            raise _malformed(f"{where}, types", "one type", entries["types"])
-        return Input(path, types)
-    pairs = _list(entries["operands"], f"{where}, operands")
-    operands = tuple(Ref(*_integers(pair, 2, f"{where}, operands")) for pair in pairs)
-    if kind == "loop":
-        over = entries["over"]
+@final
+@dataclass(frozen=True)
+class _Reader:
+    """Build graphs of what a file says; nothing is called but constructors of dataclasses."""
+
+    names: Readable
+
+    def graph(self, stored: Any, where: str, depth: int) -> Graph:
+        """A graph, `depth` loops inside of the file's."""
+        if depth > DEEPEST_LOOPS:
+            raise malformed(where, f"at most {DEEPEST_LOOPS} loops inside each other", "one more")
+        parts = entries(stored, _GRAPH, where, _LATER)
+        name = _label(parts["name"], f"{where}, name")
+        table = listed(parts["operations"], f"{where}, operations")
+        operations = [
+            operation_from_json(item, f"{where}, operation {number}", self.names) for number, item in enumerate(table)
+        ]
+        nodes = [
+            self.node(item, operations, f"{where}, node {number}", depth)
+            for number, item in enumerate(listed(parts["nodes"], f"{where}, nodes"))
+        ]
+        return Graph(
+            tuple(nodes),
+            _named_from_json(parts["outputs"], f"{where}, outputs"),
+            _named_from_json(parts["named"], f"{where}, named"),
+            tree_from_json(parts["in_tree"], f"{where}, in_tree"),
+            tree_from_json(parts["out_tree"], f"{where}, out_tree"),
+            name,
+            frozenset(_label(item, f"{where}, suggested") for item in listed(parts["suggested"], f"{where}, suggested")),
+        )
+
+    def node(self, stored: Any, operations: Sequence[Operation], where: str, depth: int) -> Node:
+        """A node; `operations` is the table of its graph."""
+        kind = cast("dict[str, Any]", stored).get("kind") if isinstance(stored, dict) else None
+        if not isinstance(kind, str) or kind not in _KEYS:
+            raise malformed(where, f"a node of kind {', '.join(_KEYS)}", stored)
+        parts = entries(stored, _KEYS[kind], where)
+        path = _label(parts["path"], f"{where}, path")
+        where = f"{where} ({shown(path)})"
+        kinds = enumerate(listed(parts["types"], f"{where}, types"))
+        types = tuple(_type_from_json(item, f"{where}, type {number}") for number, item in kinds)
+        if kind == "input":
+            if len(types) != 1:
+                raise malformed(f"{where}, types", "one type", parts["types"])
+            return Input(path, types)
+        pairs = listed(parts["operands"], f"{where}, operands")
+        operands = tuple(Ref(*_integers(pair, 2, f"{where}, operands")) for pair in pairs)
+        if kind == "loop":
+            return self.loop(parts, operands, types, path, where, depth)
+        names = tuple(_name_pair(pair, f"{where}, names") for pair in listed(parts["names"], f"{where}, names"))
+        if kind == "rename":
+            return Rename(operands, names, types, path)
+        number = integer(parts["operation"], f"{where}, operation")
+        if number >= len(operations):
+            raise malformed(f"{where}, operation", f"one of the {len(operations)} operations", number)
+        return Apply(operations[number], operands, names, types, path)
+
+    def loop(
+        self,
+        parts: dict[str, Any],
+        operands: tuple[Ref, ...],
+        types: tuple[TensorType, ...],
+        path: str,
+        where: str,
+        depth: int,
+    ) -> Loop:
+        """A loop, whose body is a graph of its own."""
+        over = parts["over"]
         return Loop(
-            _graph_from_json(entries["body"], f"{where}, body"),
-            _integer(entries["length"], f"{where}, length"),
-            None if over is None else _text(over, f"{where}, over"),
+            self.graph(parts["body"], f"{where}, body", depth + 1),
+            integer(parts["length"], f"{where}, length"),
+            None if over is None else _label(over, f"{where}, over"),
             operands,
-            _integer(entries["carries"], f"{where}, carries"),
-            tuple(_integer(axis, f"{where}, axes") for axis in _list(entries["axes"], f"{where}, axes")),
+            integer(parts["carries"], f"{where}, carries"),
+            tuple(integer(axis, f"{where}, axes") for axis in listed(parts["axes"], f"{where}, axes")),
             types,
             path,
         )
-    names = tuple(_name_pair(pair, f"{where}, names") for pair in _list(entries["names"], f"{where}, names"))
-    if kind == "rename":
-        return Rename(operands, names, types, path)
-    number = _integer(entries["operation"], f"{where}, operation")
-    if number >= len(operations):
-        raise _malformed(f"{where}, operation", f"one of the {len(operations)} operations", number)
-    return Apply(operations[number], operands, names, types, path)
 
 
 def _type_from_json(stored: Any, where: str) -> TensorType:
-    entries = _entries(stored, ("dtype", "dims"), where)
-    dtype = decode({"$dtype": entries["dtype"]}, f"{where}, dtype")
-    dims = [_list(pair, f"{where}, dims") for pair in _list(entries["dims"], f"{where}, dims")]
-    if not all(len(pair) == 2 and isinstance(pair[0], str | None) and type(pair[1]) is int for pair in dims):
-        raise _malformed(f"{where}, dims", "pairs of a name and a size", entries["dims"])
+    parts = entries(stored, ("dtype", "dims"), where)
+    dtype = decode({"$dtype": parts["dtype"]}, f"{where}, dtype")
+    dims = [listed(pair, f"{where}, dims") for pair in listed(parts["dims"], f"{where}, dims")]
+    if len(dims) > _MOST_AXES or not all(map(_is_dim, dims)):
+        raise malformed(f"{where}, dims", f"at most {_MOST_AXES} pairs of a name and a size", parts["dims"])
     try:
         return TensorType([(pair[0], pair[1]) for pair in dims], dtype)
     except GraphError as error:
-        raise FormatError(message(f"{where} is no type.", str(error), remedy=_REMEDY)) from error
+        raise FormatError(message(f"{where} is no type.", str(error)[:300], remedy=REMEDY)) from error
+
+
+def _is_dim(pair: list[Any]) -> bool:
+    return (
+        len(pair) == 2
+        and isinstance(pair[0], str | None)
+        and len(pair[0] or "") <= _LONGEST_LABEL
+        and type(pair[1]) is int
+        and pair[1] < _LARGEST_SIZE
+    )
 
 
 def _named_from_json(stored: Any, where: str) -> tuple[tuple[str, Ref], ...]:
     pairs: list[tuple[str, Ref]] = []
-    for number, item in enumerate(_list(stored, where)):
-        name, *ref = _list(item, f"{where}[{number}]") or [None]
-        pairs.append((_text(name, f"{where}[{number}]"), Ref(*_integers(ref, 2, f"{where}[{number}]"))))
+    for number, item in enumerate(listed(stored, where)):
+        name, *ref = listed(item, f"{where}[{number}]") or [None]
+        pairs.append((_label(name, f"{where}[{number}]"), Ref(*_integers(ref, 2, f"{where}[{number}]"))))
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise malformed(where, "names that differ", [name for name, _ in pairs])
     return tuple(pairs)
 
 
 def _name_pair(stored: Any, where: str) -> tuple[str, str]:
-    pair = _list(stored, where)
+    pair = listed(stored, where)
     if len(pair) != 2:
-        raise _malformed(where, "pairs of names", stored)
-    return _text(pair[0], where), _text(pair[1], where)
+        raise malformed(where, "pairs of names", stored)
+    return _label(pair[0], where), _label(pair[1], where)
 
 
-def _entries(stored: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
-    entries = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
-    if entries.keys() != set(keys):
-        raise _malformed(where, f"an object of {', '.join(keys)}", sorted(entries) if entries else stored)
-    return entries
-
-
-def _list(stored: Any, where: str) -> list[Any]:
-    if not isinstance(stored, list):
-        raise _malformed(where, "a list", stored)
-    return cast("list[Any]", stored)
-
-
-def _text(stored: Any, where: str) -> str:
-    if not isinstance(stored, str):
-        raise _malformed(where, "a text", stored)
-    return stored
-
-
-def _integer(stored: Any, where: str) -> int:
-    if type(stored) is not int or stored < 0:
-        raise _malformed(where, "a non-negative integer", stored)
-    return stored
+def _label(stored: Any, where: str) -> str:
+    label = text_of(stored, where)
+    if len(label) > _LONGEST_LABEL:
+        raise malformed(where, f"at most {_LONGEST_LABEL} characters", label)
+    return label
 
 
 def _integers(stored: Any, count: int, where: str) -> list[int]:
-    listed = _list(stored, where)
-    if len(listed) != count:
-        raise _malformed(where, f"{count} integers", stored)
-    return [_integer(item, where) for item in listed]
-
-
-def _malformed(where: str, expected: str, got: object) -> FormatError:
-    return FormatError(message(f"{where} cannot be read.", f"expected {expected}", f"got {got!r:.120}", remedy=_REMEDY))
+    found = listed(stored, where)
+    if len(found) != count:
+        raise malformed(where, f"{count} integers", stored)
+    return [integer(item, where) for item in found]

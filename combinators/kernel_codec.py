@@ -1,7 +1,7 @@
 """Kernels and plain values as JSON: what a stored graph says instead of holding Python objects.
 
-A callable is stored as the public name under which it can be imported, never as code. Reading one back only imports:
-nothing is unpickled or evaluated, and the standard library, most of which is not about arrays, cannot be named.
+A callable is stored as the public name under which it can be imported, never as code. Reading one back looks its name
+up in what the reader allows, see `combinators.readable`, and imports it: nothing is unpickled or evaluated.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import dataclasses
 import functools
 import math
 import re
-import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, cast, final
 
 import numpy as np
 
+from combinators.array_functions import scalar_types
 from combinators.errors import FormatError, KernelError, message
-from combinators.kernel_names import public_name, resolve
+from combinators.kernel_fields import check_fields
+from combinators.kernel_names import public_name
+from combinators.public_names import KERNELS, REFERENCES
+from combinators.readable import Readable, forbidden
+from combinators.stored_json import REMEDY, malformed
 
-# The parts of the standard library that kernels are made of.
-_STANDARD_ALLOWED = frozenset({"math", "operator", "_operator"})
-_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_FIXED = Readable()
+_DTYPE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def encode(value: object, where: str = "kernel") -> Any:
@@ -66,24 +69,26 @@ def encode(value: object, where: str = "kernel") -> Any:
     raise _unstorable(where, value, "it is neither a callable nor a plain value", "Store it apart, as an operand.")
 
 
-def decode(obj: object, where: str = "kernel") -> Any:
+def decode(obj: object, where: str = "kernel", names: Readable | None = _FIXED) -> Any:
     """Turn what `encode` made back into the value.
 
     Args:
-      obj: what the `json` module read.
+      obj: what `read_json` gave.
       where: what the value is, as an error names it.
+      names: what it may name; None for nothing, where a plain value is meant.
 
     Returns:
-      The value; callables are imported by their names.
+      The value; callables are imported by their names. Nothing is called but the constructors of dataclasses, which are
+      ours or of a package that the reader allowed.
 
     Raises:
-      FormatError: when the content is not what `encode` writes, or names something that cannot be imported, is no
-        callable, no frozen dataclass, or belongs to the standard library.
+      FormatError: when the content is not what `encode` writes, or names something that is not allowed, cannot be
+        imported, is no callable or no frozen dataclass.
     """
     try:
-        return _decode(obj, where)
+        return _Decoder(names).value(obj, where)
     except RecursionError:
-        raise FormatError(message(f"{where} is nested too deeply to be read.", remedy=_RESTORE)) from None
+        raise FormatError(message(f"{where} is nested too deeply to be read.", remedy=REMEDY)) from None
 
 
 def _encode_items(items: tuple[object, ...] | list[object], where: str) -> list[Any]:
@@ -120,9 +125,9 @@ def _storable_name(value: Any, where: str, got: object) -> str:
     """Give the public name of a callable that may be stored; an error shows what was `got`."""
     name = public_name(value)
     if name is not None:
-        if (forbidden := _forbidden(name)) is None:
+        if (reason := forbidden(name)) is None:
             return name
-        raise _unstorable(where, got, f"`{name}` {forbidden}", "Wrap it in a function of your own module.")
+        raise _unstorable(where, got, f"`{name}` {reason}", "Wrap it in a function of your own module.")
     qualified = str(getattr(value, "__qualname__", getattr(value, "__name__", "")))
     if "<lambda>" in qualified:
         reason = "a lambda has no name"
@@ -140,51 +145,141 @@ def _unstorable(where: str, value: object, reason: str, remedy: str) -> KernelEr
     return KernelError(message(f"{where} cannot be stored: {reason}.", f"got {value!r}"[:200], remedy=remedy))
 
 
-_RESTORE = "Restore the file from what `to_json` wrote."
+@final
+@dataclasses.dataclass(frozen=True)
+class _Decoder:
+    """Decode values whose names are looked up in `names`.
 
+    Attributes:
+      names: what may be named; None for nothing.
+      is_reference: whether the value belongs to the reference of an aggregator, which works on real arrays.
+    """
 
-def _decode(obj: object, where: str) -> Any:
-    """Decode any value."""
-    if obj is None or type(obj) in (bool, int, float, str):
-        return obj
-    if isinstance(obj, list):
-        return _decode_items(obj, where)
-    if not isinstance(obj, dict):
-        raise _malformed(where, "a JSON value", obj)
-    entries = cast("dict[object, object]", obj)
-    tags = [key for key in entries if not isinstance(key, str) or key.startswith("$")]
-    if not tags:
-        return {str(key): _decode(item, f"{where}[{key!r}]") for key, item in entries.items()}
-    tag = str(tags[0])
-    allowed = {"$dataclass", "fields"} if tag == "$dataclass" else {tag}
-    if tag not in _DECODERS or entries.keys() != allowed:
-        raise _malformed(where, "one of " + ", ".join(_DECODERS), sorted(map(str, entries)))
-    return _DECODERS[tag](entries if tag == "$dataclass" else entries[tag], where)
+    names: Readable | None
+    is_reference: bool = False
 
+    def value(self, obj: object, where: str) -> Any:
+        """Decode any value."""
+        if obj is None or type(obj) in (bool, int, float, str):
+            return obj
+        if isinstance(obj, list):
+            return self._items(obj, where)
+        if not isinstance(obj, dict):
+            raise malformed(where, "a JSON value", obj)
+        entries = cast("dict[object, object]", obj)
+        tags = [key for key in entries if not isinstance(key, str) or key.startswith("$")]
+        if not tags:
+            return {str(key): self.value(item, f"{where}[{key!r:.60}]") for key, item in entries.items()}
+        tag = str(tags[0])
+        allowed = {"$dataclass", "fields"} if tag == "$dataclass" else {tag}
+        if tag not in _TAGS or entries.keys() != allowed:
+            raise malformed(where, "one of " + ", ".join(_TAGS), sorted(map(str, entries)))
+        match tag:
+            case "$function":
+                return self._function(entries[tag], where)
+            case "$partial":
+                return self._partial(entries[tag], where)
+            case "$dataclass":
+                return self._dataclass(entries, where)
+            case "$tuple":
+                return tuple(self._items(entries[tag], where))
+            case "$dict":
+                return self._dict(entries[tag], where)
+            case "$dtype":
+                return _decode_dtype(entries[tag], where)
+            case _:
+                return _decode_float(entries[tag], where)
 
-def _decode_items(obj: object, where: str) -> list[Any]:
-    """Decode the items of a list."""
-    items = _expect(list, obj, where)
-    return [_decode(item, f"{where}[{index}]") for index, item in enumerate(items)]
+    def _items(self, obj: object, where: str) -> list[Any]:
+        items = _expect(list, obj, where)
+        return [self.value(item, f"{where}[{index}]") for index, item in enumerate(items)]
 
+    def _dict(self, obj: object, where: str) -> dict[Any, Any]:
+        """A dict that was stored as a list of pairs."""
+        result: dict[Any, Any] = {}
+        for index, pair in enumerate(self._items(obj, where)):
+            if not isinstance(pair, list) or len(cast("list[object]", pair)) != 2:
+                raise malformed(f"{where}[{index}]", "a key and a value", pair)
+            try:
+                result[pair[0]] = pair[1]
+            except TypeError:
+                raise malformed(f"{where}[{index}]", "a key that can be hashed", pair[0]) from None
+        return result
 
-def _decode_dict(obj: object, where: str) -> dict[Any, Any]:
-    """Decode a dict that was stored as a list of pairs."""
-    result: dict[Any, Any] = {}
-    for index, pair in enumerate(_decode_items(obj, where)):
-        if not isinstance(pair, list) or len(cast("list[object]", pair)) != 2:
-            raise _malformed(f"{where}[{index}]", "a key and a value", pair)
+    def _function(self, obj: object, where: str) -> Callable[..., Any]:
+        found = self._find(obj, where)
+        if not callable(found):
+            raise FormatError(message(f"{where}: `{obj}` is not callable.", f"got {found!r}"[:200], remedy=REMEDY))
+        return found
+
+    def _find(self, obj: object, where: str) -> object:
+        if self.names is None:
+            raise malformed(where, "a plain value", obj)
+        return self.names.find(obj, where, is_reference=self.is_reference)
+
+    def _partial(self, obj: object, where: str) -> functools.partial[Any]:
+        entries = _expect(dict, obj, where)
+        if entries.keys() != {"function", "arguments", "keywords"}:
+            raise malformed(where, "function, arguments and keywords", sorted(map(str, entries)))
+        stored = _expect(dict, entries["keywords"], f"{where}.keywords")
+        function = self.value(entries["function"], f"{where}.function")
+        if not callable(function):
+            raise malformed(f"{where}.function", "a callable", function)
+        arguments = self._items(entries["arguments"], f"{where}.arguments")
+        keywords = {str(name): self.value(item, f"{where}.{name:.60}") for name, item in stored.items()}
+        # No function of the fixed list is known to be harmless with a function among its arguments.
+        if self._is_fixed(entries["function"]) and any(map(_holds_function, (*arguments, *keywords.values()))):
+            raise malformed(where, "plain arguments of a function from the fixed list", "a function among them")
+        return functools.partial(function, *arguments, **keywords)
+
+    def _is_fixed(self, function: object) -> bool:
+        """Whether a stored function is none of a package that the reader allowed."""
+        name: Any = cast("dict[str, object]", function).get("$function") if isinstance(function, dict) else None
+        return self.names is None or not isinstance(name, str) or not self.names.is_opened(name)
+
+    def _dataclass(self, entries: dict[Any, Any], where: str) -> Any:
+        name = entries["$dataclass"]
+        cls = self._find(name, where)
+        if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not _is_frozen(cls):
+            headline = f"{where}: `{name}` is not a frozen dataclass."
+            raise FormatError(message(headline, f"got {cls!r}"[:200], remedy=REMEDY))
+        stored = _expect(dict, entries["fields"], f"{where}.fields")
+        known = [field for field in dataclasses.fields(cls) if field.init]
+        needed = {field.name for field in known if not _has_default(field)}
+        # Fields that came later have defaults: files that were written before still say all they meant.
+        if not needed <= stored.keys() <= {field.name for field in known}:
+            expected = f"the fields {sorted(field.name for field in known)} of `{name}`"
+            raise malformed(where, expected, sorted(map(str, stored)))
+        values = {str(key): self._inside(key).value(item, f"{where}.{key}") for key, item in stored.items()}
+        if name in KERNELS | REFERENCES:
+            check_fields(cls, values, where)
         try:
-            result[pair[0]] = pair[1]
-        except TypeError:
-            raise _malformed(f"{where}[{index}]", "a key that can be hashed", pair[0]) from None
-    return result
+            return cls(**values)
+        except Exception as error:
+            headline = f"{where}: `{name}` refuses its stored fields."
+            raise FormatError(message(headline, f"{type(error).__name__}: {error}"[:300], remedy=REMEDY)) from error
+
+    def _inside(self, field: object) -> _Decoder:
+        """The decoder of a field: references stand in fields of that name, and are made of others."""
+        return dataclasses.replace(self, is_reference=self.is_reference or field == "reference")
+
+
+_TAGS = ("$function", "$partial", "$dataclass", "$tuple", "$dict", "$dtype", "$float")
+
+
+def _holds_function(value: object) -> bool:
+    """Tell whether a decoded value is or holds a function; scalar types stand for dtypes."""
+    if isinstance(value, list | tuple):
+        return any(map(_holds_function, cast("list[object]", value)))
+    if isinstance(value, dict):
+        return any(map(_holds_function, cast("dict[object, object]", value).values()))
+    return (callable(value) or dataclasses.is_dataclass(value)) and not any(value is kind for kind in scalar_types())
 
 
 def _decode_float(obj: object, where: str) -> float:
     """Decode a float for which JSON has no number."""
     if obj not in ("inf", "-inf", "nan"):
-        raise _malformed(where, "inf, -inf or nan", obj)
+        raise malformed(where, "inf, -inf or nan", obj)
     return float(cast("str", obj))
 
 
@@ -192,92 +287,18 @@ def _decode_dtype(obj: object, where: str) -> np.dtype[Any]:
     """Decode a dtype from its name."""
     name = _expect(str, obj, where)
     try:
-        dtype = np.dtype(name)
-    except (TypeError, ValueError, SyntaxError):  # NumPy reads some names as struct formats
-        raise _malformed(where, "the name of a dtype", name) from None
-    if dtype.name != name or not _is_named(dtype):
-        raise _malformed(where, "the name of a dtype", name)
+        # NumPy reads some longer names as struct formats.
+        dtype = np.dtype(name) if _DTYPE.fullmatch(name) else None
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype is None or dtype.name != name or not _is_named(dtype):
+        raise malformed(where, "the name of a dtype", name)
     return dtype
 
 
-def _decode_function(obj: object, where: str) -> Callable[..., Any]:
-    """Decode a callable from its public name."""
-    found = _import(obj, where)
-    if not callable(found):
-        raise FormatError(message(f"{where}: `{obj}` is not callable.", f"got {found!r}"[:200], remedy=_RESTORE))
-    return found
-
-
-def _decode_partial(obj: object, where: str) -> functools.partial[Any]:
-    """Decode a partial."""
-    entries = _expect(dict, obj, where)
-    if entries.keys() != {"function", "arguments", "keywords"}:
-        raise _malformed(where, "function, arguments and keywords", sorted(map(str, entries)))
-    function = _decode(entries["function"], f"{where}.function")
-    if not callable(function):
-        raise _malformed(f"{where}.function", "a callable", function)
-    keywords = _expect(dict, entries["keywords"], f"{where}.keywords")
-    arguments = _decode_items(entries["arguments"], f"{where}.arguments")
-    return functools.partial(
-        function, *arguments, **{str(name): _decode(item, f"{where}.{name}") for name, item in keywords.items()}
-    )
-
-
-def _decode_dataclass(obj: object, where: str) -> Any:
-    """Decode an instance of a frozen dataclass."""
-    entries = _expect(dict, obj, where)
-    cls = _import(entries["$dataclass"], where)
-    if not isinstance(cls, type) or not dataclasses.is_dataclass(cls) or not _is_frozen(cls):
-        headline = f"{where}: `{entries['$dataclass']}` is not a frozen dataclass."
-        raise FormatError(message(headline, f"got {cls!r}"[:200], remedy=_RESTORE))
-    stored = _expect(dict, entries["fields"], f"{where}.fields")
-    known = {field.name for field in dataclasses.fields(cls) if field.init}
-    if stored.keys() != known:
-        raise _malformed(where, f"the fields {sorted(known)} of `{entries['$dataclass']}`", sorted(map(str, stored)))
-    values = {str(name): _decode(item, f"{where}.{name}") for name, item in stored.items()}
-    try:
-        return cls(**values)
-    except Exception as error:
-        headline = f"{where}: `{entries['$dataclass']}` refuses its stored fields."
-        raise FormatError(message(headline, f"{type(error).__name__}: {error}", remedy=_RESTORE)) from error
-
-
-def _import(obj: object, where: str) -> object:
-    """Import what a stored name stands for."""
-    name = _expect(str, obj, where)
-    if _NAME.fullmatch(name) is None:
-        raise _malformed(where, 'a name such as "jax.nn:gelu"', name)
-    if (reason := _forbidden(name)) is not None:
-        raise FormatError(message(f"{where}: `{name}` {reason}.", remedy=_RESTORE))
-    module, _, qualified = name.partition(":")
-    try:
-        found = resolve(module, qualified)
-    except Exception as error:
-        details = (f"`{name}` is needed", f"{type(error).__name__}: {error}")
-        remedy = f"Install the package of `{module}` in the version that the file was written with."
-        raise FormatError(message(f"{where} cannot be imported.", *details, remedy=remedy)) from error
-    # A module may hold what it imported itself: `package:system` is still the function of `os`.
-    if _is_standard(str(getattr(found, "__module__", None) or "")) or isinstance(found, type(sys)):
-        raise FormatError(message(f"{where}: `{name}` leads into the standard library.", remedy=_RESTORE))
-    return found
-
-
-def _forbidden(name: str) -> str | None:
-    """Say why a name may not be stored or read; None where it may."""
-    module, _, qualified = name.partition(":")
-    if _is_standard(module):
-        return "is of the standard library, of which stored programs may name `math` and `operator` only"
-    if module.partition(".")[0] == "__main__":
-        return "is in `__main__`, which is another module in each process"
-    if any(part.startswith("__") for part in (*module.split("."), *qualified.split("."))):
-        return "leads through a name that starts with two underscores"
-    return None
-
-
-def _is_standard(module: str) -> bool:
-    """Tell whether a module is of the standard library, other than those kernels are made of."""
-    top = module.partition(".")[0]
-    return top in sys.stdlib_module_names and module not in _STANDARD_ALLOWED
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    """Tell whether a field may be left out."""
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
 def _is_frozen(cls: Any) -> bool:
@@ -296,23 +317,5 @@ def _is_named(dtype: np.dtype[Any]) -> bool:
 def _expect(kind: type[Any], obj: object, where: str) -> Any:
     """Return an entry if it is of this JSON type."""
     if not isinstance(obj, kind):
-        raise _malformed(where, {dict: "an object", list: "a list", str: "a string"}[kind], obj)
+        raise malformed(where, {dict: "an object", list: "a list", str: "a string"}[kind], obj)
     return obj
-
-
-def _malformed(where: str, expected: str, got: object) -> FormatError:
-    """Build the error for content that `encode` does not write."""
-    return FormatError(
-        message(f"{where} cannot be read.", f"expected {expected}", f"got {got!r}"[:200], remedy=_RESTORE)
-    )
-
-
-_DECODERS: dict[str, Callable[[object, str], Any]] = {
-    "$function": _decode_function,
-    "$partial": _decode_partial,
-    "$dataclass": _decode_dataclass,
-    "$tuple": lambda obj, where: tuple(_decode_items(obj, where)),
-    "$dict": _decode_dict,
-    "$dtype": _decode_dtype,
-    "$float": _decode_float,
-}

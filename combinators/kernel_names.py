@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from combinators.public_names import published
+
 # Where JAX publishes what it defines under `jax._src`, in the order in which an alias is preferred.
 _JAX_PUBLIC_MODULES = (
     "jax.nn",
@@ -36,7 +38,8 @@ def public_name(value: object) -> str | None:
 
     Returns:
       `"module:qualified.name"`, such as `"jax.nn:gelu"`, of which an import gives the very same object. None for what
-      no import gives: a lambda, a local function, something defined in `__main__`, a partial.
+      no import gives: a lambda, a local function, something defined in `__main__`, a partial. Kernels of this library
+      have the names under which they were published, see `combinators.public_names`.
 
     Example:
       >>> import jax
@@ -51,7 +54,7 @@ def public_name(value: object) -> str | None:
         return None
     for candidate in _candidate_modules(module):
         if _gives(candidate, name, value):
-            return f"{candidate}:{name}"
+            return published(f"{candidate}:{name}")
     return _assigned_name(module, value)
 
 

@@ -9,11 +9,13 @@ from typing import Any, cast
 from combinators import monoids
 from combinators.errors import FormatError, SignatureError, message
 from combinators.kernel_codec import decode, encode
+from combinators.kernel_fields import check_fields
 from combinators.monoid import Monoid
 from combinators.operation import Operation
+from combinators.readable import Readable
 from combinators.signature import Operand, Signature
+from combinators.stored_json import REMEDY, malformed
 
-_REMEDY = "Restore the file from what `to_json` wrote."
 _CODED = ("kernel", "carrier", "present", "over", "reverse", "exclusive", "sizes", "boundary", "pad", "dense", "name")
 
 
@@ -32,12 +34,13 @@ def operation_to_json(operation: Operation) -> dict[str, Any]:
     return {"signature": str(signature), "rank": rank, "monoid": _monoid_to_json(operation.monoid, where), **stored}
 
 
-def operation_from_json(stored: Any, where: str) -> Operation:
+def operation_from_json(stored: Any, where: str, names: Readable) -> Operation:
     """Read an operation back.
 
     Args:
       stored: what `operation_to_json` returned.
       where: the place in the file, as an error names it.
+      names: what it may name.
 
     Raises:
       FormatError: when it is no operation.
@@ -46,11 +49,11 @@ def operation_from_json(stored: Any, where: str) -> Operation:
     entries = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
     if entries.keys() != known:
         got = f"got {sorted(entries)}" if entries else f"got {stored!r:.80}"
-        raise FormatError(message(f"{where} is no operation.", f"expected {sorted(known)}", got, remedy=_REMEDY))
-    values: dict[str, Any] = {name: decode(entries[name], f"{where}, {name}") for name in _CODED}
-    values["monoid"] = _monoid_from_json(entries["monoid"], f"{where}, monoid")
+        raise FormatError(message(f"{where} is no operation.", f"expected {sorted(known)}", got, remedy=REMEDY))
+    values: dict[str, Any] = {name: decode(entries[name], f"{where}, {name}", names) for name in _CODED}
+    values["monoid"] = _monoid_from_json(entries["monoid"], f"{where}, monoid", names)
     values["signature"] = _signature_from_json(entries["signature"], entries["rank"], where)
-    _check_fields(values, where)
+    _check_operation(values, where)
     return Operation(**values)
 
 
@@ -76,7 +79,7 @@ def _signature_from_json(text: Any, rank: Any, where: str) -> Signature:
         parsed = Signature.parse(text)
         return parsed if rank is None else parsed.expand(rank)
     except SignatureError as error:
-        raise FormatError(message(f"{where}: the signature cannot be read.", str(error), remedy=_REMEDY)) from error
+        raise FormatError(message(f"{where}: the signature cannot be read.", str(error), remedy=REMEDY)) from error
 
 
 @cache
@@ -95,12 +98,13 @@ def _monoid_to_json(monoid: Monoid | None, where: str) -> Any:
     return {"fields": {**stored, "parts": [_monoid_to_json(part, where) for part in monoid.parts]}}
 
 
-def _monoid_from_json(stored: Any, where: str) -> Monoid | None:
+def _monoid_from_json(stored: Any, where: str, names: Readable) -> Monoid | None:
     if stored is None:
         return None
     entries = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
-    if entries.keys() == {"name"} and entries["name"] in _public_monoids():
-        return _public_monoids()[entries["name"]]
+    known = entries.get("name")
+    if entries.keys() == {"name"} and isinstance(known, str) and known in _public_monoids():
+        return _public_monoids()[known]
     inner: Any = entries.get("fields")
     if entries.keys() != {"fields"} or not isinstance(inner, dict):
         raise FormatError(
@@ -108,23 +112,29 @@ def _monoid_from_json(stored: Any, where: str) -> Monoid | None:
                 f"{where} is no monoid.",
                 "expected null, the name of one of tp.monoids, or the fields of one",
                 f"got {stored!r:.80}",
-                remedy=_REMEDY,
+                remedy=REMEDY,
             )
         )
     given = cast("dict[str, Any]", inner)
-    values = {name: decode(value, f"{where}, {name}") for name, value in given.items() if name != "parts"}
     parts = given.get("parts", [])
     if not isinstance(parts, list):
-        raise FormatError(message(f"{where}, parts is no list.", f"got {parts!r:.80}", remedy=_REMEDY))
-    listed = enumerate(cast("list[Any]", parts))
-    values["parts"] = tuple(_monoid_from_json(part, f"{where}, part {number}") for number, part in listed)
+        raise FormatError(message(f"{where}, parts is no list.", f"got {parts!r:.80}", remedy=REMEDY))
+    strange = given.keys() - {field.name for field in fields(Monoid)}
+    missing = {"identity", "combine"} - given.keys()
+    if strange or missing:
+        expected = f"the fields {', '.join(field.name for field in fields(Monoid))}"
+        raise malformed(where, expected, sorted(given))
+    values = {name: decode(value, f"{where}, {name}", names) for name, value in given.items() if name != "parts"}
+    read = enumerate(cast("list[Any]", parts))
+    values["parts"] = tuple(_monoid_from_json(part, f"{where}, part {number}", names) for number, part in read)
+    check_fields(Monoid, values, where)
     try:
         return Monoid(**values)
     except Exception as error:
-        raise FormatError(message(f"{where} cannot be built.", str(error), remedy=_REMEDY)) from error
+        raise FormatError(message(f"{where} cannot be built.", str(error)[:300], remedy=REMEDY)) from error
 
 
-def _check_fields(values: dict[str, Any], where: str) -> None:
+def _check_operation(values: dict[str, Any], where: str) -> None:
     """Check the kinds of the fields, so that a wrong one is found here and not where it is used."""
     dims = set(cast("Signature", values["signature"]).dims)
     optional_text = (str, type(None))
@@ -144,7 +154,7 @@ def _check_fields(values: dict[str, Any], where: str) -> None:
     for name, fits in checks:
         if not fits:
             raise FormatError(
-                message(f"{where}: `{name}` has a wrong value.", f"got {values[name]!r:.80}", remedy=_REMEDY)
+                message(f"{where}: `{name}` has a wrong value.", f"got {values[name]!r:.80}", remedy=REMEDY)
             )
 
 

@@ -13,9 +13,9 @@ import jax
 
 from combinators.errors import FormatError, KernelError, message
 from combinators.kernel_codec import decode, encode
+from combinators.stored_json import REMEDY
 
 _LEAF = "*"
-_REMEDY = "Restore the file from what `to_json` wrote."
 
 
 def tree_to_json(tree: Any) -> Any:
@@ -43,7 +43,12 @@ def tree_from_json(stored: Any, where: str) -> Any:
     Raises:
       FormatError: when it is no structure.
     """
-    return jax.tree.structure(_skeleton(stored, where))
+    skeleton = _skeleton(stored, where)
+    try:
+        return jax.tree.structure(skeleton)
+    except (TypeError, ValueError) as error:  # JAX sorts the keys of a dict
+        details = ("expected keys of one kind in every dict", str(error)[:200])
+        raise FormatError(message(f"{where} is no structure of arguments.", *details, remedy=REMEDY)) from error
 
 
 def _skeleton(stored: Any, where: str) -> Any:
@@ -61,7 +66,7 @@ def _skeleton(stored: Any, where: str) -> Any:
             f"{where} is no structure of arguments.",
             "expected a leaf `*`, null, or one of list, tuple, dict",
             f"got {stored!r:.80}",
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
     )
 
@@ -71,10 +76,18 @@ def _dict(pairs: list[Any], where: str) -> dict[Any, Any]:
     for number, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(cast("list[Any]", pair)) != 2:
             raise FormatError(
-                message(f"{where}[{number}] is no pair of key and part.", f"got {pair!r:.80}", remedy=_REMEDY)
+                message(f"{where}[{number}] is no pair of key and part.", f"got {pair!r:.80}", remedy=REMEDY)
             )
         key, part = cast("list[Any]", pair)
-        built[decode(key, f"{where}[{number}]")] = _skeleton(part, f"{where}[{number}]")
+        found = decode(key, f"{where}[{number}]", None)
+        try:
+            is_new = found not in built and found == found
+        except TypeError:
+            is_new = False
+        if not is_new:
+            details = ("expected a key that can be hashed, and stands once", f"got {key!r:.80}")
+            raise FormatError(message(f"{where}[{number}] is no pair of key and part.", *details, remedy=REMEDY))
+        built[found] = _skeleton(part, f"{where}[{number}]")
     return built
 
 

@@ -1,0 +1,193 @@
+"""JSON text from elsewhere, within bounds: what every reader of ours looks at before it interprets anything.
+
+Nothing is looked up, imported or called here. The bounds are far above what programs need and far below what hurts: the
+largest text that is read takes less than a gigabyte once it is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from combinators.errors import FormatError, message
+
+LARGEST_TEXT = 32 * 2**20  # characters
+DEEPEST = 128  # lists and objects inside each other
+LONGEST_STRING = 2**16  # characters
+LARGEST_INTEGER = 2**64  # in magnitude, exclusive: seeds are 64 bits wide
+REMEDY = "Restore the file from what `to_json` wrote."
+
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKETS = re.compile(r"[\[\]{}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_json(text: object, what: str, remedy: str = REMEDY) -> Any:
+    """Parse a text that may have been cut, edited or made to do harm.
+
+    Args:
+      text: of any origin.
+      what: what it is, as an error names it: `"the file"`.
+      remedy: of every error.
+
+    Returns:
+      None, booleans, integers below 2**64, finite floats, strings, lists and dicts of these.
+
+    Raises:
+      FormatError: when it is no text, longer than `LARGEST_TEXT`, nested deeper than `DEEPEST`, no JSON; or holds a key
+        twice, a number that is not finite or too large, or a string that is too long or no valid Unicode.
+    """
+    if not isinstance(text, str):
+        raise _refused(f"{what} is no text.", remedy, f"got {type(text).__name__}: {text!r:.80}")
+    if len(text) > LARGEST_TEXT:
+        raise _refused(f"{what} is too large to be read.", remedy, f"{len(text)} characters, at most {LARGEST_TEXT}")
+    if not _is_flat_enough(text):
+        raise _refused(f"{what} is nested too deeply to be read.", remedy, f"at most {DEEPEST} levels")
+    try:
+        content = json.loads(
+            text,
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_without_repeats,
+        )
+    except (ValueError, RecursionError) as error:
+        place = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "the start"
+        raise _refused(f"{what} is no JSON, from {place} on: truncated?", remedy, str(error)[:200]) from error
+    _check_strings(content, what, remedy)
+    return content
+
+
+def checksum(content: Any, separators: tuple[str, str] | None = (",", ":")) -> str:
+    """The SHA-256 of parsed JSON in one fixed spelling, in hexadecimal.
+
+    It finds what was damaged or edited by hand. It proves nothing about who wrote a text: who edits can sign.
+
+    Args:
+      content: what `read_json` gave, or what will be written.
+      separators: of the spelling, as `json.dumps` takes them.
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=separators).encode()).hexdigest()
+
+
+def entries(stored: Any, keys: Sequence[str], where: str, later: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """An object of exactly these keys.
+
+    Args:
+      stored: what is read.
+      keys: that it has to have.
+      where: the place in the file, as an error names it.
+      later: keys that came to the format later, and what stands for them in older files.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    found = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
+    filled = {**(later or {}), **found}
+    if found.keys() - set(later or ()) != set(keys):
+        raise malformed(where, f"an object of {', '.join(keys)}", sorted(found) if found else stored)
+    return filled
+
+
+def listed(stored: Any, where: str) -> list[Any]:
+    """A list.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    if not isinstance(stored, list):
+        raise malformed(where, "a list", stored)
+    return cast("list[Any]", stored)
+
+
+def text_of(stored: Any, where: str) -> str:
+    """A string.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    if not isinstance(stored, str):
+        raise malformed(where, "a text", stored)
+    return stored
+
+
+def integer(stored: Any, where: str) -> int:
+    """An integer that is not negative.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    if type(stored) is not int or stored < 0:
+        raise malformed(where, "a non-negative integer", stored)
+    return stored
+
+
+def shown(label: str) -> str:
+    """A label from a file as an error prints it: short, and without characters that steer a terminal."""
+    short = label if len(label) <= 120 else f"{label[:120]}..."
+    return short if short.isprintable() else repr(short)
+
+
+def malformed(where: str, expected: str, got: object) -> FormatError:
+    """The error for content of another kind than was written."""
+    return FormatError(message(f"{where} cannot be read.", f"expected {expected}", f"got {got!r:.120}", remedy=REMEDY))
+
+
+def _is_flat_enough(text: str) -> bool:
+    """Count brackets before parsing: where the recursion limit was raised, deep nesting would end the process."""
+    depth = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > DEEPEST:
+            return False
+    return True
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 21 or not -LARGEST_INTEGER < (value := int(digits)) < LARGEST_INTEGER:
+        raise ValueError(f"the integer {digits[:24]}... is too large")
+    return value
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {digits[:24]} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r:.60} stands twice in one object")
+        found[name] = value
+    return found
+
+
+def _check_strings(content: Any, what: str, remedy: str) -> None:
+    waiting = [content]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            waiting.extend(cast("dict[str, Any]", part).keys())
+            waiting.extend(cast("dict[str, Any]", part).values())
+        elif isinstance(part, list):
+            waiting.extend(cast("list[Any]", part))
+        elif isinstance(part, str):
+            if len(part) > LONGEST_STRING:
+                details = (f"{len(part)} characters, at most {LONGEST_STRING}", f"got {part!r:.60}")
+                raise _refused(f"{what} holds a string that is too long to be read.", remedy, *details)
+            if not part.isascii() and _SURROGATE.search(part):
+                raise _refused(f"{what} holds a string that is no Unicode text.", remedy, f"got {part!r:.60}")
+
+
+def _refused(headline: str, remedy: str, *details: str) -> FormatError:
+    return FormatError(message(headline, *details, remedy=remedy))
