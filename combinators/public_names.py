@@ -123,7 +123,7 @@ _REFERENCES = {
 }
 
 MOVED: Mapping[str, str] = MappingProxyType({})
-"""What no longer lives where it was published: `"module"` to its present module, `"module:name"` to its present place."""
+"""What no longer lives where it was published: `"module"` or `"module:name"` to where it is now."""
 _PUBLISHED = MappingProxyType({now: name for name, now in MOVED.items()})
 
 
