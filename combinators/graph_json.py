@@ -211,7 +211,9 @@ class _Reader:
             tree_from_json(parts["in_tree"], f"{where}, in_tree"),
             tree_from_json(parts["out_tree"], f"{where}, out_tree"),
             name,
-            frozenset(_label(item, f"{where}, suggested") for item in listed(parts["suggested"], f"{where}, suggested")),
+            frozenset(
+                _label(item, f"{where}, suggested") for item in listed(parts["suggested"], f"{where}, suggested")
+            ),
         )
 
     def node(self, stored: Any, operations: Sequence[Operation], where: str, depth: int) -> Node:

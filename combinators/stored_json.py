@@ -25,13 +25,14 @@ _BRACKETS = re.compile(r"[\[\]{}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_json(text: object, what: str, remedy: str = REMEDY) -> Any:
+def read_json(text: object, what: str, remedy: str = REMEDY, no_json: str | None = None) -> Any:
     """Parse a text that may have been cut, edited or made to do harm.
 
     Args:
       text: of any origin.
       what: what it is, as an error names it: `"the file"`.
       remedy: of every error.
+      no_json: the headline where it is no JSON, instead of one that says from where on.
 
     Returns:
       None, booleans, integers below 2**64, finite floats, strings, lists and dicts of these.
@@ -56,7 +57,8 @@ def read_json(text: object, what: str, remedy: str = REMEDY) -> Any:
         )
     except (ValueError, RecursionError) as error:
         place = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "the start"
-        raise _refused(f"{what} is no JSON, from {place} on: truncated?", remedy, str(error)[:200]) from error
+        headline = no_json or f"{what} is no JSON, from {place} on: truncated?"
+        raise _refused(headline, remedy, str(error)[:200]) from error
     _check_strings(content, what, remedy)
     return content
 

@@ -1,17 +1,19 @@
-"""Plans as files."""
+"""Plans as files. They name nothing that could be called: axes, numbers and dimensions alone."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import jax
 from jax.sharding import AbstractMesh, AxisType
 
 from combinators.errors import FormatError, PlanError, TapestryError, message
-from combinators.graph import Graph
+from combinators.graph import Graph, Loop
+from combinators.step_budget import bounded_steps
+from combinators.stored_json import checksum, entries, integer, listed, malformed, read_json, text_of
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
 from tapestry_jax.planning.carriers import read_accumulate
@@ -22,6 +24,10 @@ from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.platforms import read_platforms
 
 _FORMAT, _VERSION = "tapestry-plan", 1
+_REMEDY = "It was truncated or edited; store the plan again with plan.to_json()."
+_CONTENT = ("graph", "mesh", "entries", "ops", "inputs", "outputs", "accumulate", "platforms")
+_MOST_DEVICES = 2**20
+_PER_NODE = 2000  # characters that a node of the graph counts for, when the work of planning is bounded
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -36,9 +42,8 @@ def plan_to_json(plan: Plan) -> str:
         "accumulate": [list(pair) for pair in plan.accumulate],
         "platforms": list(plan.platforms),
     }
-    return json.dumps(
-        {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}, indent=1
-    )
+    stored = {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}
+    return json.dumps(stored, indent=1)
 
 
 def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
@@ -56,20 +61,22 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
                 remedy="Pass the graph that it was made for: tp.Plan.from_json(text, tp.trace(f, *specs)).",
             )
         )
-    content = _content(text)
-    if content["graph"] != graph.key:
+    content = entries(_content(text), _CONTENT, "the plan")
+    key = text_of(content["graph"], "the plan, graph")
+    if key != graph.key:
         raise FormatError(
             message(
                 "the plan belongs to another graph",
-                f"stored key {content['graph'][:16]}..., this graph has {graph.key[:16]}...",
+                f"stored key {key[:16]}..., this graph has {graph.key[:16]}...",
                 remedy="Plan this graph again.",
             )
         )
     try:
-        return _rebuilt(content, graph, mesh)
+        with bounded_steps(len(text) + _PER_NODE * _count(graph)):
+            return _rebuilt(content, graph, mesh)
     except FormatError:
         raise
-    except (TapestryError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (TapestryError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise FormatError(
             message(
                 "a plan file does not say a plan of this graph",
@@ -80,7 +87,7 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
 
 
 def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
-    axes = {str(name): int(size) for name, size in content["mesh"]}
+    axes = dict(_axes(content["mesh"]))
     if mesh is None:
         mesh = _mesh(axes)
     elif MeshShape.of(mesh) != MeshShape(tuple(axes.items())):
@@ -93,52 +100,46 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
         )
     shape = MeshShape(tuple(axes.items()))
     ops, inputs, outputs = (_read(content[name], shape, name) for name in ("ops", "inputs", "outputs"))
-    entries = read_entries(_items(content["entries"]), shape, "the stored plan")
-    accumulate = read_accumulate(dict(content["accumulate"]))
-    platforms = read_platforms(content["platforms"])
-    return make_plan(graph, mesh, entries, ops, inputs, outputs, accumulate, platforms)
+    own = read_entries(_items(content["entries"], "the plan, entries"), shape, "the stored plan")
+    pairs = _pairs(content["accumulate"], "the plan, accumulate")
+    accumulate = read_accumulate({scope: text_of(dtype, "the plan, accumulate") for scope, dtype in pairs})
+    named = listed(content["platforms"], "the plan, platforms")
+    platforms = read_platforms(tuple(text_of(name, "the plan, platforms") for name in named))
+    return make_plan(graph, mesh, own, ops, inputs, outputs, accumulate, platforms)
 
 
-def _content(text: str) -> dict[str, Any]:
-    try:
-        stored = json.loads(text)
-    except (json.JSONDecodeError, TypeError) as error:
-        raise FormatError(
-            message(
-                "a plan file is not JSON",
-                str(error),
-                remedy="It was truncated or edited; store the plan again with plan.to_json().",
-            )
-        ) from error
-    if not isinstance(stored, dict) or stored.get("format") != _FORMAT:
+def _content(text: object) -> dict[str, Any]:
+    stored = read_json(text, "a plan file", _REMEDY, "a plan file is not JSON")
+    if not isinstance(stored, dict) or cast("dict[str, Any]", stored).get("format") != _FORMAT:
         raise FormatError(
             message("this is no plan file", f"got {str(stored)[:80]}", remedy="Pass plan.to_json() text.")
         )
-    if stored.get("version") != _VERSION:
+    head = cast("dict[str, Any]", stored)
+    if type(head.get("version")) is not int or head["version"] != _VERSION:
         raise FormatError(
             message(
-                f"a plan file has version {stored.get('version')!r}",
+                f"a plan file has version {head.get('version')!r:.40}",
                 f"expected {_VERSION}",
                 remedy="Plan again with this version of the library.",
             )
         )
-    content = stored.get("content")
-    if not isinstance(content, dict) or _checksum(content) != stored.get("checksum"):
-        raise FormatError(
-            message(
-                "a plan file does not match its checksum",
-                remedy="It was truncated or edited; store the plan again with plan.to_json().",
-            )
-        )
-    return content
+    content = head.get("content")
+    if not isinstance(content, dict) or _checksum(content) != head.get("checksum"):
+        raise FormatError(message("a plan file does not match its checksum", remedy=_REMEDY))
+    return cast("dict[str, Any]", content)
 
 
 def _checksum(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return checksum(content, None)
 
 
-def _entries(entries: Entries) -> list[Any]:
-    return [[dim, [_item(item) for item in items]] for dim, items in entries]
+def _count(graph: Graph) -> int:
+    """The nodes of a graph, those in loops too."""
+    return sum(1 + (_count(node.body) if isinstance(node, Loop) else 0) for node in graph.nodes)
+
+
+def _entries(given: Entries) -> list[Any]:
+    return [[dim, [_item(item) for item in items]] for dim, items in given]
 
 
 def _item(item: Item) -> Any:
@@ -155,28 +156,58 @@ def _item(item: Item) -> Any:
             return item
 
 
-def _items(stored: Any) -> dict[str, Any]:
-    return {dim: tuple(item if isinstance(item, str) else _stored(item) for item in items) for dim, items in stored}
+def _pairs(stored: Any, where: str) -> list[tuple[str, Any]]:
+    """A list of names, each once, and what they stand for."""
+    pairs = [cast("tuple[Any, ...]", tuple(listed(item, where))) for item in listed(stored, where)]
+    if not all(len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise malformed(where, "pairs of a name and what it stands for", stored)
+    if len({pair[0] for pair in pairs}) < len(pairs):
+        raise malformed(where, "names that differ", [pair[0] for pair in pairs])
+    return [(pair[0], pair[1]) for pair in pairs]
 
 
-def _stored(item: Any) -> Item:
-    ((kind, value),) = item.items()
+def _axes(stored: Any) -> list[tuple[str, int]]:
+    """The axes of the stored mesh."""
+    where = "the plan, mesh"
+    axes = [(name, integer(size, where)) for name, size in _pairs(stored, where)]
+    if not axes or any(size < 1 for _, size in axes) or math.prod(size for _, size in axes) > _MOST_DEVICES:
+        raise malformed(where, f"axes of at least one device, and at most {_MOST_DEVICES} devices", stored)
+    return axes
+
+
+def _items(stored: Any, where: str) -> dict[str, Any]:
+    return {
+        dim: tuple(
+            item if isinstance(item, str) else _stored(item, f"{where}[{dim!r}]")
+            for item in listed(items, f"{where}[{dim!r}]")
+        )
+        for dim, items in _pairs(stored, where)
+    }
+
+
+def _stored(item: Any, where: str) -> Item:
     known: dict[str, Callable[[Any], Item]] = {
         "chunks": chunks,
         "chunk_size": lambda size: chunks(size=size),
         "ring": ring,
         "halo": halo,
-        "striped": lambda axes: striped(*axes),
+        "striped": lambda axes: striped(*listed(axes, where)),
     }
-    return known[kind](value)
+    kinds: Sequence[str] = list(cast("dict[str, Any]", item)) if isinstance(item, dict) else ()
+    if len(kinds) != 1 or kinds[0] not in known:
+        raise malformed(where, f"a mesh axis, or one of {', '.join(known)}", item)
+    return known[kinds[0]](item[kinds[0]])
 
 
 def _written(named: Any) -> list[Any]:
-    return [[name, _entries(entries)] for name, entries in named]
+    return [[name, _entries(given)] for name, given in named]
 
 
 def _read(stored: Any, mesh: MeshShape, where: str) -> Named:
-    return tuple((str(name), read_entries(_items(entries), mesh, f"{where}[{name!r}]")) for name, entries in stored)
+    return tuple(
+        (name, read_entries(_items(part, f"the plan, {where}[{name!r}]"), mesh, f"{where}[{name!r}]"))
+        for name, part in _pairs(stored, f"the plan, {where}")
+    )
 
 
 def _mesh(axes: dict[str, int]) -> Any:

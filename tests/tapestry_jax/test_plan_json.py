@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -127,3 +128,13 @@ def test_every_truncation_is_refused():
     for length in range(0, len(TEXT) - 1, 37):
         with pytest.raises(tp.FormatError):
             tp.Plan.from_json(TEXT[:length], GRAPH)
+
+
+DATA = Path(__file__).parent / "data"
+
+
+def test_a_plan_that_an_earlier_release_wrote_is_read():
+    graph = tp.Graph.from_json((DATA / "graph_of_plan_1.json").read_text())
+    plan = tp.Plan.from_json((DATA / "plan_1.json").read_text(), graph)
+    assert dict(plan.entries) == {"batch": ("data", tp.chunks(2)), "mlp": ("model",)}
+    assert [(each.kind, each.axes, each.bytes) for each in plan.collectives()] == [("all-reduce", ("model",), 32)]
