@@ -158,7 +158,7 @@ def _item(item: Item) -> Any:
 
 def _pairs(stored: Any, where: str) -> list[tuple[str, Any]]:
     """A list of names, each once, and what they stand for."""
-    pairs = [cast("tuple[Any, ...]", tuple(listed(item, where))) for item in listed(stored, where)]
+    pairs = [tuple(listed(item, where)) for item in listed(stored, where)]
     if not all(len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
         raise malformed(where, "pairs of a name and what it stands for", stored)
     if len({pair[0] for pair in pairs}) < len(pairs):
