@@ -15,13 +15,13 @@ from combinators.immutable import Immutable
 from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices, sharding
 from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
 from tapestry_jax.planning.collectives import Collective, collectives
-from tapestry_jax.planning.coverage import verify_coverage
 from tapestry_jax.planning.deepen import deepened
 from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
 from tapestry_jax.planning.platforms import Platforms, chosen, platforms_of, read_platforms
+from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.regather import regathered
 from tapestry_jax.planning.schedule import Schedule, Slot
 from tapestry_jax.planning.scheduler import schedule_graph
@@ -158,12 +158,17 @@ class Plan(Immutable):
         return explain(self.graph, self.schedule, grad)
 
     def verify(self) -> None:
-        """Prove that the pieces of every operation cover its index space exactly.
+        """Prove that the schedule, which is what lowering reads, computes the program.
+
+        For every device, turn and stage: every index of every operation is computed exactly once; every operation reads
+        the value that the program names, and the cells of it that its piece needs; states are merged once, of the same
+        piece of all else, in an order that their monoid allows; scans go on from what lies before; every change of
+        layout leads from the one layout to the other. The cost does not depend on the number of devices, or on sizes.
 
         Raises:
-          PlanError: with the operation and the box.
+          PlanError: with the operation and the boxes, where one of these does not hold.
         """
-        verify_coverage(self.schedule)
+        prove(self.schedule)
 
     def to_json(self) -> str:
         """Store the plan; it names the graph by its key and the mesh by its shape."""

@@ -1,12 +1,18 @@
-"""Proof that a schedule computes every cell of every index space exactly once."""
+"""Proof that the pieces of an operation cover its index space: every index once, whatever the number of devices.
+
+The blocks of a cut are numbered by its mesh axes and loops. They follow one another without overlap, so that all indices are
+there if the blocks are enough; and each is there once if every axis and every loop numbers blocks of one dimension, once.
+"""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping
+from typing import NoReturn
 
 from combinators.box import Box
-from combinators.cover import exact_cover
 from combinators.errors import PlanError, message
+from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.schedule import Region, Repeat, Run, Schedule
 
 
@@ -19,34 +25,57 @@ def verify_coverage(schedule: Schedule) -> None:
     for step in schedule.steps:
         match step:
             case Run():
-                _verify(schedule, step)
+                check_covers(step.path, dict(step.cuts), schedule.graph.shaped(step.node).sizes, schedule.mesh)
             case Repeat() | Region():
                 verify_coverage(step.body)
             case _:
                 pass
 
 
-def _verify(schedule: Schedule, step: Run) -> None:
-    sizes = schedule.graph.shaped(step.node).sizes
-    cuts = dict(step.cuts)
-    whole = Box.of_shape(tuple(sizes[dim] for dim in cuts))
-    if not cuts or whole.is_empty:
+def check_covers(path: str, cuts: Mapping[str, Cut], sizes: Mapping[str, int], mesh: MeshShape) -> None:
+    """Check that the pieces of an operation cover its index space exactly.
+
+    Args:
+      path: of the operation.
+      cuts: of its dimensions.
+      sizes: of all of them.
+      mesh: the shape of the mesh.
+
+    Raises:
+      PlanError: with the box that is missing, held twice or outside.
+    """
+    dims = tuple(cuts)
+    whole = {dim: (0, sizes[dim]) for dim in dims}
+    if not all(sizes[dim] for dim in dims):
         return
-    ranges = [
-        [
-            (min(device * cut.block, sizes[dim]), min((device + 1) * cut.block, sizes[dim]))
-            for device in range(schedule.mesh.size(cut.axes))
-        ]
-        for dim, cut in cuts.items()
-    ]
-    boxes = [Box(tuple(r[0] for r in pieces), tuple(r[1] for r in pieces)) for pieces in itertools.product(*ranges)]
-    report = exact_cover(whole, [box for box in boxes if not box.is_empty])
-    if not report.is_exact:
-        raise PlanError(
-            message(
-                f"the pieces of `{step.path}` do not cover its index space exactly",
-                f"dimensions {', '.join(cuts)}",
-                str(report),
-                remedy="Plan again: this schedule was damaged.",
-            )
+    owner: dict[str, str] = {}
+    for dim, cut in cuts.items():
+        size, end = sizes[dim], cut.block * mesh.size(cut.axes)
+        if cut.block < 0 or end < size:
+            _refuse(path, dims, f"no part holds {_box(whole | {dim: (max(end, 0), size)})}")
+        for number, axis in enumerate(cut.axes):
+            inner = cut.block * mesh.size(cut.axes[number + 1 :])
+            if axis in owner and mesh.size((axis,)) > 1 and inner < size:
+                # Its second position is the second of both, and the first of one never meets the second of the other.
+                missing = {dim: (inner, min(2 * inner, size))}
+                if owner[axis] != dim:
+                    other = cuts[owner[axis]]
+                    block = other.block * mesh.size(other.axes[other.axes.index(axis) + 1 :])
+                    missing[owner[axis]] = (0, min(block, sizes[owner[axis]]))
+                _refuse(path, dims, f"no part holds {_box(whole | missing)}")
+            owner[axis] = dim
+
+
+def _box(ranges: Mapping[str, tuple[int, int]]) -> Box:
+    return Box(tuple(low for low, _ in ranges.values()), tuple(high for _, high in ranges.values()))
+
+
+def _refuse(path: str, dims: tuple[str, ...], what: str) -> NoReturn:
+    raise PlanError(
+        message(
+            f"the pieces of `{path}` do not cover its index space exactly",
+            f"dimensions {', '.join(dims)}",
+            what,
+            remedy="Plan again: this schedule was damaged.",
         )
+    )

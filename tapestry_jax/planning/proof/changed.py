@@ -1,0 +1,143 @@
+"""What a change of layout does to the pieces that devices hold: as it is run, whatever its layouts are said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.layout import Cut
+from tapestry_jax.planning.proof.exchanges import check_exchange
+from tapestry_jax.planning.proof.pieces import Piece, digits_of, piece_of, whole
+from tapestry_jax.planning.proof.site import Site, check_same, refuse
+from tapestry_jax.planning.time_axis import in_time
+
+Pieces = list[Piece]
+
+
+def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[int], site: Site, path: str) -> Pieces:
+    """The pieces after some changes of a tensor of this global shape.
+
+    Raises:
+      PlanError: for a change that does not bring together what belongs together.
+    """
+    held = list(pieces)
+    for change in changes:
+        match change:
+            case Cast() | Share():
+                pass
+            case Slice(axis, cut, _):
+                site.check_axes(cut.axes, path)
+                held[axis] = sliced(held[axis], cut, shape[axis], site, path)
+            case Gather(axis, axes, _, _):
+                site.check_axes(axes, path)
+                _check_others(held, (axis,), axes, site, path, "gathers")
+                held[axis] = gathered(held[axis], axes, shape[axis], site, path)
+            case Exchange():
+                held = _exchanged(held, change, shape, site, path)
+            case Deal(axis, cut):
+                _check_others(held, (axis,), cut.axes, site, path, "deals cells")
+                held[axis] = _dealt(held[axis], cut, shape[axis], site, path)
+            case Reorder(axis, cut, _):
+                ordered = replace(whole(shape[axis]), deal=held[axis].deal)
+                check_same(
+                    site, path, "puts an axis in order that is not whole", [ordered], [held[axis]], ("orders", "holds")
+                )
+                if held[axis].deal != piece_of(cut, shape[axis], site.mesh).deal:
+                    refuse(path, f"puts stripes of {held[axis].deal} cells in order as stripes of {cut.piece}")
+                held[axis] = whole(shape[axis])
+            case Overlap(axis, source, cut, _):
+                site.check_axes(cut.axes, path)
+                wanted = piece_of(source, shape[axis], site.mesh)
+                check_same(
+                    site, path, "exchanges other cells than it holds", [wanted], [held[axis]], ("exchanges", "holds")
+                )
+                if check_exchange(change, shape[axis], site, path):
+                    if in_time(cut.axes):
+                        refuse(path, "exchanges cells with neighbours of another turn")
+                    _check_others(held, (axis,), cut.axes, site, path, "exchanges cells")
+                held[axis] = piece_of(cut, shape[axis], site.mesh)
+    return held
+
+
+def sliced(piece: Piece, cut: Cut, size: int, site: Site, path: str) -> Piece:
+    """A part of what a device has of an axis: its own, or that of a turn."""
+    if cut.striped:
+        check_same(site, path, "takes stripes of an axis that is not whole", [whole(size)], [piece], ("takes", "holds"))
+        # Every position takes the places of one device, all its chunks together.
+        deal = cut.piece if cut.piece < size else 0
+        return Piece(digits_of(cut.axes, cut.piece, site.mesh), 0, cut.piece, deal)
+    end = cut.block * (site.mesh.size(cut.axes) - 1) + cut.extent
+    if end > piece.extent and piece.digits:
+        refuse(
+            path,
+            "takes a slice that reaches beyond what a device holds",
+            f"the last slice ends at {end}, of {piece.extent} cells",
+        )
+    digits = dict(piece.digits)
+    for axis, step in digits_of(cut.axes, cut.block, site.mesh):
+        digits[axis] = digits.get(axis, 0) + step
+    return Piece(tuple(sorted(digits.items())), piece.low, cut.extent, piece.deal, piece.window)
+
+
+def gathered(piece: Piece, axes: Sequence[str], size: int, site: Site, path: str) -> Piece:
+    """The pieces of devices, or of turns, side by side, the outermost axis first; at most `size` cells are kept."""
+    joined = joined_along(piece, axes, site, path)
+    return replace(joined, extent=min(joined.extent, size))
+
+
+def joined_along(piece: Piece, axes: Sequence[str], site: Site, path: str) -> Piece:
+    """The same with all cells, padding too."""
+    digits, extent = dict(piece.digits), piece.extent
+    if piece.window is not None or piece.low:
+        refuse(path, "puts pieces side by side that overlap", f"each has {extent} cells, from {piece.low} on")
+    for axis in reversed(axes):
+        count = site.mesh.size((axis,))
+        if count == 1:
+            continue
+        step = digits.pop(axis, 0)
+        if step != extent:
+            boxes = f"[0:{extent}] and [{step}:{step + extent}]"
+            refuse(
+                path, f"puts pieces side by side along `{axis}` that are no neighbours", f"the first two are {boxes}"
+            )
+        extent *= count
+    return Piece(tuple(sorted(digits.items())), 0, extent, piece.deal)
+
+
+def _exchanged(held: Pieces, change: Exchange, shape: Sequence[int], site: Site, path: str) -> Pieces:
+    source, target, cut = change.source, change.target, change.cut
+    site.check_axes(cut.axes, path)
+    _check_others(held, (source, target), cut.axes, site, path, "exchanges pieces")
+    given, size = whole(shape[target]), shape[source]
+    check_same(site, path, "sends pieces of an axis that is not whole", [given], [held[target]], ("sends", "holds"))
+    joined = joined_along(held[source], cut.axes, site, path)
+    found = list(held)
+    found[source] = replace(joined, extent=size)
+    if joined.extent < size or cut.block * site.mesh.size(cut.axes) < shape[target] or cut.striped or cut.window:
+        refuse(path, f"exchanges {joined.extent} of {size} cells for {cut.block} of {shape[target]}")
+    found[target] = piece_of(cut, shape[target], site.mesh)
+    return found
+
+
+def _dealt(piece: Piece, cut: Cut, size: int, site: Site, path: str) -> Piece:
+    """Blocks for stripes, or stripes for blocks: every device sends each the same number of cells."""
+    devices = site.mesh.size(cut.axes)
+    if in_time(cut.axes) or cut.block * devices != size or cut.block % devices:
+        refuse(path, f"deals {size} cells, {cut.block} a device, to {devices} devices, which does not divide")
+    made = piece_of(cut, size, site.mesh)
+    given = replace(made, deal=0 if cut.striped else cut.block if cut.block < size else 0)
+    check_same(site, path, "deals other cells than it holds", [given], [piece], ("deals", "holds"))
+    return made
+
+
+def _check_others(held: Pieces, own: tuple[int, ...], axes: Sequence[str], site: Site, path: str, what: str) -> None:
+    others = [piece for number, piece in enumerate(held) if number not in own]
+    site.check_together(others, axes, path, what)
+    digit = site.differs_along((replace(held[n], digits=_without(held[n], axes)) for n in own), axes)
+    if digit is not None:
+        refuse(path, f"{what} along {', '.join(axes)}, whose devices are in different turns of {digit}")
+
+
+def _without(piece: Piece, axes: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    return tuple((axis, step) for axis, step in piece.digits if axis not in axes)

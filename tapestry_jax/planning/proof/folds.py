@@ -1,0 +1,123 @@
+"""Merging the states of folds: of every piece once, of the same piece of all else, and in the order that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from combinators.shaped import Shaped
+from tapestry_jax.planning.proof.holdings import State
+from tapestry_jax.planning.proof.needs import Cuts
+from tapestry_jax.planning.proof.pieces import Piece, piece_of
+from tapestry_jax.planning.proof.site import Site, refuse
+from tapestry_jax.planning.schedule import Scatter
+from tapestry_jax.planning.time_axis import in_space, in_time, label, ring_of
+
+
+def folded_axes(shaped: Shaped, cuts: Cuts, site: Site) -> tuple[str, ...]:
+    """The mesh axes and loops over which a fold is in pieces, the outermost of each dimension first."""
+    axes = (axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
+    return tuple(axis for axis in axes if site.mesh.size((axis,)) > 1)
+
+
+def check_fold(shaped: Shaped, cuts: Cuts, path: str) -> None:
+    """The pieces of the folded dimensions are disjoint, and in order where the monoid does not commute.
+
+    Raises:
+      PlanError: naming the dimension.
+    """
+    monoid = shaped.operation.monoid
+    for place, dim in enumerate(shaped.signature.fold_dims):
+        cut = cuts.get(dim)
+        if cut is None:
+            continue
+        if cut.window is not None:
+            refuse(path, f"folds indices of `{dim}` twice", f"a device takes {cut.extent} indices of its {cut.block}")
+        if monoid is None or monoid.commutative:
+            continue
+        if place or cut.striped or any(ring_of(axis) is not None for axis in cut.axes):
+            how = "in stripes" if cut.striped else "inside of another fold" if place else "in a ring"
+            refuse(path, f"merges pieces of `{dim}` {how}, out of their order, which its monoid needs")
+
+
+def check_merge(shaped: Shaped, kept: Sequence[Piece], axes: Sequence[str], site: Site, path: str) -> None:
+    """Devices along mesh axes merge states of the same piece of every dimension that is not folded.
+
+    Args:
+      shaped: the fold.
+      kept: the pieces of the dimensions that its result carries.
+      axes: over which the states are merged.
+      site: of the step.
+      path: of the operation.
+
+    Raises:
+      PlanError: with two boxes that differ.
+    """
+    site.check_together(kept, axes, path, "merges states")
+
+
+def kept_pieces(shaped: Shaped, cuts: Cuts, site: Site, but: Sequence[str]) -> list[Piece]:
+    """The pieces of all dimensions but some."""
+    return [piece_of(cut, shaped.sizes[dim], site.mesh) for dim, cut in cuts.items() if dim not in but]
+
+
+def added_up(states: Sequence[State], loop: str, shaped: Shaped, path: str) -> list[State]:
+    """The states after a loop that adds them up.
+
+    Raises:
+      PlanError: where the states are not in pieces over the loop, or not of neighbours while the order matters.
+    """
+    found: list[State] = []
+    for state in states:
+        if loop not in state.left:
+            refuse(path, f"adds up the same state in every turn of {label(loop)}", f"{state}")
+        monoid = shaped.operation.monoid
+        if monoid is not None and not monoid.commutative and state.left[-1] != loop:
+            refuse(path, f"adds up pieces in {label(loop)} that are no neighbours", f"{state}")
+        left = tuple(axis for axis in state.left if axis != loop)
+        found.append(State(state.node, state.leaf, left))
+    return found
+
+
+def check_finished(states: Sequence[State], merged: Sequence[str], shaped: Shaped, path: str) -> None:
+    """What is merged over mesh axes is in pieces over these axes, and over nothing else.
+
+    Raises:
+      PlanError: for an axis too many or one too few, or an order that the monoid does not allow.
+    """
+    monoid = shaped.operation.monoid
+    for state in states:
+        many, few = (axis for axis in merged if axis not in state.left), in_time(state.left)
+        extra = next(many, None)
+        if extra is not None:
+            refuse(path, f"merges states over `{extra}`, whose devices hold the same state", f"{state}")
+        if few:
+            refuse(path, f"presents states that the turns of {label(few[0])} have not added up", f"{state}")
+        missing = [axis for axis in state.left if axis not in merged]
+        if missing:
+            refuse(path, f"does not merge states over `{missing[0]}`, whose devices hold pieces", f"{state}")
+        ordered = monoid is not None and not monoid.commutative
+        if ordered and tuple(merged) != state.left:
+            refuse(
+                path,
+                f"merges states in the order of ({', '.join(merged)}), which its monoid does not allow",
+                f"{state}",
+            )
+
+
+def scattered(
+    made: list[Piece], scatter: Scatter, merged: tuple[str, ...], shaped: Shaped, site: Site, path: str
+) -> None:
+    """What is left of a sum on each device: its block of one axis, in place of all of it.
+
+    Raises:
+      PlanError: where the fold is no sum, or the axis is not whole and shared out among the devices that are merged.
+    """
+    cut, size = scatter.cut, made[scatter.axis].extent
+    is_sum = shaped.operation.monoid is not None and shaped.operation.monoid.native == "sum"
+    if not is_sum or len(shaped.state) != 1 or in_space(cut.axes) != merged or in_time(cut.axes):
+        refuse(path, f"scatters what is no sum over ({', '.join(cut.axes)})")
+    if not made[scatter.axis].is_whole or cut.window is not None or cut.striped:
+        refuse(path, f"scatters axis {scatter.axis}, which is not whole before it is")
+    if cut.block * site.mesh.size(cut.axes) < size:
+        refuse(path, f"scatters {size} cells in blocks of {cut.block}, which are not enough")
+    made[scatter.axis] = piece_of(cut, size, site.mesh)
