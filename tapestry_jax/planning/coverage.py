@@ -1,7 +1,8 @@
 """Proof that the pieces of an operation cover its index space: every index once, whatever the number of devices.
 
-The blocks of a cut are numbered by its mesh axes and loops. They follow one another without overlap, so that all indices are
-there if the blocks are enough; and each is there once if every axis and every loop numbers blocks of one dimension, once.
+The blocks of a cut are numbered by its mesh axes and loops. They follow one another without overlap, so that all
+indices are there if the blocks are enough; and each is there once if every axis and every loop numbers blocks of one
+dimension, once.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
         chosen = is_remote & (distances == distance)
         columns, arrived = _hop_columns(chosen, slots, distance, devices)
         table = np.where(chosen, parts[-1] + arrived, table)
-        pairs.append({((i + distance) % devices, i) for i in range(devices) if chosen[i].any()})
+        pairs.append({((i + distance) % devices, i) for i in np.flatnonzero(chosen.any(axis=1)).tolist()})
         sent.append(columns)
         parts.append(parts[-1] + columns.shape[1])
         _complete(pairs[-1], distance, table, wanted, parts)
@@ -269,7 +269,7 @@ def _settled(
     part = _part_of(common, parts)
     receives = np.ones((len(table), len(parts) - 1), np.bool_)
     for number, chosen in enumerate(pairs):
-        receives[:, number + 1] = [device in {target for _, target in chosen} for device in range(len(table))]
+        receives[:, number + 1] = np.isin(np.arange(len(table)), [target for _, target in chosen])
     arrives = is_common & receives[:, np.where(is_common, part, 0)]
     # Where a hop does not reach, it leaves zeros.
     is_masked: Any = (wanted.is_zero & (arrives | ~is_common)).any(axis=0)

@@ -82,12 +82,12 @@ def sliced(piece: Piece, cut: Cut, size: int, site: Site, path: str) -> Piece:
 
 def gathered(piece: Piece, axes: Sequence[str], size: int, site: Site, path: str) -> Piece:
     """The pieces of devices, or of turns, side by side, the outermost axis first; at most `size` cells are kept."""
-    joined = joined_along(piece, axes, site, path)
+    joined = joined_along(piece, axes, size, site, path)
     return replace(joined, extent=min(joined.extent, size))
 
 
-def joined_along(piece: Piece, axes: Sequence[str], site: Site, path: str) -> Piece:
-    """The same with all cells, padding too."""
+def joined_along(piece: Piece, axes: Sequence[str], size: int, site: Site, path: str) -> Piece:
+    """The same with all places, those behind the `size` cells too."""
     digits, extent = dict(piece.digits), piece.extent
     if piece.window is not None or piece.low:
         refuse(path, "puts pieces side by side that overlap", f"each has {extent} cells, from {piece.low} on")
@@ -96,7 +96,8 @@ def joined_along(piece: Piece, axes: Sequence[str], site: Site, path: str) -> Pi
         if count == 1:
             continue
         step = digits.pop(axis, 0)
-        if step != extent:
+        # Where the first piece has all cells there are, the others are padding, wherever they are said to begin.
+        if step != extent and min(step, extent) < size:
             boxes = f"[0:{extent}] and [{step}:{step + extent}]"
             refuse(
                 path, f"puts pieces side by side along `{axis}` that are no neighbours", f"the first two are {boxes}"
@@ -111,7 +112,7 @@ def _exchanged(held: Pieces, change: Exchange, shape: Sequence[int], site: Site,
     _check_others(held, (source, target), cut.axes, site, path, "exchanges pieces")
     given, size = whole(shape[target]), shape[source]
     check_same(site, path, "sends pieces of an axis that is not whole", [given], [held[target]], ("sends", "holds"))
-    joined = joined_along(held[source], cut.axes, site, path)
+    joined = joined_along(held[source], cut.axes, size, site, path)
     found = list(held)
     found[source] = replace(joined, extent=size)
     if joined.extent < size or cut.block * site.mesh.size(cut.axes) < shape[target] or cut.striped or cut.window:

@@ -106,10 +106,8 @@ def _fault(
                 got = _at(found, missing.start)
                 held = "nothing of the axis" if got is None else "zeros" if got == ZERO else f"cell {got}"
                 box = Box((missing.start + start,), (missing.stop + start,))
-                return (
-                    "does not receive the cells that its indices read",
-                    f"device {device} of {devices} reads {box} of {size} cells; where the first should be it has {held}",
-                )
+                told = f"device {device} of {devices} reads {box} of {size} cells; the first of them is {held}"
+                return "does not receive the cells that its indices read", told
     return None
 
 
@@ -170,15 +168,20 @@ def _joined(pieces: Sequence[Piece], parts: Sequence[Runs], inside: Sequence[tup
 def _taken(piece: Piece, parts: Sequence[Runs], device: int) -> Iterator[Run]:
     if piece.table is None:
         start = piece.starts[device]
-        yield from _between(parts[piece.part], start, start + piece.length, piece.at)
+        yield from _between(_part(parts, piece.part), start, start + piece.length, piece.at)
         return
     for column in range(piece.length):
         place = int(piece.table[device][column])
         for part, start, stop in piece.ranges:
             if 0 <= place < stop - start:
-                yield from _between(parts[part], start + place, start + place + 1, piece.at + column)
+                yield from _between(_part(parts, part), start + place, start + place + 1, piece.at + column)
                 break
             place -= stop - start
+
+
+def _part(parts: Sequence[Runs], number: int) -> Runs:
+    """What is held or has arrived; nothing where no hop brings it."""
+    return parts[number] if 0 <= number < len(parts) else []
 
 
 def _between(runs: Runs, start: int, stop: int, at: int) -> Iterator[Run]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from combinators.shaped import Shaped
 from tapestry_jax.planning.proof.holdings import State
 from tapestry_jax.planning.proof.needs import Cuts
-from tapestry_jax.planning.proof.pieces import Piece, piece_of
+from tapestry_jax.planning.proof.pieces import Piece, box_of, piece_of, spelled
 from tapestry_jax.planning.proof.site import Site, refuse
 from tapestry_jax.planning.schedule import Scatter
 from tapestry_jax.planning.time_axis import in_space, in_time, label, ring_of
@@ -39,69 +40,52 @@ def check_fold(shaped: Shaped, cuts: Cuts, path: str) -> None:
             refuse(path, f"merges pieces of `{dim}` {how}, out of their order, which its monoid needs")
 
 
-def check_merge(shaped: Shaped, kept: Sequence[Piece], axes: Sequence[str], site: Site, path: str) -> None:
-    """Devices along mesh axes merge states of the same piece of every dimension that is not folded.
-
-    Args:
-      shaped: the fold.
-      kept: the pieces of the dimensions that its result carries.
-      axes: over which the states are merged.
-      site: of the step.
-      path: of the operation.
-
-    Raises:
-      PlanError: with two boxes that differ.
-    """
-    site.check_together(kept, axes, path, "merges states")
-
-
 def kept_pieces(shaped: Shaped, cuts: Cuts, site: Site, but: Sequence[str]) -> list[Piece]:
     """The pieces of all dimensions but some."""
     return [piece_of(cut, shaped.sizes[dim], site.mesh) for dim, cut in cuts.items() if dim not in but]
 
 
-def added_up(states: Sequence[State], loop: str, shaped: Shaped, path: str) -> list[State]:
-    """The states after a loop that adds them up.
+def added_up(state: State, loop: str, shaped: Shaped, site: Site, path: str) -> State:
+    """A state after a loop that adds it up.
 
     Raises:
-      PlanError: where the states are not in pieces over the loop, or not of neighbours while the order matters.
+      PlanError: where it is not in pieces over the loop, or not of neighbours while the order matters.
     """
-    found: list[State] = []
-    for state in states:
-        if loop not in state.left:
-            refuse(path, f"adds up the same state in every turn of {label(loop)}", f"{state}")
-        monoid = shaped.operation.monoid
-        if monoid is not None and not monoid.commutative and state.left[-1] != loop:
-            refuse(path, f"adds up pieces in {label(loop)} that are no neighbours", f"{state}")
-        left = tuple(axis for axis in state.left if axis != loop)
-        found.append(State(state.node, state.leaf, left))
-    return found
+    monoid = shaped.operation.monoid
+    if loop not in state.left:
+        refuse(path, f"adds up the same state in every turn of {label(loop)}", two_boxes(state, loop, site))
+    if monoid is not None and not monoid.commutative and state.left[-1] != loop:
+        refuse(path, f"adds up pieces in {label(loop)} that are no neighbours", two_boxes(state, loop, site))
+    return replace(state, left=tuple(axis for axis in state.left if axis != loop))
 
 
-def check_finished(states: Sequence[State], merged: Sequence[str], shaped: Shaped, path: str) -> None:
+def check_finished(state: State, merged: tuple[str, ...], shaped: Shaped, site: Site, path: str) -> None:
     """What is merged over mesh axes is in pieces over these axes, and over nothing else.
 
     Raises:
       PlanError: for an axis too many or one too few, or an order that the monoid does not allow.
     """
-    monoid = shaped.operation.monoid
-    for state in states:
-        many, few = (axis for axis in merged if axis not in state.left), in_time(state.left)
-        extra = next(many, None)
-        if extra is not None:
-            refuse(path, f"merges states over `{extra}`, whose devices hold the same state", f"{state}")
-        if few:
-            refuse(path, f"presents states that the turns of {label(few[0])} have not added up", f"{state}")
-        missing = [axis for axis in state.left if axis not in merged]
-        if missing:
-            refuse(path, f"does not merge states over `{missing[0]}`, whose devices hold pieces", f"{state}")
-        ordered = monoid is not None and not monoid.commutative
-        if ordered and tuple(merged) != state.left:
-            refuse(
-                path,
-                f"merges states in the order of ({', '.join(merged)}), which its monoid does not allow",
-                f"{state}",
-            )
+    monoid, few = shaped.operation.monoid, in_time(state.left)
+    extra = next((axis for axis in merged if axis not in state.left), None)
+    if extra is not None:
+        what = f"merges states over `{extra}`, whose devices hold the same state"
+        refuse(path, what, two_boxes(state, extra, site))
+    if few:
+        what = f"presents states that the turns of {label(few[0])} have not added up"
+        refuse(path, what, two_boxes(state, few[0], site))
+    missing = next((axis for axis in state.left if axis not in merged), None)
+    if missing is not None:
+        what = f"does not merge states over `{missing}`, whose devices hold different ones"
+        refuse(path, what, two_boxes(state, missing, site))
+    if monoid is not None and not monoid.commutative and merged != state.left:
+        what = f"merges states in the order of ({', '.join(merged)}), which its monoid does not allow"
+        refuse(path, what, f"their order is ({', '.join(state.left)})", two_boxes(state, merged[-1], site))
+
+
+def two_boxes(state: State, axis: str, site: Site) -> str:
+    """What the first two positions along an axis have folded."""
+    first, second = (box_of(state.folded, {axis: number}, site.mesh) for number in (0, 1))
+    return f"leaf {state.leaf} of the state folds {first} on {spelled({axis: 0})}, {second} on {spelled({axis: 1})}"
 
 
 def scattered(

@@ -1,10 +1,11 @@
-"""What a slot holds: a value of the graph, or something on the way to one."""
+"""What a slot holds: a value of the graph, or something on the way to one. `path` is for the errors alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from combinators.graph import Ref
+from tapestry_jax.planning.proof.pieces import Piece
 
 
 @dataclass(frozen=True)
@@ -12,28 +13,48 @@ class Value:
     """A value of the graph."""
 
     ref: Ref
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"value {self.ref.output} of node {self.ref.node}"
+        return f"result {self.ref.output} of `{self.path}`"
 
 
 @dataclass(frozen=True)
 class State:
-    """A leaf of the state of a fold; `left` are the mesh axes and loops over which it is still in pieces, in order."""
+    """A leaf of the state of a fold.
+
+    Attributes:
+      node: the fold.
+      leaf: of its state.
+      left: the mesh axes and loops over which it is still in pieces, the outermost first.
+      folded: what each device has folded in each turn, of every dimension that is folded.
+      path: of the fold.
+    """
 
     node: int
     leaf: int
     left: tuple[str, ...]
+    folded: tuple[Piece, ...] = field(default=(), compare=False)
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"leaf {self.leaf} of the state of node {self.node}, in pieces over ({', '.join(self.left)})"
+        left = f"in pieces over ({', '.join(self.left)})" if self.left else "complete"
+        return f"leaf {self.leaf} of the state of `{self.path}`, {left}"
 
 
 @dataclass(frozen=True)
 class Total:
-    """A leaf of the total of a scan before, or after, a turn of `loop`.
+    """A leaf of the total of a scan before, or after, a turn of a loop.
 
-    `own` totals begin with the first step of this device, the others with the first step of all.
+    Attributes:
+      node: the scan.
+      leaf: of its total.
+      loop: that carries it.
+      own: whether it begins with the first step of this device, and not with the first of all.
+      after: the turn.
+      backwards: whether the loop takes the last chunk first.
+      ends: whether the loop looks for totals alone.
+      path: of the scan.
     """
 
     node: int
@@ -41,12 +62,12 @@ class Total:
     loop: str
     own: bool
     after: bool
+    backwards: bool
+    ends: bool
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        begin = "of this device alone" if self.own else "of all steps"
-        return (
-            f"leaf {self.leaf} of the total of node {self.node} {begin}, {'after' if self.after else 'before'} a turn"
-        )
+        return f"leaf {self.leaf} of the total of `{self.path}` {'after' if self.after else 'before'} a turn"
 
 
 @dataclass(frozen=True)
@@ -55,9 +76,10 @@ class OfDevice:
 
     node: int
     leaf: int
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"leaf {self.leaf} of the total of node {self.node} on this device"
+        return f"leaf {self.leaf} of the total of `{self.path}` on each device"
 
 
 @dataclass(frozen=True)
@@ -66,9 +88,10 @@ class Start:
 
     node: int
     leaf: int
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"leaf {self.leaf} of the total of node {self.node} before this device"
+        return f"leaf {self.leaf} of the total of `{self.path}` before each device"
 
 
 @dataclass(frozen=True)
@@ -76,9 +99,10 @@ class OwnPrefix:
     """A result of a scan that began with the first step of this device: of no use but for its total."""
 
     node: int
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"a scan of node {self.node} that leaves out the devices before"
+        return f"the scan `{self.path}` without the devices before"
 
 
 @dataclass(frozen=True)
@@ -86,9 +110,10 @@ class Entering:
     """In a pipeline, what a stage takes in: `ref` at the first stage, what the stage before made at the others."""
 
     ref: Ref
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"value {self.ref.output} of node {self.ref.node} on its way through the stages"
+        return f"what a stage takes in, at the first one result {self.ref.output} of `{self.path}`"
 
 
 @dataclass(frozen=True)
@@ -96,9 +121,10 @@ class Leaving:
     """What a stage makes of it; `ref` at the last stage."""
 
     ref: Ref
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"what a stage makes of value {self.ref.output} of node {self.ref.node}"
+        return f"what a stage hands on, at the last one result {self.ref.output} of `{self.path}`"
 
 
 @dataclass(frozen=True)
@@ -107,9 +133,10 @@ class OfLastStage:
 
     ref: Ref
     stages: tuple[str, ...]
+    path: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return f"value {self.ref.output} of node {self.ref.node}, on the last stage alone"
+        return f"result {self.ref.output} of `{self.path}`, on the last stage alone"
 
 
 Holding = Value | State | Total | OfDevice | Start | OwnPrefix | Entering | Leaving | OfLastStage

@@ -1,8 +1,8 @@
 """Where the piece of a device lies along one axis, for all devices and turns at once.
 
-A cut numbers its blocks by the mesh axes and loops that it is cut over, as the digits of a number: the start of a piece is
-an affine function of where a device is and of which turn it is in. Two such functions are equal for 2**20 devices where
-their coefficients are, which is why a proof made of them costs as much for eight.
+A cut numbers its blocks by the mesh axes and loops that it is cut over, as the digits of a number: the start of a
+piece is an affine function of where a device is and of which turn it is in. Two such functions are equal on 2**20
+devices where their coefficients are, which is why a proof made of them costs as much for eight.
 """
 
 from __future__ import annotations

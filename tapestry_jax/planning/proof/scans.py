@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from combinators.box import Box
+from combinators.graph import Graph
 from combinators.shaped import Shaped
+from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.proof.folds import kept_pieces
-from tapestry_jax.planning.proof.holdings import Holding, OfDevice, OwnPrefix, Start, Total
+from tapestry_jax.planning.proof.holdings import Holding, OfDevice, Start, Total, Value
 from tapestry_jax.planning.proof.needs import Cuts
+from tapestry_jax.planning.proof.pieces import box_of, piece_of
 from tapestry_jax.planning.proof.site import Site, refuse
 from tapestry_jax.planning.schedule import Region
-from tapestry_jax.planning.time_axis import in_space, in_time, label, ring_of
+from tapestry_jax.planning.time_axis import in_space, in_time, label, ring_of, turns_of
 
 
 def check_scan(shaped: Shaped, cuts: Cuts, site: Site, path: str) -> None:
@@ -33,66 +38,97 @@ def check_scan(shaped: Shaped, cuts: Cuts, site: Site, path: str) -> None:
 
 
 def after_turn(
-    shaped: Shaped, cuts: Cuts, node: int, before: Sequence[Holding], path: str
+    shaped: Shaped, cuts: Cuts, before: Sequence[Holding], value: Value, site: Site, path: str
 ) -> tuple[list[Holding], bool]:
-    """The totals after a turn that goes on from others, and whether its results leave out the devices before.
+    """The totals after a turn, and whether its results leave out the devices before.
+
+    Args:
+      shaped: the scan.
+      cuts: of its dimensions.
+      before: the totals that it goes on from.
+      value: its first result.
+      site: of the step.
+      path: of the operation.
 
     Raises:
-      PlanError: where the scan does not go on from its own totals, leaf by leaf.
+      PlanError: where it goes on from other totals, in another order, or from nothing where devices come before.
     """
-    over = shaped.operation.over
+    over, node = shaped.operation.over, value.ref.node
     assert over is not None
-    loops, own = in_time(cuts[over].axes), False
-    found: list[Holding] = []
+    cut = cuts[over]
     if len(before) != len(shaped.state):
         refuse(path, f"goes on from {len(before)} leaves of a total that has {len(shaped.state)}")
+    found: list[Holding] = []
+    own = False
     for leaf, total in enumerate(before):
         if not isinstance(total, Total) or (total.node, total.leaf, total.after) != (node, leaf, False):
             refuse(path, f"goes on from what is not leaf {leaf} of its total", f"got {total}")
-        if (total.loop,) != loops:
-            refuse(
-                path, f"goes on over `{over}` in {label(total.loop)}", f"it is cut over ({', '.join(cuts[over].axes)})"
-            )
+        if (total.loop,) != in_time(cut.axes):
+            refuse(path, f"goes on over `{over}` in {label(total.loop)}, where it is cut over ({', '.join(cut.axes)})")
+        _check_direction(shaped, cut, total, path)
         # A loop that begins with the identity leaves out the devices before, where there are any.
-        own = own or (total.own and bool(in_space(cuts[over].axes)))
-        found.append(Total(node, leaf, total.loop, own, after=True))
+        left_out = total.own and bool(site.mesh.real(in_space(cut.axes)))
+        if left_out and not total.ends:
+            axis = site.mesh.real(in_space(cut.axes))[-1]
+            box = box_of([piece_of(cut, shaped.sizes[over], site.mesh)], {axis: 1}, site.mesh)
+            refuse(path, f"begins anew on every device along `{axis}`", f"on {axis}=1 it takes {box} of `{over}` first")
+        own = own or left_out
+        found.append(replace(total, own=left_out, after=True))
     return found, own
 
 
-def entering_totals(step: Region, starts: Sequence[Holding]) -> list[Holding]:
+def _check_direction(shaped: Shaped, cut: Cut, total: Total, path: str) -> None:
+    backwards = shaped.operation.reverse
+    if total.backwards == backwards:
+        return
+    count = turns_of(total.loop)
+    first, last = (Box((turn * cut.block,), ((turn + 1) * cut.block,)) for turn in (0, count - 1))
+    ways = [f"{a} of `{shaped.operation.over}` before {b}" for a, b in ((first, last), (last, first))]
+    refuse(
+        path,
+        "goes on from turn to turn in the wrong direction",
+        f"takes {ways[total.backwards]}, not {ways[backwards]}",
+    )
+
+
+def entering_totals(step: Region, starts: Sequence[Holding], graph: Graph) -> list[Holding]:
     """What the scans of a loop find before its first turn, from what the loop is given.
 
     Raises:
       PlanError: for the start of another scan.
     """
     found: list[Holding] = []
-    wanted = [(node, leaf) for node, leaves in step.scans for leaf in range(leaves)]
+    wanted = _leaves(step)
     for place, (node, leaf) in enumerate(wanted):
+        path = graph.nodes[node].path
         if place < len(starts) and starts[place] != Start(node, leaf):
-            refuse(step.path, f"begins the scan of node {node} with another total", f"got {starts[place]}")
-        found.append(Total(node, leaf, step.axis, own=place >= len(starts), after=False))
+            refuse(
+                step.path, f"begins `{path}` with another total than that of the devices before", f"got {starts[place]}"
+            )
+        own = place >= len(starts)
+        found.append(Total(node, leaf, step.axis, own, False, step.reverse, step.ends, path))
     if len(starts) > len(wanted):
         refuse(step.path, f"is given {len(starts)} totals for scans that have {len(wanted)}")
     return found
 
 
-def leaving_totals(step: Region, made: Sequence[Holding]) -> list[Holding]:
+def leaving_totals(step: Region, made: Sequence[Holding], graph: Graph) -> list[Holding]:
     """What the totals after the last turn are: in a pass for totals alone, those of the device.
 
     Raises:
       PlanError: where a turn hands on something else.
     """
-    wanted = [(node, leaf) for node, leaves in step.scans for leaf in range(leaves)]
     found: list[Holding] = []
-    for (node, leaf), total in zip(wanted, made, strict=True):
-        same = isinstance(total, Total) and (total.node, total.leaf, total.loop) == (node, leaf, step.axis)
-        if not same or not isinstance(total, Total) or not total.after:
-            refuse(
-                step.path,
-                f"hands on to the next turn what is not leaf {leaf} of the total of node {node}",
-                f"got {total}",
-            )
-        found.append(OfDevice(node, leaf) if total.own else total)
+    for (node, leaf), total in zip(_leaves(step), made, strict=True):
+        path = graph.nodes[node].path
+        if not isinstance(total, Total) or (total.node, total.leaf, total.loop, total.after) != (
+            node,
+            leaf,
+            step.axis,
+            True,
+        ):
+            refuse(step.path, f"hands on what is not leaf {leaf} of the total of `{path}`", f"got {total}")
+        found.append(OfDevice(node, leaf, path) if total.own else total)
     return found
 
 
@@ -104,9 +140,8 @@ def begun(shaped: Shaped, node: int, totals: Sequence[Holding], path: str) -> li
     """
     if list(totals) != [OfDevice(node, leaf) for leaf in range(len(shaped.state))]:
         refuse(path, "passes on what are not the totals of devices", *(f"got {total}" for total in totals[:2]))
-    return [Start(node, leaf) for leaf in range(len(shaped.state))]
+    return [Start(node, leaf, path) for leaf in range(len(shaped.state))]
 
 
-def results_of(own: bool, node: int, results: Sequence[Holding]) -> list[Holding]:
-    """The results of a scan: of no use where the devices before are left out."""
-    return [OwnPrefix(node) for _ in results] if own else list(results)
+def _leaves(step: Region) -> list[tuple[int, int]]:
+    return [(node, leaf) for node, leaves in step.scans for leaf in range(leaves)]

@@ -31,11 +31,22 @@ def check_loop(step: Region, site: Site) -> None:
         refuse(step.path, f"goes along `{missing[0]}`, which the mesh does not have")
     if ring is not None and turns_of(axis) != site.mesh.size((ring,)):
         turns, devices = turns_of(axis), site.mesh.size((ring,))
-        refuse(step.path, f"turns {turns} times round `{ring}`, which has {devices} devices")
+        refuse(step.path, f"turns {turns} times round `{ring}`, which has {devices} devices", *_never_met(step))
     if ring is not None and step.stages:
         refuse(step.path, "is a ring and a pipeline at once")
     if step.rotating and ring is None:
         refuse(step.path, f"sends operands round in {label(axis)}, which is no ring")
+
+
+def _never_met(step: Region) -> list[str]:
+    """The cells of what goes round that the first device never meets, operand by operand."""
+    turns, lines = turns_of(step.axis), list[str]()
+    for number in step.rotating:
+        kind = step.body.slots[step.body.inputs[number]]
+        for axis, (cut, size) in enumerate(zip(kind.layout.cuts, kind.type.shape, strict=True)):
+            if cut is not None and step.axis in cut.axes and cut.block * turns < size:
+                lines.append(f"cells [{cut.block * turns}:{size}] along axis {axis} of operand {number} are never met")
+    return lines
 
 
 def rotated(pieces: Sequence[Piece], axis: str, site: Site, path: str) -> Pieces:
@@ -80,7 +91,7 @@ def put_together(pieces: Sequence[Piece], slot: Slot, axis: str, site: Site, pat
         refuse(path, f"puts pieces of two axes together in {label(axis)}", f"axes {made} of {slot.type}")
     (at,) = made
     found, size = list(pieces), slot.type.shape[at]
-    joined = joined_along(pieces[at], (axis,), site, path)
+    joined = joined_along(pieces[at], (axis,), size, site, path)
     cut = slot.layout.cuts[at]
     if cut is not None and cut.axes == (axis,):
         # Cut by this loop alone: the axis is whole now, loses its padding, and stripes are put in order.
@@ -91,7 +102,7 @@ def put_together(pieces: Sequence[Piece], slot: Slot, axis: str, site: Site, pat
     return found
 
 
-def check_padding(step: Region, held: Sequence[Sequence[Piece]], site: Site) -> None:
+def check_padding(step: Region, held: Sequence[Sequence[Piece]]) -> None:
     """An operand that is padded before a loop is read in the slices it was padded for, and by nothing else.
 
     Raises:
