@@ -129,9 +129,15 @@ class Placer:
     def striped(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> frozenset[str]:
         """The dimensions that lie in stripes: by their entry, or going round the axes of one that does.
 
-        Stripes are dealt to devices: where a dimension has one, that holds blocks, of which chunks are a part.
+        Stripes are dealt to devices: where a dimension has one, that holds blocks, of which chunks are a part. What
+        lies on mesh axes and also goes round another one stays in blocks: pieces that are sent round, and pieces that
+        are sliced where they do not lie on the ring, would be stripes of different devices.
         """
-        free = [(dim, self._wanted(node.bound[dim], path)[1]) for dim in placed if _keeps_no_order(shaped, dim)]
+        free = [
+            (dim, self._wanted(node.bound[dim], path)[1])
+            for dim, axes in placed.items()
+            if _keeps_no_order(shaped, dim) and not (in_space(axes) and any(ring_of(axis) for axis in axes))
+        ]
         dealt = {dim for dim, items in free if in_space(placed[dim]) and any(isinstance(i, Striped) for i in items)}
         axes = {axis for dim in dealt for axis in placed[dim]}
         return frozenset(dim for dim, _ in free if dim in dealt or any(ring_of(axis) in axes for axis in placed[dim]))

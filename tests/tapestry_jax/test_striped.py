@@ -160,6 +160,27 @@ def test_striped_attention_on_an_axis_of_one_device(mesh8):
     assert_same(plan, args)
 
 
+def test_what_is_dealt_to_devices_and_goes_round_others_lies_in_blocks(mesh2x4):
+    # A mask lies on the ring's axis with its queries: its keys are sliced, while those of the keys go round.
+    def masked(q, k, v, mask):
+        return tp.attention(q, k, v, over="keys", mask=mask)
+
+    names = "queries heads d, keys heads d, keys heads e, queries keys"
+    args = (*arguments(16), jnp.asarray(np.random.default_rng(0).random((16, 16)) < 0.6))
+    entries = {"queries": tp.striped("model"), "keys": ("data", tp.ring("model"))}
+    plan = tp.plan(tp.trace(masked, *named(names, *args)), mesh2x4, entries)
+    plan.verify()
+    assert_same(plan, args)
+
+
+def test_coordinates_follow_what_is_dealt_and_goes_round(mesh2x4):
+    program = tp.program("a c -> a c")(lambda x: tp.Map(lambda x, c: x * (1.0 + c), "a c, @c -> a c")(x))
+    args = (normal(4, 8),)
+    plan = tp.plan(tp.trace(program, *args), mesh2x4, {"a": "data", "c": (tp.striped("model"), tp.ring("data"))})
+    plan.verify()
+    assert_same(plan, args, reference=lambda x: x * np.arange(1.0, 9.0))
+
+
 def test_stripes_and_blocks_do_not_mix(mesh2x4):
     with pytest.raises(tp.PlanError) as caught:
         tp.plan(tp.trace(attend, *arguments(8)), mesh2x4, {"queries": ("data", tp.striped("model"))})
