@@ -62,8 +62,8 @@ class Checkpoints:
 
         Args:
           step: from `last`.
-          like: arrays whose structure, shapes and shardings the result has; the mesh may be another than when it was
-            saved.
+          like: arrays whose structure, shapes and shardings the result has. Shapes are true on every mesh, so it may be
+            another one than when they were saved.
 
         Raises:
           SystemExit: when they cannot be read, or have other shapes.

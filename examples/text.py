@@ -113,7 +113,7 @@ class Tables:
         """Count pairs as a fold over positions, every device its part of the text; triples with NumPy."""
         position = tp.TensorType({"position": data.size - 1}, jnp.uint8)
         plan = tp.plan(tp.trace(bigrams, position, position), mesh, {"position": tuple(mesh.axis_names)})
-        pairs = plan.take(plan.compile(crop=False)(*plan.put(data[:-1], data[1:])))
+        pairs = np.asarray(plan.compile()(*plan.put(data[:-1], data[1:])))
         wide = data.astype(np.int32)
         triples = np.bincount((wide[:-2] * SYMBOLS + wide[1:-1]) * SYMBOLS + wide[2:], minlength=SYMBOLS**3)
         return Tables(pairs, triples.reshape(SYMBOLS**2, SYMBOLS))

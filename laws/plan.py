@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, Protocol, final
 
 import jax
@@ -79,13 +78,11 @@ class PlanSubject(Subject):
         """Run the plan on the flat list of its arguments."""
         if self._run is None:
             self._run = self.plan.compile()
-        return jax.tree.leaves(self._run(*jax.tree.unflatten(self.graph.in_tree, list(leaves))))
-
-    @cached_property
-    def padded(self) -> Run:
-        """The program that leaves its results in padded blocks."""
-        plan: Any = self.plan
-        return plan.compile(crop=False)
+        results = jax.tree.leaves(self._run(*jax.tree.unflatten(self.graph.in_tree, list(leaves))))
+        if not getattr(self.plan, "outputs", ()):
+            return results
+        # Who asks for padded storage of a result gets it.
+        return [_of_size(result, kind.shape) for result, kind in zip(results, self.outputs, strict=True)]
 
     def unplanned(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the flat list of its arguments, in whatever precision these have."""
@@ -183,7 +180,13 @@ def blocking(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
     """Cut the arguments into the plan's blocks, and put the blocks of the result together."""
     plan: Any = s.plan
     blocks = plan.put(*jax.tree.unflatten(s.graph.in_tree, list(arguments)))
-    return jax.tree.leaves(plan.take(s.padded(*blocks))), s.planned(arguments)
+    return jax.tree.leaves(plan.take(plan.compile()(*blocks))), s.planned(arguments)
+
+
+def _of_size(result: Any, shape: Sequence[int]) -> Any:
+    """A result without the padding that a plan may store it with, and without any gradient of that."""
+    fits = np.ndim(result) == len(shape) and all(size >= known for size, known in zip(result.shape, shape, strict=True))
+    return result[tuple(map(slice, shape))] if fits and result.shape != tuple(shape) else result
 
 
 def _jitted(s: PlanSubject) -> Run:

@@ -50,6 +50,8 @@ from tapestry_jax.plan import Plan as Plan
 from tapestry_jax.plan import plan as plan
 from tapestry_jax.planning.items import chunks as chunks
 from tapestry_jax.planning.items import halo as halo
+from tapestry_jax.planning.items import padded as padded
 from tapestry_jax.planning.items import ring as ring
 from tapestry_jax.planning.items import striped as striped
 from tapestry_jax.stored import fsdp as fsdp
+from tapestry_jax.stored import store_padded as store_padded

@@ -12,11 +12,12 @@ import numpy as np
 from combinators.errors import PlanError, message
 from combinators.graph import Graph
 from combinators.immutable import Immutable
-from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices, sharding
+from tapestry_jax.lowering.boundary import cropped, padded, placed, sharding
+from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices
 from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.deepen import deepened
-from tapestry_jax.planning.entries import Entries, read_entries
+from tapestry_jax.planning.entries import Entries, check_placed, read_entries
 from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.placement import Placer
@@ -55,7 +56,11 @@ class Plan(Immutable):
 
     @property
     def in_shardings(self) -> Any:
-        """`NamedSharding`s in the structure of the arguments; what is made directly in them has padded sizes."""
+        """`NamedSharding`s in the structure of the arguments, for arrays of true sizes.
+
+        `jax.jit(init, out_shardings=plan.in_shardings[i])` makes them there; what the plan stores in padded pieces is
+        made through `plan.pad`.
+        """
         return self._tree(
             self.graph.in_tree, [sharding(slot.layout, self.mesh) for slot in self._slots(self.schedule.inputs)]
         )
@@ -68,13 +73,14 @@ class Plan(Immutable):
         )
 
     def put(self, *args: Any) -> tuple[Any, ...]:
-        """Bring arguments onto the devices in the planned layouts, padded to whole blocks.
+        """Bring arguments onto the devices in the planned layouts.
 
         Args:
-          args: arrays of the true sizes, or padded as they come out of it, in the structure of the program's arguments.
+          args: arrays of their true sizes, or as they come out of it, in the structure of the program's arguments.
 
         Returns:
-          The arguments in the same structure; global arrays, uneven axes padded by copies of the last row.
+          The arguments in the same structure; global arrays of their true sizes. What the plan stores in padded pieces
+          (`tp.padded`) is padded by copies of the last row.
 
         Raises:
           SignatureError: for wrong ranks, sizes or dtypes.
@@ -82,14 +88,71 @@ class Plan(Immutable):
         """
         mesh = require_devices(self.mesh)
         leaves = planned_arguments(self.schedule, args)
-        placed = [
-            jax.device_put(_pad_on_host(leaf, slot, self.schedule.mesh), sharding(slot.layout, mesh))
-            for leaf, slot in zip(leaves, self._slots(self.schedule.inputs), strict=True)
+        slots = self._slots(self.schedule.inputs)
+        moved = [placed(leaf, slot, mesh) for leaf, slot in zip(leaves, slots, strict=True)]
+        return jax.tree.unflatten(jax.tree.structure(tuple(args)), moved)
+
+    def pad(self, tree: Any, argument: int = 0) -> Any:
+        """What the plan stores in padded pieces (`tp.padded`), padded: an argument, or what has its structure.
+
+        Args:
+          tree: arrays of true sizes in the structure of the argument, such as parameters or their moments. It works
+            inside `jit` and can be differentiated.
+          argument: the position of the argument among those of the program.
+
+        Returns:
+          The same structure, padded by copies of the last row; all else as it is.
+
+        Raises:
+          PlanError: for another structure or other sizes, or when there is no such argument.
+          MeshError: when the mesh has no devices.
+        """
+        return self._stored(tree, argument, "pad", padded)
+
+    def crop(self, tree: Any, argument: int = 0) -> Any:
+        """The same arrays without their padding, in true sizes: what belongs into checkpoints and norms.
+
+        Args:
+          tree: arrays in the structure of the argument, as `plan.pad` gives them. It works inside `jit` and can be
+            differentiated.
+          argument: the position of the argument among those of the program.
+
+        Returns:
+          The same structure in true sizes; what was padded lies cut as far as that divides, and else whole.
+
+        Raises:
+          PlanError: for another structure or other sizes, or when there is no such argument.
+          MeshError: when the mesh has no devices.
+        """
+        return self._stored(tree, argument, "crop", cropped)
+
+    def _stored(self, tree: Any, argument: int, name: str, move: Any) -> Any:
+        mesh = require_devices(self.mesh)
+        self._check_positions(argument)
+        numbers = jax.tree.unflatten(self.graph.in_tree, list(self.schedule.inputs))
+        slots = self._slots(jax.tree.leaves(numbers[argument]))
+        leaves, structure = jax.tree.flatten(tree)
+        true = [slot.type.shape for slot in slots]
+        stored = [slot.layout.padded_shape(slot.type.shape, self.schedule.mesh) for slot in slots]
+        expected, found = (true if name == "pad" else stored), [np.shape(leaf) for leaf in leaves]
+        if found != expected:
+            wrong = [f"expected {a}, got {b}" for a, b in zip(expected, found, strict=False) if a != b]
+            raise PlanError(
+                message(
+                    f"plan.{name} was given other arrays than the argument {argument} of `{self.graph.name}` has",
+                    f"it has {len(expected)}, got {len(found)}",
+                    *wrong[:4],
+                    remedy="Pass what has the structure of that argument, or name another: argument=1.",
+                )
+            )
+        moved = [
+            leaf if a == b else move(leaf, slot, mesh)
+            for leaf, slot, a, b in zip(leaves, slots, true, stored, strict=True)
         ]
-        return jax.tree.unflatten(jax.tree.structure(tuple(args)), placed)
+        return jax.tree.unflatten(structure, moved)
 
     def take(self, result: Any) -> Any:
-        """Bring a result to the host, cropped to its true sizes: NumPy arrays in the structure of the result.
+        """Bring a result to the host: NumPy arrays of true sizes in the structure of the result.
 
         Raises:
           PlanError: when `result` is not what the program returns: other arrays, or other sizes.
@@ -105,9 +168,9 @@ class Plan(Immutable):
             )
         wrong: list[str] = []
         for (name, _), leaf, slot in zip(self.graph.outputs, leaves, slots, strict=True):
-            padded = slot.layout.padded_shape(slot.type.shape, self.schedule.mesh)
-            if np.shape(leaf) not in (slot.type.shape, padded):
-                also = f" (or padded {padded})" if padded != slot.type.shape else ""
+            stored = slot.layout.padded_shape(slot.type.shape, self.schedule.mesh)
+            if np.shape(leaf) != stored:
+                also = f" padded to {stored}" if stored != slot.type.shape else ""
                 wrong.append(f"{name}: expected {slot.type}{also}, got shape {np.shape(leaf)}")
         if wrong:
             raise PlanError(
@@ -117,22 +180,16 @@ class Plan(Immutable):
                     remedy="Pass what plan.compile()(...) returned.",
                 )
             )
-        cropped = [
-            np.asarray(leaf)[tuple(slice(size) for size in slot.type.shape)]
-            for leaf, slot in zip(leaves, slots, strict=True)
-        ]
-        return jax.tree.unflatten(tree, cropped)
+        true = [tuple(map(slice, slot.type.shape)) for slot in slots]
+        return jax.tree.unflatten(tree, [np.asarray(leaf)[box] for leaf, box in zip(leaves, true, strict=True)])
 
-    def compile(self, *, crop: bool = True) -> Compiled:
+    def compile(self) -> Compiled:
         """One SPMD program with explicit collectives: arrays in, arrays out; differentiable; nests in `jit`.
-
-        Args:
-          crop: give back true sizes; False keeps uneven results padded, which saves moving them (`take` crops).
 
         Raises:
           MeshError: when the mesh has no devices.
         """
-        return Compiled(self.schedule, require_devices(self.mesh), crop=crop)
+        return Compiled(self.schedule, require_devices(self.mesh))
 
     def collectives(self, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
         """The collectives that the compiled program runs.
@@ -237,8 +294,9 @@ def plan(
         some dimension flows through them in chunks.
       ops: exceptions by path of an operation or scope; the longest path that fits wins.
       inputs: layouts of inputs by name, such as `{"x": {"batch": "data"}}`; by default as their first user wants them.
-        `tp.fsdp` chooses them for parameters.
-      outputs: layouts of outputs by name; by default as they are produced.
+        An axis that its mesh axes do not divide is stored over as many of them as do, else whole, and sliced inside;
+        `tp.padded("data")` stores it in padded pieces. `tp.fsdp` chooses layouts for parameters.
+      outputs: layouts of outputs by name; by default as they are produced, uneven axes gathered as far.
       accumulate: a float dtype in which folds and scans are carried where their states are narrower, such as
         `jnp.float32` for a bfloat16 program: partial results are made, sent and merged in it, and rounded once at the
         end, to the dtypes that the program gives them. Or a mapping from paths or scopes to such dtypes (None leaves
@@ -252,7 +310,8 @@ def plan(
 
     Raises:
       PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
-        halo that no loop can have, or a carrier that is no float or narrower than what it carries.
+        halo that no loop can have, a layout asked for that does not divide, or a carrier that is no float or narrower
+        than what it carries.
       MeshError: for an unknown mesh axis.
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -284,6 +343,9 @@ def make_plan(
 ) -> Plan:
     """Build a plan from entries that were read already."""
     shape = MeshShape.of(mesh)
+    check_placed(entries, "the plan")
+    for path, excepted in ops:
+        check_placed(excepted, f"ops[{path!r}]")
     placer = Placer(shape, entries, ops)
     given = {node.name: (i, node.results[0]) for i, node in enumerate(graph.inputs)}
     made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
@@ -312,12 +374,3 @@ def _read_ops(ops: Any, shape: MeshShape) -> tuple[tuple[str, Entries], ...]:
             )
         )
     return tuple((str(path), read_entries(entry, shape, f"ops[{path!r}]")) for path, entry in ops.items())
-
-
-def _pad_on_host(leaf: Any, slot: Slot, mesh: MeshShape) -> Any:
-    padded = slot.layout.padded_shape(slot.type.shape, mesh)
-    array = np.asarray(leaf, slot.type.dtype) if isinstance(leaf, bool | int | float | complex) else leaf
-    if padded == array.shape:
-        return array
-    widths = [(0, size - known) for size, known in zip(padded, array.shape, strict=True)]
-    return np.pad(np.asarray(array), widths, mode="edge" if array.size else "constant")

@@ -18,7 +18,7 @@ from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
 from tapestry_jax.planning.carriers import read_accumulate
 from tapestry_jax.planning.entries import Entries, read_entries
-from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped, chunks, halo, ring, striped
+from tapestry_jax.planning.items import Chunks, Halo, Item, Padded, Ring, Striped, chunks, halo, padded, ring, striped
 from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.platforms import read_platforms
@@ -152,6 +152,8 @@ def _item(item: Item) -> Any:
             return {"halo": depth}
         case Striped(axes):
             return {"striped": list(axes)}
+        case Padded(axes):
+            return {"padded": list(axes)}
         case _:
             return item
 
@@ -192,6 +194,7 @@ def _stored(item: Any, where: str) -> Item:
         "ring": ring,
         "halo": halo,
         "striped": lambda axes: striped(*listed(axes, where)),
+        "padded": lambda axes: padded(*listed(axes, where)),
     }
     kinds: Sequence[str] = list(cast("dict[str, Any]", item)) if isinstance(item, dict) else ()
     if len(kinds) != 1 or kinds[0] not in known:

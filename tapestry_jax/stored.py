@@ -1,22 +1,31 @@
-"""Fully sharded parameters: stored over a mesh axis that their operations use for something else."""
+"""How parameters are stored: over a mesh axis that their operations use for something else, and in padded pieces."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from combinators.errors import PlanError, message
 from combinators.graph import Graph, Input, Loop, Ref, Rename
 from combinators.tensor_type import TensorType, is_inexact
 from tapestry_jax.plan import Plan, make_plan
-from tapestry_jax.planning.entries import read_entries
-from tapestry_jax.planning.items import Item
-from tapestry_jax.planning.layout import Layout, even_cut
+from tapestry_jax.planning.entries import Entries, read_entries
+from tapestry_jax.planning.items import Item, Padded
+from tapestry_jax.planning.layout import Layout
 from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.schedule import Convert
 
 
-def fsdp(plan: Plan, over: str | Sequence[str], *, only: Sequence[str] | None = None, smallest: int = 1024) -> Plan:
+def fsdp(
+    plan: Plan,
+    over: str | Sequence[str],
+    *,
+    only: Sequence[str] | None = None,
+    smallest: int = 1024,
+    padded: bool = False,
+) -> Plan:
     """Store the parameters of a plan cut over mesh axes that it does not cut them by.
 
     Every floating input that the plan does not cut over `over` already (as it does the batch) is a parameter. Its
@@ -30,6 +39,8 @@ def fsdp(plan: Plan, over: str | Sequence[str], *, only: Sequence[str] | None = 
       over: a mesh axis, or several, outermost first; usually that of the batch.
       only: names of inputs, or of what they lie below, such as `("model/decoder",)`; by default all parameters.
       smallest: parameters with fewer elements stay as they are: they cost little memory, and a collective each.
+      padded: store parameters of which no axis divides in padded pieces (`tp.padded`), cut along the axis that needs
+        least padding; `plan.pad` and `plan.crop` lead to and from true shapes. Without it they stay as they are.
 
     Returns:
       A plan of the same graph on the same mesh.
@@ -47,14 +58,7 @@ def fsdp(plan: Plan, over: str | Sequence[str], *, only: Sequence[str] | None = 
       >>> plan.inputs, [each.kind for each in plan.collectives(grad=True)]
       ((('x1', (('k', ('data',)),)),), ['all-gather', 'reduce-scatter'])
     """
-    if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(
-            message(
-                "only plans have parameters to store",
-                f"got {type(plan).__name__}: {plan!r:.80}",
-                remedy="Plan first: tp.fsdp(tp.plan(graph, mesh, {...}), 'data').",
-            )
-        )
+    _check_plan(plan)
     shape = MeshShape.of(plan.mesh)
     entries = read_entries({"parameters": over if isinstance(over, str) else tuple(over)}, shape, "fsdp")
     axes = shape.real(axis for axis in entries[0][1] if isinstance(axis, str))
@@ -62,59 +66,139 @@ def fsdp(plan: Plan, over: str | Sequence[str], *, only: Sequence[str] | None = 
     if not axes:
         return plan
     inputs = dict(plan.inputs)
-    stored = dict(_stored(plan, shape, axes, only, smallest))
+    stored = dict(_stored(plan, shape, axes, only, smallest, padded=padded))
     if not stored:
         raise PlanError(
             message(
                 f"no parameter can be stored over `{'+'.join(axes)}`",
                 f"mesh {shape}; floating inputs with at least {smallest} elements: {_listed(plan, smallest)}",
-                remedy="Name axes whose size divides the parameters', or lower `smallest`.",
+                remedy="Name axes whose size divides the parameters', lower `smallest`, or say padded=True.",
             )
         )
+    return _with_inputs(plan, inputs | stored)
+
+
+def store_padded(plan: Plan, *, only: Sequence[str] | None = None) -> Plan:
+    """Store the arguments that do not divide in padded pieces, as their first user reads them.
+
+    A plan stores them whole along such axes, and slices inside: nothing is sent forwards, and their gradients are
+    gathered. In padded pieces a device holds its share alone and the gradient stays where it is, but global arrays are
+    larger than they are: `plan.pad` and `plan.crop` lead to and from true shapes. The chosen layouts are `inputs` of
+    the new plan, as if by hand with `tp.padded`.
+
+    Args:
+      plan: from `tp.plan`.
+      only: names of inputs, or of what they lie below, such as `("model/decoder",)`; by default all inputs.
+
+    Returns:
+      A plan of the same graph on the same mesh; the same plan where everything divides.
+
+    Raises:
+      PlanError: when `plan` is no plan, or `only` names no input.
+
+    Example:
+      >>> import tapestry_jax as tp
+      >>> from jax.sharding import AbstractMesh
+      >>> x, w = tp.TensorType({"n": 8, "k": 64}), tp.TensorType({"k": 64, "m": 30})
+      >>> graph = tp.trace(tp.einsum("n k, k m -> n m"), x, w)
+      >>> plan = tp.plan(graph, AbstractMesh((4,), ("model",)), {"m": "model"})
+      >>> [str(each.spec) for each in (plan.in_shardings[1], tp.store_padded(plan).in_shardings[1])]
+      ["PartitionSpec(None, None)", "PartitionSpec(None, ('model',))"]
+    """
+    _check_plan(plan)
+    _check_names(plan.graph, only)
+    mesh, stored = MeshShape.of(plan.mesh), dict(plan.inputs)
+    for node, number in zip(plan.graph.inputs, plan.schedule.inputs, strict=True):
+        kind, layout = node.results[0], plan.schedule.slots[number].layout
+        read = _first_read(plan, number)
+        chosen = only is None or any(_is_below(node.name, name) for name in only)
+        if chosen and read != layout and node.name not in stored and _is_named(kind, read):
+            named = zip(kind.names, kind.shape, read.cuts, strict=True)
+            stored[node.name] = tuple((str(name), _written(size, cut.axes, mesh)) for name, size, cut in named if cut)
+    return _with_inputs(plan, stored)
+
+
+def _first_read(plan: Plan, slot: int) -> Layout:
+    """The layout into which an input is brought where it enters the program."""
+    steps = (step for step in plan.schedule.steps if isinstance(step, Convert) and step.enters)
+    return plan.schedule.slots[next((step.result for step in steps if step.source == slot), slot)].layout
+
+
+def _with_inputs(plan: Plan, inputs: Mapping[str, Entries]) -> Plan:
+    if tuple(inputs.items()) == plan.inputs:
+        return plan
     kept = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in ("inputs", "schedule")}
-    return make_plan(**kept, inputs=tuple((inputs | stored).items()))
+    return make_plan(**kept, inputs=tuple(inputs.items()))
+
+
+def _check_plan(plan: Any) -> None:
+    if not isinstance(plan, Plan):
+        raise PlanError(
+            message(
+                "only plans have parameters to store",
+                f"got {type(plan).__name__}: {plan!r:.80}",
+                remedy="Plan first: tp.fsdp(tp.plan(graph, mesh, {...}), 'data').",
+            )
+        )
 
 
 def _stored(
-    plan: Plan, mesh: MeshShape, axes: tuple[str, ...], only: Sequence[str] | None, smallest: int
-) -> Iterator[tuple[str, tuple[tuple[str, tuple[Item, ...]], ...]]]:
+    plan: Plan,
+    mesh: MeshShape,
+    axes: tuple[str, ...],
+    only: Sequence[str] | None,
+    smallest: int,
+    *,
+    padded: bool,
+) -> Iterator[tuple[str, Entries]]:
     """The name of every parameter that can be stored over `axes`, and its whole layout."""
     for node, number in zip(plan.graph.inputs, plan.schedule.inputs, strict=True):
-        kind, layout = node.results[0], plan.schedule.slots[number].layout
+        kind, read, layout = node.results[0], _first_read(plan, number), plan.schedule.slots[number].layout
         chosen = only is None or any(_is_below(node.name, name) for name in only)
-        if not chosen or not _is_parameter(kind, layout, axes, smallest) or not _is_written(kind, layout, mesh):
+        layout = read if padded else layout
+        if not chosen or not _is_parameter(kind, read, axes, smallest) or not _is_named(kind, layout):
             continue
         looped = _looped_axes(plan.graph, Ref(plan.graph.nodes.index(node), 0))
-        place = _place(kind, layout, mesh, axes, looped)
+        place = _place(kind, read, layout, mesh, axes, looped, padded=padded)
         if place is None:
             continue
         cuts = [() if cut is None else cut.axes for cut in layout.cuts]
         cuts[place] += axes
-        yield node.name, tuple((str(name), cut) for name, cut in zip(kind.names, cuts, strict=True) if cut)
+        named = zip(kind.names, kind.shape, cuts, strict=True)
+        yield node.name, tuple((str(name), _written(size, cut, mesh)) for name, size, cut in named if cut)
 
 
-def _is_parameter(kind: TensorType, layout: Layout, axes: tuple[str, ...], smallest: int) -> bool:
-    return is_inexact(kind.dtype) and math.prod(kind.shape) >= smallest and not layout.axes & set(axes)
+def _written(size: int, axes: tuple[str, ...], mesh: MeshShape) -> tuple[Item, ...]:
+    return axes if size % mesh.size(axes) == 0 else (Padded(axes),)
 
 
-def _is_written(kind: TensorType, layout: Layout, mesh: MeshShape) -> bool:
-    """Whether the layout is one that names and mesh axes say, block for block."""
-    return all(
-        cut is None or (name is not None and even_cut(size, cut.axes, mesh) == cut)
-        for name, size, cut in zip(kind.names, kind.shape, layout.cuts, strict=True)
-    )
+def _is_parameter(kind: TensorType, read: Layout, axes: tuple[str, ...], smallest: int) -> bool:
+    return is_inexact(kind.dtype) and math.prod(kind.shape) >= smallest and not read.axes & set(axes)
+
+
+def _is_named(kind: TensorType, layout: Layout) -> bool:
+    """Whether names can say the layout."""
+    return all(cut is None or name is not None for name, cut in zip(kind.names, layout.cuts, strict=True))
 
 
 def _place(
-    kind: TensorType, layout: Layout, mesh: MeshShape, axes: tuple[str, ...], looped: frozenset[int]
+    kind: TensorType,
+    read: Layout,
+    layout: Layout,
+    mesh: MeshShape,
+    axes: tuple[str, ...],
+    looped: frozenset[int],
+    *,
+    padded: bool,
 ) -> int | None:
-    """The axis to cut: an uncut one if there is one that divides, and the largest of them."""
-    found: list[tuple[bool, int, int]] = []
+    """The axis to cut: one that divides, else the one that is padded least; an uncut one; the largest of them."""
+    found: list[tuple[float, bool, int, int]] = []
     for place, (name, size, cut) in enumerate(zip(kind.names, kind.shape, layout.cuts, strict=True)):
         pieces = mesh.size((*(() if cut is None else cut.axes), *axes))
-        if name is not None and place not in looped and size and size % pieces == 0:
-            found.append((cut is not None, -size, place))
-    return min(found)[2] if found else None
+        if name is not None and place not in looped and size and (padded or size % pieces == 0):
+            growth = -(-size // pieces) * pieces / size
+            found.append((growth, read.cuts[place] is not None, -size, place))
+    return min(found)[-1] if found else None
 
 
 def _looped_axes(graph: Graph, ref: Ref) -> frozenset[int]:

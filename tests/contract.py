@@ -71,9 +71,10 @@ def assert_same(
     atol: float = 1e-5,
     reference: Callable[..., Any] | None = None,
 ) -> None:
-    """Planned is unplanned: values and gradients, with padded arrays and, where sizes are uneven, with true ones too.
+    """Planned is unplanned: values and gradients, with arrays as the plan stores them.
 
-    Gradients of padding are exactly zero. With `reference` the values are held against that function of the arguments.
+    Where it stores padded pieces, with true sizes too, and gradients of padding are exactly zero. With `reference` the
+    values are held against that function of the arguments.
     """
     graph, wanted = plan.graph, differentiated(plan.graph, grad)
 
@@ -119,9 +120,15 @@ def assert_same(
         kind.shape != shape for kind, shape in zip(true, shapes, strict=False)
     ):
         run = plan.compile().jitted
-        made, found = jax.jit(
-            lambda *given: _vjp(lambda *flat: run(*jax.tree.unflatten(graph.in_tree, flat)), wanted, *given)
-        )(leaves, cotangents)
+
+        def in_true_sizes(*flat: Any) -> list[Any]:
+            results = jax.tree.leaves(run(*jax.tree.unflatten(graph.in_tree, flat)))
+            return [
+                leaf[tuple(map(slice, kind.shape))] if leaf.shape != kind.shape else leaf
+                for leaf, kind in zip(results, true, strict=True)
+            ]
+
+        made, found = jax.jit(lambda *given: _vjp(in_true_sizes, wanted, *given))(leaves, cotangents)
         for name, actual, expected in zip(_names(plan), made, values, strict=True):
             close(actual, expected, f"{name}, true sizes")
         for position, actual, expected in zip(wanted, found, gradients, strict=True):
@@ -134,6 +141,11 @@ def assert_exports(plan: Plan) -> None:
     exported = jax.export.export(run, platforms=("cuda", "tpu"))(*argument_structs(plan.schedule, plan.mesh))
     assert exported.platforms == ("cuda", "tpu")
     assert exported.nr_devices == plan.mesh.size
+
+
+def inside(plan: Plan, grad: Grad = False) -> tuple[Any, ...]:
+    """What a plan sends but for the entering and leaving of what does not divide."""
+    return tuple(each for each in plan.collectives(grad) if not each.path.startswith(("input ", "output ")))
 
 
 def table(collectives: Iterable[Any]) -> Table:

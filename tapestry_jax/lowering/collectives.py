@@ -65,6 +65,15 @@ def sum_over(value: Any, axes: tuple[str, ...]) -> Any:
     return lax.psum(value, axes)
 
 
+def gather_over(value: Any, axis: int, axes: tuple[str, ...], to: str) -> Any:
+    """The blocks of an axis on all devices, side by side; `to` as in `lax.all_gather`."""
+    if not jnp.iscomplexobj(value):
+        return lax.all_gather(value, axes, axis=axis, tiled=True, to=to)
+    # XLA's CPU backend gathers along the outermost axis in memory, an order in which its FFT then refuses to run.
+    moved = lax.all_gather(jnp.moveaxis(value, axis, 0), axes, axis=0, tiled=True, to=to)
+    return jnp.moveaxis(moved, 0, axis)
+
+
 def permute_over(value: Any, axes: tuple[str, ...], pairs: Sequence[tuple[int, int]], mesh: MeshShape) -> Any:
     """Send along pairs of positions; positions count along `axes`, the outermost first.
 

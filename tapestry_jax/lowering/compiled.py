@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh
 
-from combinators.errors import MeshError, PlanError, SignatureError, message
-from combinators.evaluate import check_arguments, flatten_arguments
+from combinators.errors import MeshError, PlanError, SignatureError, TapestryError, message
+from combinators.evaluate import flatten_arguments
 from combinators.immutable import Immutable
-from combinators.tensor_type import is_inexact, type_of
-from tapestry_jax.lowering.pad import crop_axis, pad_axis
+from combinators.tensor_type import type_of
+from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
+from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.program import run_schedule
-from tapestry_jax.planning.layout import Layout
 from tapestry_jax.planning.schedule import Schedule, Slot
 
 
 class Compiled(Immutable):
     """A planned program as one jitted function.
 
-    Call it with the arguments that the graph was traced for, of their true sizes or padded by `plan.put`. It is an
-    ordinary JAX function: `grad`, `jvp`, `vmap` and an enclosing `jit` work.
+    Call it with the arguments that the graph was traced for. It is an ordinary JAX function: `grad`, `jvp`, `vmap` and
+    an enclosing `jit` work. Arrays that lie elsewhere than the plan wants them are brought there before it runs.
     """
 
-    def __init__(self, schedule: Schedule, mesh: Any, *, crop: bool) -> None:
+    def __init__(self, schedule: Schedule, mesh: Any) -> None:
         self._schedule, self._mesh = schedule, mesh
-        self._jit = jax.jit(build(schedule, mesh, crop=crop))
+        program = build(schedule, mesh)
+        self._jit = jax.jit(program)
+        tree = schedule.graph.in_tree
+        self._trees = {tree}
+
+        def of_leaves(*leaves: Any) -> list[Any]:
+            return jax.tree.leaves(program(*jax.tree.unflatten(tree, leaves)))
+
+        of_leaves.__name__ = program.__name__
+        self._slots = [schedule.slots[slot] for slot in schedule.inputs]
+        given = tuple(sharding(slot.layout, mesh) for slot in self._slots)
+        made = [sharding(schedule.slots[slot].layout, mesh) for slot in schedule.outputs]
+        # XLA would choose layouts of its own for what nobody pins.
+        self._pinned = jax.jit(of_leaves, in_shardings=given, out_shardings=made)
 
     def __call__(self, *args: Any) -> Any:
         """Run the program."""
+        leaves, tree = jax.tree.flatten(args)
+        if tree not in self._trees:
+            planned_arguments(self._schedule, args)
+            self._trees.add(tree)
+        return jax.tree.unflatten(self._schedule.graph.out_tree, self._run(leaves, args))
+
+    def _run(self, leaves: list[Any], args: tuple[Any, ...]) -> list[Any]:
         try:
-            return self._jit(*args)
-        except TypeError:
-            # JAX refuses what is no array before the program sees it; say which argument it was.
-            check_arguments(self._schedule.graph, args)
+            return self._pinned(*leaves)
+        except TapestryError:
             raise
+        except (TypeError, ValueError):
+            # JAX refuses what is no array, and arrays that were put elsewhere, before the program sees them.
+            leaves = planned_arguments(self._schedule, args)
+            moved = [placed(leaf, slot, self._mesh) for leaf, slot in zip(leaves, self._slots, strict=True)]
+            if all(new is old for new, old in zip(moved, leaves, strict=True)):
+                raise
+            return self._pinned(*moved)
 
     def lower(self, *args: Any) -> Any:
         """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""
@@ -58,23 +81,21 @@ class Compiled(Immutable):
         return self._jit
 
 
-def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
-    """One `shard_map` program with explicit collectives; pads what comes in and crops what goes out."""
-    graph, shape = schedule.graph, schedule.mesh
+def build(schedule: Schedule, mesh: Any) -> Any:
+    """One `shard_map` program with explicit collectives, from arguments as they are stored to results as they are."""
+    graph = schedule.graph
     slots = [schedule.slots[slot] for slot in schedule.inputs]
     results = [schedule.slots[slot] for slot in schedule.outputs]
 
     def device_program(*pieces: Any) -> list[Any]:
-        return run_schedule(schedule, pieces)
+        here = Here(schedule.mesh.axes)
+        made = run_schedule(schedule, pieces)
+        return [without_padding_gradient(piece, slot, here) for piece, slot in zip(made, results, strict=True)]
 
     def run(*args: Any) -> Any:
-        kinds = [slot.type.dtype for slot in slots]
         leaves = [
-            jax.numpy.asarray(leaf, kind) for leaf, kind in zip(planned_arguments(schedule, args), kinds, strict=True)
-        ]
-        padded = [
-            _placed(_padded(leaf, slot.layout.padded_shape(slot.type.shape, shape), mesh), slot.layout, mesh)
-            for leaf, slot in zip(leaves, slots, strict=True)
+            _stored(jax.numpy.asarray(leaf, slot.type.dtype), slot, schedule, mesh)
+            for leaf, slot in zip(planned_arguments(schedule, args), slots, strict=True)
         ]
         sharded = jax.shard_map(
             device_program,
@@ -83,27 +104,14 @@ def build(schedule: Schedule, mesh: Any, *, crop: bool) -> Any:
             out_specs=[spec(slot.layout) for slot in results],
             check_vma=True,
         )
-        outputs = sharded(*padded)
-        finish = _cropped if crop else _without_padding_gradient
-        outputs = [finish(leaf, slot, mesh) for leaf, slot in zip(outputs, results, strict=True)]
-        return jax.tree.unflatten(graph.out_tree, outputs)
+        return jax.tree.unflatten(graph.out_tree, sharded(*leaves))
 
     run.__name__ = graph.name if graph.name.isidentifier() else "program"
     return run
 
 
-def spec(layout: Layout) -> PartitionSpec:
-    """The layout as JAX writes it."""
-    return PartitionSpec(*(None if cut is None else cut.axes for cut in layout.cuts))
-
-
-def sharding(layout: Layout, mesh: Any) -> NamedSharding:
-    """The layout on the devices of a mesh."""
-    return NamedSharding(mesh, spec(layout))
-
-
 def argument_structs(schedule: Schedule, mesh: Any) -> Any:
-    """The padded arguments as types with shardings."""
+    """The arguments as they are stored, as types with shardings."""
     leaves = [
         jax.ShapeDtypeStruct(
             slot.layout.padded_shape(slot.type.shape, schedule.mesh),
@@ -133,7 +141,7 @@ def require_devices(mesh: Any) -> Mesh:
 
 
 def planned_arguments(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
-    """Flat arguments of true or padded sizes.
+    """Flat arguments of true sizes, or padded where the plan stores them so.
 
     Raises:
       GraphError: for a wrong number or structure of arguments.
@@ -161,46 +169,10 @@ def planned_arguments(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     return leaves
 
 
-def _padded(array: Any, shape: tuple[int, ...], mesh: Any) -> Any:
-    if array.shape == shape:
+def _stored(array: Any, slot: Slot, schedule: Schedule, mesh: Any) -> Any:
+    if array.shape != slot.layout.padded_shape(slot.type.shape, schedule.mesh):
+        return padded(array, slot, mesh)
+    if AxisType.Explicit not in (mesh.axis_types or ()):
         return array
-    # Sizes that do not divide cannot arrive cut; padding on every device costs no exchange.
-    array = _constrained(array, Layout.whole(array.ndim), mesh)
-    for axis, size in enumerate(shape):
-        array = pad_axis(array, axis, size)
-    return array
-
-
-def _placed(array: Any, layout: Layout, mesh: Any) -> Any:
-    # Where axes are explicit, `shard_map` takes arrays only in the layouts that it names.
-    return _constrained(array, layout, mesh) if _is_explicit(mesh) else array
-
-
-def _cropped(array: Any, slot: Slot, mesh: Any) -> Any:
-    layout = slot.layout
-    for axis, size in enumerate(slot.type.shape):
-        if array.shape[axis] != size and _is_explicit(mesh):
-            layout = layout.with_cut(axis, None)
-            array = _constrained(array, layout, mesh)
-        array = crop_axis(array, axis, size)
-    return array
-
-
-def _without_padding_gradient(array: Any, slot: Slot, mesh: Any) -> Any:
-    """The same array, through whose padding no gradient flows back."""
-    if array.shape == slot.type.shape or not is_inexact(array.dtype):
-        return array
-    valid = functools.reduce(
-        operator.and_,
-        (jax.lax.broadcasted_iota("int32", array.shape, axis) < size for axis, size in enumerate(slot.type.shape)),
-    )
-    return jax.numpy.where(_placed(valid, slot.layout, mesh), array, jax.lax.stop_gradient(array))
-
-
-def _constrained(array: Any, layout: Layout, mesh: Any) -> Any:
-    move = jax.reshard if _is_explicit(mesh) else jax.lax.with_sharding_constraint
-    return move(array, sharding(layout, mesh))
-
-
-def _is_explicit(mesh: Any) -> bool:
-    return AxisType.Explicit in (mesh.axis_types or ())
+    # Where axes are explicit, types say how arrays lie, and `shard_map` takes them as it names them.
+    return jax.reshard(array, sharding(slot.layout, mesh))

@@ -8,7 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from tapestry_jax.lowering.collectives import any_over, sum_over
+from tapestry_jax.lowering.alike import slice_alike
+from tapestry_jax.lowering.collectives import any_over, gather_over, sum_over
 from tapestry_jax.lowering.halo import exchange_neighbours
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
@@ -26,12 +27,14 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
                 value = vary(value, axes)
             case Slice(axis, cut, size) if cut.striped:
                 value = stripe(value, axis, cut, size, here)
+            case Slice(axis, cut, _, alike) if alike:
+                value = slice_alike(value, axis, cut, here)
             case Slice(axis, cut, _):
                 value = pad_axis(value, axis, cut.block * (here.size(cut.axes) - 1) + cut.extent)
                 start = here.index(cut.axes) * cut.block
                 value = lax.dynamic_slice_in_dim(value, start, cut.extent, axis)
             case Gather(axis, axes, size, varying):
-                value = mark(_gathered(value, axis, axes, "varying" if varying else "invarying"))
+                value = mark(gather_over(value, axis, axes, "varying" if varying else "invarying"))
                 value = crop_axis(value, axis, min(size, value.shape[axis]))
             case Exchange(source, target, size, _, cut):
                 value = pad_axis(value, target, cut.block * here.size(cut.axes))
@@ -56,11 +59,3 @@ def _of_last(value: Any, axes: tuple[str, ...], here: Here) -> Any:
 
 def _unmarked(value: Any) -> Any:
     return value
-
-
-def _gathered(value: Any, axis: int, axes: tuple[str, ...], to: str) -> Any:
-    if not jnp.iscomplexobj(value):
-        return lax.all_gather(value, axes, axis=axis, tiled=True, to=to)
-    # XLA's CPU backend gathers along the outermost axis in memory, an order in which its FFT then refuses to run.
-    moved = lax.all_gather(jnp.moveaxis(value, axis, 0), axes, axis=0, tiled=True, to=to)
-    return jnp.moveaxis(moved, 0, axis)

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from tapestry_jax.lowering.compiled import argument_structs, build, sharding
+from tapestry_jax.lowering.boundary import sharding
+from tapestry_jax.lowering.compiled import argument_structs, build
 from tapestry_jax.planning.gradients import differentiated, is_inexact
 from tapestry_jax.planning.schedule import Schedule
 
 
 def lower_pinned(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False) -> Any:
-    """Lower a schedule for XLA, padded arrays in and out, each where the plan wants it.
+    """Lower a schedule for XLA, arrays in and out as they are stored, each where the plan wants it.
 
     Without pinned layouts XLA chooses those of the results, and adds or saves collectives that no plan asked for.
 
@@ -29,7 +30,7 @@ def lower_pinned(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int]
       With `grad` it takes this list and the list of cotangents of the inexact results, and returns the results and the
       gradients by the chosen inexact leaves.
     """
-    run = jax.jit(build(schedule, mesh, crop=False))
+    run = jax.jit(build(schedule, mesh))
     structs = jax.tree.leaves(argument_structs(schedule, mesh))
     given = [struct.sharding for struct in structs]
     slots = [schedule.slots[number] for number in schedule.outputs]

@@ -19,11 +19,16 @@ class Cast:
 
 @dataclass(frozen=True)
 class Slice:
-    """Every device keeps its block of one axis. Free."""
+    """Every device keeps its block of one axis. Free.
+
+    Of a value that is `alike` on all devices of the cut, the gradients of the blocks are put together (all-gather)
+    where a cast before the slice would add up whole arrays that are zero but for a block (all-reduce).
+    """
 
     axis: int
     cut: Cut
     size: int
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,15 +140,23 @@ def layout_changes(
                 is_free = have is None and not set(wanted.axes) & source.axes
                 target = target.with_cut(axis, None if is_free else stored_cut(wanted, shape[axis], mesh))
 
+    def sliced(axis: int, wanted: Cut) -> None:
+        missing = _missing(wanted, state)
+        alike = _gathers_back(wanted, len(missing), local_size(axis), mesh)
+        if missing and not alike:
+            changes.append(Cast(missing))
+        state.update(missing)
+        changes.append(Slice(axis, wanted, shape[axis], alike))
+
+    def local_size(axis: int) -> int:
+        have = now.cuts[axis]
+        return shape[axis] if have is None else have.extent
+
     def cut(axis: int) -> None:
         nonlocal now
         wanted = target.cuts[axis]
         assert wanted is not None
-        missing = _missing(wanted, state)
-        if missing:
-            changes.append(Cast(missing))
-            state.update(missing)
-        changes.append(Slice(axis, wanted, shape[axis]))
+        sliced(axis, wanted)
         now = now.with_cut(axis, wanted)
 
     for axis, wanted in enumerate(target.cuts):
@@ -168,11 +181,7 @@ def layout_changes(
             continue
         finer = _refinement(have, wanted, mesh)
         if finer is not None and not set(finer.axes) & source.axes:
-            missing = _missing(finer, state)
-            if missing:
-                changes.append(Cast(missing))
-                state.update(missing)
-            changes.append(Slice(axis, finer, shape[axis]))
+            sliced(axis, finer)
             now = now.with_cut(axis, wanted)
             continue
         move = _exchange_target(now, target, axis)
@@ -217,6 +226,15 @@ def layout_changes(
 def _missing(cut: Cut, state: set[str]) -> tuple[str, ...]:
     """The mesh axes over which a value in this cut varies and one in `state` does not."""
     return tuple(name for name in sorted(spread(cut.axes)) if name not in state)
+
+
+def _gathers_back(cut: Cut, missing: int, size: int, mesh: MeshShape) -> bool:
+    """Whether the gradients of slices are gathered: those of equal copies, and an all-reduce would send no less.
+
+    On the wire an all-reduce sends its bytes twice, an all-gather those of all blocks, padding included, once.
+    """
+    plain = cut.window is None and not cut.striped and not any(map(is_time, cut.axes))
+    return plain and missing == len(cut.axes) and 0 < cut.block * mesh.size(cut.axes) <= 2 * size
 
 
 def _is_dealt(cut: Cut, size: int, mesh: MeshShape) -> bool:
@@ -286,7 +304,7 @@ def changed_shape(shape: tuple[int, ...], change: Change, mesh: MeshShape) -> tu
     match change:
         case Cast() | Deal() | Reorder() | Share():
             pass
-        case Slice(axis, cut, _):
+        case Slice(axis, cut):
             sizes[axis] = cut.extent
         case Gather(axis, axes, size, _):
             sizes[axis] = min(shape[axis] * mesh.size(axes), size)

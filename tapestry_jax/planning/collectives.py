@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Share, changed_shape
+from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Share, Slice, changed_shape
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
@@ -102,6 +102,11 @@ def _of_changes(
             case Cast(axes):
                 if smooth:
                     yield Collective("all-reduce", axes, unit * math.prod(shape), path, backward=True)
+            case Slice(axis, cut, _, alike):
+                if smooth and alike:
+                    others = math.prod(size for other, size in enumerate(shape) if other != axis)
+                    full = unit * others * cut.block * mesh.size(cut.axes)
+                    yield Collective("all-gather", cut.axes, full, path, backward=True)
             case Share(axes):
                 yield Collective("all-reduce", axes, unit * math.prod(shape), path)
             case Gather(_, axes, _, varying):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from combinators.errors import MeshError, PlanError, message
-from tapestry_jax.planning.items import Chunks, Halo, Item, Ring, Striped
+from tapestry_jax.planning.items import Chunks, Halo, Item, Padded, Ring, Striped
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 Entries = tuple[tuple[str, tuple[Item, ...]], ...]
@@ -47,6 +47,7 @@ def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[Item, ...]
             _check_axis(dim, axis, axes, value, mesh, where)
             axes.append(axis)
     _check_order(dim, listed, where)
+    _check_padded(dim, listed, where)
     return tuple(listed)
 
 
@@ -54,7 +55,7 @@ def _named(item: Item) -> tuple[str, ...]:
     match item:
         case str():
             return (item,)
-        case Striped(axes):
+        case Striped(axes) | Padded(axes):
             return axes
         case Ring(axis):
             return (axis,)
@@ -105,19 +106,55 @@ def _check_order(dim: Any, listed: tuple[Item, ...], where: str) -> None:
         )
 
 
-_RANK: dict[type, int] = {str: 0, Striped: 1, Ring: 2, Chunks: 3, Halo: 4}
+_RANK: dict[type, int] = {str: 0, Striped: 1, Ring: 2, Chunks: 3, Halo: 4, Padded: 5}
 
 
-def mesh_axes(entries: Entries, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Entries of a layout, which holds mesh axes alone.
+def _check_padded(dim: Any, listed: tuple[Item, ...], where: str) -> None:
+    """Padded storage names all of its mesh axes itself: they cut one axis into equal pieces together."""
+    stored = next((item for item in listed if isinstance(item, Padded)), None)
+    if stored is None or len(listed) == 1:
+        return
+    axes = (*(item for item in listed if isinstance(item, str)), *stored.axes)
+    raise PlanError(
+        message(
+            f"{where} stores `{dim}` padded and otherwise at once",
+            f"got ({', '.join(map(str, listed))})",
+            remedy=f"Write tp.padded({', '.join(map(repr, axes))}) alone.",
+        )
+    )
+
+
+def check_placed(entries: Entries, where: str) -> None:
+    """Check entries for operations: how something is stored is said of arguments and results.
+
+    Raises:
+      PlanError: for padded storage.
+    """
+    for dim, items in entries:
+        stored = next((item for item in items if isinstance(item, Padded)), None)
+        if stored is not None:
+            axes = stored.axes[0] if len(stored.axes) == 1 else stored.axes
+            raise PlanError(
+                message(
+                    f"{where} places `{dim}` on {stored}, which says how an argument or a result is stored",
+                    "operations need no padding: any size can be placed on any mesh axes",
+                    remedy=f'Write {{"{dim}": {axes!r}}} here, and inputs={{"name": {{"{dim}": tp.{stored}}}}}.',
+                )
+            )
+
+
+def mesh_axes(entries: Entries, where: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+    """Entries of a layout, which holds mesh axes alone: axis, its mesh axes, and whether its pieces are padded.
 
     Raises:
       PlanError: for chunks, rings and halos.
     """
-    return tuple((dim, _only_axes(dim, items, where)) for dim, items in entries)
+    return tuple((dim, *_only_axes(dim, items, where)) for dim, items in entries)
 
 
-def _only_axes(dim: str, items: tuple[Item, ...], where: str) -> tuple[str, ...]:
+def _only_axes(dim: str, items: tuple[Item, ...], where: str) -> tuple[tuple[str, ...], bool]:
+    if len(items) == 1 and isinstance(items[0], Padded):
+        return items[0].axes, True
     for item in items:
         if not isinstance(item, str):
             raise PlanError(
@@ -127,7 +164,7 @@ def _only_axes(dim: str, items: tuple[Item, ...], where: str) -> tuple[str, ...]
                     remedy="Name mesh axes here, and write the rest into the plan's entries.",
                 )
             )
-    return tuple(item for item in items if isinstance(item, str))
+    return tuple(item for item in items if isinstance(item, str)), False
 
 
 def _tuple(dim: Any, value: Any, where: str) -> tuple[Any, ...]:

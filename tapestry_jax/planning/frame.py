@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from combinators.graph import Graph, Ref
-from tapestry_jax.planning.changes import Slice, layout_changes
+from tapestry_jax.planning.changes import Cast, Slice, layout_changes
 from tapestry_jax.planning.layout import Layout
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.opening import outside, rotates, streams, turn_cut
@@ -28,6 +30,7 @@ class Frame:
         self.slots: list[Slot] = []
         self.steps: list[Step] = []
         self.home: dict[Ref, int] = {}
+        self.given: dict[Ref, int] = {}
         self.states: dict[int, tuple[int, ...]] = {}
         self.totals: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self.inputs: list[int] = []
@@ -48,6 +51,15 @@ class Frame:
         self.home[ref] = self.add(Slot(self.graph.type_of(ref), layout, axes))
         return self.home[ref]
 
+    def enter_program(self, ref: Ref, layout: Layout, path: str) -> None:
+        """Bring an argument, which users hold in its true shape, into the layout in which the program has it."""
+        given = self.home[ref]
+        self.home[ref] = self.convert(ref, layout, spread(layout.axes), path)
+        entering = self.steps[-1]
+        assert isinstance(entering, Convert)
+        self.steps[-1] = replace(entering, enters=True)
+        self.given[ref] = given
+
     def layout_of(self, ref: Ref) -> Layout:
         """The layout in which a value lies, in this frame or the next one around that has it."""
         if ref in self.home or self.parent is None:
@@ -59,7 +71,7 @@ class Frame:
         varying |= self.stages
         if ref not in self.home:
             return self._from_outside(ref, layout, varying, path)
-        source = self.home[ref]
+        source = self._nearest(ref, layout)
         slot = self.slots[source]
         # What was cast outside, before a loop, stays so, whatever is asked of it here.
         held = slot.varying - spread(slot.layout.axes)
@@ -72,6 +84,18 @@ class Frame:
             self._converted[key] = self.add(Slot(slot.type, layout, varying))
             self.steps.append(Convert(source, self._converted[key], changes, path))
         return self._converted[key]
+
+    def _nearest(self, ref: Ref, layout: Layout) -> int:
+        """Where to read a value from: an argument as it was given where that sends nothing, unlike its layout here."""
+        source, given = self.home[ref], self.given.get(ref)
+        if given is None or not self._sends(source, layout) or self._sends(given, layout):
+            return source
+        return given
+
+    def _sends(self, slot: int, layout: Layout) -> bool:
+        kind, have = self.slots[slot].type, self.slots[slot].layout
+        changes = layout_changes(kind.shape, have, layout, layout.axes, self.mesh)
+        return not all(isinstance(change, Cast | Slice) for change in changes)
 
     def _from_outside(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
         """Everything that does not depend on the turn happens outside, once; here a chunk is sliced."""

@@ -1,4 +1,4 @@
-"""What may stand in a plan besides mesh axes: stripes over them, chunks in time, rings and halos."""
+"""What may stand in a plan besides mesh axes: stripes over them, chunks in time, rings, halos, and padded storage."""
 
 from __future__ import annotations
 
@@ -50,7 +50,17 @@ class Halo:
         return f"halo(depth={self.depth})"
 
 
-Item = str | Striped | Chunks | Ring | Halo
+@dataclass(frozen=True)
+class Padded:
+    """Mesh axes over which an argument or a result is stored in padded pieces; made by `padded`."""
+
+    axes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"padded({', '.join(map(repr, self.axes))})"
+
+
+Item = str | Striped | Chunks | Ring | Halo | Padded
 
 
 def axes_of(items: Iterable[Item]) -> tuple[str, ...]:
@@ -130,6 +140,29 @@ def striped(*axes: str) -> Striped:
             message("tp.striped takes names of mesh axes", f"got {axes!r:.80}", remedy='Write tp.striped("data").')
         )
     return Striped(axes)
+
+
+def padded(*axes: str) -> Padded:
+    """Store an argument or a result in equal pieces over mesh axes that do not divide it, the last pieces padded.
+
+    Arrays that users hold have true shapes; this asks for another storage by name. The global array then has whole
+    blocks: behind the true cells of the axis lie copies of the last one, through which no gradient flows. `plan.pad`
+    and `plan.crop` lead from one form to the other, and `plan.put` pads what is stored so.
+
+    Args:
+      axes: mesh axes, outermost first.
+
+    Returns:
+      An entry of a layout: `tp.plan(graph, mesh, {...}, inputs={"w": {"vocab": tp.padded("model")}})`.
+
+    Raises:
+      PlanError: without names of mesh axes.
+    """
+    if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message("tp.padded takes names of mesh axes", f"got {axes!r:.80}", remedy='Write tp.padded("model").')
+        )
+    return Padded(axes)
 
 
 def halo(depth: int = 1) -> Halo:

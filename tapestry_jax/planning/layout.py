@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.time_axis import in_time, ring_of, turns_of
+from tapestry_jax.planning.time_axis import in_space, in_time, ring_of, turns_of
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,24 @@ class Layout:
             if cut is not None
         ]
         return " ".join(parts) or "whole"
+
+
+def true_layout(layout: Layout, shape: tuple[int, ...], mesh: MeshShape) -> Layout:
+    """The layout nearest to `layout` in which a tensor is stored without padding.
+
+    Each axis is cut over the longest prefix of its mesh axes, outermost first, that divides its size.
+    """
+    cuts = (
+        None if cut is None else even_cut(size, _dividing(size, in_space(cut.axes), mesh), mesh)
+        for size, cut in zip(shape, layout.cuts, strict=True)
+    )
+    return Layout(tuple(cuts))
+
+
+def _dividing(size: int, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
+    while size % mesh.size(axes):
+        axes = axes[:-1]
+    return axes
 
 
 def even_cut(size: int, axes: tuple[str, ...], mesh: MeshShape) -> Cut | None:

@@ -32,7 +32,9 @@ def read_layouts(layouts: Any, mesh: MeshShape, where: str) -> Named:
         )
     read: list[tuple[str, Entries]] = []
     for name, entry in layouts.items():
-        read.append((str(name), mesh_axes(read_entries(entry, mesh, f"{where}[{name!r}]"), f"{where}[{name!r}]")))
+        entries = read_entries(entry, mesh, f"{where}[{name!r}]")
+        mesh_axes(entries, f"{where}[{name!r}]")
+        read.append((str(name), entries))
     return tuple(read)
 
 
@@ -48,7 +50,8 @@ def place_layouts(
       where: `inputs` or `outputs`, for messages.
 
     Raises:
-      PlanError: for a name or an axis that does not exist, or a mesh axis used twice.
+      PlanError: for a name or an axis that does not exist, a mesh axis used twice, or a size that does not divide and
+        is not stored in padded pieces.
     """
     placed: dict[int, Layout] = {}
     for name, entries in named:
@@ -61,25 +64,48 @@ def place_layouts(
                 )
             )
         position, kind = types[name]
-        layout, used = Layout.whole(kind.ndim), set[str]()
-        for axis, axes in mesh_axes(entries, where):
-            if axis not in kind.names:
-                raise PlanError(
-                    message(
-                        f"{where}[{name!r}] cuts `{axis}`, which is no axis of it",
-                        f"its type is {kind}",
-                        remedy="Name one of its axes.",
-                    )
-                )
-            if used & set(axes):
-                raise PlanError(
-                    message(
-                        f"{where}[{name!r}] uses the mesh axis `{sorted(used & set(axes))[0]}` for two axes",
-                        remedy="Use every mesh axis once for a tensor.",
-                    )
-                )
-            used |= set(axes)
-            at = kind.names.index(axis)
-            layout = layout.with_cut(at, even_cut(kind.shape[at], axes, mesh))
-        placed[position] = layout
+        placed[position] = _placed(mesh_axes(entries, where), kind, mesh, f"{where}[{name!r}]")
     return placed
+
+
+def _placed(
+    entries: tuple[tuple[str, tuple[str, ...], bool], ...], kind: TensorType, mesh: MeshShape, where: str
+) -> Layout:
+    layout, used = Layout.whole(kind.ndim), set[str]()
+    for axis, axes, _ in entries:
+        if axis not in kind.names:
+            raise PlanError(
+                message(
+                    f"{where} cuts `{axis}`, which is no axis of it",
+                    f"its type is {kind}",
+                    remedy="Name one of its axes.",
+                )
+            )
+        if used & set(axes):
+            raise PlanError(
+                message(
+                    f"{where} uses the mesh axis `{sorted(used & set(axes))[0]}` for two axes",
+                    remedy="Use every mesh axis once for a tensor.",
+                )
+            )
+        used |= set(axes)
+        at = kind.names.index(axis)
+        layout = layout.with_cut(at, even_cut(kind.shape[at], axes, mesh))
+    for axis, axes, padded in entries:
+        size = kind.shape[kind.names.index(axis)]
+        if size % mesh.size(axes) and not padded:
+            raise _uneven(where, axis, size, axes, mesh)
+    return layout
+
+
+def _uneven(where: str, axis: str, size: int, axes: tuple[str, ...], mesh: MeshShape) -> PlanError:
+    shown = ", ".join(map(repr, axes))
+    return PlanError(
+        message(
+            f"{where} cuts `{axis}` of {size} over {'+'.join(axes)} into {mesh.size(axes)} pieces, "
+            "which do not divide it",
+            "arrays that users hold have true shapes",
+            remedy=f"Write tp.padded({shown}) to store it in padded pieces, or leave `{axis}` out: it is then stored "
+            "whole and sliced inside.",
+        )
+    )

@@ -33,12 +33,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Convert:
-    """A change of layout, made for the operation `path` and shared by all that want the same."""
+    """A change of layout, made for the operation `path` and shared by all that want the same.
+
+    An argument that `enters` the program otherwise than its first user reads it is brought there first.
+    """
 
     source: int
     result: int
     changes: tuple[Change, ...]
     path: str
+    enters: bool = False
 
     @property
     def results(self) -> tuple[int, ...]:

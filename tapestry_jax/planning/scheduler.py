@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from combinators.graph import Apply, Graph, Input, Ref
 from tapestry_jax.planning.demands import Demands
 from tapestry_jax.planning.frame import Frame
-from tapestry_jax.planning.layout import Layout
+from tapestry_jax.planning.layout import Layout, true_layout
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.operations import schedule_operation
 from tapestry_jax.planning.placement import Placer
@@ -59,9 +59,13 @@ class _Scheduler:
                 first = [
                     layout if self._prefix else layout.in_blocks for layout in demands.wanted(Ref(index, 0), opened)
                 ]
-                default = first[0] if first else Layout.whole(node.results[0].ndim)
+                read = first[0] if first else Layout.whole(node.results[0].ndim)
                 axes = (varying or {}).get(len(given))
-                given.append(frame.store(Ref(index, 0), inputs.get(len(given), default), axes))
+                # Arrays that users hold have true shapes.
+                true = read if self._prefix else true_layout(read, node.results[0].shape, frame.mesh)
+                given.append(frame.store(Ref(index, 0), inputs.get(len(given), true), axes))
+                if len(given) - 1 not in inputs and true != read:
+                    frame.enter_program(Ref(index, 0), read, f"input {node.name}")
                 held = demands.held.get(len(given) - 1)
                 if held is not None:
                     path = f"{self._prefix}{node.name}"
@@ -72,7 +76,8 @@ class _Scheduler:
             ref = demands.source(output)
             home = frame.layout_of(ref).stored(self._graph.type_of(ref).shape, frame.mesh)
             # Arguments and results keep the order of their cells; inside, stripes stay what they are.
-            layout = outputs.get(position, home if self._prefix else home.in_blocks)
+            true = home if self._prefix else true_layout(home.in_blocks, self._graph.type_of(ref).shape, frame.mesh)
+            layout = outputs.get(position, true)
             results.append(frame.convert(ref, layout, spread(layout.axes), f"{self._prefix}output {name}"))
         return frame.schedule(tuple(given), tuple(results))
 

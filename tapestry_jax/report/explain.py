@@ -75,7 +75,7 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     flops = sum(row.times * row.flops for row in rows if row.flops is not None)
     sent = sum(item.bytes * item.times for item in found)
     inputs = [
-        f"  {node.name} {node.results[0]}: {schedule.slots[slot].layout.describe(node.results[0].names)}"
+        f"  {node.name} {node.results[0]}: {_storage(schedule, slot)}"
         for node, slot in zip(graph.inputs, schedule.inputs, strict=True)
     ]
     lines = [f"{graph.name} on the mesh {schedule.mesh}", "inputs:", *inputs, *_table(header, body)]
@@ -113,7 +113,9 @@ def _rows(
     for step in schedule.steps:
         match step:
             case Convert():
-                if not _is_chunk(step):
+                if _is_boundary(step):
+                    yield from _boundary_rows(schedule, step, found, times)
+                elif not _is_chunk(step):
                     yield from _change_rows(schedule, step.source, step.changes, step.path, times, known)
             case Run():
                 if is_barrier(schedule.graph.nodes[step.node]):
@@ -159,6 +161,46 @@ def _change_rows(
     moves = [_change(change, names, schedule.mesh) for change in told]
     if moves:
         yield Row(f"  {_name_of(schedule, source, known)} for {path}", ", ".join(moves), None, None, "", times)
+
+
+def _is_boundary(step: Convert) -> bool:
+    """Whether an argument enters the program, or a result leaves it (or a loop), in another layout."""
+    return step.enters or "/output " in f"/{step.path}"
+
+
+def _boundary_rows(schedule: Schedule, step: Convert, found: Sequence[Collective], times: int) -> Iterable[Row]:
+    """What an argument or a result that is stored otherwise costs: forwards, and with gradients."""
+    names = schedule.slots[step.source].type.names
+    moves = [_change(change, names, schedule.mesh) for change in step.changes]
+    notes = [_note(item) for item in found if item.path == step.path]
+    if any(moves) or notes:
+        yield Row(step.path, ", ".join(filter(None, moves)), None, None, "; ".join(notes), times)
+
+
+def _storage(schedule: Schedule, number: int) -> str:
+    """How an argument is stored, and why where that is not how its first user reads it."""
+    slot = schedule.slots[number]
+    kind, mesh = slot.type, schedule.mesh
+    entering = (
+        step.result for step in schedule.steps if isinstance(step, Convert) and step.enters and step.source == number
+    )
+    read = schedule.slots[next(entering, number)].layout
+    axes = list(zip(kind.names, kind.shape, slot.layout.cuts, read.cuts, strict=True))
+    told = [
+        f"{name} of {size} does not divide over {_pieces(wanted, mesh)}, is sliced inside"
+        for name, size, have, wanted in axes
+        if wanted is not None and have != wanted and size % mesh.size(wanted.axes)
+    ]
+    told += [
+        f"{name} of {size} in padded pieces over {_pieces(have, mesh)}"
+        for name, size, have, _ in axes
+        if have is not None and have.block * mesh.size(have.axes) != size
+    ]
+    return "; ".join([slot.layout.describe(kind.names), *told])
+
+
+def _pieces(cut: Cut, mesh: MeshShape) -> str:
+    return "+".join(f"{axis}={mesh.size((axis,))}" for axis in cut.axes)
 
 
 def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: int) -> Row:

@@ -92,8 +92,7 @@ def _(size, batched, x):
 class Blocked(FakePlan):
     """A plan of one block, which it puts in the wrong place."""
 
-    def compile(self, *, crop=True):
-        del crop
+    def compile(self):
         return self.run
 
     def put(self, *args):

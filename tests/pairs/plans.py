@@ -106,10 +106,10 @@ def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
         placing = replace(placing, ops=_exceptions(rng, graph, axes, dims))
     if rng.random() < 0.3:
         given = {node.name: node.results[0] for node in graph.inputs}
-        placing = replace(placing, inputs=_layouts(rng, axes, given))
+        placing = replace(placing, inputs=_layouts(rng, mesh, given))
     if rng.random() < 0.25:
         made = {name: graph.type_of(ref) for name, ref in graph.outputs}
-        placing = replace(placing, outputs=_layouts(rng, axes, made))
+        placing = replace(placing, outputs=_layouts(rng, mesh, made))
     if rng.random() < 0.08:
         placing = replace(placing, fsdp=rng.choice(axes))
     wider = {"bfloat16": ("float32",), "float32": ("float64",)}.get(str(dtype))
@@ -165,13 +165,18 @@ def _exceptions(rng: Random, graph: Graph, axes: list[str], dims: list[str]) -> 
     return found
 
 
-def _layouts(rng: Random, axes: list[str], types: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _layouts(rng: Random, mesh: dict[str, int], types: dict[str, Any]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
+    axes = list(mesh)
     for name, kind in types.items():
         own = [dim for dim in kind.names if dim is not None]
         if own and rng.random() < 0.6:
             left = rng.sample(axes, len(axes))
-            found[name] = {dim: left.pop() for dim in rng.sample(own, len(own)) if left and rng.random() < 0.6}
+            cut = {dim: left.pop() for dim in rng.sample(own, len(own)) if left and rng.random() < 0.6}
+            # Sizes that do not divide are stored in padded pieces by name, and those that do may be.
+            sizes = dict(zip(kind.names, kind.shape, strict=True))
+            plain = {dim: sizes[dim] % mesh[axis] == 0 and rng.random() < 0.8 for dim, axis in cut.items()}
+            found[name] = {dim: axis if plain[dim] else tp.padded(axis) for dim, axis in cut.items()}
     return found
 
 

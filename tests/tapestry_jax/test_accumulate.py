@@ -124,7 +124,8 @@ def test_a_framed_state_over_uneven_blocks_is_carried_wide(mesh8) -> None:
         found = plan.compile()(x)
         assert found.dtype == graph(x).dtype == BF16
         np.testing.assert_array_equal(np.asarray(found, np.float64), _exact(np.log(np.exp(exact).sum(0))))
-    assert_contract(tp.plan(graph, mesh8, {"n": "data"}, accumulate=jnp.float32))
+    # Gradients of what is stored whole are gathered in bfloat16, which XLA's CPU backend widens.
+    assert_contract(tp.store_padded(tp.plan(graph, mesh8, {"n": "data"}, accumulate=jnp.float32)))
 
 
 def _cast_inside(x, w):

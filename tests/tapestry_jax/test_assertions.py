@@ -58,7 +58,7 @@ def test_too_many_by_prediction_shows_what_was_compiled(mesh2x4):
 
 
 def test_every_kind_that_has_too_many_is_listed():
-    plan = tp.plan(GRAPH, ABSTRACT, ENTRIES, inputs={"x": {"embed": "model"}}, outputs={"y": {}})
+    plan = tp.plan(GRAPH, ABSTRACT, ENTRIES, inputs={"x": {"embed": tp.padded("model")}}, outputs={"y": {}})
     text = error_of(plan, at_most={"all-reduce": 0, "all-gather": 1})
     assert (
         text

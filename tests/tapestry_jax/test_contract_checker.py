@@ -17,7 +17,7 @@ from tests.contract import assert_contract, assert_exports, assert_same
 from tests.tapestry_jax.draw import normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
-ARGS = (normal(7, 6), normal(6, 5, seed=1))
+ARGS = (normal(8, 6), normal(6, 5, seed=1))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from jax import lax
 
 import tapestry_jax as tp
 from combinators import row_scan
-from tests.contract import assert_holds, assert_same
+from tests.contract import assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import named, normal
 
 
@@ -119,7 +119,7 @@ def test_contract_scan_whose_dimension_is_whole(mesh8):
     graph = tp.trace(tp.Scan(tp.monoids.Sum, "t d -> t d", over="t", reverse=True), *named("t d", *args))
     plan = tp.plan(graph, mesh8, {"d": "data"})
     assert_holds(plan, args, reference=lambda x: np.cumsum(x[::-1], 0)[::-1])
-    assert plan.collectives(grad=True) == ()
+    assert inside(plan, grad=True) == ()
 
 
 def test_contract_product_of_matrices_up_to_every_step(mesh8):

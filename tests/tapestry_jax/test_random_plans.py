@@ -143,7 +143,9 @@ MESHES = ({"data": 2, "model": 4}, {"data": 3, "model": 1}, {"data": 1, "model":
 
 programs = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 1)), min_size=1, max_size=4)
 sizes = st.sampled_from([(8, 4), (5, 6), (3, 4)])
-layouts = st.sampled_from([{}, {"a": "data"}, {"b": "model"}, {"a": "model", "b": "data"}])
+layouts = st.sampled_from(
+    [{}, {"a": tp.padded("data")}, {"b": tp.padded("model")}, {"a": tp.padded("model"), "b": tp.padded("data")}]
+)
 
 
 @hypothesis.given(

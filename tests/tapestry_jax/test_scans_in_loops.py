@@ -8,7 +8,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.planning.schedule import Finish, Region
-from tests.contract import assert_contract, assert_holds, assert_same
+from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import normal
 
 
@@ -45,8 +45,8 @@ def test_a_scan_over_the_mesh_and_in_chunks_holds(mesh2x4):
     plan = tp.plan(tp.trace(recurrence, *args), mesh2x4, {"t": ("data", tp.chunks(3)), "c": ("model", tp.chunks(2))})
     assert_holds(plan, args, reference=sequential)
     # As without chunks: the totals of one device, sent once.
-    assert {each.kind for each in plan.collectives()} == {"collective-permute"}
-    assert all(each.times == 1 for each in plan.collectives())
+    assert {each.kind for each in inside(plan)} == {"collective-permute"}
+    assert all(each.times == 1 for each in inside(plan))
     kinds = [type(step) for step in plan.schedule.steps]
     assert kinds == [Region, Finish, Region]
     assert "3 turns, for the totals alone" in plan.explain()

@@ -10,7 +10,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.planning.changes import Slice
 from tapestry_jax.planning.schedule import Convert, Region
-from tests.contract import assert_contract, assert_holds, assert_same
+from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import named, normal
 
 
@@ -29,7 +29,7 @@ def test_windows_over_the_mesh_and_in_chunks_exchange_their_overlap(mesh8):
     plan = tp.plan(graph, tp.mesh(list(mesh8.devices[:4]), data=4), {"y": ("data", tp.chunks(2))})
     assert_holds(plan, args, reference=lambda x: smooth(np.pad(np.sin(x), ((1, 1), (0, 0)), mode="edge")))
     # Nothing is gathered, and what is exchanged is exchanged once, before the loop.
-    assert {(each.kind, each.times) for each in plan.collectives()} == {("collective-permute", 1)}
+    assert {(each.kind, each.times) for each in inside(plan)} == {("collective-permute", 1)}
     last = [step for step in plan.schedule.steps if isinstance(step, Region)][-1]
     (taken,) = [step for step in last.body.steps if isinstance(step, Convert)]
     assert [change.cut.extent for change in taken.changes if isinstance(change, Slice)] == [2 + 2]
