@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import jax
@@ -14,6 +14,7 @@ from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graph import Graph, Loop
 from combinators.step_budget import bounded_steps
 from combinators.stored_json import checksum, entries, integer, listed, malformed, read_json, text_of
+from combinators.tensor_type import TensorType
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
 from tapestry_jax.planning.carriers import read_accumulate
@@ -100,6 +101,8 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
         )
     shape = MeshShape(tuple(axes.items()))
     ops, inputs, outputs = (_read(content[name], shape, name) for name in ("ops", "inputs", "outputs"))
+    inputs = _padded_before(inputs, {node.name: node.results[0] for node in graph.inputs}, shape)
+    outputs = _padded_before(outputs, {name: graph.type_of(ref) for name, ref in graph.outputs}, shape)
     own = read_entries(_items(content["entries"], "the plan, entries"), shape, "the stored plan")
     pairs = _pairs(content["accumulate"], "the plan, accumulate")
     accumulate = read_accumulate({scope: text_of(dtype, "the plan, accumulate") for scope, dtype in pairs})
@@ -211,6 +214,19 @@ def _read(stored: Any, mesh: MeshShape, where: str) -> Named:
         (name, read_entries(_items(part, f"the plan, {where}[{name!r}]"), mesh, f"{where}[{name!r}]"))
         for name, part in _pairs(stored, f"the plan, {where}")
     )
+
+
+def _padded_before(named: Named, types: Mapping[str, TensorType], mesh: MeshShape) -> Named:
+    """The same layouts; those that do not divide are from files older than `padded`, when all such were padded."""
+
+    def items(name: str, dim: str, given: tuple[Item, ...]) -> tuple[Item, ...]:
+        kind = types.get(name)
+        axes = tuple(item for item in given if isinstance(item, str))
+        if kind is None or dim not in kind.names or len(axes) < len(given):
+            return given
+        return given if kind.shape[kind.names.index(dim)] % mesh.size(axes) == 0 else (padded(*axes),)
+
+    return tuple((name, tuple((dim, items(name, dim, given)) for dim, given in part)) for name, part in named)
 
 
 def _mesh(axes: dict[str, int]) -> Any:

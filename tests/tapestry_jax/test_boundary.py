@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 import tapestry_jax as tp
+from combinators.stored_json import checksum
 from tapestry_jax.lowering.hlo import compiled_collectives
 from tests.contract import assert_contract, assert_holds, table
 from tests.tapestry_jax.draw import named, normal
@@ -227,6 +229,15 @@ def test_padded_storage_is_stored_with_the_plan(mesh2x4):
     again = tp.Plan.from_json(plan.to_json(), plan.graph, mesh2x4)
     assert (again.inputs, again.outputs) == (plan.inputs, plan.outputs)
     assert again.collectives(True) == plan.collectives(True) and again.in_shardings == plan.in_shardings
+
+
+def test_layouts_of_older_files_that_do_not_divide_are_padded_as_they_were(mesh2x4):
+    text = mlp_plan(mesh2x4, **STORED).to_json()
+    content = json.loads(text)["content"]
+    plain = [[name, [[dim, items[0]["padded"]] for dim, items in part]] for name, part in content["inputs"]]
+    older = content | {"inputs": plain}
+    stored = json.loads(text) | {"content": older, "checksum": checksum(older, None)}
+    assert tp.Plan.from_json(json.dumps(stored), mlp_plan(mesh2x4).graph).inputs == mlp_plan(mesh2x4, **STORED).inputs
 
 
 # Fully sharded parameters
