@@ -31,7 +31,7 @@ def attention(
     v: Any,
     *,
     over: str = "keys",
-    causal: bool = False,
+    causal: bool | str = False,
     mask: Any = None,
     bias: Any = None,
     scale: float | None = None,
@@ -46,7 +46,8 @@ def attention(
       k: keys, with the axis `over` and none of the queries' names: `k.rename(seq="keys")`.
       v: values: the axes of `k` but the last, then its own.
       over: the name of the folded dimension.
-      causal: a query sees the keys whose coordinate is at most its own; needs exactly one query dimension.
+      causal: a query sees the keys whose coordinate is at most its own along the query dimension. Of several (grouped
+        queries) it is the one that the keys were renamed from, or `causal="seq"` names it.
       mask: bool, any of the axes of queries and keys; False hides. A row that sees no key gives zeros.
       bias: added to the scores, any of their axes.
       scale: of the dot products, by default `1 / sqrt(d)`.
@@ -55,7 +56,7 @@ def attention(
       The axes of `q` but the last, then the last of `v`.
 
     Raises:
-      SignatureError: when an axis has no name, or there is no single query dimension to compare with.
+      SignatureError: when an axis has no name, or nothing tells which query dimension to compare with the keys.
       CompositionError: when queries and keys share the name of their sequence.
 
     Where the keys are whole in a block, a dense kernel runs: cuDNN's on CUDA for float16 and bfloat16 within its limits
@@ -79,7 +80,9 @@ def attention(
     return _apply(operands, tuple(optional), over, causal, scale)
 
 
-def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool, scale: float | None) -> Any:
+def _apply(
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+) -> Any:
     recording = trace_of(operands, "attention")
     names = [_names(operand, label) for operand, label in zip(operands, ("q", "k", "v", *optional), strict=True)]
     query, key, value = names[:3]
@@ -103,14 +106,7 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
     contracted, own = "~d", "~e"
     query, key, value = (*query[:-1], contracted), (*key[:-1], contracted), (*value[:-1], own)
     rows = [name for name in query[:-1] if name not in key]
-    if causal and len(rows) != 1:
-        raise SignatureError(
-            message(
-                f"causal attention compares one query dimension with `{over}`",
-                f"got {rows}",
-                remedy="Pass a mask instead, or keep one query dimension.",
-            )
-        )
+    at = _compared(recording.renamed_from(operands[1], over), rows, over, causal)
     for label, axes in extra.items():
         strange = [name for name in axes if name not in (*query[:-1], over)]
         if strange:
@@ -123,12 +119,11 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
             )
     dims = dict.fromkeys((*query[:-1], *key[:-1], *value[:-1]))
     local = {name: f"d{i}" for i, name in enumerate(dims)} | {contracted: "d", own: "e"}
-    at = rows[0] if causal else None
     fields: dict[str, Any] = {
         label: tuple(local[name] for name in axes)
         for label, axes in {"query": query, "key": key, "value": value, **extra}.items()
     }
-    fields |= {"keys": local[over], "queries": None if at is None else local[at], "causal": causal, "scale": scale}
+    fields |= {"keys": local[over], "queries": at and local[at], "causal": at is not None, "scale": scale}
     texts = [" ".join(fields[label]) for label in ("query", "key", "value", *optional)]
     texts = [text[:-1] + f"[{text[-1]}]" if i < 2 else text for i, text in enumerate(texts)]
     coordinates = [f"@{local[at]}", f"@{local[over]}"] if at is not None else []
@@ -146,6 +141,32 @@ def _apply(operands: tuple[Any, ...], optional: tuple[str, ...], over: str, caus
     return recording.apply(operation, operands)
 
 
+def _compared(source: str | None, rows: Sequence[str], over: str, causal: Any) -> str | None:
+    """The query dimension that is compared with the keys; None where attention is not causal.
+
+    Args:
+      source: the name that the keys' sequence had before it was renamed.
+      rows: the query dimensions.
+      over: the keys' dimension.
+      causal: whether, or along which dimension.
+    """
+    if causal is False:
+        return None
+    found = [causal] if isinstance(causal, str) else rows if len(rows) == 1 else [source]
+    if isinstance(causal, bool | str) and found[0] in rows:
+        return found[0]
+    named = ", ".join(f"`{name}`" for name in rows) or "none"
+    raise SignatureError(
+        message(
+            f"causal attention compares one query dimension with `{over}`",
+            f"the query dimensions are {named}, got causal={causal!r:.40}",
+            remedy=f'Name it: causal="{rows[0]}".'
+            if rows
+            else "Give the queries a dimension that the keys do not have.",
+        )
+    )
+
+
 def _names(value: Any, label: str) -> Axes:
     if not isinstance(value, Value) or None in value.settle().names:
         raise SignatureError(
@@ -159,7 +180,7 @@ def _names(value: Any, label: str) -> Axes:
 
 
 def _on_arrays(
-    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool, scale: float | None
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
 ) -> Any:
     """Attention of arrays `(..., queries, heads, d)`; optional ones broadcast to `(..., heads, queries, keys)`."""
     types = [type_of(operand, "an operand of attention") for operand in operands]
@@ -205,7 +226,7 @@ def _broadcast_axes(
 
 @lru_cache(maxsize=64)
 def _graph(
-    types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool, scale: float | None
+    types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
 ) -> Graph:
     """The graph of attention on arrays, traced (and compiled) once per types."""
     called = Program(lambda *values: _apply(values, optional, over, causal, scale), None)

@@ -30,9 +30,16 @@ class FusedAttention(Scores):
         return tuple(name for name in self.query[:-1] if name in self.key)
 
     @property
-    def own(self) -> Axes:
-        """The axes that queries alone have, which make the rows of one head."""
-        return tuple(name for name in self.query[:-1] if name not in self.key)
+    def lines(self) -> Axes:
+        """The axes that queries alone have and that make the rows of one head; where causal, the one compared."""
+        own = tuple(name for name in self.query[:-1] if name not in self.key)
+        return own if self.queries is None else (self.queries,)
+
+    @property
+    def heads(self) -> Axes:
+        """The heads of the queries: those of the keys, and for each the queries that share it."""
+        own = tuple(name for name in self.query[:-1] if name not in self.key)
+        return (*self.shared[-1:], *(name for name in own if name not in self.lines))
 
     def __call__(self, *blocks: Any) -> Any:
         """The result block."""
@@ -49,9 +56,9 @@ class FusedAttention(Scores):
             scores, seen = jnp.where(visible, scores, 0), visible if seen is None else seen & visible
         fused: Any = jax.nn.dot_product_attention
         out = fused(
-            self._sequence(query, self.query, self.own, sizes),
-            self._sequence(key, self.key, (self.keys,), sizes),
-            self._sequence(value, self.value, (self.keys,), sizes),
+            self._sequence(query, self.query, self.lines, self.heads, sizes),
+            self._sequence(key, self.key, (self.keys,), self.shared[-1:], sizes),
+            self._sequence(value, self.value, (self.keys,), self.shared[-1:], sizes),
             scores,
             seen,
             scale=self.scale,
@@ -60,7 +67,7 @@ class FusedAttention(Scores):
         )
         if seen is not None:
             out = jnp.where(self._sees_any(seen), out, 0)
-        order = (*self.shared[:-1], *self.own, *self.shared[-1:], self.output[-1])
+        order = (*self.shared[:-1], *self.lines, *self.heads, self.output[-1])
         full = out.reshape([out.shape[-1] if name == order[-1] else sizes[name] for name in order])
         return jnp.transpose(full, [order.index(name) for name in self.output])
 
@@ -85,16 +92,16 @@ class FusedAttention(Scores):
             n: s for names, block in zip(axes, blocks, strict=False) for n, s in zip(names, block.shape, strict=False)
         }
 
-    def _sequence(self, block: Any, axes: Axes, rows: Axes, sizes: Mapping[str, int]) -> Any:
+    def _sequence(self, block: Any, axes: Axes, rows: Axes, heads: Axes, sizes: Mapping[str, int]) -> Any:
         """Batch, sequence, heads, features."""
-        order = (*self.shared[:-1], *rows, *self.shared[-1:], axes[-1])
+        order = (*self.shared[:-1], *rows, *heads, axes[-1])
         moved = jnp.transpose(block, [axes.index(name) for name in order])
-        groups = (self.shared[:-1], rows, self.shared[-1:])
+        groups = (self.shared[:-1], rows, heads)
         return moved.reshape(*(math.prod(sizes[name] for name in group) for group in groups), block.shape[-1])
 
     def _four(self, block: Any, axes: Axes, sizes: Mapping[str, int], all_heads: bool = False) -> Any:
         """Batch and heads (1 where the block has none of them), rows, keys."""
-        groups = (self.shared[:-1], self.shared[-1:], self.own, (self.keys,))
+        groups = (self.shared[:-1], self.heads, self.lines, (self.keys,))
         kept = [
             group if number > 1 or (number == 1 and all_heads) or set(group) & set(axes) else ()
             for number, group in enumerate(groups)

@@ -120,6 +120,11 @@ class Trace:
             return self._rename_some(source, chained)
         return self._rename_some(value, dict(names))
 
+    def renamed_from(self, value: Value, name: str) -> str | None:
+        """What an axis of a value was called before it was renamed; None where it was not."""
+        renamed = value.trace._nodes[value.ref.node].renamed or {}
+        return next((old for old, new in renamed.items() if new == name), None)
+
     def name(self, name: str, value: Value) -> Value:
         """Make a value observable under a name."""
         (value,) = self._own("named", [value])

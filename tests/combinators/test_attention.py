@@ -171,8 +171,8 @@ NAMED = TensorType({"seq": T, "d": D})
             ),
             SignatureError,
             "causal attention compares one query dimension with `keys`\n"
-            "  got ['a', 'b']\n"
-            "  Pass a mask instead, or keep one query dimension.",
+            "  the query dimensions are `a`, `b`, got causal=True\n"
+            '  Name it: causal="a".',
         ),
         (
             lambda: tp.trace(
