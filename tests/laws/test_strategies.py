@@ -159,7 +159,7 @@ def test_arrows_need_names():
         laws.arrows(tp.TensorType((3,)), tp.TensorType({"a": 3}))
 
 
-PLANNED = "float32(a=5, b=8): tanh; cumsum a; mean b"
+PLANNED = "float32(a=5, b=8, c=3): cumsum a; mean b"
 
 
 def kinds(plan):

@@ -479,7 +479,7 @@ def test_few_devices_stand_for_many() -> None:
     # The same tables, once of all devices and once of those that differ.
     cut = Cut(("devices",), 8)
     wide = replace(cut, window=exchanges.Window(-3, 7, 1, 8 * 100 - 4, "edge"))
-    assert exchanges._few(cut, wide, 8 * 100 - 4, 103)[3] < 20
+    assert exchanges.representative(cut, wide, 8 * 100 - 4, 103)[3] < 20
     site = exchanges.Site(exchanges.MeshShape((("devices", 103),)))
     assert exchanges.check_exchange(Overlap(0, cut, wide, 8 * 100 - 4), 8 * 100 - 4, site, "path")
 

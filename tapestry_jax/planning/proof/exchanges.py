@@ -47,18 +47,18 @@ def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
       PlanError: with the first cells that a device would read, and does not get.
     """
     devices = site.mesh.size(change.cut.axes)
-    source, cut, size, devices = _few(change.source, change.cut, size, devices)
+    source, cut, size, devices = representative(change.source, change.cut, size, devices)
     # The same exchange along one axis of a smaller mesh.
     along = ("devices",)
-    few = Overlap(change.axis, source and replace(source, axes=along), replace(cut, axes=along), size)
-    exchange = few.exchange(MeshShape((("devices", devices),)))
+    smaller = Overlap(change.axis, source and replace(source, axes=along), replace(cut, axes=along), size)
+    exchange = smaller.exchange(MeshShape((("devices", devices),)))
     fault = _fault(exchange, source, cut, size, devices)
     if fault is not None:
         refuse(path, *fault)
     return bool(exchange.hops)
 
 
-def _few(source: Cut | None, cut: Cut, size: int, devices: int) -> tuple[Cut | None, Cut, int, int]:
+def representative(source: Cut | None, cut: Cut, size: int, devices: int) -> tuple[Cut | None, Cut, int, int]:
     """The same problem without blocks, and devices, that repeat their neighbours."""
     block = cut.block
     drifts = source is not None and source.block != block
