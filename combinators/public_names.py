@@ -80,7 +80,7 @@ _KERNELS = {
     "combinators.rearrange": "Rearrangement",
     "combinators.reductions": "Cast ForkMany",
     "combinators.scan": "Steps",
-    "combinators.scan_ends": "Begin Total",
+    "combinators.scan_ends": "AtStep Begin Total",
     "combinators.segments": "Flags Labels SegmentLift SegmentMany PresentLast",
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",

@@ -1,7 +1,8 @@
 """The ends of a scan: a state to begin with, and the state that it ends in, both by operations that every plan knows.
 
 A scan that begins with a state is the scan itself, then a map that merges the state in front of every prefix. What it
-ends in is a fold of the same steps.
+ends in is its last prefix: of a cut dimension one device has it, and a sum in which all others are zero tells it to the
+others. Where no prefix holds everything (exclusive scans, no steps at all) it is a fold of the same steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators import monoids
 from combinators.axis import Axis, Term
 from combinators.blocks import Axes, combine_blocks, map_cells, present_block, shared_axes
 from combinators.errors import SignatureError, message
@@ -103,6 +105,27 @@ class Total:
         return tuple(map_cells(cell, [front], rest, shared_axes(rest))(moved))
 
 
+@dataclass(frozen=True)
+class AtStep:
+    """One leaf of the states at one step, as a sum over all steps; for booleans, as `any`.
+
+    Attributes:
+      axis: the scanned one.
+      step: its coordinate.
+    """
+
+    axis: int
+    step: int
+
+    def __call__(self, states: Any, coordinates: Any) -> Any:
+        """The leaf without the axis; zeros where the block does not have the step."""
+        chosen = jnp.expand_dims(coordinates == self.step, [i for i in range(states.ndim) if i != self.axis])
+        kept = jnp.where(chosen, states, jnp.zeros((), states.dtype))
+        if states.dtype == bool:
+            return jnp.any(kept, axis=self.axis)
+        return jnp.sum(kept, axis=self.axis, dtype=states.dtype)
+
+
 def scan_with_ends(operation: Operation, values: Sequence[Value], init: Any, final: bool) -> Any:
     """Apply a scan that begins with the state `init`, or also gives the state that it ends in.
 
@@ -122,8 +145,15 @@ def scan_with_ends(operation: Operation, values: Sequence[Value], init: Any, fin
     recording = trace_of(values, operation.name)
     shaped = shape(operation, tuple(value.struct for value in values))
     ends = _Ends(recording, shaped, list(values), *_first_state(shaped, init))
-    prefixes = recording.apply(operation, values) if init is None else ends.finish(ends.prefixes(), total=False)
-    return (prefixes, ends.finish(ends.total(), total=True)) if final else prefixes
+    if not final:
+        return ends.finish(ends.prefixes(), total=False)
+    if init is None and (operation.present is None or not ends.ends_in_prefix):
+        prefixes = recording.apply(operation, values)
+        states = jax.tree.leaves(prefixes)
+    else:
+        states = ends.prefixes()
+        prefixes = ends.finish(states, total=False)
+    return prefixes, ends.finish(ends.last(states) if ends.ends_in_prefix else ends.total(), total=True)
 
 
 @dataclass
@@ -166,8 +196,27 @@ class _Ends:
         scan = replace(operation, signature=signature, carrier=self.carrier, present=None, sizes=self.sizes)
         return jax.tree.leaves(self.recording.apply(scan, self.values))
 
+    @property
+    def ends_in_prefix(self) -> bool:
+        """Whether the last prefix is the state of all steps."""
+        return not self.shaped.operation.exclusive and self.shaped.sizes[self.over] > 0
+
+    def last(self, states: Sequence[Value]) -> list[Value]:
+        """The state of all steps, as the last of the prefixes."""
+        operation = self.shaped.operation
+        step = 0 if operation.reverse else self.shaped.sizes[self.over] - 1
+        found: list[Value] = []
+        for axes, state in zip(self.carrier, states, strict=True):
+            (rest,) = self._without_over([axes])
+            signature = Signature((self.operand(axes), Operand(coordinate=self.over)), (self.operand(rest),))
+            monoid = monoids.Any if state.dtype == bool else monoids.Sum
+            kernel = AtStep(axes.index(self.over), step)
+            take = Operation(signature, kernel, monoid, (rest,), pad=(0,), name=f"{operation.name}_total")
+            found.append(self.recording.apply(take, [state], suggests=False))
+        return found
+
     def total(self) -> list[Value]:
-        """The state of all steps."""
+        """The state of all steps, folded anew."""
         operation = self.shaped.operation
         rest = self._without_over(self.carrier)
         signature = Signature(self.shaped.signature.operands, tuple(map(self.operand, rest)))

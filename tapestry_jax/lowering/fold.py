@@ -90,7 +90,7 @@ def _switch_on_counts(
             if 0 in valid:
                 full = jax.eval_shape(lambda b: states(shaped, b), operands)
                 return [vary(leaf, axes) for leaf in _identity(shaped, full)]
-            return [vary(leaf, axes) for leaf in states(shaped, crop_blocks(shaped, operands, inner))]
+            return [vary(leaf, axes) for leaf in states(shaped, crop_blocks(shaped, operands, sizes, inner))]
 
         return run
 

@@ -13,11 +13,19 @@ from tapestry_jax.planning.layout import Cut
 
 def pad_axis(array: Any, axis: int, size: int) -> Any:
     """Extend one axis to `size` cells by copies of its last one."""
-    missing = size - array.shape[axis]
-    if missing <= 0:
+    return _pad(array, axis, (0, size - array.shape[axis]))
+
+
+def pad_front(array: Any, axis: int, size: int) -> Any:
+    """Extend one axis to `size` cells by copies of its first one, in front of it."""
+    return _pad(array, axis, (size - array.shape[axis], 0))
+
+
+def _pad(array: Any, axis: int, missing: tuple[int, int]) -> Any:
+    if max(missing) <= 0:
         return array
     widths = [(0, 0)] * array.ndim
-    widths[axis] = (0, missing)
+    widths[axis] = missing
     return jnp.pad(array, widths, mode="edge" if array.shape[axis] else "constant")
 
 

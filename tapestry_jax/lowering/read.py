@@ -14,7 +14,7 @@ from combinators.shaped import Shaped, block_shape
 from combinators.signature import Operand
 from combinators.sizes import axis_extent
 from tapestry_jax.lowering.here import Here
-from tapestry_jax.lowering.pad import pad_axis
+from tapestry_jax.lowering.pad import pad_axis, pad_front
 from tapestry_jax.lowering.stripes import cells_at
 from tapestry_jax.lowering.varying import vary
 from tapestry_jax.planning.layout import Cut
@@ -83,22 +83,34 @@ def _read_window(
     padded = dict(shaped.sizes)
     for term in cut_terms:
         padded[term.name] = cuts[term.name].block * here.size(cuts[term.name].axes)
-    array = pad_axis(array, number, axis_extent(axis, padded)[1] - low)
+    # A dimension that runs backwards has its padding in front.
+    least, end = axis_extent(axis, padded)
+    array = pad_axis(array, number, end - low)
+    array = pad_front(array, number, end - least)
     local_low, local_high = axis_extent(axis, dict(sizes))
-    start: Any = 0
+    start: Any = local_low - least
     for term in cut_terms:
         cut = cuts[term.name]
         start = start + here.index(cut.axes) * (cut.block * term.coefficient)
     return lax.dynamic_slice_in_dim(array, start, local_high - local_low, number)
 
 
-def crop_blocks(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-    """The blocks that a smaller index box reads, which starts where these do."""
+def crop_blocks(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int], inner: Mapping[str, int]) -> list[Any]:
+    """The blocks that a smaller index box reads, which starts where these do.
+
+    Args:
+      shaped: the operation.
+      blocks: what a box of `sizes` reads.
+      sizes: of the dimensions in these blocks.
+      inner: of the dimensions in the smaller box.
+    """
     cropped: list[Any] = []
     for operand, block in zip(shaped.signature.operands, blocks, strict=True):
         if operand.coordinate is not None:
-            cropped.append(block[: sizes[operand.coordinate]])
+            cropped.append(block[: inner[operand.coordinate]])
         else:
-            shape = block_shape(operand, dict(sizes))
-            cropped.append(lax.slice(block, (0,) * block.ndim, shape))
+            shape = block_shape(operand, dict(inner))
+            # Where a dimension runs backwards, its first indices read the last cells.
+            starts = [axis_extent(axis, inner)[0] - axis_extent(axis, sizes)[0] for axis in operand.axes]
+            cropped.append(lax.slice(block, starts, [low + size for low, size in zip(starts, shape, strict=True)]))
     return cropped

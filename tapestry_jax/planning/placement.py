@@ -299,8 +299,6 @@ def why_whole(shaped: Shaped, dim: str) -> str | None:
         for axis in inside:
             if axis.kind == "composite" and axis.terms[0].name != dim:
                 return f"`{dim}` is inner in the composition `{axis}`, of which only the outermost can be cut"
-            if any(term.name == dim and term.coefficient < 0 for term in axis.terms):
-                return f"`{dim}` runs backwards in `{axis}`"
     if signature.role(dim) == "fold":
         monoid = operation.monoid
         if monoid is not None and not monoid.commutative and signature.fold_dims[0] != dim:

@@ -32,10 +32,16 @@ def result_layout(axes: tuple[Axis, ...], sizes: Mapping[str, int], cuts: Cuts) 
 def overlapping_term(axis: Axis, cuts: Mapping[str, Cut]) -> Term | None:
     """The one cut dimension of a window, whose pieces overlap their neighbours'.
 
-    None where several dimensions are cut or one goes round a ring: the axis comes whole, and the operation slices it.
+    None where several dimensions are cut, or one runs backwards or goes round a ring: the axis comes whole, and the
+    operation slices it.
     """
     terms = [term for term in axis.terms if term.name in cuts]
-    if not axis.is_window or len(terms) != 1 or any(ring_of(name) is not None for name in cuts[terms[0].name].axes):
+    if (
+        not axis.is_window
+        or len(terms) != 1
+        or terms[0].coefficient < 0
+        or any(ring_of(name) is not None for name in cuts[terms[0].name].axes)
+    ):
         return None
     return terms[0]
 

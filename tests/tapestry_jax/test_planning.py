@@ -206,7 +206,7 @@ def _outer_sum(x, y):
 
 def test_why_whole_of_reversed_axes_and_partial_results():
     flip = _shaped(tp.Map(_flip, "(3-y) -> y", sizes={"y": 4}), "y", (4,))
-    assert why_whole(flip, "y") == "`y` runs backwards in `(-y+3)`"
+    assert why_whole(flip, "y") is None
     both = _shaped(tp.Map(_outer_sum, "a, b -> a, b"), "a, b", (4,), (3,))
     assert why_whole(both, "a") == "not every result carries `a`"
 

@@ -97,9 +97,8 @@ def _of_window(
     for term in cut_terms:
         if cuts[term.name].striped:
             refuse(path, f"takes stripes of `{term.name}`, of which `{axis}` reads neighbours")
-        if term.coefficient < 0:
-            refuse(path, f"cuts `{term.name}`, which runs backwards in `{axis}`")
-    if len(cut_terms) > 1 or any(ring_of(digit) is not None for digit in cuts[cut_terms[0].name].axes):
+    goes_round = any(ring_of(digit) is not None for digit in cuts[cut_terms[0].name].axes)
+    if len(cut_terms) > 1 or cut_terms[0].coefficient < 0 or goes_round:
         # The axis is whole, and each device slices it where its blocks begin.
         for term in cut_terms:
             if cuts[term.name].window is not None:
