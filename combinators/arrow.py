@@ -72,10 +72,14 @@ class Arrow(Immutable, abc.ABC, Generic[In, Out]):
 
     def holders(self) -> list[Holder[Any, Any]]:
         """The parts that hold arrays of their own (bound operands, parameters), each once, in order."""
-        found: list[Holder[Any, Any]] = [self] if isinstance(self, Holder) else []
-        for part in self.parts():
-            found.extend(holder for holder in part.holders() if not any(holder is known for known in found))
-        return found
+        seen: dict[int, Arrow[Any, Any]] = {}
+        waiting: list[Arrow[Any, Any]] = [self]
+        while waiting:
+            arrow = waiting.pop()
+            if id(arrow) not in seen:
+                seen[id(arrow)] = arrow
+                waiting.extend(reversed(arrow.parts()))
+        return [arrow for arrow in seen.values() if isinstance(arrow, Holder)]
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Apply to values of a program, or run on arrays.

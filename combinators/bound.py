@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from combinators.arrow import Arrow, Holder
+from combinators.arrow_types import Face
+from combinators.combined import Combined, Steps
 from combinators.compose import one_or_all
 from combinators.errors import CompositionError, message
 from combinators.trace import trace_of
 
 
-class Bound(Holder[Any, Any]):
+class Bound(Combined, Holder[Any, Any]):
     """`f.bind(w)`: the last operands of `f` fixed to arrays (or, before they exist, to types)."""
 
     def __init__(self, arrow: Arrow[Any, Any], arrays: tuple[Any, ...]) -> None:
@@ -23,20 +26,24 @@ class Bound(Holder[Any, Any]):
             )
         self._arrow, self._arrays = arrow, arrays
         self.name = arrow.name
+        self._arity = None if arrow.arity is None else arrow.arity - len(arrays)
+        # Asked now: bound arrows inside bound arrows would ask one another.
+        faces = arrow.takes()
+        self._takes = None if faces is None else list(faces)[: len(faces) - len(arrays)]
+        self._gives = arrow.gives()
 
     @property
     def arity(self) -> int | None:
         """What is left to pass."""
-        return None if self._arrow.arity is None else self._arrow.arity - len(self._arrays)
+        return self._arity
 
-    def takes(self) -> Any:
+    def takes(self) -> Sequence[Face] | None:
         """The operands that are left."""
-        faces = self._arrow.takes()
-        return None if faces is None else list(faces)[: len(faces) - len(self._arrays)]
+        return self._takes
 
-    def gives(self) -> Any:
+    def gives(self) -> Sequence[Face] | None:
         """What the arrow gives."""
-        return self._arrow.gives()
+        return self._gives
 
     def parts(self) -> tuple[Arrow[Any, Any], ...]:
         """The arrow."""
@@ -51,7 +58,7 @@ class Bound(Holder[Any, Any]):
         """`bound`."""
         return "bound"
 
-    def apply(self, *values: Any) -> Any:
-        """Apply with the bound operands behind `values`."""
+    def steps(self, *values: Any) -> Steps:
+        """The arrow, with the bound operands behind `values`."""
         held = trace_of(values, self.name).held(self)
-        return self._arrow.apply(*values, *(held if len(self._arrays) != 1 else (held,)))
+        return (yield self._arrow, (*values, *(held if len(self._arrays) != 1 else (held,))))

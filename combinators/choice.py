@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.arrow import Arrow
+from combinators.combined import Combined, Steps, joined_name
 from combinators.errors import CompositionError, message
 
 
@@ -26,12 +27,12 @@ class Either(NamedTuple):
     right: Any
 
 
-class Choice(Arrow[Any, Any]):
+class Choice(Combined):
     """`f | g`: f on the left case, g on the right one, and one result of their common type."""
 
     def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
         self._first, self._second = first, second
-        self.name = f"{first.name} | {second.name}"
+        self.name = joined_name(first.name, " | ", second.name)
 
     @property
     def arity(self) -> int:
@@ -42,12 +43,13 @@ class Choice(Arrow[Any, Any]):
         """Both arrows."""
         return (self._first, self._second)
 
-    def apply(self, *values: Any) -> Any:
-        """Apply both, keep what counts."""
+    def steps(self, *values: Any) -> Steps:
+        """Both, of which one counts."""
         from combinators.arithmetic import elementwise
 
         case = _either(self.name, values)
-        left, right = self._first.apply(case.left), self._second.apply(case.right)
+        left = yield self._first, (case.left,)
+        right = yield self._second, (case.right,)
         if jax.tree.structure(left) != jax.tree.structure(right):
             raise CompositionError(
                 message(
@@ -60,12 +62,12 @@ class Choice(Arrow[Any, Any]):
         return jax.tree.map(lambda a, b: elementwise(jnp.where, case.is_left, a, b), left, right)
 
 
-class Left(Arrow[Any, Any]):
+class Left(Combined):
     """`f.left()`: f on the left case."""
 
     def __init__(self, arrow: Arrow[Any, Any]) -> None:
         self._arrow = arrow
-        self.name = f"{arrow.name}.left"
+        self.name = joined_name(arrow.name, ".", "left")
 
     @property
     def arity(self) -> int:
@@ -76,18 +78,18 @@ class Left(Arrow[Any, Any]):
         """The arrow."""
         return (self._arrow,)
 
-    def apply(self, *values: Any) -> Any:
-        """Apply to the left payload."""
+    def steps(self, *values: Any) -> Steps:
+        """The left payload alone."""
         case = _either(self.name, values)
-        return Either(case.is_left, self._arrow.apply(case.left), case.right)
+        return Either(case.is_left, (yield self._arrow, (case.left,)), case.right)
 
 
-class Right(Arrow[Any, Any]):
+class Right(Combined):
     """`f.right()`: f on the right case."""
 
     def __init__(self, arrow: Arrow[Any, Any]) -> None:
         self._arrow = arrow
-        self.name = f"{arrow.name}.right"
+        self.name = joined_name(arrow.name, ".", "right")
 
     @property
     def arity(self) -> int:
@@ -98,10 +100,10 @@ class Right(Arrow[Any, Any]):
         """The arrow."""
         return (self._arrow,)
 
-    def apply(self, *values: Any) -> Any:
-        """Apply to the right payload."""
+    def steps(self, *values: Any) -> Steps:
+        """The right payload alone."""
         case = _either(self.name, values)
-        return Either(case.is_left, case.left, self._arrow.apply(case.right))
+        return Either(case.is_left, case.left, (yield self._arrow, (case.right,)))
 
 
 def _either(name: str, values: Sequence[Any]) -> Either:

@@ -7,6 +7,7 @@ from typing import Any
 
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
+from combinators.combined import Combined, Steps, joined_name
 from combinators.errors import CompositionError, message
 
 
@@ -25,44 +26,49 @@ class Identity(Arrow[Any, Any]):
         return one_or_all(values)
 
 
-class Compose(Arrow[Any, Any]):
+class Compose(Combined):
     """`second` after `first`; several results of `first` are the operands of `second`."""
 
     def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
         self._first, self._second = first, second
-        self.name = f"{first.name} >> {second.name}"
+        self.name = joined_name(first.name, " >> ", second.name)
+        self._arity = first.arity
+        # Who takes the operands and who gives the results, however long the chain is.
+        self.taker = first.taker if isinstance(first, Compose) else first
+        self.giver = second.giver if isinstance(second, Compose) else second
 
     @property
     def arity(self) -> int | None:
         """That of the first arrow."""
-        return self._first.arity
+        return self._arity
 
     def takes(self) -> Sequence[Face] | None:
         """What the first arrow takes."""
-        return self._first.takes()
+        return _takes(self)
 
     def gives(self) -> Sequence[Face] | None:
         """What the second arrow gives."""
-        return self._second.gives()
+        return _gives(self)
 
     def parts(self) -> Sequence[Arrow[Any, Any]]:
         """Both arrows."""
         return (self._first, self._second)
 
-    def apply(self, *values: Any) -> Any:
-        """Apply one after the other."""
-        middle = self._first.apply(*values)
-        return self._second.apply(*as_operands(middle))
+    def steps(self, *values: Any) -> Steps:
+        """One after the other."""
+        middle = yield self._first, values
+        return (yield self._second, as_operands(middle))
 
 
-class Parallel(Arrow[Any, Any]):
+class Parallel(Combined):
     """`f * g`: the first operands go to f, the others to g; the results stand side by side in one flat tuple.
 
     Flat, so that `(f * g) * h` and `f * (g * h)` are one arrow.
     """
 
     def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
-        if first.arity is None and second.arity is None:
+        counts = (first.arity, second.arity)
+        if counts == (None, None):
             raise CompositionError(
                 message(
                     f"`{first.name} * {second.name}` cannot tell whose operands are whose",
@@ -71,28 +77,29 @@ class Parallel(Arrow[Any, Any]):
                 )
             )
         self._first, self._second = first, second
-        self.name = f"{first.name} * {second.name}"
+        self.name = joined_name(first.name, " * ", second.name)
+        self._counts = counts
+        self._arity = None if None in counts else sum(count for count in counts if count is not None)
 
     @property
     def arity(self) -> int | None:
         """The sum of both."""
-        counts = (self._first.arity, self._second.arity)
-        return None if None in counts else sum(count for count in counts if count is not None)
+        return self._arity
 
     def takes(self) -> Sequence[Face] | None:
         """What both take, where both say."""
-        return _joined(self._first.takes(), self._second.takes())
+        return _takes(self)
 
     def gives(self) -> Sequence[Face] | None:
         """What both give, where both say."""
-        return _joined(self._first.gives(), self._second.gives())
+        return _gives(self)
 
     def parts(self) -> Sequence[Arrow[Any, Any]]:
         """Both arrows."""
         return (self._first, self._second)
 
-    def apply(self, *values: Any) -> Any:
-        """Apply each to its own operands."""
+    def steps(self, *values: Any) -> Steps:
+        """Each with its own operands."""
         if self.arity is not None and len(values) != self.arity:
             raise CompositionError(
                 message(
@@ -100,45 +107,50 @@ class Parallel(Arrow[Any, Any]):
                     remedy="Pass the operands of both arrows one after the other.",
                 )
             )
-        cut = self._first.arity
+        cut, rest = self._counts
         if cut is None:
-            assert self._second.arity is not None
-            cut = len(values) - self._second.arity
-        return side_by_side(self._first.apply(*values[:cut]), self._second.apply(*values[cut:]))
+            assert rest is not None
+            cut = len(values) - rest
+        left = yield self._first, values[:cut]
+        right = yield self._second, values[cut:]
+        return side_by_side(left, right)
 
 
-class Fanout(Arrow[Any, Any]):
+class Fanout(Combined):
     """`f & g`: the same operands to both; the results stand side by side in one flat tuple."""
 
     def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
-        counts = {first.arity, second.arity} - {None}
-        if len(counts) > 1:
+        counts = (first.arity, second.arity)
+        if len({*counts} - {None}) > 1:
             raise CompositionError(
                 message(
                     f"cannot fan out to `{first.name}` and `{second.name}`.",
-                    f"they take {first.arity} and {second.arity} operands",
+                    f"they take {counts[0]} and {counts[1]} operands",
                     remedy="Make them take the same operands, or use `*`.",
                 )
             )
         self._first, self._second = first, second
-        self.name = f"{first.name} & {second.name}"
+        self.name = joined_name(first.name, " & ", second.name)
+        self._arity = counts[0] if counts[0] is not None else counts[1]
 
     @property
     def arity(self) -> int | None:
         """That of either."""
-        return self._first.arity if self._first.arity is not None else self._second.arity
+        return self._arity
 
     def gives(self) -> Sequence[Face] | None:
         """What both give, where both say."""
-        return _joined(self._first.gives(), self._second.gives())
+        return _gives(self)
 
     def parts(self) -> Sequence[Arrow[Any, Any]]:
         """Both arrows."""
         return (self._first, self._second)
 
-    def apply(self, *values: Any) -> Any:
-        """Apply both."""
-        return side_by_side(self._first.apply(*values), self._second.apply(*values))
+    def steps(self, *values: Any) -> Steps:
+        """Both with the same operands."""
+        left = yield self._first, values
+        right = yield self._second, values
+        return side_by_side(left, right)
 
 
 identity = Identity()
@@ -160,5 +172,35 @@ def side_by_side(left: Any, right: Any) -> tuple[Any, ...]:
     return (*as_operands(left), *as_operands(right))
 
 
-def _joined(left: Sequence[Face] | None, right: Sequence[Face] | None) -> Sequence[Face] | None:
-    return None if left is None or right is None else [*left, *right]
+def _takes(arrow: Arrow[Any, Any]) -> list[Face] | None:
+    """What the arrows that take the operands of a composition take, one after the other; None where one is open."""
+    found: list[Face] = []
+    waiting = [arrow]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Compose):
+            waiting.append(each.taker)
+        elif isinstance(each, Parallel):
+            waiting.extend(reversed(each.parts()))
+        elif (faces := each.takes()) is not None:
+            found.extend(faces)
+        else:
+            return None
+    return found
+
+
+def _gives(arrow: Arrow[Any, Any]) -> list[Face] | None:
+    """What the arrows that give the results of a composition give, one after the other; None where one is open."""
+    found: list[Face] = []
+    waiting = [arrow]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Compose):
+            waiting.append(each.giver)
+        elif isinstance(each, Parallel | Fanout):
+            waiting.extend(reversed(each.parts()))
+        elif (faces := each.gives()) is not None:
+            found.extend(faces)
+        else:
+            return None
+    return found

@@ -28,7 +28,7 @@ def check_graph(graph: Graph, where: str = "graph") -> None:
     for index, node in enumerate(graph.nodes):
         place = f"{where}, node {index} ({shown(node.path)})"
         if isinstance(node, Input):
-            _require(all(isinstance(n, Input) for n in graph.nodes[:index]), place, "an input stands behind operations")
+            _require(index < len(graph.inputs), place, "an input stands behind operations")
             continue
         for ref in node.operands:
             _check_ref(graph, ref, index, place)

@@ -30,8 +30,13 @@ LEAF = 1 << 30
 
 def find(name: AxisName) -> AxisName:
     """Follow a variable to what it stands for now: a name, or the variable that represents its class."""
+    followed: list[AxisVariable] = []
     while isinstance(name, AxisVariable) and name._target is not None:  # pyright: ignore[reportPrivateUsage]
+        followed.append(name)
         name = name._target  # pyright: ignore[reportPrivateUsage]
+    # Chains of variables get as long as the program: the next one to ask is answered at once.
+    for variable in followed[:-1]:
+        variable._target = name  # pyright: ignore[reportPrivateUsage]
     return name
 
 
@@ -84,6 +89,8 @@ class Resolver:
     def __init__(self, taken: set[str], axes: Iterable[AxisName] = ()) -> None:
         self._taken = set(taken)
         self._given: dict[AxisVariable, str] = {}
+        # By what stands before the number: all below are taken.
+        self._next: dict[str, int] = {}
         found = dict.fromkeys(find(axis) for axis in axes)
         hinted = [axis for axis in found if isinstance(axis, AxisVariable) and axis.hint is not None]
         self.suggested = frozenset(self(axis) for axis in sorted(hinted, key=lambda axis: axis.depth))
@@ -102,7 +109,9 @@ class Resolver:
         hint = variable.hint
         if hint is not None and hint not in self._taken:
             return hint
-        number, stem = (0, "_") if hint is None else (1, f"{hint}_")
+        stem = "_" if hint is None else f"{hint}_"
+        number = self._next.get(stem, 0 if hint is None else 1)
         while f"{stem}{number}" in self._taken:
             number += 1
+        self._next[stem] = number + 1
         return f"{stem}{number}"

@@ -36,13 +36,13 @@ class Trace:
         self._scopes: list[str] = []
         self._paths: dict[str, int] = {}
         self._named: dict[str, Value] = {}
-        self._held: list[tuple[object, Any]] = []
+        self._held: dict[int, tuple[object, Any]] = {}
 
     # Recording
 
     def provide(self, holder: object, values: Any) -> None:
         """Say which values stand for the arrays of an arrow that holds some."""
-        self._held.append((holder, values))
+        self._held[id(holder)] = (holder, values)
 
     def held(self, holder: object) -> Any:
         """The values that stand for the arrays of an arrow.
@@ -50,9 +50,8 @@ class Trace:
         Raises:
           GraphError: when the arrow was not among what is traced.
         """
-        for known, values in self._held:
-            if known is holder:
-                return values
+        if id(holder) in self._held:
+            return self._held[id(holder)][1]
         if self.outer is not None:
             return jax.tree.map(self._own_one, self.outer.held(holder))
         raise GraphError(

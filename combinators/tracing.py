@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,7 +123,8 @@ def _parameter_names(target: Any, count: int) -> list[str]:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    return [name if names.count(name) == 1 else f"{name}_{i}" for i, name in enumerate(names)]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"{name}_{i}" for i, name in enumerate(names)]
 
 
 __all__ = ["Holder", "TensorType", "call_on_arrays", "trace"]
