@@ -26,6 +26,10 @@ class Demands:
         self.graph, self.mesh, self.prefix = graph, mesh, prefix
         self._placer = placer
         self.needed = sorted(needed_nodes(graph))
+        self._users: dict[Ref, list[tuple[int, int]]] = {}
+        for index in self.needed:
+            for position, operand in enumerate(graph.nodes[index].operands):
+                self._users.setdefault(operand, []).append((index, position))
         self.shaped: dict[int, Shaped] = {}
         self.cuts: dict[int, Cuts] = {}
         self.bodies: dict[int, Demands] = {}
@@ -92,15 +96,11 @@ class Demands:
 
     def _consumers(self, ref: Ref) -> Iterator[tuple[tuple[int, int], list[Layout]]]:
         """Node and operand of every consumer, those under another name too, and what it wants."""
-        for index in self.needed:
-            node = self.graph.nodes[index]
-            for position, operand in enumerate(node.operands):
-                if operand != ref:
-                    continue
-                if isinstance(node, Rename):
-                    yield from self._consumers(Ref(index, 0))
-                else:
-                    yield (index, position), self.reads(index, position)
+        for index, position in self._users.get(ref, ()):
+            if isinstance(self.graph.nodes[index], Rename):
+                yield from self._consumers(Ref(index, 0))
+            else:
+                yield (index, position), self.reads(index, position)
 
     def reads(self, index: int, position: int) -> list[Layout]:
         """The layouts in which a node reads an operand: one, or what the body of a loop does with it."""

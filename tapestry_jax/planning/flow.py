@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.gradients import derivative_dependence, value_dependence
@@ -45,56 +45,112 @@ def flow_of(schedule: Schedule, sources: set[int]) -> Flow:
 
 def flow_of_body(step: Repeat, outer: Flow) -> Flow:
     """The flow inside a loop, where what is carried flows on from turn to turn."""
-    body, steps = step.body, (*step.prologue, *step.body.steps)
-    sources = {slot for slot, out in zip(body.inputs, step.operands, strict=True) if outer.carries_gradient(out)}
-    sinks = {slot for slot, out in zip(body.outputs, step.results, strict=True) if out in outer.useful}
-    alive = {slot for slot, out in zip(body.outputs, step.results, strict=True) if out in outer.live}
-    forward, useful, live = set[int](), set[int](), set[int]()
-    for _ in range(step.carries + 1):
-        forward = _forward(body, steps, sources)
-        sources |= {body.inputs[c] for c in range(step.carries) if body.outputs[c] in forward}
-        useful = _backward(body, steps, sinks, smooth=True)
-        sinks |= {body.outputs[c] for c in range(step.carries) if body.inputs[c] in useful}
-        live = _backward(body, steps, alive, smooth=False)
-        alive |= {body.outputs[c] for c in range(step.carries) if body.inputs[c] in live}
-    return Flow(frozenset(live), frozenset(forward), frozenset(useful))
+    sources = {slot for slot, out in zip(step.body.inputs, step.operands, strict=True) if outer.carries_gradient(out)}
+    return _flow_inside(_inside(step), sources, outer)
 
 
 def flow_of_region(step: Region, outer: Flow) -> Flow:
-    """The flow inside a loop in time; the total of a scan takes the way that its steps take in their own turn."""
+    """The flow inside a loop in time; the total of a scan takes the way that its steps take in their own turn.
+
+    What a stage hands on enters the next one.
+    """
     body = step.body
     sources = {slot for slot, out in zip(body.inputs, step.operands, strict=False) if outer.carries_gradient(out)}
-    outputs = step.results_inside
-    sinks = {slot for slot, out in zip(outputs, step.results, strict=True) if out in outer.useful}
-    alive = {slot for slot, out in zip(outputs, step.results, strict=True) if out in outer.live}
-    # What a stage hands on enters the next one.
-    handed = [(body.inputs[place], body.outputs[number]) for number, place in enumerate(step.handed)]
-    forward, useful, live = set[int](), set[int](), set[int]()
-    for _ in range(len(handed) + 1):
-        forward = _forward(body, body.steps, sources)
-        sources |= {received for received, sent in handed if sent in forward}
-        useful = _backward(body, body.steps, sinks, smooth=True)
-        sinks |= {sent for received, sent in handed if received in useful}
-        live = _backward(body, body.steps, alive, smooth=False)
-        alive |= {sent for received, sent in handed if received in live}
+    handed = tuple((body.inputs[place], body.outputs[number]) for number, place in enumerate(step.handed))
+    return _flow_inside(replace(_inside(step), carried=handed), sources, outer)
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The body of a loop: its steps, and what becomes of the loop's operands and results in it.
+
+    Attributes:
+      schedule: of the body.
+      steps: those of the body, after what runs once before.
+      entering: operand of the loop and input of the body.
+      leaving: output of the body and result of the loop.
+      carried: input of the body and the output that enters it in the next turn.
+    """
+
+    schedule: Schedule
+    steps: tuple[Step, ...]
+    entering: tuple[tuple[int, int], ...]
+    leaving: tuple[tuple[int, int], ...]
+    carried: tuple[tuple[int, int], ...]
+
+    def forward(self, sources: set[int]) -> set[int]:
+        """What depends on slots of the body, differentiably, in the same turn or a later one."""
+        while True:
+            reached = _forward(self.schedule, self.steps, sources)
+            more = {slot for slot, out in self.carried if out in reached and self._is_smooth(slot)} - sources
+            if not more:
+                return reached
+            sources = sources | more
+
+    def backward(self, sinks: set[int], *, smooth: bool) -> set[int]:
+        """What slots of the body depend on, in the same turn or an earlier one."""
+        while True:
+            reached = _backward(self.schedule, self.steps, sinks, smooth=smooth)
+            more = {out for slot, out in self.carried if slot in reached} - sinks
+            if not more:
+                return reached
+            sinks = sinks | more
+
+    def made(self, reached: set[int]) -> set[int]:
+        """The results of the loop that depend, differentiably, on its operands among `reached`."""
+        inside = self.forward({slot for operand, slot in self.entering if operand in reached and self._is_smooth(slot)})
+        return {result for out, result in self.leaving if out in inside}
+
+    def read(self, reached: set[int], *, smooth: bool) -> set[int]:
+        """The operands of the loop that its results among `reached` depend on."""
+        inside = self.backward({out for out, result in self.leaving if result in reached}, smooth=smooth)
+        return {o for o, slot in self.entering if slot in inside and (not smooth or self._is_smooth(slot))}
+
+    def _is_smooth(self, slot: int) -> bool:
+        return is_inexact(self.schedule.slots[slot].type.dtype)
+
+
+def _inside(step: Repeat | Region) -> _Inside:
+    body, entering = step.body, tuple(zip(step.operands, step.body.inputs, strict=False))
+    if isinstance(step, Region):
+        return _Inside(body, body.steps, entering, tuple(zip(step.results_inside, step.results, strict=True)), ())
+    leaving = tuple(zip(body.outputs, step.results, strict=True))
+    carried = tuple(zip(body.inputs[: step.carries], body.outputs[: step.carries], strict=True))
+    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried)
+
+
+def _flow_inside(inside: _Inside, sources: set[int], outer: Flow) -> Flow:
+    forward = inside.forward(sources)
+    useful = inside.backward({out for out, result in inside.leaving if result in outer.useful}, smooth=True)
+    live = inside.backward({out for out, result in inside.leaving if result in outer.live}, smooth=False)
     return Flow(frozenset(live), frozenset(forward), frozenset(useful))
 
 
 def _forward(schedule: Schedule, steps: tuple[Step, ...], sources: set[int]) -> set[int]:
     reached = set(sources)
     for step in steps:
-        reached.update(result for operand, result in edges(schedule, step, smooth=True) if operand in reached)
+        if isinstance(step, Repeat | Region):
+            operands = {slot for slot in step.operands if slot in reached and schedule.slots[slot].has_cells}
+            made = _inside(step).made(operands) if operands else operands
+            reached.update(slot for slot in made if schedule.slots[slot].has_cells)
+        else:
+            reached.update(result for operand, result in edges(schedule, step, smooth=True) if operand in reached)
     return reached
 
 
 def _backward(schedule: Schedule, steps: tuple[Step, ...], sinks: set[int], *, smooth: bool) -> set[int]:
     reached = set(sinks)
     for step in reversed(steps):
-        reached.update(operand for operand, result in edges(schedule, step, smooth=smooth) if result in reached)
+        if isinstance(step, Repeat | Region):
+            results = {slot for slot in step.results if slot in reached and schedule.slots[slot].has_cells}
+            read = _inside(step).read(results, smooth=smooth) if results else results
+            reached.update(slot for slot in read if schedule.slots[slot].has_cells)
+        else:
+            reached.update(operand for operand, result in edges(schedule, step, smooth=smooth) if result in reached)
     return reached
 
 
-def edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
+def edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
     """Pairs of slots of which the second depends on the first (`smooth`: with a derivative).
 
     Nothing flows into or out of a tensor without cells, nor through a fold over nothing.
@@ -103,7 +159,7 @@ def edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
     return [(a, b) for a, b in found if schedule.slots[a].has_cells and schedule.slots[b].has_cells]
 
 
-def _edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
+def _edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
     match step:
         case Convert():
             return [(step.source, step.result)]
@@ -119,10 +175,6 @@ def _edges(schedule: Schedule, step: Step, *, smooth: bool) -> Edges:
             return _chosen(schedule, step, matrix, smooth=smooth)
         case Finish():
             return _chosen(schedule, step, [[True] * len(step.operands) for _ in step.results], smooth=smooth)
-        case Repeat():
-            return _loop_edges(step, smooth=smooth)
-        case Region():
-            return _region_edges(step, smooth=smooth)
 
 
 def _chosen(schedule: Schedule, step: Run | Finish, matrix: Sequence[Sequence[bool]], *, smooth: bool) -> Edges:
@@ -135,30 +187,3 @@ def _chosen(schedule: Schedule, step: Run | Finish, matrix: Sequence[Sequence[bo
         for operand, depends in zip(step.operands, row, strict=True)
         if depends and differs(operand) and differs(result)
     ]
-
-
-def _region_edges(step: Region, *, smooth: bool) -> Edges:
-    body, found = step.body, list[tuple[int, int]]()
-    for slot, operand in zip(body.inputs, step.operands, strict=False):
-        reached = {slot} if not smooth or is_inexact(body.slots[slot].type.dtype) else set[int]()
-        for inner in body.steps:
-            reached.update(r for o, r in edges(body, inner, smooth=smooth) if o in reached)
-        found += [
-            (operand, out) for out, made in zip(step.results, step.results_inside, strict=True) if made in reached
-        ]
-    return found
-
-
-def _loop_edges(step: Repeat, *, smooth: bool) -> Edges:
-    body, steps = step.body, (*step.prologue, *step.body.steps)
-    reach: dict[int, set[int]] = {}
-    for number, slot in enumerate(body.inputs):
-        reached = {slot} if not smooth or is_inexact(body.slots[slot].type.dtype) else set[int]()
-        for inner in steps:
-            reached.update(r for o, r in edges(body, inner, smooth=smooth) if o in reached)
-        reach[number] = {j for j, out in enumerate(body.outputs) if out in reached}
-    for _ in range(step.carries):
-        for found in reach.values():
-            for carry in [j for j in found if j < step.carries]:
-                found |= reach[carry]
-    return [(step.operands[i], step.results[j]) for i, found in reach.items() for j in found]

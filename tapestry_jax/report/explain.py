@@ -290,15 +290,21 @@ def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
     kept = flow_of(schedule, sources).forward if sources else frozenset[int]()
     last = {slot: number for number, step in enumerate(schedule.steps) for slot in _reads(step)}
     last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
+    ends: dict[int, list[int]] = {}
+    for slot, number in last.items():
+        ends.setdefault(number, []).append(slot)
     alive = set(schedule.inputs)
     peak = current = sum(_local_bytes(schedule, slot) for slot in alive)
     for number, step in enumerate(schedule.steps):
-        made = {step.result} if isinstance(step, Convert) else set(step.results)
-        inner = _peak(step.body, False) if isinstance(step, Repeat | Region) else 0
+        made = ({step.result} if isinstance(step, Convert) else set(step.results)) - alive
         alive |= made
-        current = sum(_local_bytes(schedule, slot) for slot in alive)
+        current += sum(_local_bytes(schedule, slot) for slot in made)
+        inner = _peak(step.body, False) if isinstance(step, Repeat | Region) else 0
         peak = max(peak, current + inner)
-        alive = {slot for slot in alive if last.get(slot, -1) > number}
+        # What nobody reads any more, and what nobody has ever read.
+        over = {slot for slot in (*ends.get(number, ()), *(slot for slot in made if slot not in last)) if slot in alive}
+        alive -= over
+        current -= sum(_local_bytes(schedule, slot) for slot in over)
     return peak
 
 
