@@ -12,6 +12,7 @@ from typing import Any, cast, final
 import jax
 import numpy as np
 
+from combinators.arguments import read_function
 from combinators.errors import GraphError, message
 from combinators.immutable import Immutable
 from combinators.inputs import check_cells, check_inputs, count_inputs, most_inputs
@@ -58,6 +59,9 @@ class Aggregator(Immutable):
         problems = [f"{name} is {part!r}, expected a function" for name, part in parts.items() if not callable(part)]
         if not isinstance(cast("Any", self.monoid), Monoid):
             problems.append(f"monoid is {self.monoid!r}, expected a Monoid")
+        name = cast("Any", self.name)
+        if name is not None and not isinstance(name, str):
+            problems.append(f"name is {name!r:.80}, expected a string, or None")
         if problems:
             raise GraphError(message("Aggregator: cannot be built.", *problems, remedy="Pass what is expected."))
         known = optional["lift_many"]
@@ -103,6 +107,10 @@ class Aggregator(Immutable):
         Where one needs fewer inputs than the other, it is given the first ones: `Moments() & TopK(5)` takes values and
         coordinates, of which `Moments` sees the values.
         """
+        if not isinstance(cast("Any", other), Aggregator):
+            got = f"got {type(other).__name__}: {other!r:.80}"
+            remedy = "Pass one of tp.aggregators, or a tp.Aggregator."
+            raise GraphError(message("`&` runs two aggregators over the same inputs", got, remedy=remedy))
         needed = count_inputs(self.lift), count_inputs(other.lift)
         counts = None if None in needed or needed[0] == needed[1] else cast("tuple[int, ...]", needed)
         reference = Fork((self.reference, other.reference), counts) if self.reference and other.reference else None
@@ -124,6 +132,7 @@ class Aggregator(Immutable):
         Returns:
           An aggregator of what `function` takes.
         """
+        read_function(function, "what contramap takes")
         return Aggregator(
             After(self.lift, function),
             self.monoid,
@@ -250,6 +259,7 @@ class Aggregator(Immutable):
         Returns:
           An aggregator of the same inputs.
         """
+        read_function(function, "what map takes")
         return Aggregator(
             self.lift,
             self.monoid,

@@ -12,7 +12,7 @@ import jax
 from combinators.arrow_types import Face, check_faces
 from combinators.errors import CompositionError, GraphError, message
 from combinators.immutable import Immutable, copied_with_parts
-from combinators.value import Value
+from combinators.value import Value, as_value
 
 if TYPE_CHECKING:
     from combinators.graph import Graph
@@ -96,7 +96,7 @@ class Arrow(Immutable, abc.ABC, Generic[In, Out]):
                 )
             )
         if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args, is_leaf=_is_value)):
-            return self.apply(*args)
+            return self.apply(*map(as_value, args))
         from combinators.trace import current_trace
         from combinators.tracing import call_on_arrays
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from combinators.arguments import read_dimension, read_flag, read_number
 from combinators.attention_kernel import AttentionKernel, DenseAttention, RoundedOutput, scores_rows, state_dtype
 from combinators.dense import Dense
 from combinators.errors import CompositionError, SignatureError, message
@@ -73,6 +74,12 @@ def attention(
       >>> attention(q, k, v, causal=True).ravel().tolist()  # means of what each query sees
       [0.0, 0.5, 2.0]
     """
+    over = read_dimension(over, "over= of attention", SignatureError)
+    if not isinstance(causal, str):
+        causal = read_flag(causal, "causal= of attention", SignatureError)
+    elif not causal.isidentifier():
+        read_dimension(causal, "causal= of attention", SignatureError)
+    scale = None if scale is None else read_number(scale, "scale= of attention", SignatureError)
     optional = {name: value for name, value in (("mask", mask), ("bias", bias)) if value is not None}
     operands = (q, k, v, *optional.values())
     if not any(isinstance(operand, Value) for operand in operands):

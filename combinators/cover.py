@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
+from combinators.arguments import read_list
 from combinators.box import Box
 from combinators.errors import SignatureError, message
 
@@ -65,6 +67,11 @@ def exact_cover(whole: Box, parts: Sequence[Box]) -> CoverReport:
       no part holds [3:4]
       held twice: [1:2] by parts 0 and 1
     """
+    boxes: Any = parts
+    for box in (whole, *read_list(boxes, "the parts of a cover", SignatureError)):
+        if not isinstance(cast("Any", box), Box):
+            got = f"got {type(box).__name__}: {box!r:.80}"
+            raise SignatureError(message("a cover is made of boxes", got, remedy="Pass tp.Box((0,), (4,))."))
     for index, part in enumerate(parts):
         if part.rank != whole.rank:
             raise SignatureError(

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from combinators.errors import KernelError, message
 from combinators.immutable import Immutable
@@ -15,6 +16,8 @@ from combinators.kernels import short_name
 from combinators.operation import Operation
 
 Struct = jax.ShapeDtypeStruct
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""What programs are lowered for, as lowering names it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,12 @@ class Dense(Immutable):
             given = getattr(self, name)
             if given is not None:
                 object.__setattr__(self, name, _names(name, given, where))
-        if self.gives not in ("result", "state"):
+        if self.takes is not None and not callable(self.takes):
+            raise _refused(f"{where} takes {self.takes!r:.40}", "Pass a function of the blocks' types, or None.")
+        strange = [name for name in self.platforms or () if name not in (*PLATFORMS, "gpu")]
+        if strange:
+            raise _refused(f"{where} names the platform {strange[0]!r:.40}", f"Write some of {', '.join(PLATFORMS)}.")
+        if not isinstance(self.gives, str) or self.gives not in ("result", "state"):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _refused(f"{where} gives {self.gives!r:.40}", 'Write gives="result" or gives="state".')
         if "gpu" in (self.platforms or ()):
             raise _refused(f"{where} names the platform `gpu`", 'Write "cuda" or "rocm", or both.')
@@ -142,8 +150,11 @@ def _names(label: str, given: Any, where: str) -> tuple[str, ...]:
     listed: Any = tuple(given) if isinstance(given, tuple | list) else (given,)
     if label == "dtypes":
         try:
-            return tuple(jnp.dtype(dtype).name for dtype in listed)
-        except TypeError:
+            found = [jnp.dtype(dtype) for dtype in listed]
+            if all(jnp.issubdtype(dtype, np.number) or dtype == np.bool_ for dtype in found):
+                return tuple(dtype.name for dtype in found)
+            raise TypeError(listed)
+        except (TypeError, ValueError):
             raise _refused(f"{where}: dtypes={given!r:.60} names no dtype", "Write dtypes=(jnp.bfloat16,).") from None
     if not all(isinstance(name, str) for name in listed):
         raise _refused(f"{where}: {label}={given!r:.60} holds no names", f"Write a tuple of strings for {label}=.")

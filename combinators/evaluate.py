@@ -12,6 +12,7 @@ from jax import lax
 from combinators.errors import GraphError, SignatureError, message
 from combinators.ready import run_whole
 from combinators.tensor_type import TensorType, type_of, words_of
+from combinators.usable import check_usable
 
 if TYPE_CHECKING:
     from combinators.graph import Graph, Loop, Ref
@@ -87,6 +88,7 @@ def check_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
       SignatureError: for a wrong rank, size or dtype; all bad leaves at once.
     """
     leaves, inputs = flatten_arguments(graph, args), graph.inputs
+    check_usable([node.name for node in inputs], leaves, graph.name)
     wrong: list[str] = []
     for node, leaf in zip(inputs, leaves, strict=True):
         got = type_of(leaf, f"argument `{node.name}` of `{graph.name}`")

@@ -11,8 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from combinators.aggregator import Aggregator
+from combinators.arguments import read_optional_name
 from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
 from combinators.errors import SignatureError, message
+from combinators.inputs import check_operands
 from combinators.leaf import Leaf, read_signature, read_sizes
 from combinators.operation import Operation
 from combinators.reductions import is_entrywise
@@ -206,6 +208,8 @@ def fold(
                 remedy="Pass one of tp.aggregators, such as tp.aggregators.Moments(), or use tp.Reduce with a monoid.",
             )
         )
+    name_of = aggregator.name or "aggregator"
+    check_operands("tp.fold", name_of, aggregator.lift, aggregator.lift_many, parsed)
     cells = not any(axis.is_window or axis.kind == "one" for operand in parsed.operands for axis in operand.axes)
     bare = cells and all(axis.name for result in parsed.results for axis in result.axes)
     if not bare or len(parsed.results) != 1:
@@ -216,4 +220,5 @@ def fold(
                 remedy="Use tp.Reduce with a kernel of your own for windows, tp.rearrange to compose what comes out.",
             )
         )
-    return Fold(aggregator, parsed, sizes, name or aggregator.name or "fold")
+    called = read_optional_name(name, "name= of tp.fold") or aggregator.name or "fold"
+    return Fold(aggregator, parsed, sizes, called)

@@ -55,7 +55,7 @@ class Frame(Immutable):
     restore: Callable[[Any, Any], Any]
 
     def __post_init__(self) -> None:
-        if self.merge not in ("max", "sum"):
+        if not isinstance(self.merge, str) or self.merge not in ("max", "sum"):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GraphError(
                 message(
                     "Frame: `merge` names no native collective.",

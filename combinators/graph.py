@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from combinators.arguments import read_name
 from combinators.errors import GraphError, message
 from combinators.immutable import Immutable
 from combinators.operation import Operation
@@ -161,6 +162,7 @@ class Graph(Immutable):
         Raises:
           GraphError: for a name that the graph does not have.
         """
+        names = tuple(read_name(name, "what is observed") for name in names)
         known = dict(self.named) | dict(self.outputs)
         names = tuple(found for name in names for found in _below(name, known))
         missing = [name for name in names if name not in known]
@@ -185,6 +187,7 @@ class Graph(Immutable):
         Raises:
           GraphError: where no operation lies there.
         """
+        path = read_name(path, "the path of a subgraph")
         inside = [i for i, n in enumerate(self.nodes) if not isinstance(n, Input) and _is_below(n.path, path)]
         if not inside:
             raise GraphError(
@@ -200,7 +203,7 @@ class Graph(Immutable):
         """The graph as text, or as a Mermaid flow chart (`format="mermaid"`)."""
         from combinators.graph_show import show
 
-        return show(self, format)
+        return show(self, read_name(format, "the format in graph.show"))
 
     def to_json(self) -> str:
         """Store the graph as JSON text; kernels by public importable name.

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from combinators.arguments import read_name
 from combinators.errors import GraphError, message
 from combinators.operation import Operation
 from combinators.signature import Signature
@@ -36,6 +37,7 @@ def index(name: str, like: Any) -> Any:
     Raises:
       GraphError: when `like` has no such axis.
     """
+    name = read_name(name, "the name in tp.index")
     if not isinstance(like, Value):
         if name.isdigit() and int(name) < jnp.ndim(like):
             return jnp.arange(jnp.shape(like)[int(name)], dtype=jnp.int32)

@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.errors import GraphError, message
+from combinators.errors import GraphError, SignatureError, message
+from combinators.signature import Signature
+from combinators.usable import check_usable
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -66,6 +68,8 @@ def check_inputs(where: str, lift: Callable[..., Any], lift_many: Callable[..., 
     Raises:
       GraphError: when they do not fit.
     """
+    leaves = jax.tree.leaves(xs)
+    check_usable([f"input {number}" for number in range(len(leaves))], leaves, where)
     least, most = count_inputs(lift), most_inputs(lift_many)
     most = most_inputs(lift) if most is None else most
     problem = None
@@ -84,6 +88,37 @@ def check_inputs(where: str, lift: Callable[..., Any], lift_many: Callable[..., 
                 remedy="Pass one array for every input, with the elements along its leading axis.",
             )
         )
+
+
+def check_operands(where: str, name: str, lift: Any, lift_many: Any, signature: Signature) -> None:
+    """Refuse a signature with another number of operands than an aggregator takes inputs.
+
+    Args:
+      where: what takes the signature, as the error names it.
+      name: of the aggregator.
+      lift: cells of one element -> state.
+      lift_many: inputs -> state.
+      signature: its operands count, coordinates among them.
+
+    Raises:
+      SignatureError: when they are too few or too many.
+    """
+    least, most, count = count_inputs(lift), most_inputs(lift_many), len(signature.operands)
+    most = most_inputs(lift) if most is None else most
+    if (least is None or count >= least) and (most is None or count <= most):
+        return
+    low = max(1, least or 1)
+    wanted = f"{low} or more" if most is None else str(low) if most <= low else f"{low} to {most}"
+    given, takes = f"{count} operand{'s' * (count != 1)}", f"{wanted} input{'s' * (wanted != '1')}"
+    raise SignatureError(
+        message(
+            f"{where} has {given}, and `{name}` takes {takes}",
+            f"signature {signature}",
+            remedy='Give what it takes besides values: weights, labels, or coordinates as in "v, @v -> ".'
+            if count < low
+            else "Leave the others out, or combine them in a kernel first.",
+        )
+    )
 
 
 def check_cells(where: str, lift: Callable[..., Any], xs: Sequence[Any], error: Exception) -> None:

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from combinators.arguments import (
+    is_real,
+    read_count,
+    read_function,
+    read_list,
+    read_mapping,
+    read_name,
+    read_number,
+    read_optional_name,
+)
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
 from combinators.dense import Dense
-from combinators.errors import SignatureError, message
+from combinators.errors import KernelError, SignatureError, message
 from combinators.kernels import check_kernel, short_name
 from combinators.operation import Operation
 from combinators.signature import Signature
@@ -94,13 +106,38 @@ def check_conditions(operation: Operation, where: str) -> Operation:
 
 
 def kernel_name(kernel: Callable[..., Any], name: str | None) -> str:
-    """The given name, or the kernel's."""
-    return name if name is not None else short_name(kernel)
+    """The given name, or the kernel's.
+
+    Raises:
+      GraphError: when the name is no text.
+    """
+    called = short_name(kernel)
+    return read_optional_name(name, f"name= of tp.{called}") or called
 
 
-def read_sizes(sizes: Mapping[str, int] | None) -> tuple[tuple[str, int], ...]:
-    """Sizes as a sorted tuple."""
-    return tuple(sorted((sizes or {}).items()))
+def read_sizes(sizes: Mapping[str, int] | None, where: str = "a leaf") -> tuple[tuple[str, int], ...]:
+    """Sizes as a sorted tuple.
+
+    Raises:
+      SignatureError: when they are no mapping from names to whole numbers.
+    """
+    known = read_mapping(sizes, f"sizes= of {where}", SignatureError)
+    read = {
+        read_name(name, f"a name in sizes= of {where}", SignatureError): read_count(
+            size, f"the size of `{name}` in sizes= of {where}", 0, SignatureError
+        )
+        for name, size in known.items()
+    }
+    return tuple(sorted(read.items()))
+
+
+def read_present(present: Any, where: str) -> Any:
+    """A function of states, or None.
+
+    Raises:
+      KernelError: when it cannot be called.
+    """
+    return None if present is None else read_function(present, f"present= of {where}", KernelError)
 
 
 def read_boundary(boundary: str | Sequence[str], where: str) -> str | tuple[str, ...]:
@@ -109,9 +146,9 @@ def read_boundary(boundary: str | Sequence[str], where: str) -> str | tuple[str,
     Raises:
       SignatureError: for one that does not exist.
     """
-    listed = (boundary,) if isinstance(boundary, str) else tuple(boundary)
+    listed = (boundary,) if isinstance(boundary, str) else read_list(boundary, f"boundary= of {where}", SignatureError)
     for mode in listed:
-        if mode not in BOUNDARIES:
+        if not isinstance(mode, str) or mode not in BOUNDARIES:
             raise SignatureError(
                 message(
                     f"{where} has the unknown boundary {mode!r}",
@@ -133,6 +170,10 @@ def read_pad(
     if pad is None:
         return None
     count = sum(operand.coordinate is None for operand in signature.operands)
+    pad = read_list(pad, f"pad= of {where}", SignatureError)
+    for value in pad:
+        if value is not None and not isinstance(value, bool | np.bool_) and not is_real(value):
+            read_number(value, f"a neutral value in pad= of {where}", SignatureError)
     if len(pad) != count:
         raise SignatureError(
             message(

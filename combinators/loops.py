@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from combinators.arguments import is_whole, read_dimension, read_optional_name
 from combinators.arrow import Arrow
 from combinators.compose import as_operands
 from combinators.errors import CompositionError, GraphError, message
@@ -22,7 +23,7 @@ class Iterate(Arrow[Any, Any]):
 
     def __init__(self, step: Step, n: int, name: str | None = None) -> None:
         self._step, self._n = _step(step, "tp.iterate"), _count(n, "tp.iterate")
-        self.name = name or "iterate"
+        self.name = read_optional_name(name, "name= of tp.iterate") or "iterate"
 
     @property
     def arity(self) -> int | None:
@@ -44,8 +45,9 @@ class Stack(Arrow[Any, Any]):
     """`layer(carry, *stacked) -> carry` once for every slice of the stacked operands along `over`."""
 
     def __init__(self, layer: Step, n: int, over: str = "layer", name: str | None = None) -> None:
-        self._layer, self._n, self._over = _step(layer, "tp.stack"), _count(n, "tp.stack"), over
-        self.name = name or "stack"
+        self._layer, self._n = _step(layer, "tp.stack"), _count(n, "tp.stack")
+        self._over = read_dimension(over, "over= of tp.stack")
+        self.name = read_optional_name(name, "name= of tp.stack") or "stack"
 
     @property
     def arity(self) -> int | None:
@@ -69,7 +71,7 @@ class Feedback(Arrow[Any, Any]):
     """`(x, state) -> (y, state)` along a dimension: `(xs, state) -> (ys, final state)`."""
 
     def __init__(self, step: Step, over: str) -> None:
-        self._step, self._over = _step(step, "feedback"), over
+        self._step, self._over = _step(step, "feedback"), read_dimension(over, "what feedback goes along")
         self.name = f"{getattr(step, 'name', 'step')}.feedback"
 
     @property
@@ -234,11 +236,11 @@ def _step(step: Any, where: str) -> Step:
 
 
 def _count(n: Any, where: str) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+    if not is_whole(n) or n < 0:
         raise GraphError(
             message(f"{where} repeats a whole number of times", f"got {n!r}", remedy="Give a non-negative integer.")
         )
-    return n
+    return int(n)
 
 
 def _length(leaves: Sequence[Value], over: str, where: str) -> int:

@@ -101,7 +101,7 @@ class Map(Leaf):
         operation = Operation(
             parsed,
             kernel,
-            sizes=read_sizes(sizes),
+            sizes=read_sizes(sizes, f"tp.Map({called})"),
             boundary=read_boundary(boundary, f"tp.Map({called})"),
             pad=read_pad(pad, parsed, f"tp.Map({called})"),
             dense=listed,

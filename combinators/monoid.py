@@ -125,6 +125,10 @@ class Monoid(Immutable):
                 ),
                 ("frame", frame, "a Frame, or None", frame is None or isinstance(frame, Frame)),
                 ("name", name, "a string, or None", name is None or isinstance(name, str)),
+                ("commutative", self.commutative, "True or False", _is_flag(self.commutative)),
+                ("idempotent", self.idempotent, "True or False", _is_flag(self.idempotent)),
+                ("parts", self.parts, "a tuple of monoids", _are(self.parts, Monoid)),
+                ("keys", self.keys, "a tuple of names, or None", self.keys is None or _are(self.keys, str)),
             )
             if not fits
         ]
@@ -146,6 +150,8 @@ class Monoid(Immutable):
     def __and__(self, other: Monoid) -> Monoid:
         """Pair two monoids: the states are pairs and combine side by side."""
         from combinators.product import product
+
+        _need_monoid(other)
 
         return product(self, other)
 
@@ -260,6 +266,20 @@ class Monoid(Immutable):
             states = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), merged, rest) if size % 2 else merged
             size = size // 2 + size % 2
         return jax.tree.map(lambda x: x[0], states)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _are(values: Any, kind: type) -> bool:
+    return isinstance(values, tuple) and all(isinstance(value, kind) for value in cast("tuple[Any, ...]", values))
+
+
+def _need_monoid(other: Any) -> None:
+    if not isinstance(other, Monoid):
+        got = f"got {type(other).__name__}: {other!r:.80}"
+        raise GraphError(message("`&` pairs two monoids", got, remedy="Pass one of tp.monoids, or a tp.Monoid."))
 
 
 def _is_known(function: Any, table: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from combinators.arguments import read_name
 from combinators.trace import trace_of
 from combinators.value import Value
 
@@ -12,4 +13,5 @@ def named(name: str, value: Value) -> Value:
     Raises:
       GraphError: when `value` is not a value of a program, or another one has the name.
     """
+    name = read_name(name, "the name in tp.named")
     return trace_of([value], f"named({name!r})").name(name, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jax.extend import random as extended
 
+from combinators.arguments import is_whole, read_dimension, read_number
 from combinators.errors import GraphError, message
 from combinators.map import Map
 from combinators.operation import Operation
@@ -89,12 +90,12 @@ def bits(key: Any, *, like: Any) -> Any:
 
 def uniform(key: Any, *, like: Any, dtype: Any = jnp.float32) -> Any:
     """Uniform in [0, 1): multiples of 2**-24, or of what a dtype of fewer bits can tell apart."""
-    return _draw(key, like, "uniform", dtype=jnp.dtype(dtype).name)
+    return _draw(key, like, "uniform", dtype=TensorType((), dtype).dtype.name)
 
 
 def normal(key: Any, *, like: Any, dtype: Any = jnp.float32) -> Any:
     """Standard normal, by the inverse error function."""
-    return _draw(key, like, "normal", dtype=jnp.dtype(dtype).name)
+    return _draw(key, like, "normal", dtype=TensorType((), dtype).dtype.name)
 
 
 def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
@@ -117,7 +118,10 @@ def bernoulli(key: Any, p: float = 0.5, *, like: Any) -> Any:
       >>> bernoulli(jax.random.key(0), 1.0, like=jnp.zeros((2, 2))).tolist()
       [[True, True], [True, True]]
     """
-    return _draw(key, like, "bernoulli", float(p))
+    chance = read_number(p, "the probability of tp.random.bernoulli")
+    if not 0 <= chance <= 1:
+        raise GraphError(message("a probability lies in [0, 1]", f"got {p!r}", remedy="Give one that does."))
+    return _draw(key, like, "bernoulli", chance)
 
 
 @dataclass(frozen=True)
@@ -167,10 +171,16 @@ def fold_in(key: Any, data: Any) -> Any:
       GraphError: when `key` is no key, or `data` no integer.
     """
     words = _check_key(key, "fold_in")
-    counts = data.shape == () and jnp.issubdtype(data.dtype, jnp.integer) if hasattr(data, "dtype") else _is_count(data)
+    counts = is_whole(data) and 0 <= data < 2**32
+    if hasattr(data, "dtype") and not isinstance(data, np.generic):
+        counts = data.shape == () and jnp.issubdtype(data.dtype, jnp.integer)
     if not counts:
         raise GraphError(
-            message("tp.random.fold_in takes an integer", f"got {data!r:.80}", remedy="Pass an integer without axes.")
+            message(
+                "tp.random.fold_in takes an integer",
+                f"got {data!r:.80}",
+                remedy="Pass an integer without axes, from 0 to 2**32 - 1.",
+            )
         )
     if isinstance(words, Value):
         if isinstance(data, Value):
@@ -178,7 +188,7 @@ def fold_in(key: Any, data: Any) -> Any:
         return Map(FoldIn(int(data)), "[words] -> [words]", name="fold_in")(words)
     if isinstance(data, Value):
         raise GraphError(message("tp.random.fold_in has a key from outside", remedy="Pass the key to the program."))
-    folded = jax.random.fold_in(_wrap(words), data)
+    folded = jax.random.fold_in(_wrap(words), cast("Any", data))
     return folded if words is not key else jax.random.key_data(folded)
 
 
@@ -198,11 +208,16 @@ def split(key: Any, num: int = 2, *, over: str | None = None) -> Any:
       GraphError: when `key` is no key, or `num` no positive integer.
     """
     words = _check_key(key, "split")
-    if not _is_count(num) or num < 1:
+    if not is_whole(num) or num < 1:
         raise GraphError(
             message("tp.random.split makes a positive number of keys", f"got {num!r:.80}", remedy="Pass num=2 or more.")
         )
     num = int(num)
+    if num > 2**20:
+        raise GraphError(
+            message("tp.random.split makes at most 2**20 keys", f"got {num}", remedy="Fold numbers into one key.")
+        )
+    over = None if over is None else read_dimension(over, "over= of tp.random.split")
     if isinstance(words, Value):
         if over is None:
             return tuple(Map(Split(num, at), "[words] -> [words]", name="split")(words) for at in range(num))
@@ -214,10 +229,6 @@ def split(key: Any, num: int = 2, *, over: str | None = None) -> Any:
 
 def _wrap(words: Any) -> Any:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
-
-
-def _is_count(data: Any) -> bool:
-    return isinstance(data, int | np.integer) and not isinstance(data, bool)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from combinators.arguments import read_optional_name
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
 from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
@@ -116,4 +117,5 @@ def rearrange(signature: str | Signature, *, name: str = "rearrange", **sizes: i
                 remedy="Fold with tp.fold or tp.Reduce, read windows with tp.Map.",
             )
         )
-    return Rearrange(parsed, sizes, name)
+    known = read_sizes(sizes, "tp.rearrange")
+    return Rearrange(parsed, dict(known), read_optional_name(name, "name= of tp.rearrange") or "rearrange")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from combinators.arguments import read_name
 from combinators.errors import SignatureError, message
 from combinators.leaf import (
     Leaf,
@@ -13,6 +14,7 @@ from combinators.leaf import (
     read_boundary,
     read_kernels,
     read_pad,
+    read_present,
     read_signature,
     read_sizes,
 )
@@ -80,8 +82,8 @@ class Reduce(Leaf):
             kernel,
             monoid,
             read_carrier(carrier, where),
-            present,
-            sizes=read_sizes(sizes),
+            read_present(present, where),
+            sizes=read_sizes(sizes, where),
             boundary=read_boundary(boundary, where),
             pad=read_pad(pad, parsed, where),
             dense=listed,
@@ -120,6 +122,7 @@ def read_carrier(carrier: str | None, where: str) -> tuple[tuple[str, ...], ...]
     """
     if carrier is None:
         return None
+    read_name(carrier, f"carrier= of {where}", SignatureError)
     leaves = tuple(tuple(name.strip("[]") for name in leaf.split()) for leaf in carrier.split(","))
     for leaf in leaves:
         for name in leaf:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from combinators.aggregator import Aggregator
+from combinators.arguments import read_optional_name
 from combinators.cells import MapCells, cell_axes
 from combinators.errors import SignatureError, message
+from combinators.inputs import check_operands
 from combinators.leaf import read_signature
 from combinators.scan import Scan
 from combinators.signature import Signature
@@ -58,7 +60,10 @@ def scan(
       [1, 3, 3, 7]
     """
     check_aggregator(aggregator, "tp.scan")
-    parsed, called = read_signature(signature), name or f"scan_{aggregator.name or 'aggregate'}".replace(" ", "_")
+    called = read_optional_name(name, "name= of tp.scan")
+    parsed, called = read_signature(signature), called or f"scan_{aggregator.name or 'aggregate'}".replace(" ", "_")
+    named = aggregator.name or "aggregator"
+    check_operands("tp.scan", named, aggregator.lift, aggregator.lift, parsed)
     operands, mapped = cell_axes(parsed, "tp.scan")
     return Scan(
         aggregator.monoid,

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from combinators.arguments import read_flag, read_name, read_optional_name
 from combinators.errors import SignatureError, message
-from combinators.leaf import Leaf, kernel_name, read_kernels, read_signature
+from combinators.leaf import Leaf, kernel_name, read_kernels, read_present, read_signature
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.reduce import read_carrier, read_monoid
@@ -78,11 +79,16 @@ class Scan(Leaf):
         exclusive: bool = False,
         name: str | None = None,
     ) -> None:
-        self._init, self._final = init, final
         parsed = read_signature(signature)
         steps = kernel if kernel is not None else Steps()
-        called = name or (kernel_name(kernel, None) if kernel is not None else "scan")
+        called = read_optional_name(name, "name= of tp.Scan") or (
+            kernel_name(kernel, None) if kernel is not None else "scan"
+        )
         where = f"tp.Scan({called})"
+        over = read_name(over, f"over= of {where}", SignatureError)
+        self._init, self._final = init, read_flag(final, f"final= of {where}", SignatureError)
+        reverse = read_flag(reverse, f"reverse= of {where}", SignatureError)
+        exclusive = read_flag(exclusive, f"exclusive= of {where}", SignatureError)
         read_kernels(steps, None, where)
         read_monoid(monoid, parsed, where)
         if parsed.fold_dims or over not in parsed.map_dims:
@@ -99,7 +105,15 @@ class Scan(Leaf):
             axes = tuple(o.around("...", (a.name or a.whole_name or str(a) for a in o.axes)) for o in parsed.operands)
         super().__init__(
             Operation(
-                parsed, steps, monoid, axes, present, over=over, reverse=reverse, exclusive=exclusive, name=called
+                parsed,
+                steps,
+                monoid,
+                axes,
+                read_present(present, where),
+                over=over,
+                reverse=reverse,
+                exclusive=exclusive,
+                name=called,
             )
         )
 

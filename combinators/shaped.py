@@ -219,7 +219,20 @@ def _presented(
         return [_struct(leaf) for leaf in leaves], _result_axes(operation, leaves), tree
     shared, cells = set(shared_axes(carrier)), _cells(carrier, leaves)
     cell = jax.tree.unflatten(tree, cells)
-    presented = result_types(operation.present, (cell,), f"`present` of `{operation.name}`")
+    try:
+        presented = result_types(operation.present, (cell,), f"`present` of `{operation.name}`")
+    except TapestryError:
+        raise
+    except Exception as error:
+        told = str(error).splitlines()
+        raise SignatureError(
+            message(
+                f"`present` of `{operation.name}` does not take a state",
+                f"one cell {_types(cell)}",
+                f"present  {type(error).__name__}: {told[0] if told else ''}",
+                remedy="Write present= for one cell of the state, in the tree that the kernel returns.",
+            )
+        ) from error
     cell_out, result_tree = jax.tree.flatten(presented)
     lifted = [Struct((0,) * (len(shared) + len(leaf.shape)), leaf.dtype) for leaf in cell_out]
     axes = _result_axes(operation, lifted)

@@ -36,6 +36,14 @@ class TensorType(Immutable):
     def __init__(
         self, dims: Mapping[str, int] | Iterable[tuple[str | None, int] | int], dtype: Any = jnp.float32
     ) -> None:
+        if isinstance(dims, str | bytes) or not isinstance(dims, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise GraphError(
+                message(
+                    "a tensor type has no dimensions to read",
+                    f"got {type(dims).__name__}: {dims!r:.80}",
+                    remedy='Write tp.TensorType({"batch": 8}), or sizes alone: tp.TensorType((8, 3)).',
+                )
+            )
         given: Any = cast("Mapping[str, int]", dims).items() if isinstance(dims, Mapping) else dims
         pairs = [_pair(entry) for entry in given]
         names = tuple(_name(name) for name, _ in pairs)
@@ -166,8 +174,8 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
             )
         )
     try:
-        found = np.dtype(jnp.dtype(dtype))
-    except TypeError:
+        found = None if dtype is None else np.dtype(jnp.dtype(dtype))
+    except (TypeError, ValueError):
         found = None
     if found is None or not (jnp.issubdtype(found, np.number) or found == np.bool_):
         raise GraphError(

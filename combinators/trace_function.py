@@ -34,7 +34,7 @@ def trace_function(
         )
         leaves.append(recording.input(label, axes, kind.shape, kind.dtype))
     with recording.recording():
-        result = function(*jax.tree.unflatten(in_tree, leaves))
+        result = _run(function, jax.tree.unflatten(in_tree, leaves), name)
     out_paths, out_tree = jax.tree_util.tree_flatten_with_path(result, is_leaf=lambda leaf: isinstance(leaf, Value))
     outputs: list[tuple[str, Value]] = []
     for path, leaf in out_paths:
@@ -51,6 +51,22 @@ def trace_function(
     if not outputs:
         raise GraphError(message(f"`{name}` returns nothing", remedy="Return at least one value."))
     return recording.finish(outputs, in_tree, out_tree, name)
+
+
+def _run(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
+    try:
+        return function(*values)
+    except TypeError as error:
+        # Primitives of JAX refuse what is no array without asking for `__jax_array__`.
+        if "combinators.value.Value" not in str(error):
+            raise
+        raise GraphError(
+            message(
+                f"`{name}` calls a function of arrays on a value of the program",
+                str(error).splitlines()[0],
+                remedy="Make it a leaf: tp.Map(jax.lax.exp)(x), or give it a signature.",
+            )
+        ) from error
 
 
 def _is_type(leaf: Any) -> bool:

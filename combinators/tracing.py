@@ -17,6 +17,7 @@ from combinators.kernels import short_name
 from combinators.tensor_type import TensorType, type_of
 from combinators.trace import current_trace
 from combinators.trace_function import trace_function
+from combinators.usable import check_usable
 
 
 def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Graph:
@@ -81,6 +82,7 @@ def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
     held = [holder.held() for holder in arrow.holders()]
     inputs = (*held, *args)
     leaves, tree = jax.tree.flatten(inputs)
+    check_usable([f"operand {number}" for number in range(len(leaves))], leaves, arrow.name)
     key = (tree, tuple(_type_key(leaf, arrow.name) for leaf in leaves))
     known = arrow.graphs
     graph = known.get(key)

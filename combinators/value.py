@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -9,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.arguments import read_dimension
 from combinators.errors import GraphError, message
 from combinators.immutable import Immutable
 from combinators.naming import LEAF, AxisName, AxisVariable, describe, find, unify
 from combinators.tensor_type import TensorType
+from combinators.value_remedies import no_such_attribute
 
 if TYPE_CHECKING:
     from combinators.graph import Ref
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 _OPERATORS = frozenset(
     {"add", "subtract", "multiply", "divide", "power", "remainder", "floor_divide", "less", "less_equal", "greater"}
-    | {"greater_equal", "equal", "not_equal", "bitwise_and", "bitwise_or"}
+    | {"greater_equal", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
 )
 
 
@@ -96,7 +99,9 @@ class Value(Immutable):
         Raises:
           GraphError: when an axis is missing or has no name, or a name would stand twice.
         """
-        return self.trace.rename(self, names)
+        for old, new in names.items():
+            read_dimension(new, f"the new name of `{old}`")
+        return self.trace.rename(self, {old: str(new) for old, new in names.items()})
 
     def __repr__(self) -> str:
         return f"Value({self.dtype.name}({self._dims()}))"
@@ -104,8 +109,57 @@ class Value(Immutable):
     def _dims(self) -> str:
         return ", ".join(f"{describe(a).strip('`')}={s}" for a, s in zip(self.axes, self.shape, strict=True))
 
+    # What arrays have.
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of a dense array of its type."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def T(self) -> Value:
+        """The same tensor with its axes in the opposite order."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Value:
+        """The same tensor with its axes in another order, by default the opposite one.
+
+        Raises:
+          GraphError: when `axes` is no order of the axes.
+        """
+        from combinators.reorder import transpose
+
+        return transpose(self, axes)
+
+    def astype(self, dtype: Any) -> Value:
+        """The same numbers in another dtype.
+
+        Raises:
+          GraphError: when JAX has no such dtype.
+        """
+        from combinators.reorder import astype
+
+        return astype(self, dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            self._refuse("Python asks for the length of", "It has no axes.")
+        return self.shape[0]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # what Python and NumPy look for
+            raise AttributeError(name)
+        raise no_such_attribute(self, name)
+
     def _binary(self, other: Any, name: str, swapped: bool = False) -> Value:
         from combinators.arithmetic import binary
+
+        other = as_value(other)
 
         return binary(name, other, self) if swapped else binary(name, self, other)
 
@@ -155,6 +209,52 @@ class Value(Immutable):
 
     def __or__(self, other: Any) -> Value:
         return self._binary(other, "bitwise_or")
+
+    def __rmod__(self, other: Any) -> Value:
+        return self._binary(other, "remainder", swapped=True)
+
+    def __rfloordiv__(self, other: Any) -> Value:
+        return self._binary(other, "floor_divide", swapped=True)
+
+    def __divmod__(self, other: Any) -> tuple[Value, Value]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Value, Value]:
+        return other // self, other % self
+
+    def __rand__(self, other: Any) -> Value:
+        return self._binary(other, "bitwise_and", swapped=True)
+
+    def __ror__(self, other: Any) -> Value:
+        return self._binary(other, "bitwise_or", swapped=True)
+
+    def __xor__(self, other: Any) -> Value:
+        return self._binary(other, "bitwise_xor")
+
+    def __rxor__(self, other: Any) -> Value:
+        return self._binary(other, "bitwise_xor", swapped=True)
+
+    def __lshift__(self, other: Any) -> Value:
+        return self._binary(other, "left_shift")
+
+    def __rlshift__(self, other: Any) -> Value:
+        return self._binary(other, "left_shift", swapped=True)
+
+    def __rshift__(self, other: Any) -> Value:
+        if callable(other):
+            self._refuse("`>>` composes arrows, and its left side is", "Call the arrow: f(x).")
+        return self._binary(other, "right_shift")
+
+    def __rrshift__(self, other: Any) -> Value:
+        return self._binary(other, "right_shift", swapped=True)
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __round__(self, digits: int | None = None) -> Value:
+        if digits:
+            self._refuse("Python rounds to digits", "Make it a leaf: tp.Map(lambda x: jnp.round(x, 2))(x).")
+        return self._unary("round")
 
     def __neg__(self) -> Value:
         return self._unary("negative")
@@ -222,11 +322,39 @@ class Value(Immutable):
 
     __int__ = __index__ = __complex__ = __float__
 
+    __trunc__ = __floor__ = __ceil__ = __float__
+
+    def __format__(self, form: str) -> str:
+        if form:
+            self._refuse("Python formats the numbers of", "Show what the program returns; here is only a type.")
+        return repr(self)
+
     def __iter__(self) -> NoReturn:
         self._refuse("Python iterates over", "Use a Map over the dimension, tp.stack or tp.iterate.")
 
-    def __getitem__(self, key: Any) -> Any:
-        # flax parameters are read as `kernel[...]`; any other index needs a signature.
-        if key is Ellipsis:
-            return self
-        self._refuse("Python indexes", "Use a Map whose signature says which cells it reads.")
+    __reversed__ = __iter__
+
+    def __contains__(self, item: Any) -> NoReturn:
+        self._refuse("Python looks for something in", "Fold over a comparison: tp.fold(tp.aggregators.Any(), ...).")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        self._refuse("Python changes cells of", "Values do not change; choose: tp.Map(jnp.where)(condition, a, b).")
+
+    def __delitem__(self, key: Any) -> NoReturn:
+        self._refuse("Python removes cells of", "Values do not change; take a slice of what is to stay.")
+
+    def __getitem__(self, key: Any) -> Value:
+        from combinators.slicing import pick
+
+        return pick(self, key)
+
+
+def as_value(thing: Any) -> Any:
+    """The value that a variable of flax holds, `w` where `w[...]` is meant; anything else as it is."""
+    if isinstance(thing, Value | bool | int | float | complex):
+        return thing
+    read = getattr(type(thing), "get_value", None)
+    if not callable(read):
+        return thing
+    inner = read(thing)
+    return inner if isinstance(inner, Value) else thing

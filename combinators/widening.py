@@ -71,7 +71,7 @@ def float_dtype(dtype: Any) -> Any:
     """The real float dtype that something names, the short formats too; None where it names none."""
     try:
         found = jnp.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     return found if jnp.issubdtype(found, jnp.floating) else None
 

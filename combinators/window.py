@@ -11,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.aggregator import Aggregator
+from combinators.arguments import read_flag, read_name, read_optional_name
 from combinators.axis import Axis, Term
 from combinators.cells import Axes, MapCells, cell_axes, open_axes, spell
 from combinators.errors import SignatureError, message
 from combinators.groups import cell_identity
+from combinators.inputs import check_operands
 from combinators.leaf import Leaf, read_signature
 from combinators.monoids.function import function
 from combinators.operation import Operation
@@ -67,8 +69,13 @@ def window(
     """
     check_aggregator(aggregator, "tp.window")
     parsed = read_signature(signature)
+    named = aggregator.name or "aggregator"
+    check_operands("tp.window", named, aggregator.lift, aggregator.lift, parsed)
+    over = read_name(over, "over= of tp.window", SignatureError)
+    partial = read_flag(partial, "partial= of tp.window", SignatureError)
+    called = read_optional_name(name, "name= of tp.window")
     _check(parsed, over, size)
-    return Window(aggregator, parsed, over, int(size), partial, name or f"window_{aggregator.name or 'aggregate'}")
+    return Window(aggregator, parsed, over, int(size), partial, called or f"window_{aggregator.name or 'aggregate'}")
 
 
 class Window(Leaf):

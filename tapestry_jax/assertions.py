@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from jax.sharding import Mesh
 
@@ -41,6 +41,9 @@ def assert_collectives(plan: Plan, *, at_most: Mapping[str, int], grad: bool | i
           all-reduce over data: 32 B, einsum
         Place the dimensions of these operations elsewhere, or allow more.
     """
+    if not isinstance(cast("Any", plan), Plan):
+        got = f"got {type(plan).__name__}: {plan!r:.80}"
+        raise PlanError(message("collectives are counted of a plan", got, remedy="Make one with tp.plan."))
     limits = _read_limits(at_most)
     predicted = plan.collectives(grad)
     compiled = None

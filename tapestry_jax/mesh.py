@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh
 
+from combinators.arguments import is_whole
 from combinators.errors import MeshError, message
 
 
@@ -25,8 +27,16 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
     Raises:
       MeshError: when there are too few devices, or a size is not a positive integer.
     """
+    if is_whole(devices):
+        raise MeshError(
+            message(
+                "a mesh axis cannot be called `devices`, which says which devices to use",
+                f"got devices={devices!r}",
+                remedy="Call the axis something else, such as `data`.",
+            )
+        )
     for name, size in axes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_whole(size) or size < 1:
             raise MeshError(
                 message(
                     f"the mesh axis `{name}` has no size",
@@ -36,7 +46,8 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
             )
     if not axes:
         raise MeshError(message("a mesh needs axes", remedy="Name them: tp.mesh(data=2, model=4)."))
-    available = list(jax.devices() if devices is None else devices)
+    axes = {name: int(size) for name, size in axes.items()}
+    available = _read_devices(devices)
     needed = math.prod(axes.values())
     if needed > len(available):
         shown = " x ".join(f"{name}={size}" for name, size in axes.items())
@@ -50,3 +61,22 @@ def mesh(devices: Sequence[Any] | None = None, **axes: int) -> Mesh:
         )
     kinds = (AxisType.Auto,) * len(axes)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds, devices=available[:needed])
+
+
+def _read_devices(devices: Any) -> list[Any]:
+    """A list of devices, each once; all that JAX has for None."""
+    if devices is None:
+        return list(jax.devices())
+    known: Any = devices.ravel().tolist() if isinstance(devices, np.ndarray) else devices
+    listed: list[Any] = list(cast("Sequence[Any]", known)) if isinstance(known, tuple | list) else [known]
+    wrong = [each for each in listed if not isinstance(each, jax.Device)]
+    twice = [each for number, each in enumerate(listed) if not wrong and each in listed[:number]]
+    if wrong or twice:
+        raise MeshError(
+            message(
+                "a mesh is made of devices, each once",
+                f"got {type(wrong[0]).__name__}: {wrong[0]!r:.80}" if wrong else f"{twice[0]} stands twice",
+                remedy="Pass some of jax.devices().",
+            )
+        )
+    return listed

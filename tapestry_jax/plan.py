@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.arguments import is_whole, read_integer, read_name
 from combinators.errors import PlanError, message
 from combinators.graph import Graph
 from combinators.immutable import Immutable
@@ -128,7 +129,8 @@ class Plan(Immutable):
 
     def _stored(self, tree: Any, argument: int, name: str, move: Any) -> Any:
         mesh = require_devices(self.mesh)
-        self._check_positions(argument)
+        argument = read_integer(argument, f"argument= of plan.{name}", PlanError)
+        self._positions(argument)
         numbers = jax.tree.unflatten(self.graph.in_tree, list(self.schedule.inputs))
         slots = self._slots(jax.tree.leaves(numbers[argument]))
         leaves, structure = jax.tree.flatten(tree)
@@ -204,15 +206,13 @@ class Plan(Immutable):
         Raises:
           PlanError: for a position where the program has no argument.
         """
-        self._check_positions(grad)
-        return collectives(self.schedule, grad)
+        return collectives(self.schedule, self._positions(grad))
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
         from tapestry_jax.report.explain import explain
 
-        self._check_positions(grad)
-        return explain(self.graph, self.schedule, grad)
+        return explain(self.graph, self.schedule, self._positions(grad))
 
     def verify(self) -> None:
         """Prove that the schedule, which is what lowering reads, computes the program.
@@ -249,12 +249,13 @@ class Plan(Immutable):
 
         return plan_from_json(text, graph, mesh)
 
-    def _check_positions(self, grad: Any) -> None:
-        if isinstance(grad, bool):
-            return
+    def _positions(self, grad: Any) -> bool | int | tuple[int, ...]:
+        """What to take gradients by, in Python's numbers."""
+        if isinstance(grad, bool | np.bool_):
+            return bool(grad)
         count = len(self.graph.in_tree.children())
         positions: Any = grad if isinstance(grad, tuple | list) else (grad,)
-        wrong = [each for each in positions if isinstance(each, bool) or each not in range(count)]
+        wrong = [each for each in positions if not is_whole(each) or each not in range(count)]
         if wrong:
             raise PlanError(
                 message(
@@ -263,6 +264,7 @@ class Plan(Immutable):
                     remedy="Give positions of arguments, or True for all of them.",
                 )
             )
+        return tuple(int(each) for each in positions) if isinstance(grad, tuple | list) else int(grad)
 
     def _slots(self, numbers: Sequence[int]) -> list[Slot]:
         return [self.schedule.slots[number] for number in numbers]
@@ -373,4 +375,6 @@ def _read_ops(ops: Any, shape: MeshShape) -> tuple[tuple[str, Entries], ...]:
                 remedy='Write ops={"decoder/3/attention": {"heads": None}}.',
             )
         )
-    return tuple((str(path), read_entries(entry, shape, f"ops[{path!r}]")) for path, entry in ops.items())
+    paths = [read_name(path, "a path in ops=", PlanError) for path in ops]
+    known: Any = list(ops.values())
+    return tuple((path, read_entries(entry, shape, f"ops[{path!r}]")) for path, entry in zip(paths, known, strict=True))

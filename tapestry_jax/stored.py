@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from combinators.arguments import read_count, read_flag, read_list, read_name
 from combinators.errors import PlanError, message
 from combinators.graph import Graph, Input, Loop, Ref, Rename
 from combinators.tensor_type import TensorType, is_inexact
@@ -59,8 +60,16 @@ def fsdp(
       ((('x1', (('k', ('data',)),)),), ['all-gather', 'reduce-scatter'])
     """
     _check_plan(plan)
+    padded = read_flag(padded, "padded= of tp.fsdp", PlanError)
+    smallest = read_count(smallest, "smallest= of tp.fsdp", 0, PlanError)
+    only = _read_only(only, "tp.fsdp")
+    over = (over,) if isinstance(over, str) else read_list(over, "over= of tp.fsdp", PlanError)
+    if not over:
+        raise PlanError(
+            message("tp.fsdp stores over no mesh axis", f"got over={over!r}", remedy='Name one: tp.fsdp(plan, "data").')
+        )
     shape = MeshShape.of(plan.mesh)
-    entries = read_entries({"parameters": over if isinstance(over, str) else tuple(over)}, shape, "fsdp")
+    entries = read_entries({"parameters": over}, shape, "fsdp")
     axes = shape.real(axis for axis in entries[0][1] if isinstance(axis, str))
     _check_names(plan.graph, only)
     if not axes:
@@ -106,6 +115,7 @@ def store_padded(plan: Plan, *, only: Sequence[str] | None = None) -> Plan:
       ["PartitionSpec(None, None)", "PartitionSpec(None, ('model',))"]
     """
     _check_plan(plan)
+    only = _read_only(only, "tp.store_padded")
     _check_names(plan.graph, only)
     mesh, stored = MeshShape.of(plan.mesh), dict(plan.inputs)
     for node, number in zip(plan.graph.inputs, plan.schedule.inputs, strict=True):
@@ -116,6 +126,14 @@ def store_padded(plan: Plan, *, only: Sequence[str] | None = None) -> Plan:
             named = zip(kind.names, kind.shape, read.cuts, strict=True)
             stored[node.name] = tuple((str(name), _written(size, cut.axes, mesh)) for name, size, cut in named if cut)
     return _with_inputs(plan, stored)
+
+
+def _read_only(only: Any, where: str) -> list[str] | None:
+    """Names of inputs, one or several; None for all."""
+    if only is None:
+        return None
+    listed = (only,) if isinstance(only, str) else read_list(only, f"only= of {where}", PlanError)
+    return [read_name(name, f"a name in only= of {where}", PlanError) for name in listed]
 
 
 def _first_read(plan: Plan, slot: int) -> Layout:

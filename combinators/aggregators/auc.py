@@ -39,7 +39,7 @@ def AUC(bins: int = 1024, range: tuple[float, float] = (0.0, 1.0)) -> Aggregator
 
     Source: Hanley and McNeil 1982.
     """
-    grid = uniform("AUC", bins, *range)
+    grid = uniform("AUC", bins, range)
     many = SidesMany(grid)
     return Aggregator(
         LiftOne(many),

@@ -12,6 +12,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
+from combinators.arguments import read_integer
 from combinators.hashing import hash32, reference_hash32
 from combinators.pieces import InPieces
 
@@ -40,7 +41,7 @@ def Bloom(bits: int = 8192, hashes: int = 4, *, seed: int = 0) -> Aggregator:
     Source: Bloom 1970; the hashes `h1 + i h2` of Kirsch, Mitzenmacher 2006.
     """
     counting_number("Bloom", bits=bits, hashes=hashes)
-    table = Bits(int(bits), int(hashes), seed)
+    table = Bits(int(bits), int(hashes), read_integer(seed, "seed= of Bloom"))
     return Aggregator(
         BitsOfOne(table),
         monoids.Any,

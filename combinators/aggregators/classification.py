@@ -16,6 +16,7 @@ from combinators.aggregators.mean import present_mean
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.totals import total
 from combinators.aggregators.weights import float_weights, over, reference_weights, weigh
+from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.pieces import InPieces
 
@@ -116,7 +117,7 @@ def F1(classes: int, average: Average | None = None) -> Aggregator:
 
 
 def _scores(name: str, score: Score, classes: int, average: Average | None) -> Aggregator:
-    if average not in (None, "macro", "micro", "weighted"):
+    if not isinstance(cast("Any", average), str | None) or average not in (None, "macro", "micro", "weighted"):
         raise GraphError(
             message(
                 f"{name}: unknown average.", "expected  None, 'macro', 'micro' or 'weighted'", f"got       {average!r}"
@@ -274,11 +275,11 @@ class ReferenceScore:
 
 
 def _classes(where: str, classes: int) -> int:
-    if not isinstance(cast("Any", classes), int) or classes < 1:
+    if not is_whole(classes) or classes < 1:
         raise GraphError(
             message(f"{where}: there are no classes.", "expected  a positive integer", f"got       {classes!r}")
         )
-    return classes
+    return int(classes)
 
 
 def _classes_of(labels: Any, classes: int) -> Any:

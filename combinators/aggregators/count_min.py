@@ -12,6 +12,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
+from combinators.arguments import read_integer
 from combinators.hashing import hash32, reference_hash32
 from combinators.pieces import InPieces
 
@@ -41,7 +42,7 @@ def CountMin(width: int = 1024, depth: int = 4, *, seed: int = 0) -> Aggregator:
     Source: Cormode, Muthukrishnan 2005, theorem 1.
     """
     counting_number("CountMin", width=width, depth=depth)
-    table = CountTable(int(width), int(depth), seed)
+    table = CountTable(int(width), int(depth), read_integer(seed, "seed= of CountMin"))
     return Aggregator(
         CountOne(table),
         monoids.Sum,

@@ -15,6 +15,7 @@ from jax import lax
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
+from combinators.arguments import is_real, read_number
 from combinators.errors import GraphError, message
 from combinators.pieces import InPieces
 
@@ -55,7 +56,10 @@ def DDSketch(
     Source: Masson, Rim, Lee 2019, DDSketch, section 2; the linear interpolation between powers of two is that of its
       authors' implementations.
     """
-    given = tuple(float(q) for q in quantiles) if isinstance(cast("Any", quantiles), Iterable) else ()
+    accuracy = read_number(accuracy, "accuracy= of DDSketch")
+    smallest, largest = read_number(smallest, "smallest= of DDSketch"), read_number(largest, "largest= of DDSketch")
+    listed: Any = list(quantiles) if isinstance(cast("Any", quantiles), Iterable) else []
+    given = tuple(float(q) for q in listed) if all(map(is_real, listed)) else ()
     problems: list[str] = []
     if not given or not all(0 <= q <= 1 for q in given):
         problems.append(f"quantiles is {quantiles!r}, expected one number or more from 0 to 1")

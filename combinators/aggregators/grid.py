@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.arguments import is_real, is_whole, read_list
 from combinators.errors import GraphError, message
 
 COMPARED = 512
@@ -109,18 +110,21 @@ class Grid:
         return np.asarray([_above(edge, dtype) for edge in self.edges], dtype)
 
 
-def uniform(where: str, bins: int, low: float, high: float) -> Grid:
+def uniform(where: str, bins: int, ends: tuple[float, float] = (0.0, 1.0)) -> Grid:
     """Make a grid of bins of one width.
 
     Raises:
       GraphError: when there is no bin, or no finite width.
     """
-    whole = isinstance(cast("Any", bins), int) and bins > 0
+    pair = read_list(ends, f"range= of {where}")
+    low, high = pair if len(pair) == 2 and all(map(is_real, pair)) else (math.nan, math.nan)
+    # More bins than that are a mistake, and would be made at once.
+    whole = is_whole(bins) and 0 < bins <= 2**26
     if not whole or not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise GraphError(
             message(
                 f"{where}: there is no grid of these bins.",
-                "expected  a positive number of bins, and finite low < high",
+                "expected  a positive number of bins, at most 2**26, and finite low < high",
                 f"got       {bins!r} bins from {low!r} to {high!r}",
                 remedy="Pass bins=256, range=(0.0, 1.0), or the edges themselves.",
             )
@@ -134,7 +138,8 @@ def between(where: str, edges: Sequence[float]) -> Grid:
     Raises:
       GraphError: when they are fewer than two, not finite, or do not increase.
     """
-    listed = tuple(map(float, edges))
+    given: Any = list(edges) if isinstance(cast("Any", edges), Iterable) and not isinstance(edges, dict) else []
+    listed = tuple(map(float, given)) if all(map(is_real, given)) else ()
     if len(listed) < 2 or not all(map(math.isfinite, listed)) or not all(np.diff(listed) > 0):
         raise GraphError(
             message(

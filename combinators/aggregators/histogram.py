@@ -13,6 +13,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, between, bin_totals, columns, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights, weigh
+from combinators.arguments import is_whole, read_count
 from combinators.errors import GraphError, message
 from combinators.pieces import InPieces
 
@@ -47,8 +48,9 @@ def Histogram(bins: int | Sequence[float], range: tuple[float, float] | None = N
 
 
 def _grid(bins: int | Sequence[float], ends: tuple[float, float] | None) -> Grid:
-    if not isinstance(bins, int):
-        return between("Histogram", bins)
+    if not is_whole(bins):
+        return between("Histogram", bins)  # pyright: ignore[reportArgumentType]
+    bins = read_count(bins, "bins= of Histogram")
     if ends is None:
         raise GraphError(
             message(
@@ -57,7 +59,7 @@ def _grid(bins: int | Sequence[float], ends: tuple[float, float] | None) -> Grid
                 remedy="Pass range=(low, high), which cannot depend on the data, or the edges.",
             )
         )
-    return uniform("Histogram", bins, *ends)
+    return uniform("Histogram", bins, ends)
 
 
 @final

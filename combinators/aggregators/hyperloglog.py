@@ -13,6 +13,7 @@ from jax import lax
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
+from combinators.arguments import is_whole, read_integer
 from combinators.errors import GraphError, message
 from combinators.hashing import hash32, reference_hash32
 from combinators.pieces import InPieces
@@ -44,7 +45,7 @@ def HyperLogLog(precision: int = 12, *, seed: int = 0) -> Aggregator:
     Source: Flajolet, Fusy, Gandouet, Meunier 2007; estimator: Ertl 2017, algorithm 6, which needs neither tables nor
       thresholds for small and large numbers.
     """
-    if isinstance(precision, bool) or precision not in range(4, 19):
+    if not is_whole(precision) or precision not in range(4, 19):
         raise GraphError(
             message(
                 "HyperLogLog: cannot be built.",
@@ -52,7 +53,7 @@ def HyperLogLog(precision: int = 12, *, seed: int = 0) -> Aggregator:
                 remedy="Pass the number of bits that choose a register.",
             )
         )
-    sketch = Registers(int(precision), seed)
+    sketch = Registers(int(precision), read_integer(seed, "seed= of HyperLogLog"))
     return Aggregator(
         RegistersOfOne(sketch),
         monoids.Max,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +37,7 @@ def MatrixProduct(semiring: Semiring = "real") -> Aggregator:
         "max_plus": monoids.MaxPlusProduct,
         "log": monoids.LogProduct,
     }
-    if semiring not in known:
+    if not isinstance(cast("Any", semiring), str) or semiring not in known:
         raise GraphError(
             message(
                 "MatrixProduct: there is no such semiring.",

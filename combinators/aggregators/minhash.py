@@ -12,6 +12,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
+from combinators.arguments import read_integer
 from combinators.hashing import hash32, reference_hash32
 
 
@@ -37,7 +38,7 @@ def MinHash(size: int = 128, *, seed: int = 0) -> Aggregator:
     Source: Broder 1997, on the resemblance and containment of documents.
     """
     counting_number("MinHash", size=size)
-    signature = Signature(int(size), seed)
+    signature = Signature(int(size), read_integer(seed, "seed= of MinHash"))
     return Aggregator(
         SignatureOfOne(signature),
         monoids.Min,

@@ -15,6 +15,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.sums import origin_near, unit_of, weighted_origin
 from combinators.aggregators.weights import over, reference_weights, total_weight, weigh
+from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoids.moments import shift_sums
@@ -48,9 +49,9 @@ def Moments(order: int = 4) -> Aggregator:
 
     Source: Chan, Golub, LeVeque 1983, eq. 1.7 and 2.1; Pebay 2008 for the higher orders.
     """
-    if order not in (2, 3, 4):
+    if not is_whole(order) or order not in (2, 3, 4):
         raise GraphError(message("Moments: unknown order.", "expected  2, 3 or 4", f"got       {order!r}"))
-    many = MomentsMany(order)
+    many = MomentsMany(int(order))
     return Aggregator(
         LiftOne(many),
         monoids.Moments,

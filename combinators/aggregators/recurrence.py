@@ -11,6 +11,7 @@ import numpy as np
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.moments import real
+from combinators.arguments import read_flag
 from combinators.errors import GraphError, message
 
 
@@ -32,6 +33,7 @@ def Recurrence(*, dense: bool = False) -> Aggregator:
 
     Source: Blelloch 1990, section 1.4.1.
     """
+    dense = read_flag(dense, "dense= of Recurrence")
     lift, reference = (lift_dense, reference_dense) if dense else (lift_diagonal, reference_diagonal)
     monoid = monoids.AffineRecurrenceDense if dense else monoids.AffineRecurrence
     if dense:

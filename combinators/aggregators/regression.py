@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,6 +16,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.covariance import covariance_many, deviations_of
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights
+from combinators.arguments import is_real
 from combinators.errors import GraphError, message
 
 
@@ -41,9 +43,9 @@ def LinearRegression(ridge: float = 0.0) -> Aggregator:
 
     Source: the normal equations; Hoerl and Kennard 1970 for the penalty.
     """
-    if not ridge >= 0:
+    if not is_real(ridge) or not 0 <= ridge < math.inf:
         raise GraphError(
-            message("LinearRegression: `ridge` is negative.", "expected  0 or more", f"got       {ridge!r}")
+            message("LinearRegression: `ridge` is negative.", "expected  0 or more, finite", f"got       {ridge!r}")
         )
     return Aggregator(
         LiftOne(regression_many),

@@ -12,6 +12,7 @@ import numpy as np
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import counting_number, spread
+from combinators.arguments import read_integer
 from combinators.hashing import hash32, reference_hash32
 from combinators.monoids.reservoir import ABSENT, keep_smallest
 
@@ -39,7 +40,7 @@ def Reservoir(k: int = 16, *, seed: int = 0) -> Aggregator:
     Source: Cohen, Kaplan 2007 (bottom-k); Vitter 1985 (reservoirs).
     """
     counting_number("Reservoir", k=k)
-    sample = SampleMany(int(k), seed)
+    sample = SampleMany(int(k), read_integer(seed, "seed= of Reservoir"))
     return Aggregator(
         SampleOne(sample),
         monoids.Reservoir,

@@ -17,6 +17,7 @@ from jax import lax
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.two_stage import best_positions
+from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.monoids.elementwise import lowest
 from combinators.monoids.top_k import keep_best
@@ -45,12 +46,13 @@ def TopK(k: int) -> Aggregator:
       ([5.0, 5.0], [1, 3], 2)
     """
     given = cast("Any", k)
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+    if not is_whole(given) or given < 1:
         raise GraphError(
             message(
                 "TopK: cannot be built.", f"k is {given!r}, expected an integer of 1 or more", remedy="Pass how many."
             )
         )
+    k = int(k)
     return Aggregator(
         TopKLift(k),
         monoids.TopK,

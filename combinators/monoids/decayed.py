@@ -8,6 +8,7 @@ from typing import Any, final
 
 import jax.numpy as jnp
 
+from combinators.arguments import is_real
 from combinators.errors import GraphError, message
 from combinators.monoid import Monoid
 from combinators.monoids.logsumexp import log_ratio
@@ -33,7 +34,7 @@ def decayed(half_life: float = 1.0) -> Monoid:
 
     Source: Boykin et al. 2014 (Algebird's DecayedValue); Cormode, Shkapenyuk, Srivastava, Xu 2009, forward decay.
     """
-    if isinstance(half_life, bool) or not 0 < half_life < math.inf:
+    if not is_real(half_life) or not 0 < half_life < math.inf:
         raise GraphError(
             message(
                 "monoids.decayed: the half-life is no positive number.",

@@ -86,7 +86,7 @@ def _checked_name(function: Any, name: str | None) -> str:
 
 
 def _read(specs: Any) -> list[TensorType]:
-    if isinstance(specs, Sequence) and not isinstance(specs, str) and specs:
+    if isinstance(specs, Sequence) and not isinstance(specs, str | bytes) and specs:
         listed = cast("Sequence[Any]", specs)
         return [type_of(spec, f"operand {number} of tp.infer") for number, spec in enumerate(listed)]
     raise GraphError(

@@ -11,7 +11,8 @@ from jax.sharding import AxisType, Mesh
 from combinators.errors import MeshError, PlanError, SignatureError, TapestryError, message
 from combinators.evaluate import flatten_arguments
 from combinators.immutable import Immutable
-from combinators.tensor_type import type_of
+from combinators.tensor_type import type_of, words_of
+from combinators.usable import check_usable
 from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.program import run_schedule
@@ -45,6 +46,7 @@ class Compiled(Immutable):
     def __call__(self, *args: Any) -> Any:
         """Run the program."""
         leaves, tree = jax.tree.flatten(args)
+        leaves = [words_of(leaf) for leaf in leaves]
         if tree not in self._trees:
             planned_arguments(self._schedule, args)
             self._trees.add(tree)
@@ -54,6 +56,9 @@ class Compiled(Immutable):
         try:
             return self._pinned(*leaves)
         except TapestryError:
+            raise
+        except (RuntimeError, OverflowError):
+            planned_arguments(self._schedule, args)  # tells what was deleted, and numbers that no dtype holds
             raise
         except (TypeError, ValueError):
             # JAX refuses what is no array, and arrays that were put elsewhere, before the program sees them.
@@ -65,7 +70,11 @@ class Compiled(Immutable):
 
     def lower(self, *args: Any) -> Any:
         """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""
-        return self._jit.lower(*(args or argument_structs(self._schedule, self._mesh)))
+        try:
+            return self._jit.lower(*(args or argument_structs(self._schedule, self._mesh)))
+        except (TypeError, OverflowError):
+            planned_arguments(self._schedule, args)
+            raise
 
     def __reduce__(self) -> NoReturn:
         raise PlanError(
@@ -149,6 +158,7 @@ def planned_arguments(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
     """
     graph = schedule.graph
     leaves = flatten_arguments(graph, args)
+    check_usable([node.name for node in graph.inputs], leaves, graph.name)
     wrong: list[str] = []
     for node, leaf, slot in zip(graph.inputs, leaves, (schedule.slots[i] for i in schedule.inputs), strict=True):
         true, padded = node.results[0].shape, slot.layout.padded_shape(node.results[0].shape, schedule.mesh)

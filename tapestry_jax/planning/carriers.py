@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from combinators.arguments import read_name
 from combinators.errors import PlanError, SignatureError, message
 from combinators.graph import Apply, Graph, Loop
 from combinators.operation import Operation
@@ -27,9 +28,13 @@ def read_accumulate(accumulate: Any) -> Accumulate:
         return (("", _read(accumulate, "accumulate")),)
     found: dict[Any, Any] = dict(accumulate)  # pyright: ignore[reportUnknownArgumentType]
     return tuple(
-        (str(scope), None if dtype is None else _read(dtype, f"accumulate[{scope!r}]"))
+        (_read_scope(scope), None if dtype is None else _read(dtype, f"accumulate[{scope!r}]"))
         for scope, dtype in found.items()
     )
+
+
+def _read_scope(scope: Any) -> str:
+    return "" if isinstance(scope, str) and not scope else read_name(scope, "a path in accumulate=", PlanError)
 
 
 def _read(dtype: Any, where: str) -> str:

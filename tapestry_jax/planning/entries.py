@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from combinators.arguments import read_name
 from combinators.errors import MeshError, PlanError, message
 from tapestry_jax.planning.items import Chunks, Halo, Item, Padded, Ring, Striped
 from tapestry_jax.planning.mesh_shape import MeshShape
@@ -27,12 +28,17 @@ def read_entries(entries: Any, mesh: MeshShape, where: str) -> Entries:
                 remedy='Write {"batch": "data", "mlp": "model"}.',
             )
         )
-    return tuple((str(dim), _read(dim, value, mesh, where)) for dim, value in entries.items())
+    known: Any = entries
+    return tuple(
+        (read_name(dim, f"a dimension in {where}", PlanError), _read(dim, value, mesh, where))
+        for dim, value in known.items()
+    )
 
 
 def _read(dim: Any, value: Any, mesh: MeshShape, where: str) -> tuple[Item, ...]:
     single = isinstance(value, Item)
     listed: tuple[Any, ...] = () if value is None else (value,) if single else _tuple(dim, value, where)
+    listed = tuple(str(item) if isinstance(item, str) else item for item in listed)  # NumPy's texts too
     axes: list[str] = []
     for item in listed:
         if not isinstance(item, Item):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from combinators.arguments import is_whole
 from combinators.errors import PlanError, message
 
 
@@ -93,7 +94,7 @@ def chunks(count: int | None = None, *, size: int | None = None) -> Chunks:
                 remedy="Write tp.chunks(4) or tp.chunks(size=512), with a positive integer.",
             )
         )
-    return Chunks(count, size)
+    return Chunks(*(None if value is None else int(value) for value in (count, size)))
 
 
 def ring(axis: str) -> Ring:
@@ -183,8 +184,8 @@ def halo(depth: int = 1) -> Halo:
                 "tp.halo takes a number of turns", f"got depth={depth!r}", remedy="Write tp.halo(depth=4), at least 1."
             )
         )
-    return Halo(depth)
+    return Halo(int(depth))
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return is_whole(value) and value > 0

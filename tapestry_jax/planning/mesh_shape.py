@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from jax.sharding import AxisType, Mesh
+
+from combinators.arguments import read_count, read_name
 from combinators.errors import MeshError, message
 from tapestry_jax.planning.time_axis import is_time, turns_of
 
@@ -26,7 +29,7 @@ class MeshShape:
         """
         shape = getattr(mesh, "shape", mesh)
         try:
-            return cls(tuple((str(name), int(size)) for name, size in dict(shape).items()))
+            listed = list(dict(shape).items())
         except (TypeError, ValueError) as error:
             raise MeshError(
                 message(
@@ -35,6 +38,13 @@ class MeshShape:
                     remedy="Make one with tp.mesh(data=2, model=4), or pass a jax.sharding.Mesh or AbstractMesh.",
                 )
             ) from error
+        _check_kind(mesh)
+        return cls(
+            tuple(
+                (read_name(name, "a mesh axis", MeshError), read_count(size, f"the size of `{name}`", 1, MeshError))
+                for name, size in listed
+            )
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,3 +62,19 @@ class MeshShape:
 
     def __str__(self) -> str:
         return " x ".join(f"{name}={size}" for name, size in self.axes)
+
+
+def _check_kind(mesh: Any) -> None:
+    """Refuse meshes whose axes are not all of one kind, or not ours to use, and those with a device twice."""
+    kinds: set[Any] = set(getattr(mesh, "axis_types", None) or ())
+    if AxisType.Manual in kinds or len(kinds) > 1:
+        raise MeshError(
+            message(
+                "a plan needs a mesh whose axes are all Auto, or all Explicit",
+                f"got {mesh}",
+                remedy="Make one with tp.mesh(data=2, model=4).",
+            )
+        )
+    devices = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
+    if len(set(devices)) < len(devices):
+        raise MeshError(message("a mesh has a device twice", f"got {devices!r:.200}", remedy="Name every device once."))

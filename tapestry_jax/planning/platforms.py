@@ -7,7 +7,8 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from combinators.dense import for_platforms
+from combinators.arguments import read_list
+from combinators.dense import PLATFORMS, for_platforms
 from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph
 from combinators.operation import Operation
@@ -22,9 +23,10 @@ def read_platforms(platforms: Any) -> Platforms:
     Raises:
       PlanError: for what is no name of a platform as lowering knows it.
     """
-    listed: tuple[Any, ...] = () if platforms is None else (platforms,) if isinstance(platforms, str) else (*platforms,)
+    given: Any = (platforms,) if isinstance(platforms, str) else platforms
+    listed = () if given is None else read_list(given, "platforms= of tp.plan", PlanError)
     for name in listed:
-        if not isinstance(name, str) or name == "gpu":
+        if not isinstance(name, str) or name not in PLATFORMS:
             raise PlanError(
                 message(
                     "platforms names no platform that programs are lowered for",
@@ -32,7 +34,7 @@ def read_platforms(platforms: Any) -> Platforms:
                     remedy='Give some of "cpu", "cuda", "rocm", "tpu".',
                 )
             )
-    return listed
+    return tuple(map(str, listed))
 
 
 def platforms_of(mesh: Any) -> Platforms:

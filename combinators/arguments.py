@@ -1,0 +1,145 @@
+"""Reading arguments: numbers and names of Python and NumPy alike; anything else is told in one way.
+
+What is accepted must mean something: a flag is True or False, so that `causal="no"` is not a yes, and a count is a
+whole number, so that 2.7 devices are none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import numpy as np
+
+from combinators.errors import GraphError, TapestryError, message
+
+Error = type[TapestryError]
+
+
+def read_flag(value: Any, what: str, error: Error = GraphError) -> bool:
+    """True or False, of Python or of NumPy.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is neither.
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    _refuse(what, "True or False", value, error)
+
+
+def read_name(value: Any, what: str, error: Error = GraphError) -> str:
+    """A text that is not empty.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is none.
+    """
+    if isinstance(value, str) and value:
+        return str(value)
+    _refuse(what, "a name, as text", value, error)
+
+
+def read_optional_name(value: Any, what: str, error: Error = GraphError) -> str | None:
+    """A text, or None for what is left to the library: an empty one as well.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is neither.
+    """
+    if value is None or (isinstance(value, str) and not value):
+        return None
+    return read_name(value, what, error)
+
+
+def read_dimension(value: Any, what: str, error: Error = GraphError) -> str:
+    """The name of a dimension: an identifier.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is none.
+    """
+    if isinstance(value, str) and value.isidentifier():
+        return str(value)
+    _refuse(what, "the name of a dimension, such as `batch`", value, error)
+
+
+def read_count(value: Any, what: str, least: int = 1, error: Error = GraphError) -> int:
+    """A whole number, of Python or of NumPy, that is at least `least`.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is none.
+    """
+    if is_whole(value) and value >= least:
+        return int(value)
+    _refuse(what, f"a whole number, at least {least}", value, error)
+
+
+def read_integer(value: Any, what: str, error: Error = GraphError) -> int:
+    """Any whole number, of Python or of NumPy.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is none.
+    """
+    if is_whole(value):
+        return int(value)
+    _refuse(what, "a whole number", value, error)
+
+
+def read_number(value: Any, what: str, error: Error = GraphError) -> float:
+    """A finite real number, of Python or of NumPy.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is none.
+    """
+    if is_real(value) and math.isfinite(value):
+        return float(value)
+    _refuse(what, "a finite number", value, error)
+
+
+def read_function(value: Any, what: str, error: Error = GraphError) -> Any:
+    """Anything that can be called.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` cannot.
+    """
+    if callable(value):
+        return value
+    _refuse(what, "a function", value, error)
+
+
+def read_mapping(value: Any, what: str, error: Error = GraphError) -> dict[Any, Any]:
+    """A mapping, as a dictionary; empty for None.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is none.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    _refuse(what, 'a mapping, such as {"batch": 8}', value, error)
+
+
+def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ...]:
+    """A tuple or a list, as a tuple.
+
+    Raises:
+      TapestryError: of the class `error`, when `value` is neither.
+    """
+    if isinstance(value, tuple | list):
+        return tuple(cast("Sequence[Any]", value))
+    _refuse(what, "a tuple or a list", value, error)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer of Python or of NumPy; a bool is none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number of Python or of NumPy; a bool is none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _refuse(what: str, expected: str, value: Any, error: Error) -> NoReturn:
+    got = f"got {type(value).__name__}: {value!r:.80}"
+    remedy = "Pass what is expected."
+    raise error(message(f"{what} is not what it should be", f"expected {expected}", got, remedy=remedy))

@@ -1,0 +1,399 @@
+"""Every public constructor and method, every argument, a table of wrong values: only typed errors come out.
+
+What is let through is listed, so that a value that is accepted and means nothing is seen.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+
+
+class Odd:
+    """An object that nothing expects."""
+
+    def __repr__(self) -> str:
+        return "<odd>"
+
+
+WRONG: dict[str, Any] = {
+    "None": None,
+    "True": True,
+    "-2": -2,
+    "0": 0,
+    "1": 1,
+    "10**30": 10**30,
+    "2.7": 2.7,
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "1j": 1j,
+    "empty text": "",
+    "text": "nope",
+    "words": "two words",
+    "unicode": "\N{SNOWMAN} \N{SNOWMAN}",
+    "bytes": b"x",
+    "[]": [],
+    "[1, 2]": [1, 2],
+    "['a']": ["a"],
+    "()": (),
+    "(None,)": (None,),
+    "{}": {},
+    "{a: 1}": {"a": 1},
+    "{1: a}": {1: "a"},
+    "{nope: odd}": {"nope": Odd()},
+    "set": {1},
+    "odd": Odd(),
+    "class": int,
+    "array": np.ones(3),
+    "jax array": jnp.ones((2, 2)),
+    "np.int64": np.int64(3),
+    "np.str_": np.str_("b"),
+    "np.float32": np.float32(2),
+    "np.bool_": np.bool_(True),
+    "range": range(3),
+    "...": ...,
+    "struct": jax.ShapeDtypeStruct((3,), jnp.float32),
+    "type": tp.TensorType({"a": 3}),
+    "error": ValueError("x"),
+    "objects": np.array([None, 1], dtype=object),
+}
+NUMBERS = {"True", "-2", "0", "1", "10**30", "2.7", "nan", "inf", "1j", "np.int64", "np.float32", "np.bool_"}
+TYPED = {"array", "jax array", "struct", "type"}
+NAMES = {"None", "empty text", "text", "words", "unicode", "np.str_"}
+FLAG = {"True", "np.bool_"}
+COUNT = {"1", "10**30", "np.int64"}
+SIZES = {"None", "{}"}
+LISTS = {"[]", "()", "None"}
+DTYPE = {"np.str_", "class", "jax array", "np.int64", "np.float32", "np.bool_", "struct", "type", "array"}
+
+X = tp.TensorType({"b": 8, "c": 4})
+ARRAY = np.ones((8, 4), np.float32)
+MESH = jax.sharding.AbstractMesh((4,), ("d",))
+SUM, AGGREGATOR = tp.monoids.Sum, tp.aggregators.Sum()
+LEAF = tp.Map(jnp.tanh, "b c -> b c")
+GRAPH = tp.trace(lambda v: tp.fold(AGGREGATOR, "b c -> b")(LEAF(v)), X)
+PLAN = tp.plan(GRAPH, MESH, {"b": "d"})
+Q, K, V = (tp.TensorType({"h": 2, first: 4, last: 3}) for first, last in (("q", "d"), ("keys", "d"), ("keys", "e")))
+EXPRESS: Callable[[Any, Any], Any] = lambda state, reference: state  # noqa: E731
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def total(x: Any) -> Any:
+    return x.sum(0)
+
+
+def traced(arrow: Any, *types: Any) -> Any:
+    return tp.trace(arrow, *(types or (X,)))
+
+
+def framed(**parts: Any) -> Any:
+    whole = {"summary": same, "merge": "sum", "at": same, "express": EXPRESS, "restore": lambda f, s: s} | parts
+    return traced(tp.Reduce(total, "b c -> c", tp.Monoid(0.0, jnp.add, frame=tp.Frame(**whole))))
+
+
+def attended(**options: Any) -> Any:
+    return tp.trace(lambda q, k, v: tp.attention(q, k, v, **options), Q, K, V)
+
+
+def stacked(**options: Any) -> Any:
+    call = {"layer": lambda carry, w: carry * w, "n": 3} | options
+    return tp.trace(lambda v, w: tp.stack(**call)(v, w), X, tp.TensorType({"layer": 3, "c": 4}))
+
+
+def planned(**options: Any) -> Any:
+    return tp.plan(**({"graph": GRAPH, "mesh": MESH, "entries": {"b": "d"}} | options))
+
+
+def reduced(**options: Any) -> Any:
+    call = {"kernel": total, "signature": "b c -> c", "monoid": SUM} | options
+    return traced(tp.Reduce(**call))
+
+
+# For every subject the arguments and the wrong values that each of them takes after all.
+SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
+    "Map": (
+        lambda **k: traced(tp.Map(**({"kernel": same, "signature": "b c -> b c"} | k))),
+        {
+            "kernel": set(),
+            "signature": {"None"},
+            "sizes": SIZES,
+            "boundary": {"[]", "()"},
+            "pad": {"None", "(None,)"},
+            "dense": LISTS | {"class"},
+            "name": NAMES,
+        },
+    ),
+    "Reduce": (
+        reduced,
+        {
+            "kernel": set(),
+            "signature": set(),
+            "monoid": set(),
+            "carrier": {"None", "text"},
+            "present": {"None"},
+            "sizes": SIZES,
+            "boundary": {"[]", "()"},
+            "pad": {"None", "(None,)"},
+            "dense": LISTS | {"class"},
+            "name": NAMES,
+        },
+    ),
+    "Scan": (
+        lambda **k: traced(tp.Scan(**({"monoid": SUM, "signature": "b c -> b c", "over": "b"} | k))),
+        {
+            "monoid": set(),
+            "signature": set(),
+            "over": {"np.str_"},
+            "kernel": {"None"},
+            "carrier": {"None", "words"},
+            "present": {"None"},
+            "init": {"None", "True", "-2", "0", "1", "10**30", "2.7", "nan", "inf"},
+            "final": FLAG,
+            "reverse": FLAG,
+            "exclusive": FLAG,
+            "name": NAMES,
+        },
+    ),
+    "Monoid": (
+        lambda **k: reduced(monoid=tp.Monoid(**({"identity": 0.0, "combine": jnp.add} | k))),
+        {
+            "identity": NUMBERS - {"1j"},
+            "combine": set(),
+            "commutative": FLAG,
+            "idempotent": FLAG,
+            "inverse": {"None", "class"},
+            "frame": {"None"},
+            "name": NAMES,
+            "parts": {"()"},
+            "keys": {"None", "()"},
+        },
+    ),
+    "Frame": (
+        framed,
+        {"summary": {"class"}, "merge": set(), "at": {"class"}, "express": {"class"}, "restore": {"class"}},
+    ),
+    "Aggregator": (
+        lambda **k: traced(tp.fold(tp.Aggregator(**({"lift": same, "monoid": SUM, "present": same} | k)), "b c -> c")),
+        {
+            "lift": set(),
+            "monoid": set(),
+            "present": set(),
+            "lift_many": {"None"},
+            "reference": {"None", "class"},
+            "name": NAMES,
+        },
+    ),
+    "Dense": (
+        lambda **k: traced(tp.Map(same, "b c -> b c", dense=tp.Dense(**({"kernel": same} | k)))),
+        {
+            "kernel": {"class"},
+            "platforms": LISTS,
+            "dtypes": LISTS | DTYPE - {"array"} | {"(None,)", "{}"},
+            "whole": LISTS | {"np.str_"},
+            "gives": set(),
+            "takes": {"None", "class"},
+        },
+    ),
+    "TensorType": (
+        lambda **k: tp.TensorType(**({"dims": {"a": 3}} | k)),
+        {"dims": {"[]", "[1, 2]", "()", "{}", "{a: 1}", "set", "range"}, "dtype": DTYPE - {"array"}},
+    ),
+    "einsum": (lambda **k: tp.einsum(**k), {"signature": set()}),
+    "rearrange": (
+        lambda **k: traced(tp.rearrange(**({"signature": "b (h c) -> b h c", "h": 2} | k))),
+        {"signature": set(), "name": NAMES, "h": {"1"}},
+    ),
+    "fold": (
+        lambda **k: traced(tp.fold(**({"aggregator": AGGREGATOR, "signature": "b c -> b"} | k))),
+        {"aggregator": set(), "signature": set(), "sizes": SIZES, "name": NAMES},
+    ),
+    "scan": (
+        lambda **k: traced(tp.scan(**({"aggregator": AGGREGATOR, "signature": "b t -> b t"} | k))),
+        {"aggregator": set(), "signature": set(), "over": {"np.str_"}, "final": FLAG, "name": NAMES},
+    ),
+    "window": (
+        lambda **k: traced(tp.window(**({"aggregator": AGGREGATOR, "size": 2} | k))),
+        {"aggregator": set(), "size": COUNT - {"10**30"}, "over": set(), "partial": FLAG, "name": NAMES},
+    ),
+    "iterate": (
+        lambda **k: traced(tp.iterate(**({"step": lambda c: c * 2, "n": 3} | k))),
+        {"step": set(), "n": COUNT | {"0"}, "name": NAMES},
+    ),
+    "stack": (stacked, {"layer": set(), "n": {"np.int64"}, "over": set(), "name": NAMES}),
+    "program": (lambda **k: traced(tp.program(**k)(lambda v: v * 2)), {"signature": {"None"}}),
+    "attention": (
+        attended,
+        {
+            "over": set(),
+            "causal": FLAG,
+            "mask": {"None"},
+            "bias": {"None"},
+            "scale": {"None", "-2", "0", "1", "10**30", "2.7", "np.int64", "np.float32"},
+        },
+    ),
+    "named": (
+        lambda **k: tp.trace(lambda v: tp.named(k.get("name", "h"), k.get("value", v)), X),
+        {"name": NAMES - {"None", "empty text"}, "value": set()},
+    ),
+    "rename": (lambda **k: tp.trace(lambda v: v.rename(**k), X), {"b": {"text", "np.str_"}}),
+    "index": (
+        lambda **k: tp.trace(lambda v: tp.index(k.get("name", "b"), k.get("like", v)) * 1, X),
+        {"name": {"np.str_"}, "like": set()},
+    ),
+    "random.bits": (
+        lambda **k: tp.random.bits(**({"key": jax.random.key(0), "like": ARRAY} | k)),
+        {"key": set(), "like": NUMBERS | TYPED},
+    ),
+    "random.normal": (
+        lambda **k: tp.random.normal(jax.random.key(0), like=ARRAY, **k),
+        {"dtype": {"jax array", "np.float32", "struct", "type"}},
+    ),
+    "random.bernoulli": (
+        lambda **k: tp.random.bernoulli(jax.random.key(0), like=ARRAY, **k),
+        {"p": {"0", "1"}},
+    ),
+    "random.fold_in": (
+        lambda **k: tp.random.fold_in(**({"key": jax.random.key(0), "data": 1} | k)),
+        {"key": set(), "data": {"0", "1", "np.int64"}},
+    ),
+    "random.split": (
+        lambda **k: tp.random.split(**({"key": jax.random.key(0)} | k)),
+        {"key": set(), "num": {"1", "np.int64"}, "over": {"None", "text", "np.str_"}},
+    ),
+    "trace": (lambda **k: tp.trace(**k), {"function": set()}),
+    "mesh": (lambda **k: tp.mesh(**({"d": 1} | k)), {"devices": {"None"}, "d": {"1", "np.int64"}}),
+    "plan": (
+        planned,
+        {
+            "graph": set(),
+            "mesh": set(),
+            "entries": SIZES,
+            "ops": SIZES,
+            "inputs": SIZES,
+            "outputs": SIZES,
+            "accumulate": SIZES | {"jax array", "np.float32", "struct", "type"},
+            "platforms": LISTS,
+        },
+    ),
+    "an entry": (lambda entry: planned(entries={"b": entry}), {"entry": LISTS}),
+    "an exception": (lambda entries: planned(ops={"tanh": entries}), {"entries": {"{}"}}),
+    "a layout": (lambda layout: planned(inputs={"v": layout}), {"layout": {"{}"}}),
+    "a carrier": (
+        lambda dtype: planned(accumulate={"": dtype}),
+        {"dtype": {"None", "jax array", "np.float32", "struct", "type"}},
+    ),
+    "chunks": (lambda **k: tp.chunks(**k), {"count": COUNT, "size": COUNT}),
+    "ring": (lambda **k: planned(entries={"b": tp.ring(**k)}), {"axis": set()}),
+    "striped": (lambda axis: planned(entries={"b": tp.striped(axis)}), {"axis": set()}),
+    "halo": (lambda **k: tp.halo(**k), {"depth": COUNT}),
+    "fsdp": (
+        lambda **k: tp.fsdp(**({"plan": PLAN, "over": "d"} | k)),
+        {"plan": set(), "over": set(), "only": set(), "smallest": set(), "padded": set()},
+    ),
+    "store_padded": (lambda **k: tp.store_padded(**({"plan": PLAN} | k)), {"plan": set(), "only": LISTS}),
+    "padded": (lambda axes: planned(inputs={"v": {"b": tp.padded(axes)}}), {"axes": set()}),
+    "Plan.collectives": (lambda **k: PLAN.collectives(**k), {"grad": FLAG | {"0", "[]", "()"}}),
+    "Plan.explain": (lambda **k: PLAN.explain(**k), {"grad": FLAG | {"0", "[]", "()"}}),
+    "Plan.put": (lambda x: PLAN.put(x), {"x": set()}),
+    "Plan.take": (lambda y: PLAN.take(y), {"y": set()}),
+    "Plan.from_json": (
+        lambda **k: tp.Plan.from_json(**({"text": PLAN.to_json(), "graph": GRAPH} | k)),
+        {"text": set(), "graph": set(), "mesh": {"None"}},
+    ),
+    "a graph": (lambda x: GRAPH(x), {"x": set()}),
+    "an arrow": (lambda x: tp.einsum("b c, c -> b")(x, ARRAY[0]), {"x": set()}),
+    "Graph.observe": (lambda name: GRAPH.observe(name), {"name": set()}),
+    "Graph.subgraph": (lambda **k: GRAPH.subgraph(**k), {"path": set()}),
+    "Graph.show": (lambda **k: GRAPH.show(**k), {"format": set()}),
+    "Graph.from_json": (lambda **k: tp.Graph.from_json(**k), {"text": set()}),
+    ">>": (lambda other: LEAF >> other, {"other": set()}),
+    "* of arrows": (lambda other: LEAF * other, {"other": set()}),
+    "& of arrows": (lambda other: LEAF & other, {"other": set()}),
+    "|": (lambda other: LEAF | other, {"other": set()}),
+    "& of aggregators": (lambda other: AGGREGATOR & other, {"other": set()}),
+    "& of monoids": (lambda other: SUM & other, {"other": set()}),
+    "by_key": (
+        lambda **k: AGGREGATOR.by_key(**({"labels": None, "size": 3} | k)),
+        {"labels": {"None", "class"}, "size": COUNT},
+    ),
+    "masked": (lambda **k: AGGREGATOR.masked(**k), {"where": {"None", "class"}}),
+    "segmented": (lambda **k: AGGREGATOR.segmented(**k), {"starts": {"None", "class"}}),
+    "by_run": (lambda **k: AGGREGATOR.by_run(**k), {"labels": {"None", "class"}}),
+    "contramap": (lambda **k: AGGREGATOR.contramap(**k), {"function": {"class"}}),
+    "map": (lambda **k: AGGREGATOR.map(**k), {"function": {"class"}}),
+    "run": (lambda x: AGGREGATOR.run(x), {"x": {"array", "jax array"}}),
+    "infer": (
+        lambda **k: tp.infer(**({"function": jnp.tanh, "specs": [jax.ShapeDtypeStruct((3,), jnp.float32)]} | k)),
+        {"function": set(), "specs": {"[1, 2]", "range"}},
+    ),
+    "assert_collectives": (
+        lambda **k: tp.assert_collectives(**({"plan": PLAN, "at_most": {}} | k)),
+        {"plan": set(), "at_most": {"{}"}},
+    ),
+    "exact_cover": (
+        lambda **k: tp.exact_cover(**({"whole": tp.Box((0,), (4,)), "parts": []} | k)),
+        {"whole": set(), "parts": {"[]", "()"}},
+    ),
+}
+
+
+def outcomes(call: Callable[..., Any], argument: str) -> Iterator[tuple[str, Exception | None]]:
+    """What comes of each wrong value: nothing, or an error."""
+    for name, value in WRONG.items():
+        try:
+            call(**{argument: value})
+        except Exception as error:  # noqa: BLE001 - which errors come is the question
+            yield name, error
+        else:
+            yield name, None
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_wrong_values_are_typed_errors(subject: str) -> None:
+    call, arguments = SUBJECTS[subject]
+    for argument, accepted in arguments.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy and JAX warn of what they convert
+            found = dict(outcomes(call, argument))
+        raw = {name: error for name, error in found.items() if error and not isinstance(error, tp.TapestryError)}
+        assert not raw, f"{subject}({argument}=...)"
+        assert {name for name, error in found.items() if error is None} <= accepted, f"{subject}({argument}=...)"
+
+
+AGGREGATORS = [name for name, build in vars(tp.aggregators).items() if inspect.isfunction(build) and name[0].isupper()]
+# What means something for an argument of this name.
+MEANT = {
+    "bins": {"1", "np.int64", "[1, 2]", "range"},
+    "range": {"[1, 2]", "None"},
+    "seed": {"-2", "0", "1", "10**30", "np.int64"},
+    "quantiles": {"{1: a}", "set", "array"},
+    "average": {"None"},
+    "dense": FLAG,
+    "order": {"np.int64"},
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATORS)
+def test_wrong_options_of_aggregators_are_typed_errors(name: str) -> None:
+    build = getattr(tp.aggregators, name)
+    for parameter in inspect.signature(build).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        needed = {p.name: 3 for p in inspect.signature(build).parameters.values() if p.default is p.empty}
+        found = dict(outcomes(lambda needed=needed, **k: build(**(needed | k)), parameter.name))
+        raw = {key: error for key, error in found.items() if error and not isinstance(error, tp.TapestryError)}
+        assert not raw, f"{name}({parameter.name}=...)"
+        accepted = {key for key, error in found.items() if error is None}
+        assert accepted <= MEANT.get(parameter.name, NUMBERS - {"True", "1j", "nan", "np.bool_", "-2"}), parameter.name
