@@ -48,6 +48,8 @@ def _type(value: Any, index: Any, *, axis: int, axes: tuple[str, ...], block: in
     del index, devices
     shape = (*value.shape[:axis], block, *value.shape[axis + 1 :])
     manual = value.manual_axis_type
+    if manual.varying & set(axes):
+        raise TypeError(f"a slice of equal copies over {axes} was given a value that varies over {manual.varying}")
     return value.update(shape=shape, manual_axis_type=manual.update(varying=manual.varying | set(axes)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -14,7 +15,11 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 import tapestry_jax as tp
 from combinators.stored_json import checksum
 from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.planning.changes import Cast
+from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.planning.schedule import Convert
 from tests.contract import assert_contract, assert_holds, table
+from tests.tapestry_jax.damage import damaged
 from tests.tapestry_jax.draw import named, normal
 
 matmul = tp.einsum("i k, k n -> i n")
@@ -162,6 +167,16 @@ def test_explain_says_how_arguments_are_stored_and_what_that_costs(mesh2x4):
     assert "down float32(mlp=6, out=3): mlp:model; mlp of 6 in padded pieces over model=4" in lines
     assert "input x slice batch over data all-gather data 160 B (gradient)" in lines
     assert "output y all-gather batch over data all-gather data 96 B" in lines
+
+
+def test_the_proof_refuses_equal_copies_that_are_none():
+    plan = mlp_plan(GRID)
+
+    def cast_first(step):
+        return replace(step, changes=(Cast(("data",)), *step.changes))
+
+    with pytest.raises(tp.PlanError, match="slices what differs over `data` as equal copies"):
+        prove(damaged(plan.schedule, Convert, cast_first))
 
 
 # Padded storage

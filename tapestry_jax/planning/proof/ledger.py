@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from combinators.graph import Apply, Graph, Ref, Rename
 from combinators.shaped import Shaped
-from tapestry_jax.planning.changes import Change, Slice
+from tapestry_jax.planning.changes import Cast, Change, Gather, Overlap, Share, Slice
 from tapestry_jax.planning.proof.changed import changed
 from tapestry_jax.planning.proof.holdings import Holding, Value
 from tapestry_jax.planning.proof.pieces import Piece, pieces_of
 from tapestry_jax.planning.proof.site import Site, check_same, refuse
 from tapestry_jax.planning.schedule import Schedule
+from tapestry_jax.planning.time_axis import spread
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,14 @@ class Ledger:
           PlanError: for a change that does not bring together what belongs together.
         """
         shape = self.schedule.slots[slot].type.shape
+        differ = set(self.schedule.slots[slot].varying)
         for change in changes:
             if isinstance(change, Slice) and change.size != shape[change.axis]:
                 refuse(path, f"slices an axis of {shape[change.axis]} cells as one of {change.size}")
+            if isinstance(change, Slice) and change.alike and differ & set(change.cut.axes):
+                over = "+".join(sorted(differ & set(change.cut.axes)))
+                refuse(path, f"slices what differs over `{over}` as equal copies, and would gather other gradients")
+            differ = _varying_after(differ, change)
         return changed(self.pieces(slot), changes, shape, self.site, path)
 
     def source(self, ref: Ref) -> Ref:
@@ -120,3 +126,18 @@ class Ledger:
           PlanError: with the two boxes on a device where they differ.
         """
         check_same(self.site, path, what, made, self.pieces(slot), ("makes", "stores"))
+
+
+def _varying_after(varying: set[str], change: Change) -> set[str]:
+    """The mesh axes over which a value varies after a change."""
+    match change:
+        case Cast(axes):
+            return varying | set(axes)
+        case Slice(_, cut) | Overlap(_, _, cut):
+            return varying | spread(cut.axes)
+        case Gather(_, axes, _, keeps):
+            return varying if keeps else varying - set(axes)
+        case Share(axes):
+            return varying - set(axes)
+        case _:
+            return varying
