@@ -91,7 +91,7 @@ class Loop(Immutable):
 Node = Input | Apply | Rename | Loop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph(Immutable):
     """An immutable program.
 
@@ -248,6 +248,13 @@ class Graph(Immutable):
 
     def __str__(self) -> str:
         return self.show()
+
+    def __repr__(self) -> str:
+        inputs, outputs = len(self.inputs), [f"{name} {self.type_of(ref)}" for name, ref in self.outputs[:3]]
+        more = f", and {len(self.outputs) - 3} more" if len(self.outputs) > 3 else ""
+        operations = len(self.nodes) - inputs
+        counts = f"{inputs} input{'s' * (inputs != 1)}, {operations} operation{'s' * (operations != 1)}"
+        return f"Graph({self.name}: {counts} -> {', '.join(outputs)}{more})"
 
 
 def prune(graph: Graph) -> Graph:

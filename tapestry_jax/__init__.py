@@ -1,4 +1,10 @@
-"""Maps, monoids and arrows over index spaces, planned onto meshes: `import tapestry_jax as tp`."""
+"""Maps, monoids and arrows over index spaces, planned onto meshes: `import tapestry_jax as tp`.
+
+Leaves are `Map`, `Reduce`, `Scan`, `einsum`, `rearrange`, `fold`, `scan`, `window` and `attention`; `program`,
+`iterate` and `stack` put them together, `monoids` and `aggregators` say how partial results merge. `trace` gives the
+graph of a program, `plan` says on which mesh axes and in which chunks its dimensions lie, and `plan.compile()` runs it.
+`laws` (property tests) and `nnx` (Flax modules) are loaded when they are used.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +47,7 @@ from combinators import scan as scan
 from combinators import stack as stack
 from combinators import trace as trace
 from combinators import window as window
+from tapestry_jax._lazy import __dir__ as __dir__
 from tapestry_jax._lazy import __getattr__ as __getattr__
 from tapestry_jax.assertions import assert_collectives as assert_collectives
 from tapestry_jax.inference import Inferred as Inferred
@@ -55,3 +62,58 @@ from tapestry_jax.planning.items import ring as ring
 from tapestry_jax.planning.items import striped as striped
 from tapestry_jax.stored import fsdp as fsdp
 from tapestry_jax.stored import store_padded as store_padded
+
+__all__ = [
+    "Aggregator",
+    "Arrow",
+    "Box",
+    "CompositionError",
+    "Dense",
+    "Either",
+    "FormatError",
+    "Frame",
+    "Graph",
+    "GraphError",
+    "Inferred",
+    "KernelError",
+    "Map",
+    "MeshError",
+    "Monoid",
+    "Plan",
+    "PlanError",
+    "Projection",
+    "Reduce",
+    "Scan",
+    "Signature",
+    "SignatureError",
+    "TapestryError",
+    "TensorType",
+    "aggregators",
+    "assert_collectives",
+    "attention",
+    "chunks",
+    "einsum",
+    "exact_cover",
+    "fold",
+    "fsdp",
+    "halo",
+    "identity",
+    "index",
+    "infer",
+    "iterate",
+    "mesh",
+    "monoids",
+    "named",
+    "padded",
+    "plan",
+    "program",
+    "random",
+    "rearrange",
+    "ring",
+    "scan",
+    "stack",
+    "store_padded",
+    "striped",
+    "trace",
+    "window",
+]

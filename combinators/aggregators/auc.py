@@ -10,7 +10,7 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.grid import Grid, bin_totals, columns, uniform
+from combinators.aggregators.grid import Grid, bin_totals, columns, ends_of, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import float_weights, reference_weights
 from combinators.pieces import InPieces
@@ -39,7 +39,7 @@ def AUC(bins: int = 1024, range: tuple[float, float] = (0.0, 1.0)) -> Aggregator
 
     Source: Hanley and McNeil 1982.
     """
-    grid = uniform("AUC", bins, range)
+    grid = uniform("AUC", bins, *ends_of("AUC", range))
     many = SidesMany(grid)
     return Aggregator(
         LiftOne(many),

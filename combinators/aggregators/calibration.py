@@ -36,7 +36,7 @@ def CalibrationError(bins: int = 15) -> Aggregator:
 
     Source: Naeini, Cooper, Hauskrecht 2015; Guo et al. 2017, eq. 3.
     """
-    grid = uniform("CalibrationError", bins)
+    grid = uniform("CalibrationError", bins, 0.0, 1.0)
     many = CalibrationMany(grid)
     return Aggregator(
         LiftOne(many),

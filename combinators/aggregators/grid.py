@@ -110,17 +110,15 @@ class Grid:
         return np.asarray([_above(edge, dtype) for edge in self.edges], dtype)
 
 
-def uniform(where: str, bins: int, ends: tuple[float, float] = (0.0, 1.0)) -> Grid:
+def uniform(where: str, bins: int, low: float, high: float) -> Grid:
     """Make a grid of bins of one width.
 
     Raises:
       GraphError: when there is no bin, or no finite width.
     """
-    pair = read_list(ends, f"range= of {where}")
-    low, high = pair if len(pair) == 2 and all(map(is_real, pair)) else (math.nan, math.nan)
     # More bins than that are a mistake, and would be made at once.
     whole = is_whole(bins) and 0 < bins <= 2**26
-    if not whole or not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not whole or not (is_real(low) and is_real(high) and math.isfinite(low) and math.isfinite(high) and low < high):
         raise GraphError(
             message(
                 f"{where}: there is no grid of these bins.",
@@ -130,6 +128,19 @@ def uniform(where: str, bins: int, ends: tuple[float, float] = (0.0, 1.0)) -> Gr
             )
         )
     return Grid(tuple(map(float, np.linspace(low, high, bins + 1))), True)
+
+
+def ends_of(where: str, ends: Any) -> tuple[Any, Any]:
+    """Read the two outer edges of a grid.
+
+    Raises:
+      GraphError: when there are not two.
+    """
+    pair = read_list(ends, f"range= of {where}")
+    if len(pair) != 2:
+        got = f"got       {len(pair)}: {ends!r:.60}"
+        raise GraphError(message(f"{where}: a range has two ends.", got, remedy="Pass range=(0.0, 1.0)."))
+    return pair[0], pair[1]
 
 
 def between(where: str, edges: Sequence[float]) -> Grid:

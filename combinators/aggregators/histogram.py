@@ -10,10 +10,10 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
-from combinators.aggregators.grid import Grid, between, bin_totals, columns, uniform
+from combinators.aggregators.grid import Grid, between, bin_totals, columns, ends_of, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights, weigh
-from combinators.arguments import is_whole, read_count
+from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.pieces import InPieces
 
@@ -48,9 +48,9 @@ def Histogram(bins: int | Sequence[float], range: tuple[float, float] | None = N
 
 
 def _grid(bins: int | Sequence[float], ends: tuple[float, float] | None) -> Grid:
-    if not is_whole(bins):
-        return between("Histogram", bins)  # pyright: ignore[reportArgumentType]
-    bins = read_count(bins, "bins= of Histogram")
+    given: Any = bins
+    if not is_whole(given):
+        return between("Histogram", given)
     if ends is None:
         raise GraphError(
             message(
@@ -59,7 +59,7 @@ def _grid(bins: int | Sequence[float], ends: tuple[float, float] | None) -> Grid
                 remedy="Pass range=(low, high), which cannot depend on the data, or the edges.",
             )
         )
-    return uniform("Histogram", bins, ends)
+    return uniform("Histogram", given, *ends_of("Histogram", ends))
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -27,6 +28,9 @@ from tapestry_jax.planning.merging import nbytes
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tapestry_jax.planning.time_axis import is_time, label
+
+_DIMENSIONS, _NOTES = 72, 96
+"""Beyond so many characters a cell of the table goes on in the next line."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ def amount(value: float) -> str:
 
 
 def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
+    body = [line for cells in body for line in _broken(cells)]
     widths = [max(len(line[i]) for line in (header, *body)) for i in range(len(header))]
     align: list[Callable[[str, int], str]] = [str.ljust, str.ljust, str.rjust, str.rjust, str.ljust]
     rule = "  ".join("-" * width for width in widths)
@@ -102,6 +107,28 @@ def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
         return "  ".join(put(cell, width) for cell, width, put in zip(cells, widths, align, strict=True)).rstrip()
 
     return [line(header), rule, *map(line, body), rule]
+
+
+def _broken(cells: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    """A row whose dimensions or notes are long, on several lines."""
+    path, where, flops, size, note = cells
+    dims, notes = _parts(where, " ", _DIMENSIONS), _parts(note, "; ", _NOTES)
+    yield path, dims[0], flops, size, notes[0]
+    for left, right in zip_longest(dims[1:], notes[1:], fillvalue=""):
+        yield "", left, "", "", right
+
+
+def _parts(text: str, separator: str, width: int) -> list[str]:
+    """A text in lines of at most `width` characters, broken at a separator, as far as it has any."""
+    lines = [""]
+    for part in text.split(separator):
+        joined = f"{lines[-1]}{separator}{part}" if lines[-1] else part
+        if lines[-1] and len(joined) > width:
+            lines[-1] += separator.rstrip()
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return lines
 
 
 def _rows(
