@@ -105,7 +105,8 @@ class Claim:
     def check(self, result: Any) -> None:
         """Hold what the program returns against its signature: number, ranks, names, order, sizes of expressions.
 
-        Sizes of bare dimensions belong to the tensors: after a window `y` of 8 and of 6 are one name.
+        Sizes of bare dimensions belong to the tensors: after a window `y` of 8 and of 6 are one name. An axis that the
+        program makes anew may be called as one of the operands only where it has its size.
 
         Raises:
           SignatureError: with carets under the axes that are false.
@@ -124,14 +125,15 @@ class Claim:
             if not isinstance(leaf, Value) or leaf.ndim != len(expected.axes):
                 self._refuse([(number, None)], f"expected ({', '.join(map(str, expected.axes))}), got {leaf!r:.120}")
             for at, (axis, label) in enumerate(zip(expected.axes, leaf.axes, strict=True)):
-                problem = self._wrong_name(axis, label) or self._wrong_size(axis, leaf.shape[at])
+                size = leaf.shape[at]
+                problem = self._wrong_name(axis, label, size) or self._wrong_size(axis, size)
                 if problem is not None:
                     self._refuse([(number, at)], f"got {leaf!r:.120}", problem)
                 suggest(label, axis.name or axis.whole_name, self.depth)
         self._check_distinct()
         self._check_windows()
 
-    def _wrong_name(self, axis: Axis, label: AxisName) -> str | None:
+    def _wrong_name(self, axis: Axis, label: AxisName, size: int) -> str | None:
         """What is wrong with the name of a result's axis."""
         dim = axis.name
         bound = None if dim is None else self.bound.get(dim)
@@ -142,6 +144,8 @@ class Claim:
         if owners and not any(self._may_become(other, axis) for _, other in owners):
             (number, _), other = owners[0]
             return f"this axis is `{other}` of operand {number}, and not `{axis}`"
+        if dim is not None and bound is not None and self.known.get(dim, size) != size:
+            return f"this axis is a new one of size {size}, and `{axis}` has the size {self.known[dim]}"
         if bound is not None and not unify(bound, label):
             return f"`{axis}` is {describe(bound)}, and this axis is {describe(label)}"
         if dim is not None:

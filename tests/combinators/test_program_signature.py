@@ -36,6 +36,7 @@ TRUE = [
     ("a [c] -> a [c]", SIN),
     ("a b -> a 1", tp.Map(lambda x: x[:, :1], "a [b] -> a 1")),
     ("a b -> a b, b", SIN & tp.einsum("a b -> b")),
+    ("a b -> a b", tp.rearrange("a (h d) -> a h d", h=2) >> tp.rearrange("a h d -> a (h d)")),
 ]
 
 FALSE = [
@@ -44,6 +45,7 @@ FALSE = [
     ("a b -> b a", SIN, "this axis is `a` of operand 0, and not `b`"),
     ("a b -> a", SIN, "expected (a), got"),
     ("a b -> a b 1", SIN, "expected (a, b, 1), got"),
+    ("a b -> b", tp.rearrange("a b -> (a b)"), "this axis is a new one of size 16, and `b` has the size 4"),
     ("a b -> a 1", SIN, "this axis is `b` of operand 0, and not `1`"),
     ("(2*a) b -> a b", SIN, "`a` is 4, and `(2*a)` reads 4 cells"),
     ("(2*a+1) b -> a b", SIN, "`a` is 4, and `(2*a+1)` reads 4 cells"),
