@@ -191,7 +191,9 @@ def layout_changes(
         kept = _kept_prefix(have, wanted, mesh)
         for axes, is_varying in _grouped(have.axes[kept:], varying):
             # The innermost mesh axes hold neighbouring blocks, so they are gathered first.
-            changes.append(Gather(axis, axes, shape[axis], is_varying))
+            # Blocks that stay are whole blocks, those of an axis smaller than one too.
+            size = shape[axis] if wanted is None or not kept else max(shape[axis], wanted.block)
+            changes.append(Gather(axis, axes, size, is_varying))
             if not is_varying:
                 state.difference_update(axes)
         if have.striped:

@@ -130,6 +130,11 @@ def a_ring_with_a_turn_less() -> Schedule:
     return renamed(attention(queries="model", keys=tp.ring("model")), "@keys:4~model", "@keys:3~model")
 
 
+def a_ring_backwards() -> Schedule:
+    found = attention(queries="model", keys=tp.ring("model"))
+    return damaged(found, Region, lambda step: replace(step, reverse=True))
+
+
 def a_loop_with_a_turn_less() -> Schedule:
     return renamed(product(k=tp.chunks(4)), "@k:4", "@k:3")
 
@@ -261,6 +266,48 @@ def one_axis_for_two_dimensions() -> Schedule:
     return damaged(found, Run, lambda step: recut(step, "n", Cut(("model",), 2)))
 
 
+def blocks_put_in_order_as_stripes() -> Schedule:
+    found = planned(
+        lambda x: tp.Map(jnp.tanh)(x), (typed(t=12),), {"t": tp.striped("model")}, outputs={"y": {"t": None}}
+    )
+
+    def in_blocks(change: Any) -> Any:
+        return replace(change, cut=change.cut.in_blocks) if isinstance(change, Slice) else change
+
+    steps: list[Any] = []
+    for step in found.steps:
+        if isinstance(step, Run):
+            step = recut(step, "d0", cut_of(step, "d0").in_blocks)
+        elif isinstance(step, Convert):
+            step = replace(step, changes=tuple(map(in_blocks, step.changes)))
+        steps.append(step)
+    slots = tuple(replace(slot, layout=slot.layout.in_blocks) for slot in found.slots)
+    return replace(found, steps=tuple(steps), slots=slots)
+
+
+def an_exchange_in_another_order() -> Schedule:
+    found = planned(lambda u: blur(u), (typed(y=64),), {"y": ("data", "model")})
+
+    def turned(step: Convert) -> Convert:
+        (overlap,) = step.changes
+        assert isinstance(overlap, Overlap) and overlap.source is not None
+        return replace(step, changes=(replace(overlap, source=replace(overlap.source, axes=("model", "data"))),))
+
+    return with_layout(damaged(found, Convert, turned), found.inputs[0], 0, Cut(("model", "data"), 8))
+
+
+def a_gather_that_drops_cells() -> Schedule:
+    found = planned(
+        lambda x: tp.Map(jnp.tanh)(x), (typed(i=16, k=8),), {"i": "model"}, inputs={"x": {"i": ("model", "data")}}
+    )
+
+    def dropped(step: Convert) -> Convert:
+        kept = [replace(each, size=1) if isinstance(each, Gather) else each for each in step.changes]
+        return replace(step, changes=tuple(kept))
+
+    return damaged(found, Convert, dropped)
+
+
 # Every damage, and the lines of the error before its remedy.
 DAMAGES = {
     a_window_off_by_one: (
@@ -369,6 +416,23 @@ DAMAGES = {
         "the pieces of `einsum` do not cover its index space exactly",
         "  dimensions i, n",
         "  no part holds [0:4, 2:4]",
+    ),
+    blocks_put_in_order_as_stripes: (
+        "`output y` puts blocks in order as stripes of 3",
+        "  cells [0:12]",
+    ),
+    an_exchange_in_another_order: (
+        "`mean` exchanges cells with neighbours of another order",
+        "  blocks over (model, data), wanted over (data, model): the second, [8:16], lies on another device",
+    ),
+    a_gather_that_drops_cells: (
+        "`tanh` converts an operand into another layout than it says",
+        "  on the first device: makes [0:1, 0:8], stores [0:4, 0:8]",
+    ),
+    a_ring_backwards: (
+        "`keys in ring model` goes backwards round `model`, while pieces are sent on forwards",
+        "  then cells [12:16] along axis 1 of operand 1 arrive on the first device",
+        "  then cells [12:16] along axis 1 of operand 2 arrive on the first device",
     ),
 }
 

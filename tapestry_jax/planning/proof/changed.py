@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from combinators.box import Box
 from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.proof.exchanges import check_exchange
 from tapestry_jax.planning.proof.pieces import Piece, digits_of, piece_of, whole
 from tapestry_jax.planning.proof.site import Site, check_same, refuse
-from tapestry_jax.planning.time_axis import in_time
+from tapestry_jax.planning.time_axis import in_time, label
 
 Pieces = list[Piece]
 
@@ -26,13 +27,18 @@ def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[
         match change:
             case Cast() | Share():
                 pass
-            case Slice(axis, cut, _):
+            case Slice(axis, cut, _, alike):
                 site.check_axes(cut.axes, path)
+                if alike:
+                    _check_alike(held, cut, site, path)
                 held[axis] = sliced(held[axis], cut, shape[axis], site, path)
-            case Gather(axis, axes, _, _):
+            case Gather(axis, axes, size, _):
                 site.check_axes(axes, path)
+                if in_time(axes):
+                    refuse(path, f"gathers over {label(in_time(axes)[0])}, which is no mesh axis")
                 _check_others(held, (axis,), axes, site, path, "gathers")
-                held[axis] = gathered(held[axis], axes, shape[axis], site, path)
+                joined = joined_along(held[axis], axes, shape[axis], site, path)
+                held[axis] = replace(joined, extent=min(joined.extent, size))
             case Exchange():
                 held = _exchanged(held, change, shape, site, path)
             case Deal(axis, cut):
@@ -43,11 +49,18 @@ def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[
                 check_same(
                     site, path, "puts an axis in order that is not whole", [ordered], [held[axis]], ("orders", "holds")
                 )
-                if held[axis].deal != piece_of(cut, shape[axis], site.mesh).deal:
-                    refuse(path, f"puts stripes of {held[axis].deal} cells in order as stripes of {cut.piece}")
+                if held[axis].deal != (cut.piece if cut.piece < shape[axis] else 0):
+                    what = f"stripes of {held[axis].deal}" if held[axis].deal else "blocks"
+                    refuse(path, f"puts {what} in order as stripes of {cut.piece}", f"cells [0:{shape[axis]}]")
                 held[axis] = whole(shape[axis])
             case Overlap(axis, source, cut, _):
                 site.check_axes(cut.axes, path)
+                plain = (each for each in (source, cut) if each is not None)
+                if any(each.axes != cut.axes or each.striped for each in plain):
+                    own, other = (", ".join(each.axes) if each is not None else "" for each in (source, cut))
+                    first = Box((cut.block,), (2 * cut.block,))
+                    told = f"blocks over ({own}), wanted over ({other}): the second, {first}, lies on another device"
+                    refuse(path, "exchanges cells with neighbours of another order", told)
                 wanted = piece_of(source, shape[axis], site.mesh)
                 check_same(
                     site, path, "exchanges other cells than it holds", [wanted], [held[axis]], ("exchanges", "holds")
@@ -68,26 +81,19 @@ def sliced(piece: Piece, cut: Cut, size: int, site: Site, path: str) -> Piece:
         deal = cut.piece if cut.piece < size else 0
         return Piece(digits_of(cut.axes, cut.piece, site.mesh), 0, cut.piece, deal)
     end = cut.block * (site.mesh.size(cut.axes) - 1) + cut.extent
-    if end > piece.extent and piece.digits:
-        refuse(
-            path,
-            "takes a slice that reaches beyond what a device holds",
-            f"the last slice ends at {end}, of {piece.extent} cells",
-        )
+    # Behind all cells lies padding; behind a part of them lie the cells of others.
+    has_all = not piece.digits and piece.window is None and piece.extent >= size
+    if end > piece.extent and not has_all:
+        told = f"the last slice ends at {end}, of {piece.extent} cells"
+        refuse(path, "takes a slice that reaches beyond what a device holds", told)
     digits = dict(piece.digits)
     for axis, step in digits_of(cut.axes, cut.block, site.mesh):
         digits[axis] = digits.get(axis, 0) + step
     return Piece(tuple(sorted(digits.items())), piece.low, cut.extent, piece.deal, piece.window)
 
 
-def gathered(piece: Piece, axes: Sequence[str], size: int, site: Site, path: str) -> Piece:
-    """The pieces of devices, or of turns, side by side, the outermost axis first; at most `size` cells are kept."""
-    joined = joined_along(piece, axes, size, site, path)
-    return replace(joined, extent=min(joined.extent, size))
-
-
 def joined_along(piece: Piece, axes: Sequence[str], size: int, site: Site, path: str) -> Piece:
-    """The same with all places, those behind the `size` cells too."""
+    """The pieces of devices, or of turns, side by side, the outermost axis first; behind `size` cells lies padding."""
     digits, extent = dict(piece.digits), piece.extent
     if piece.window is not None or piece.low:
         refuse(path, "puts pieces side by side that overlap", f"each has {extent} cells, from {piece.low} on")
@@ -114,7 +120,7 @@ def _exchanged(held: Pieces, change: Exchange, shape: Sequence[int], site: Site,
     check_same(site, path, "sends pieces of an axis that is not whole", [given], [held[target]], ("sends", "holds"))
     joined = joined_along(held[source], cut.axes, size, site, path)
     found = list(held)
-    found[source] = replace(joined, extent=size)
+    found[source] = replace(joined, extent=change.size)
     if joined.extent < size or cut.block * site.mesh.size(cut.axes) < shape[target] or cut.striped or cut.window:
         refuse(path, f"exchanges {joined.extent} of {size} cells for {cut.block} of {shape[target]}")
     found[target] = piece_of(cut, shape[target], site.mesh)
@@ -130,6 +136,13 @@ def _dealt(piece: Piece, cut: Cut, size: int, site: Site, path: str) -> Piece:
     given = replace(made, deal=0 if cut.striped else cut.block if cut.block < size else 0)
     check_same(site, path, "deals other cells than it holds", [given], [piece], ("deals", "holds"))
     return made
+
+
+def _check_alike(held: Pieces, cut: Cut, site: Site, path: str) -> None:
+    """Gradients of slices are put together only where all devices slice the same, over mesh axes alone."""
+    if in_time(cut.axes) or cut.striped or cut.window is not None:
+        refuse(path, f"puts gradients of slices together over ({', '.join(cut.axes)}), which are no blocks of a mesh")
+    site.check_together(held, cut.axes, path, "puts gradients of slices together")
 
 
 def _check_others(held: Pieces, own: tuple[int, ...], axes: Sequence[str], site: Site, path: str, what: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from combinators.graph import Apply, Graph, Ref, Rename
 from combinators.shaped import Shaped
-from tapestry_jax.planning.changes import Cast, Change, Gather, Overlap, Share, Slice
+from tapestry_jax.planning.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice
 from tapestry_jax.planning.proof.changed import changed
 from tapestry_jax.planning.proof.holdings import Holding, Value
 from tapestry_jax.planning.proof.pieces import Piece, pieces_of
@@ -80,8 +80,8 @@ class Ledger:
         shape = self.schedule.slots[slot].type.shape
         differ = set(self.schedule.slots[slot].varying)
         for change in changes:
-            if isinstance(change, Slice) and change.size != shape[change.axis]:
-                refuse(path, f"slices an axis of {shape[change.axis]} cells as one of {change.size}")
+            if isinstance(change, Slice | Overlap | Reorder) and change.size != shape[change.axis]:
+                refuse(path, f"takes an axis of {shape[change.axis]} cells for one of {change.size}")
             if isinstance(change, Slice) and change.alike and differ & set(change.cut.axes):
                 over = "+".join(sorted(differ & set(change.cut.axes)))
                 refuse(path, f"slices what differs over `{over}` as equal copies, and would gather other gradients")

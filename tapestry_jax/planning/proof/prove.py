@@ -31,7 +31,18 @@ def prove(schedule: Schedule) -> None:
     Raises:
       PlanError: naming an operation and boxes, where one of these does not hold.
     """
-    ledger = Ledger(schedule, Site(schedule.mesh))
+    try:
+        _prove_program(Ledger(schedule, Site(schedule.mesh)))
+    except _MISFITS as error:
+        refuse("program", "is scheduled in parts that do not fit", f"{type(error).__name__}: {error}")
+
+
+# A slot, a node or an axis that is not there, lists of different lengths, a block or a step of nothing.
+_MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def _prove_program(ledger: Ledger) -> None:
+    schedule = ledger.schedule
     inputs = [index for index, node in enumerate(schedule.graph.nodes) if isinstance(node, Input)]
     for place, slot in zip(inputs, schedule.inputs, strict=True):
         value = ledger.value(place)
@@ -48,8 +59,7 @@ def _follow(ledger: Ledger) -> None:
     for step in ledger.schedule.steps:
         try:
             _prove_step(ledger, step)
-        except (LookupError, ValueError) as error:
-            # A slot, a node or an axis that is not there, or two lists of different lengths.
+        except _MISFITS as error:
             refuse(step.path, "does not fit its program", f"{type(error).__name__}: {error}")
 
 

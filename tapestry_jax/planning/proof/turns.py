@@ -32,6 +32,8 @@ def check_loop(step: Region, site: Site) -> None:
     if ring is not None and turns_of(axis) != site.mesh.size((ring,)):
         turns, devices = turns_of(axis), site.mesh.size((ring,))
         refuse(step.path, f"turns {turns} times round `{ring}`, which has {devices} devices", *_never_met(step))
+    if ring is not None and step.reverse:
+        refuse(step.path, f"goes backwards round `{ring}`, while pieces are sent on forwards", *_second_turn(step))
     if ring is not None and step.stages:
         refuse(step.path, "is a ring and a pipeline at once")
     if step.rotating and ring is None:
@@ -46,6 +48,17 @@ def _never_met(step: Region) -> list[str]:
         for axis, (cut, size) in enumerate(zip(kind.layout.cuts, kind.type.shape, strict=True)):
             if cut is not None and step.axis in cut.axes and cut.block * turns < size:
                 lines.append(f"cells [{cut.block * turns}:{size}] along axis {axis} of operand {number} are never met")
+    return lines
+
+
+def _second_turn(step: Region) -> list[str]:
+    """What arrives on the first device in the second turn, operand by operand."""
+    last, lines = turns_of(step.axis) - 1, list[str]()
+    for number in step.rotating:
+        for axis, cut in enumerate(step.body.slots[step.body.inputs[number]].layout.cuts):
+            if cut is not None and step.axis in cut.axes:
+                cells = f"[{cut.block * last}:{cut.block * (last + 1)}]"
+                lines.append(f"then cells {cells} along axis {axis} of operand {number} arrive on the first device")
     return lines
 
 
