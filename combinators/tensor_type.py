@@ -201,3 +201,10 @@ def is_key(dtype: Any) -> bool:
 def words_of(leaf: Any) -> Any:
     """The words of a typed random key, which programs compute with; anything else as it is."""
     return jax.random.key_data(leaf) if isinstance(leaf, jax.Array) and is_key(leaf.dtype) else leaf
+
+
+def keys_again(words: Any, like: Any) -> Any:
+    """Words as typed random keys where `like` is one, as they are elsewhere."""
+    if isinstance(like, jax.Array) and is_key(like.dtype):
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(like))
+    return words

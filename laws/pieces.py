@@ -18,6 +18,7 @@ from combinators.program import program
 from combinators.sizes import axis_extent
 from combinators.tensor_type import TensorType
 from combinators.tracing import trace
+from combinators.value_remedies import NoSuchAttribute
 from laws.arrow import ArrowSubject
 from laws.carrier import MonoidSubject
 from laws.carriers import aggregator_subjects, check_identity, monoid_subjects
@@ -183,9 +184,9 @@ def _check_program(arrow: Arrow[Any, Any], types: Sequence[Any], called: str) ->
     """
     try:
         trace(arrow, *types)
-    except TapestryError:
-        raise
     except Exception as error:
+        if isinstance(error, TapestryError) and not isinstance(error, NoSuchAttribute):
+            raise
         raise LawError(
             message(
                 f"`{called}` cannot be traced as a program.",

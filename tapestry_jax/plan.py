@@ -8,11 +8,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.arguments import is_whole, read_integer, read_name
 from combinators.errors import PlanError, message
 from combinators.graph import Graph
 from combinators.immutable import Immutable
+from combinators.tensor_type import keys_again, words_of
 from tapestry_jax.lowering.boundary import cropped, padded, placed, sharding
 from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices
 from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
@@ -62,9 +64,7 @@ class Plan(Immutable):
         `jax.jit(init, out_shardings=plan.in_shardings[i])` makes them there; what the plan stores in padded pieces is
         made through `plan.pad`.
         """
-        return self._tree(
-            self.graph.in_tree, [sharding(slot.layout, self.mesh) for slot in self._slots(self.schedule.inputs)]
-        )
+        return self._tree(self.graph.in_tree, [self._sharding(slot) for slot in self._slots(self.schedule.inputs)])
 
     @property
     def out_shardings(self) -> Any:
@@ -90,8 +90,10 @@ class Plan(Immutable):
         mesh = require_devices(self.mesh)
         leaves = planned_arguments(self.schedule, args)
         slots = self._slots(self.schedule.inputs)
+        given, structure = jax.tree.flatten(tuple(args))
         moved = [placed(leaf, slot, mesh) for leaf, slot in zip(leaves, slots, strict=True)]
-        return jax.tree.unflatten(jax.tree.structure(tuple(args)), moved)
+        # Random keys stay keys, so that a module's state may be put back into it.
+        return jax.tree.unflatten(structure, list(map(keys_again, moved, given)))
 
     def pad(self, tree: Any, argument: int = 0) -> Any:
         """What the plan stores in padded pieces (`tp.padded`), padded: an argument, or what has its structure.
@@ -136,7 +138,7 @@ class Plan(Immutable):
         leaves, structure = jax.tree.flatten(tree)
         true = [slot.type.shape for slot in slots]
         stored = [slot.layout.padded_shape(slot.type.shape, self.schedule.mesh) for slot in slots]
-        expected, found = (true if name == "pad" else stored), [np.shape(leaf) for leaf in leaves]
+        expected, found = (true if name == "pad" else stored), [np.shape(words_of(leaf)) for leaf in leaves]
         if found != expected:
             wrong = [f"expected {a}, got {b}" for a, b in zip(expected, found, strict=False) if a != b]
             raise PlanError(
@@ -265,6 +267,12 @@ class Plan(Immutable):
                 )
             )
         return tuple(int(each) for each in positions) if isinstance(grad, tuple | list) else int(grad)
+
+    def _sharding(self, slot: Slot) -> NamedSharding:
+        # What lies whole may be the words of random keys: typed keys have an axis less, and take no more names.
+        if slot.type.dtype == np.uint32 and not any(slot.layout.cuts):
+            return NamedSharding(self.mesh, PartitionSpec())
+        return sharding(slot.layout, self.mesh)
 
     def _slots(self, numbers: Sequence[int]) -> list[Slot]:
         return [self.schedule.slots[number] for number in numbers]

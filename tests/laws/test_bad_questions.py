@@ -141,7 +141,7 @@ class Needs:
 
 
 def test_functions_are_programs():
-    refused(r"(?s)cannot be traced.*taken as a program.*has no attribute 'sum'.*tp.Map", lambda x: x.sum(0), [F32])
+    refused(r"(?s)cannot be traced.*taken as a program.*has no `sum`.*tp.Map", lambda x: x.sum(0), [F32])
     refused(r"(?s)which operands `makes` takes.*has to be called first.*tp.laws.given", makes)
     refused(r"(?s)no law is called 'semantic'.*`makes` is a function.*has to be called first", makes, laws="semantic")
     refused(r"(?s)`Needs`: it is a class, and cannot be made.*Needs\(\.\.\.\)", Needs)

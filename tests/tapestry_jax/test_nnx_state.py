@@ -153,6 +153,11 @@ def test_modules_may_hold_random_streams() -> None:
     expected = tp.random.normal(jax.random.fold_in(model.rngs.noise.key[...], 1), like=X)
     plan = tp.plan(graph, tp.mesh(data=2), {"b": "data"})
     np.testing.assert_array_equal(plan.compile()(nnx.state(model), X), expected)
+    state, x = plan.put(nnx.state(model), X)
+    nnx.update(model, plan.crop(plan.pad(state)))  # keys are still keys
+    np.testing.assert_array_equal(plan.compile()(nnx.state(model), x), expected)
+    made = jax.jit(lambda: nnx.state(Noisy(nnx.Rngs(noise=3))), out_shardings=plan.in_shardings[0])()
+    np.testing.assert_array_equal(plan.compile()(made, x), expected)
     assert tp.trace(nnx.eval_shape(lambda: Noisy(nnx.Rngs(noise=3))), graph.inputs[-1].results[0]).key == graph.key
 
 
