@@ -221,8 +221,8 @@ class Graph(Immutable):
 
         Args:
           text: what `to_json` gave.
-          allow: packages whose functions it may name, beside the library's kernels and JAX's array functions:
-            `("mypackage",)`. They are imported, and called while types are checked.
+          allow: packages whose functions it may name, or single functions, beside the library's kernels and JAX's array
+            functions: `("mypackage", "jax.numpy:pad")`. They are imported, and called while types are checked.
 
         Raises:
           FormatError: when the text is truncated, edited or of another version, or names what is not allowed.

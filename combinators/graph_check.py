@@ -57,10 +57,9 @@ def _check_apply(node: Apply, operands: Sequence[TensorType], place: str) -> Non
     try:
         shaped = shape(node.operation, tuple(kind.struct for kind in operands))
         bound, names = bind(shaped, [kind.names for kind in operands])  # pyright: ignore[reportArgumentType]
-    except TapestryError as error:
-        raise FormatError(
-            message(f"{place}: its operation does not fit its operands.", str(error), remedy=REMEDY)
-        ) from error
+    except (Exception, SystemExit) as error:  # what a file makes of kernels may raise anything while it is traced
+        told = str(error) if isinstance(error, TapestryError) else f"{type(error).__name__}: {error}"
+        raise FormatError(message(f"{place}: its operation does not fit its operands.", told, remedy=REMEDY)) from error
     _require(shaped.operation == node.operation, place, "its signature is not expanded for the rank of its operands")
     expected = tuple((dim, find(name)) for dim, name in bound.items())
     _require(node.names == expected, place, f"it binds {dict(node.names)}, its operands {dict(expected)}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
-from combinators.errors import FormatError, GraphError, message
+from combinators.errors import FormatError, GraphError, TapestryError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename
 from combinators.graph_check import check_graph
 from combinators.kernel_codec import decode, encode
@@ -28,6 +28,7 @@ from combinators.stored_json import (
     listed,
     malformed,
     read_json,
+    readable_errors,
     shown,
     text_of,
 )
@@ -80,6 +81,11 @@ def graph_from_json(text: str, allow: Sequence[str] = ()) -> Graph:
       GraphError: when `allow` names no packages.
     """
     names = Readable.of(allow)
+    with readable_errors():
+        return _read(text, names)
+
+
+def _read(text: str, names: Readable) -> Graph:
     head = entries(read_json(text, "the file"), ("format", "version", "sha256", "graph"), "the file")
     if head["format"] != FORMAT or type(head["version"]) is not int or head["version"] != VERSION:
         raise FormatError(
@@ -103,6 +109,10 @@ def graph_from_json(text: str, allow: Sequence[str] = ()) -> Graph:
         graph = _Reader(names).graph(head["graph"], "graph", 0)
         with bounded_steps(len(text)):
             check_graph(graph)
+    except FormatError:
+        raise
+    except TapestryError as error:
+        raise FormatError(message("the file says no graph.", str(error), remedy=REMEDY)) from error
     except RecursionError:
         raise FormatError(message("the file is nested too deeply to be read.", remedy=REMEDY)) from None
     return graph

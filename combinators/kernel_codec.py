@@ -255,7 +255,7 @@ class _Decoder:
             check_fields(cls, values, where)
         try:
             return cls(**values)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             headline = f"{where}: `{name}` refuses its stored fields."
             raise FormatError(message(headline, f"{type(error).__name__}: {error}"[:300], remedy=REMEDY)) from error
 

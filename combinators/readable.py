@@ -21,6 +21,8 @@ from combinators.stored_json import REMEDY, malformed
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _LONGEST_NAME = 300
+# Their modules hold array functions beside what reads, writes, calls back or computes at once.
+_BY_NAME = frozenset({"jax", "jaxlib", "math", "numpy", "operator"})
 # The parts of the standard library that kernels are made of. The rest cannot be allowed: it is not about arrays.
 _STANDARD_ALLOWED = frozenset({"math", "operator", "_operator"})
 
@@ -32,23 +34,25 @@ class Readable:
 
     Attributes:
       packages: whose functions and frozen dataclasses may be imported and called, beside the fixed list.
+      names: single ones that may, as `"module:name"`.
     """
 
     packages: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, allow: Sequence[str]) -> Readable:
         """Read the `allow=` of a caller.
 
         Args:
-          allow: names of packages or modules: `("mypackage",)`. What lies inside a package is allowed with it.
+          allow: packages or modules, with all that lies inside, or single functions: `("mypackage", "jax.numpy:pad")`.
 
         Raises:
-          GraphError: for what names no package, and for the standard library.
+          GraphError: for what is neither, for the standard library, and for all of JAX or NumPy.
         """
         given: Any = allow
-        names = tuple(cast("Sequence[Any]", given)) if isinstance(given, list | tuple) else None
-        if names is None or not all(isinstance(name, str) and _is_dotted(name) for name in names):
+        listed = tuple(cast("Sequence[Any]", given)) if isinstance(given, list | tuple) else None
+        if listed is None or not all(isinstance(name, str) and (_is_dotted(name) or _is_name(name)) for name in listed):
             raise GraphError(
                 message(
                     "allow= names the packages whose functions a file may use.",
@@ -56,16 +60,18 @@ class Readable:
                     remedy='Pass a tuple of names: allow=("mypackage",).',
                 )
             )
-        refused = [name for name in names if is_standard(name) or name.partition(".")[0] == "__main__"]
+        packages = tuple(name for name in listed if ":" not in name)
+        names = tuple(name for name in listed if ":" in name)
+        wide = [name for name in packages if name.partition(".")[0] in _BY_NAME]
+        refused = wide + [name for name in packages if forbidden(f"{name}:f")] + [n for n in names if forbidden(n)]
         if refused:
+            remedy = "Wrap what you need in a function of your own package, and allow that."
+            if wide:
+                remedy = f'Allow single functions of it: allow=("{wide[0]}:name",).'
             raise GraphError(
-                message(
-                    f"allow= cannot open `{refused[0]}` to files.",
-                    "a file names array functions; of the standard library it may name `math` and `operator` only",
-                    remedy="Wrap what you need in a function of your own package, and allow that.",
-                )
+                message(f"allow= cannot open `{refused[0]}` to files.", "a file names array functions", remedy=remedy)
             )
-        return cls(names)
+        return cls(packages, names)
 
     def find(self, name: object, where: str, *, is_reference: bool = False) -> object:
         """Give what a name stands for.
@@ -80,7 +86,7 @@ class Readable:
         """
         if not isinstance(name, str):
             raise malformed(where, "a string", name)
-        if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
+        if not _is_name(name):
             raise malformed(where, 'a name such as "jax.nn:gelu"', name)
         if name in ARRAY_FUNCTIONS:
             return _imported(name, name, where)
@@ -88,12 +94,13 @@ class Readable:
             return _imported(name, place_of(name), where)
         if (reason := forbidden(name)) is not None:
             raise FormatError(message(f"{where}: `{name}` {reason}.", remedy=REMEDY))
-        module = name.partition(":")[0]
-        if not self._allows(module):
+        if name in self.names:
+            return _imported(name, name, where)
+        if not self._allows(name.partition(":")[0]):
             raise self._refused(name, where)
         found = _imported(name, name, where)
         # A module holds what it imported itself: `package:system` is still the function of `os`.
-        home = str(getattr(found, "__module__", None) or "").removeprefix("_")
+        home = str(getattr(found, "__module__", None) or "")
         if isinstance(found, type(sys)) or (callable(found) and not self._allows(home)):
             origin = "a module" if isinstance(found, type(sys)) else f"defined in `{home or 'no module'}`"
             raise FormatError(
@@ -105,7 +112,8 @@ class Readable:
 
     def is_opened(self, name: str) -> bool:
         """Whether a name is one that the reader allowed, and not of the fixed list."""
-        return name not in ARRAY_FUNCTIONS | KERNELS | REFERENCES and self._allows(name.partition(":")[0])
+        fixed = name in ARRAY_FUNCTIONS or name in KERNELS or name in REFERENCES
+        return not fixed and (name in self.names or self._allows(name.partition(":")[0]))
 
     def _allows(self, module: str) -> bool:
         return any(module == package or module.startswith(f"{package}.") for package in self.packages)
@@ -113,13 +121,12 @@ class Readable:
     def _refused(self, name: str, where: str) -> FormatError:
         package = name.partition(":")[0].partition(".")[0]
         known = "a file may name this library's kernels and JAX's array functions"
-        if self.packages:
-            known += f", and what is in {', '.join(self.packages)}"
+        if self.packages or self.names:
+            known += f", and what was allowed: {', '.join((*self.packages, *self.names))}"
         if package in ("combinators", "laws", "tapestry_jax"):
             return FormatError(message(f"{where}: `{name}` is no kernel of this library.", known, remedy=REMEDY))
-        remedy = (
-            f'Pass allow=("{package}",) if you trust that code: it is imported, and called while types are checked.'
-        )
+        opened = name if package in _BY_NAME else package
+        remedy = f'Pass allow=("{opened}",) if you trust that code: it is imported, and called while types are checked.'
         return FormatError(message(f"{where}: `{name}` is not among what a file may name.", known, remedy=remedy))
 
 
@@ -148,6 +155,10 @@ def _imported(name: str, place: str, where: str) -> object:
         details = (f"`{name}` is needed", f"{type(error).__name__}: {error}"[:300])
         remedy = f"Install the package of `{module}` in the version that the file was written with."
         raise FormatError(message(f"{where} cannot be imported.", *details, remedy=remedy)) from error
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def _is_dotted(name: str) -> bool:

@@ -6,10 +6,11 @@ largest text that is read takes less than a gigabyte once it is parsed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, cast
 
 from combinators.errors import FormatError, message
@@ -18,6 +19,7 @@ LARGEST_TEXT = 32 * 2**20  # characters
 DEEPEST = 128  # lists and objects inside each other
 LONGEST_STRING = 2**16  # characters
 LARGEST_INTEGER = 2**64  # in magnitude, exclusive: seeds are 64 bits wide
+_LONGEST_LINE, _MOST_LINES = 400, 20  # of an error
 REMEDY = "Restore the file from what `to_json` wrote."
 
 _STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -25,7 +27,9 @@ _BRACKETS = re.compile(r"[\[\]{}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_json(text: object, what: str, remedy: str = REMEDY, no_json: str | None = None) -> Any:
+def read_json(
+    text: object, what: str, remedy: str = REMEDY, no_json: str | None = None, *, any_number: bool = False
+) -> Any:
     """Parse a text that may have been cut, edited or made to do harm.
 
     Args:
@@ -33,6 +37,7 @@ def read_json(text: object, what: str, remedy: str = REMEDY, no_json: str | None
       what: what it is, as an error names it: `"the file"`.
       remedy: of every error.
       no_json: the headline where it is no JSON, instead of one that says from where on.
+      any_number: whether infinities and NaN are numbers as well, as Python writes them.
 
     Returns:
       None, booleans, integers below 2**64, finite floats, strings, lists and dicts of these.
@@ -52,13 +57,14 @@ def read_json(text: object, what: str, remedy: str = REMEDY, no_json: str | None
             text,
             parse_int=_integer,
             parse_float=_finite,
-            parse_constant=_refuse_constant,
+            parse_constant=float if any_number else _refuse_constant,
             object_pairs_hook=_without_repeats,
         )
-    except (ValueError, RecursionError) as error:
-        place = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "the start"
-        headline = no_json or f"{what} is no JSON, from {place} on: truncated?"
+    except json.JSONDecodeError as error:
+        headline = no_json or f"{what} is no JSON, from line {error.lineno}, column {error.colno} on: truncated?"
         raise _refused(headline, remedy, str(error)[:200]) from error
+    except (ValueError, RecursionError) as error:
+        raise _refused(f"{what} holds what no file of ours holds.", remedy, str(error)[:200]) from error
     _check_strings(content, what, remedy)
     return content
 
@@ -131,6 +137,20 @@ def shown(label: str) -> str:
     """A label from a file as an error prints it: short, and without characters that steer a terminal."""
     short = label if len(label) <= 120 else f"{label[:120]}..."
     return short if short.isprintable() else repr(short)
+
+
+@contextlib.contextmanager
+def readable_errors() -> Generator[None]:
+    """Shorten the lines of a `FormatError`, and spell out what would steer a terminal: they quote what a file holds."""
+    try:
+        yield
+    except FormatError as error:
+        lines = str(error).split("\n")
+        told = [line if line.isprintable() else line.encode("unicode_escape").decode() for line in lines[:_MOST_LINES]]
+        short = [line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..." for line in told]
+        if short == lines:
+            raise
+        raise FormatError("\n".join(short)) from error.__cause__
 
 
 def malformed(where: str, expected: str, got: object) -> FormatError:

@@ -10,7 +10,7 @@ from typing import Any
 
 from combinators.errors import message
 from laws.catalogue import catalogue
-from laws.errors import LawError
+from laws.errors import LawError, TokenError
 from laws.examine import nothing_checked, outcomes
 from laws.given import given
 from laws.known import KnownFailing
@@ -165,7 +165,9 @@ def replay(token: str, piece: Any, types: Sequence[Any] | None = None, **options
       options: `lift`, `values`, `observe` and `name`, as it was checked with.
 
     Raises:
-      LawError: when the law still fails on these arguments; or when the token belongs to something else.
+      LawError: when the law still fails on these arguments.
+      TokenError: when the token is none, was edited, or belongs to something else. A token is data: nothing in it is
+        imported or called.
     """
     law_name, kinds, recipe = unpack(token)
     asked = Asked.of(given(piece, **options), types=types)
@@ -177,7 +179,7 @@ def replay(token: str, piece: Any, types: Sequence[Any] | None = None, **options
             if not verdict.holds:
                 raise law_error(Failure(law, subject, recipe, verdict, 0)) from verdict.error
             return
-    raise LawError(
+    raise TokenError(
         message(
             f"the token does not belong to `{asked.called}`.",
             f"it is about {law_name} at {kinds}",

@@ -1,4 +1,4 @@
-"""The command line: `tapestry laws package.module:piece`."""
+"""What `tapestry laws package.module:piece` does."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import importlib
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import TapestryError, message
+from combinators.errors import message
 from laws.check import replay
 from laws.errors import LawError
 from laws.examine import examine
@@ -19,51 +20,40 @@ from laws.page import listing, page
 from laws.pieces import Asked
 from laws.quickly import compile_quickly
 from laws.survey import How, Row, collection, made, survey, survey_in_processes, total
+from tapestry_jax import command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line `tapestry`, see `tapestry_jax.command.main`."""
+    return command.main(arguments)
+
+
+def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
+    """Run `tapestry laws`.
 
     Args:
-      arguments: the words after `tapestry`; those of this process where None.
+      chosen: the words, as `tapestry_jax.command.parser` reads them.
+      is_process: whether this process does nothing else.
 
     Returns:
-      The exit status: 0 where every law held or was not checked, 1 where one failed or none could be checked, 2 where
-      the question cannot be read.
+      The exit status.
+
+    Raises:
+      LawError: when the question cannot be read; a module or a piece that ends the process, or raises while it is
+        imported, among them.
     """
-    if arguments is None:
+    if is_process:
         compile_quickly()
-    parser = argparse.ArgumentParser(
-        prog="tapestry", description="Tensor programs, planned; and the laws that carry them."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    _add_laws(commands)
-    chosen = parser.parse_args(arguments)
     try:
-        return int(chosen.run(chosen))
-    except TapestryError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-
-
-def _add_laws(commands: Any) -> None:
-    laws = commands.add_parser("laws", help="check the laws of a piece, or list them")
-    laws.add_argument(
-        "pieces",
-        nargs="*",
-        metavar="package.module:piece",
-        help="a monoid, aggregator, arrow, graph or plan; a function without parameters that makes one; or a mapping "
-        "of such by name",
-    )
-    laws.add_argument("--list", action="store_true", help="print every law with its formula and source")
-    laws.add_argument("--markdown", action="store_true", help="print the page of the documentation")
-    laws.add_argument("--mutants", action="store_true", help="plant mistakes, and print which laws catch them")
-    laws.add_argument("--replay", metavar="TOKEN", help="run one counterexample again, from the message of a failure")
-    laws.add_argument("--law", action="append", metavar="NAME", help="a law or family; may be repeated")
-    laws.add_argument("--examples", type=int, default=50, help="arguments drawn for every law (default 50)")
-    laws.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
-    laws.add_argument("--jobs", type=int, default=1, help="processes for the pieces of a mapping (default 1)")
-    laws.set_defaults(run=_laws)
+        return _laws(chosen)
+    except SystemExit as error:
+        raise LawError(
+            message(
+                "tapestry laws: a piece tried to end the process.",
+                f"it called sys.exit({error.code!r:.80})",
+                remedy='Leave that to the part of the module behind `if __name__ == "__main__":`.',
+            )
+        ) from error
 
 
 def _laws(chosen: argparse.Namespace) -> int:
@@ -139,12 +129,7 @@ def find_piece(text: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise LawError(
-            message(f"tapestry laws: {error}.", remedy="Run it where the module can be imported.")
-        ) from error
+    found = _imported(module_name)
     for name in path.split("."):
         if not hasattr(found, name):
             raise LawError(
@@ -156,3 +141,39 @@ def find_piece(text: str) -> Any:
             )
         found = getattr(found, name)
     return found
+
+
+def _imported(name: str) -> Any:
+    """Import a module of a user's.
+
+    Raises:
+      LawError: when it cannot be found, or its body raises, or ends the process.
+    """
+    headline, remedy = f"tapestry laws: `{name}` cannot be imported.", "Run it where the module can be imported."
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise LawError(message(f"tapestry laws: {error}.", remedy=remedy)) from error
+    except SyntaxError as error:
+        text = (error.text or "").rstrip()
+        caret = [text.lstrip(), f"{' ' * (max(error.offset or 1, 1) - 1 - (len(text) - len(text.lstrip())))}^"]
+        place = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+        raise LawError(message(headline, place, *(caret if text.strip() else []), remedy="Mend that line.")) from error
+    except SystemExit as error:
+        details = (_place_of(error), f"it called sys.exit({error.code!r:.80})")
+        remedy = 'Leave that to the part of the module behind `if __name__ == "__main__":`.'
+        raise LawError(message(headline, *filter(None, details), remedy=remedy)) from error
+    except Exception as error:
+        details = (_place_of(error), f"{type(error).__name__}: {error}"[:1000])
+        raise LawError(message(headline, *filter(None, details), remedy="Mend the module, then ask again.")) from error
+
+
+def _place_of(error: BaseException) -> str:
+    """The file and line of the user's that raised: the innermost one that is not of an installed package."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame
+        for frame in frames
+        if not any(part in frame.filename for part in ("importlib", "site-packages", "laws/cli.py"))
+    ]
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from combinators.errors import TapestryError, message
+from combinators.errors import FormatError, TapestryError, message
 
 
 class LawError(TapestryError):
@@ -20,6 +20,10 @@ class LawError(TapestryError):
     def __init__(self, text: str, *, law: str | None = None, token: str | None = None) -> None:
         super().__init__(text)
         self.law, self.token = law, token
+
+
+class TokenError(LawError, FormatError):
+    """A replay token that is none, was edited, or belongs to something else."""
 
 
 def first_line(error: BaseException) -> str:

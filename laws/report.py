@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import math
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 
-from combinators.errors import TapestryError, message
-from laws.errors import LawError, first_line
+from combinators.errors import FormatError, TapestryError, message
+from combinators.stored_json import read_json
+from laws.errors import LawError, TokenError, first_line
 from laws.law import Law
 from laws.search import Failure
 from laws.subject import Subject
 from laws.verdict import STABILITY, Verdict
 
+LONGEST_TOKEN = 2**20
+"""Characters of a replay token; what is drawn takes a few hundred."""
 _WIDE = 1e-4  # of the difference left in float64, which has 29 bits more: below this it was rounding
 
 
@@ -47,11 +50,13 @@ def unpack(token: str) -> tuple[str, str, list[Any]]:
     """Read a replay token.
 
     Raises:
-      LawError: when it is none.
+      TokenError: when it is none.
     """
     try:
-        found = json.loads(base64.urlsafe_b64decode(cast("Any", token).encode()))
-    except (ValueError, AttributeError) as error:
+        if len(token) > LONGEST_TOKEN:
+            raise ValueError(f"{len(token)} characters")
+        found = read_json(base64.urlsafe_b64decode(token.encode()).decode(), "the token", any_number=True)
+    except (ValueError, TypeError, AttributeError, FormatError) as error:
         raise _no_token(token) from error
     match found:
         case [str() as law, str() as types, list() as recipe]:
@@ -64,7 +69,8 @@ def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
     """Refuse arguments from a token that are none of a law: run, they would look like a piece that raises.
 
     Raises:
-      LawError: when they are too few or too many, or one cannot be read.
+      TokenError: when they are too few or too many, or one cannot be read.
+      LawError: when it stands for values that are not given here.
     """
     problem = None
     if len(recipe) != len(law.takes):
@@ -77,7 +83,7 @@ def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
         except Exception as error:  # noqa: BLE001 - what was stored may be anything
             problem = problem or f"{name}: {part!r:.60} is no {kind}: {first_line(error)}"
     if problem is not None:
-        raise LawError(
+        raise TokenError(
             message(
                 f"laws.replay: the token holds no arguments of {law.name} for `{subject.name}`.",
                 problem,
@@ -86,8 +92,8 @@ def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
         )
 
 
-def _no_token(token: Any) -> LawError:
-    return LawError(
+def _no_token(token: Any) -> TokenError:
+    return TokenError(
         message("laws.replay: this is no replay token.", f"got {token!r:.80}", remedy="Copy the whole token.")
     )
 

@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh, AxisType
 from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graph import Graph, Loop
 from combinators.step_budget import bounded_steps
-from combinators.stored_json import checksum, entries, integer, listed, malformed, read_json, text_of
+from combinators.stored_json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
 from combinators.tensor_type import TensorType
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan, make_plan
@@ -62,6 +62,11 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
                 remedy="Pass the graph that it was made for: tp.Plan.from_json(text, tp.trace(f, *specs)).",
             )
         )
+    with readable_errors():
+        return _plan(text, graph, mesh)
+
+
+def _plan(text: str, graph: Graph, mesh: Any) -> Plan:
     content = entries(_content(text), _CONTENT, "the plan")
     key = text_of(content["graph"], "the plan, graph")
     if key != graph.key:

@@ -45,7 +45,7 @@ def double(x: Any) -> Any:
 
 NUMBER = 3
 # The reader of these tests trusts this module, and packages that are not there or lack what is named.
-NAMES = Readable.of(("tests", "no_such_package", "jax", "numpy"))
+NAMES = Readable.of(("tests", "no_such_package", "jax.nn:no_such", "numpy:add"))
 
 
 def decode(obj: Any, where: str = "kernel") -> Any:

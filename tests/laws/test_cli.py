@@ -164,7 +164,7 @@ def test_questions_without_an_answer_exit_with_2(users, capsys, words, text):
 
 def test_command_is_installed_under_its_name():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {"tapestry": "laws.cli:main"}
+    assert scripts == {"tapestry": "tapestry_jax.command:main"}
 
 
 def test_module_is_the_command():
@@ -181,3 +181,59 @@ def test_command_compiles_quickly_unless_told_otherwise(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS")
     compile_quickly()
     assert "--xla_backend_optimization_level=0" in os.environ["XLA_FLAGS"].split()
+
+
+def asked_of(tmp_path, capsys, monkeypatch, body, name="users_broken"):
+    (tmp_path / f"{name}.py").write_text(body)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return run(capsys, f"{name}:piece")
+
+
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        ("import sys\nsys.exit(0)\n", ["cannot be imported", "line 2", "it called sys.exit(0)", "__main__"]),
+        ("import sys\nsys.exit('done')\n", ["it called sys.exit('done')"]),
+        ("def piece(\n", ["cannot be imported", "line 1: SyntaxError: '(' was never closed", "Mend that line"]),
+        ("import no_such_thing\n", ["No module named 'no_such_thing'"]),
+        ("from math import no_such_thing\n", ["line 1", "ImportError: cannot import name 'no_such_thing'"]),
+        ("x = 1\ny = x / 0\n", ["line 2", "ZeroDivisionError: division by zero"]),
+        ("import sys\ndef piece():\n    sys.exit(0)\n", ["tried to end the process", "sys.exit(0)"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_users_module_exits_with_2_and_no_traceback(tmp_path, capsys, monkeypatch, body, texts):
+    status, out, err = asked_of(tmp_path, capsys, monkeypatch, body)
+    assert (status, out) == (2, "")
+    assert [text for text in texts if text not in err] == []
+    assert "Traceback" not in err
+
+
+def test_an_interruption_exits_with_130(tmp_path, capsys, monkeypatch):
+    status, out, err = asked_of(tmp_path, capsys, monkeypatch, "raise KeyboardInterrupt\n")
+    assert (status, out, err) == (130, "", "tapestry: interrupted\n")
+
+
+WITHOUT_HYPOTHESIS = """
+import json, sys
+sys.modules["hypothesis"] = None
+from tapestry_jax.command import main
+for words in ("--help", "--version", "laws --help", "laws --list"):
+    try:
+        status = main(words.split())
+    except SystemExit as error:
+        status = error.code
+    print(f"status {status}")
+"""
+
+
+def test_version_and_help_need_no_hypothesis():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_HYPOTHESIS], cwd=ROOT, capture_output=True, text=True)
+    assert re.findall(r"status (\d+)", done.stdout) == ["0", "0", "0", "2"], done.stderr
+    assert "tapestry-jax[laws]" in done.stdout and "exit status: 0 all held" in done.stdout
+    assert re.search(r"^tapestry-jax \S+$", done.stdout, re.MULTILINE)
+    assert done.stderr == (
+        "tapestry laws needs the package `hypothesis`, which is not installed.\n"
+        "  Install it: pip install 'tapestry-jax[laws]'.\n"
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 from pathlib import Path
 
 import jax
@@ -11,6 +13,7 @@ import pytest
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
+from tests.mutate_json import mutated, parts
 
 GRAPH = tp.trace(
     tp.einsum("i k, k n -> i n"),
@@ -138,3 +141,42 @@ def test_a_plan_that_an_earlier_release_wrote_is_read():
     plan = tp.Plan.from_json((DATA / "plan_1.json").read_text(), graph)
     assert dict(plan.entries) == {"batch": ("data", tp.chunks(2)), "mlp": ("model",)}
     assert [(each.kind, each.axes, each.bytes) for each in plan.collectives()] == [("all-reduce", ("model",), 32)]
+
+
+def _signed(content):
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return json.dumps({"format": "tapestry-plan", "version": 1, "checksum": digest, "content": content})
+
+
+CONTENT = json.loads(TEXT)["content"]
+DAMAGED = {
+    "no entries": ({"entries": None}, "the plan, entries cannot be read.\n  expected a list\n  got None"),
+    "an item that is none": ({"entries": [["i", [{"os": "system"}]]]}, "expected a mesh axis, or one of chunks"),
+    "a mesh of 2**40": ({"mesh": [["data", 2**40], ["model", 4]]}, "and at most 1048576 devices"),
+    "a mesh of nothing": ({"mesh": [["data", 0], ["model", 4]]}, "axes of at least one device"),
+    "an axis twice": ({"mesh": [["data", 2], ["data", 4]]}, "expected names that differ"),
+    "chunks without end": ({"entries": [["i", [{"chunks": 0}]]]}, "tp.chunks takes a number of chunks"),
+    "stripes of a number": ({"entries": [["i", [{"striped": 3}]]]}, "expected a list\n  got 3"),
+    "platforms that are none": ({"platforms": [3]}, "the plan, platforms cannot be read.\n  expected a text"),
+    "something more": ({"kernel": "os:system"}, "the plan cannot be read.\n  expected an object of graph, mesh"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_plan_that_was_edited_and_signed_is_refused(name):
+    fields, text = DAMAGED[name]
+    with pytest.raises(tp.FormatError) as caught:
+        tp.Plan.from_json(_signed(CONTENT | fields), GRAPH)
+    assert text in str(caught.value)
+
+
+def test_edited_plans_are_read_or_refused():
+    draws, refused = random.Random(0), 0
+    for _ in range(150):
+        try:
+            plan = tp.Plan.from_json(_signed(mutated(CONTENT, draws, parts(CONTENT))), GRAPH)
+        except tp.FormatError:
+            refused += 1
+        else:
+            assert tp.Plan.from_json(plan.to_json(), GRAPH, plan.mesh).entries == plan.entries
+    assert 100 < refused < 150
