@@ -82,6 +82,7 @@ _KERNELS = {
     "combinators.scan": "Steps",
     "combinators.scan_ends": "AtStep Begin Total",
     "combinators.segments": "Flags Labels SegmentLift SegmentMany PresentLast",
+    "combinators.slicing": "Pick",
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",
     "tapestry_jax.nnx.cast": "Cast",
@@ -123,7 +124,7 @@ _REFERENCES = {
     "combinators.segments": "LastReference",
 }
 
-MOVED: Mapping[str, str] = MappingProxyType({})
+MOVED: Mapping[str, str] = MappingProxyType({"tapestry_jax.nnx.cast:Cast": "combinators.reorder:Cast"})
 """What no longer lives where it was published: `"module"` or `"module:name"` to where it is now."""
 _PUBLISHED = MappingProxyType({now: name for name, now in MOVED.items()})
 
