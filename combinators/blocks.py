@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.monoid import Monoid
+from combinators.extrema import is_smooth, running
+from combinators.monoid import Monoid, Native
 
 Axes = tuple[str, ...]
 
@@ -95,8 +96,7 @@ def scan_block(
     """Inclusive prefixes (suffixes where `reverse`) of a block of states along the dimension `over`."""
     axes = [leaf_axes.index(over) for leaf_axes in carrier]
     if is_native_scan(monoid, state):
-        native = _NATIVE_SCANS[monoid.native or ""]
-        return [native(leaf, axis=axis, reverse=reverse) for leaf, axis in zip(state, axes, strict=True)]
+        return [_native_scan(monoid.native, leaf, axis, reverse) for leaf, axis in zip(state, axes, strict=True)]
     front = [(over, *(name for name in leaf_axes if name != over)) for leaf_axes in carrier]
     moved = [jnp.moveaxis(leaf, axis, 0) for leaf, axis in zip(state, axes, strict=True)]
     if reverse:
@@ -114,6 +114,12 @@ def scan_block(
 
 
 _NATIVE_SCANS = {"sum": lax.cumsum, "max": lax.cummax, "min": lax.cummin}
+
+
+def _native_scan(kind: Native | None, leaf: Any, axis: int, reverse: bool) -> Any:
+    if kind in ("max", "min") and is_smooth(leaf):
+        return running(kind, axis, reverse, leaf)
+    return _NATIVE_SCANS[kind or ""](leaf, axis=axis, reverse=reverse)
 
 
 def is_native_scan(monoid: Monoid, state: Sequence[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from combinators.aggregator import Aggregator
 from combinators.arguments import read_optional_name
 from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
 from combinators.errors import SignatureError, message
+from combinators.extrema import attains
 from combinators.inputs import check_operands
 from combinators.leaf import Leaf, read_signature, read_sizes
 from combinators.operation import Operation
@@ -51,15 +52,7 @@ class FoldKernel:
 
     def __call__(self, *blocks: Any) -> Any:
         """State block: every leaf has the mapped axes, then the cell's own."""
-        inner = dict(self.inner)
-        if self.compositions:
-            told = zip(blocks, self.compositions, strict=True)
-            blocks = tuple(split(block, axes, block_sizes(block, axes, inner)) for block, axes in told)
-        sizes = {
-            n: s for axes, b in zip(self.operands, blocks, strict=True) for n, s in zip(axes, b.shape, strict=True)
-        }
-        kept = [tuple(name for name in axes if name not in self.folded) for axes in self.operands]
-        rows = [self._as_rows(block, axes, sizes) for block, axes in zip(blocks, self.operands, strict=True)]
+        rows, kept, sizes = self._rows(blocks)
         function = self._lift_many()
         cells = self._cells() if len(rows) == 1 and is_entrywise(function) else ()
         if cells:
@@ -69,6 +62,38 @@ class FoldKernel:
             in_axes = [_index(axes, name, gone) for axes in kept]
             function = jax.vmap(function, in_axes=in_axes)
         return function(*rows)
+
+    def attained(self, places: Sequence[int], state: Sequence[Any], blocks: Sequence[Any]) -> list[Any]:
+        """How many elements attain the extrema of a block.
+
+        Args:
+          places: which leaves of the state are extrema.
+          state: the leaves of the state block.
+          blocks: of the operands.
+
+        Returns:
+          For each of the places int32 of the shape of the leaf.
+        """
+        rows, kept, _ = self._rows(blocks)
+        function: Any = Attaining(self.aggregator, tuple(places))
+        cells = self._cells() if len(rows) == 1 and is_entrywise(self._lift_many()) else ()
+        extrema = [state[place] for place in places]
+        for position in reversed(range(len(self.mapped) - len(cells))):
+            gone, name = self.mapped[:position], self.mapped[position]
+            in_axes = [_index(axes, name, gone) for axes in kept]
+            function = jax.vmap(function, in_axes=(0, *in_axes))
+        return function(extrema, *rows)
+
+    def _rows(self, blocks: Sequence[Any]) -> tuple[list[Any], list[Axes], dict[str, int]]:
+        """The operands with one leading axis of elements, the axes behind it, and the sizes of the block."""
+        if self.compositions:
+            told = zip(blocks, self.compositions, strict=True)
+            blocks = [split(block, axes, block_sizes(block, axes, dict(self.inner))) for block, axes in told]
+        sizes = {
+            n: s for axes, b in zip(self.operands, blocks, strict=True) for n, s in zip(axes, b.shape, strict=True)
+        }
+        kept = [tuple(name for name in axes if name not in self.folded) for axes in self.operands]
+        return [self._as_rows(b, axes, sizes) for b, axes in zip(blocks, self.operands, strict=True)], kept, sizes
 
     def _cells(self) -> Axes:
         """The mapped dimensions that lie behind the folded ones in memory.
@@ -94,6 +119,28 @@ class FoldKernel:
         order = [axes.index(name) for name in self.folded] + [i for i, n in enumerate(axes) if n not in self.folded]
         moved = jnp.transpose(block, order)
         return moved.reshape((math.prod(sizes[name] for name in self.folded), *moved.shape[len(self.folded) :]))
+
+
+@dataclass(frozen=True)
+class Attaining:
+    """Count the elements that attain extrema of their state.
+
+    Attributes:
+      aggregator: whose states they are.
+      places: of the extrema among the leaves of a state.
+    """
+
+    aggregator: Aggregator
+    places: tuple[int, ...]
+
+    def __call__(self, extrema: Sequence[Any], *rows: Any) -> list[Any]:
+        """Return int32 of the shapes of the extrema, for rows with one leading axis of elements."""
+        own = getattr(self.aggregator.lift_many, "attained", None)
+        if own is not None:
+            return own(self.places, extrema, rows)
+        lifted = jax.tree.leaves(jax.vmap(self.aggregator.lift)(*rows))
+        found = [attains(lifted[place], top) for place, top in zip(self.places, extrema, strict=True)]
+        return [jnp.sum(each, axis=0, dtype=jnp.int32) for each in found]
 
 
 @dataclass(frozen=True)

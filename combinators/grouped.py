@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -13,7 +13,7 @@ from jax import lax
 
 from combinators.aggregator import Aggregator
 from combinators.errors import GraphError, message
-from combinators.groups import Groups, fold_all, fold_groups, keep
+from combinators.groups import Groups, attaining_in_groups, fold_all, fold_groups, keep
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoid import Monoid
 from combinators.monoids.function import EachKey, function
@@ -161,6 +161,13 @@ class KeyedMany:
         return fold_groups(
             self.monoid, states, Groups(integer_labels("Aggregator.by_key", keys), self.size, self.is_sorted)
         )
+
+    def attained(self, places: Sequence[int], extrema: Sequence[Any], rows: Sequence[Any]) -> list[Any]:
+        """How many elements of every key attain the extrema of its state; see `combinators.fold.Attaining`."""
+        xs, keys = self.split.many(tuple(rows))
+        states = jax.tree.leaves(jax.vmap(self.lift)(*xs))
+        slots = Groups(integer_labels("Aggregator.by_key", keys), self.size).slots
+        return [attaining_in_groups(top, states[place], slots) for place, top in zip(places, extrema, strict=True)]
 
 
 @final

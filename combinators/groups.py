@@ -8,12 +8,14 @@ the states are sorted by key and scanned, segment by segment, in logarithmic dep
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from functools import partial
+from typing import Any, cast, final
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.extrema import Extremum, attains, first_along, is_smooth
 from combinators.frame import Frame
 from combinators.monoid import Monoid, Native
 from combinators.monoids.segmented import segmented
@@ -71,23 +73,26 @@ def fold_groups(monoid: Monoid, states: Any, groups: Groups) -> Any:
     return _fold_ordered(monoid, states, groups)
 
 
-def fold_all(monoid: Monoid, states: Any) -> Any:
+def fold_all(monoid: Monoid, states: Any, in_order: bool = False) -> Any:
     """Fold all states, in their order, by dense reductions where the monoid allows it.
 
     Args:
       monoid: merges two states.
       states: pytree of arrays `(n, ...)`.
+      in_order: whether what comes of it is merged in order, so that the first of several that attain an extremum has
+        its gradient; otherwise they share it.
 
     Returns:
       One state; the identity where `n` is 0.
     """
     if monoid.parts:
         where: Any = monoid.keys if monoid.keys is not None else range(len(monoid.parts))
-        folded = [fold_all(part, states[key]) for part, key in zip(monoid.parts, where, strict=True)]
+        folded = [fold_all(part, states[key], in_order) for part, key in zip(monoid.parts, where, strict=True)]
         return tuple(folded) if monoid.keys is None else dict(zip(monoid.keys, folded, strict=True))
     if monoid.native is not None:
         identity = cell_identity(monoid, states)
-        return jax.tree.map(lambda one, leaf: _reduce(monoid.native, one, leaf), identity, states)
+        reduce = _first if in_order else _reduce
+        return jax.tree.map(partial(reduce, monoid.native), identity, states)
     if monoid.frame is not None:
         frame, identity = monoid.frame, cell_identity(monoid, states)
         still = jax.tree.map(lax.stop_gradient, states)
@@ -132,15 +137,49 @@ def _reduce(kind: Native | None, identity: Any, leaf: Any) -> Any:
             return jnp.broadcast_to(identity, leaf.shape[1:])
 
 
+def _first(kind: Native | None, identity: Any, leaf: Any) -> Any:
+    if kind in ("max", "min") and leaf.shape[0] and is_smooth(leaf):
+        return first_along(kind, leaf)
+    return _reduce(kind, identity, leaf)
+
+
 def _scatter(kind: Native | None, start: Any, leaf: Any, groups: Groups) -> Any:
     if kind in ("or", "and"):
         # Truth is ordered: the greatest of booleans is their disjunction.
         name = "max" if kind == "or" else "min"
         return _scatter(name, start.astype(jnp.int8), leaf.astype(jnp.int8), groups).astype(jnp.bool_)
-    at = start.at[groups.slots]
-    put = at.add if kind == "sum" else at.max if kind == "max" else at.min
     # No order is promised: slots are moved, and XLA may do anything with a promise that does not hold.
-    return put(leaf, mode="drop")
+    if kind == "sum":
+        return start.at[groups.slots].add(leaf, mode="drop")
+    return _extremes(cast("Extremum", kind), start, leaf, groups.slots)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _extremes(kind: Extremum, start: Any, leaf: Any, slots: Any) -> Any:
+    """Extrema by slot; the gradient is shared by all that attain them."""
+    at = start.at[slots]
+    return at.max(leaf, mode="drop") if kind == "max" else at.min(leaf, mode="drop")
+
+
+@_extremes.defjvp
+def _(kind: Extremum, primals: Any, tangents: Any) -> Any:
+    start, leaf, slots = primals
+    found = _extremes(kind, start, leaf, slots)
+    if not is_smooth(leaf):
+        return found, tangents[0]
+    counts = attaining_in_groups(found, leaf, slots)
+    share = jnp.where(attains(leaf, _of_slots(found, slots)), tangents[1], 0)
+    return found, jnp.zeros_like(found).at[slots].add(share, mode="drop") / jnp.maximum(counts, 1).astype(leaf.dtype)
+
+
+def attaining_in_groups(extrema: Any, leaf: Any, slots: Any) -> Any:
+    """How many elements of every group attain its extremum, int32."""
+    is_there = attains(leaf, _of_slots(extrema, slots)).astype(jnp.int32)
+    return jnp.zeros(extrema.shape, jnp.int32).at[slots].add(is_there, mode="drop")
+
+
+def _of_slots(grouped: Any, slots: Any) -> Any:
+    return jnp.take(grouped, slots, axis=0, mode="clip")
 
 
 def _fold_framed(monoid: Monoid, frame: Frame, states: Any, groups: Groups) -> Any:

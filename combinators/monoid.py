@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, cast, final
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from combinators.errors import GraphError, message
+from combinators.extrema import Extremum, earlier, is_smooth
 from combinators.frame import Frame
 from combinators.immutable import Immutable
 
@@ -56,7 +58,15 @@ class Leafwise(Immutable):
         Returns:
           A pytree of the same structure.
         """
+        kind = _NATIVE.get(self.function)
+        if kind in ("max", "min"):
+            return jax.tree.map(partial(_earlier, kind, self.function), *states)
         return jax.tree.map(self.function, *states)
+
+
+def _earlier(kind: Extremum, function: Callable[..., Any], left: Any, right: Any) -> Any:
+    left, right = jnp.asarray(left), jnp.asarray(right)
+    return earlier(kind, left, right) if is_smooth(left) and left.dtype == right.dtype else function(left, right)
 
 
 def leafwise(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -246,7 +256,7 @@ class Monoid(Immutable):
         return total
 
     def fold_stacked(self, states: Any) -> Any:
-        """Combine states that are stacked along a leading axis, in order, by a balanced tree.
+        """Combine states that are stacked along a leading axis, in order, by a balanced tree; extrema by a reduction.
 
         Args:
           states: pytree of arrays `(n, ...)`.
@@ -257,6 +267,15 @@ class Monoid(Immutable):
         size = jnp.shape(jax.tree.leaves(states)[0])[0]
         if size == 0:
             return self.identity_for(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states))
+        if self.parts:
+            where: Any = self.keys if self.keys is not None else range(len(self.parts))
+            folded = [part.fold_stacked(states[key]) for part, key in zip(self.parts, where, strict=True)]
+            return tuple(folded) if self.keys is None else dict(zip(self.keys, folded, strict=True))
+        if self.native in ("max", "min"):
+            # As a mesh folds it: the gradient is shared by all that attain the extremum.
+            from combinators.together import reduce_together
+
+            return jax.tree.map(lambda leaf: reduce_together((self.native,), leaf)[0], states)
         combine = jax.vmap(self.merge)
         while size > 1:
             even = jax.tree.map(lambda x, stop=size - size % 2: x[0:stop:2], states)

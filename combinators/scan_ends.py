@@ -19,6 +19,7 @@ from combinators import monoids
 from combinators.axis import Axis, Term
 from combinators.blocks import Axes, combine_blocks, map_cells, present_block, shared_axes
 from combinators.errors import SignatureError, message
+from combinators.extrema import attains
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape
@@ -95,6 +96,11 @@ class Total:
         """The leaves of the state block, without `over`."""
         tree = tree_from_json(json.loads(self.structure), "the state")
         steps = jax.tree.leaves(self.kernel(*blocks))
+        if self.monoid.native in ("max", "min"):
+            # As a mesh folds it: the gradient is shared by all that attain the extremum.
+            places = [axes.index(self.over) for axes in self.carrier]
+            moved = [jnp.moveaxis(leaf, place, 0) for leaf, place in zip(steps, places, strict=True)]
+            return tuple(self.monoid.fold_stacked(moved))
 
         def cell(leaves: list[Any]) -> list[Any]:
             return jax.tree.leaves(self.monoid.fold_stacked(jax.tree.unflatten(tree, leaves)))
@@ -103,6 +109,13 @@ class Total:
         front = [(self.over, *axes) for axes in rest]
         moved = [jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(steps, self.carrier, strict=True)]
         return tuple(map_cells(cell, [front], rest, shared_axes(rest))(moved))
+
+    def attained(self, places: Sequence[int], state: Sequence[Any], blocks: Sequence[Any]) -> list[Any]:
+        """How many steps attain the extrema of a block, int32; `places` says which leaves these are."""
+        steps = jax.tree.leaves(self.kernel(*blocks))
+        axes = [self.carrier[place].index(self.over) for place in places]
+        there = [attains(steps[p], jnp.expand_dims(state[p], axis)) for p, axis in zip(places, axes, strict=True)]
+        return [jnp.sum(each, axis=axis, dtype=jnp.int32) for each, axis in zip(there, axes, strict=True)]
 
 
 @dataclass(frozen=True)

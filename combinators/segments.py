@@ -125,7 +125,7 @@ class SegmentMany:
         del xs
         inner = states[-1]
         kept = keep(self.lift.kind.last(selected), inner, function(self.monoid).identity_for(inner))
-        return (*self.lift.kind.heads(selected), fold_all(self.monoid, kept))
+        return (*self.lift.kind.heads(selected), fold_all(self.monoid, kept, in_order=True))
 
 
 @final

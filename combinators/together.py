@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.extrema import attains, is_smooth
 from combinators.monoids.elementwise import highest, lowest
 
 Kind = Literal["sum", "max", "min"]
@@ -77,7 +78,7 @@ def reduce_together(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
 def _(kinds: tuple[Kind, ...], primals: Any, tangents: Any) -> Any:
     # Derivatives take the plain reductions: that of a sum transposes to a broadcast.
     values = reduce_together(kinds, *primals)
-    return values, tuple(map(_change, kinds, primals, tangents))
+    return values, tuple(map(_change, kinds, primals, values, tangents))
 
 
 def greatest(*arrays: Any) -> tuple[Any, ...]:
@@ -139,5 +140,10 @@ def _reduced(kind: Kind, array: Any) -> Any:
     return lax.reduce(array, _start(kind, array.dtype), _greater if kind == "max" else _less, (0,))
 
 
-def _change(kind: Kind, primal: Any, tangent: Any) -> Any:
-    return jax.jvp(partial(_plain, kind), (primal,), (tangent,))[1]
+def _change(kind: Kind, primal: Any, value: Any, tangent: Any) -> Any:
+    if kind == "sum" or not is_smooth(primal):
+        return jax.jvp(partial(_plain, kind), (primal,), (tangent,))[1]
+    # Equal shares of all that attain the extremum; JAX's own rule knows no NaN.
+    is_there = attains(primal, value)
+    count = jnp.maximum(jnp.sum(is_there, axis=0), 1).astype(value.dtype)
+    return jnp.sum(jnp.where(is_there, tangent, 0), axis=0, dtype=value.dtype) / count

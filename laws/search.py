@@ -153,7 +153,8 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
                 # What the steps lose is what a reference is there to find. What rounded arguments may give counts.
                 found = spread(function, arguments, depth * unit, subject.cache, key, steps=False)
             elif subject.is_composed or law.is_composed:
-                found = spread(function, arguments, unit, subject.cache, key)
+                # A plan runs the very program that it is compared with, on the same arguments.
+                found = spread(function, arguments, unit, subject.cache, key, given=law.family == "plan")
             else:
                 return None
             return None if found is None else _largest(found, left)

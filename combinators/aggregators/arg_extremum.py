@@ -6,14 +6,17 @@ They take two inputs: the values, and their global coordinates, which in a signa
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
+from combinators.extrema import Extremum, attains, is_smooth
 from combinators.together import reduce_together
 
 
@@ -22,7 +25,8 @@ def ArgMax() -> Aggregator:
 
     Returns:
       An aggregator of values and integer coordinates to a dictionary of `value` and `index` (int32). Ties go to the
-      lower coordinate; NaN counts as the largest, as in NumPy. Of nothing: the least value, at the largest index.
+      lower coordinate; NaN counts as the largest, as in NumPy. Of nothing: the least value, at the largest index. All
+      of the gradient goes to the element at that coordinate.
     """
     return Aggregator(
         lift_indexed, monoids.ArgMax, present_indexed, lift_many=argmax_many, reference=reference_argmax, name="ArgMax"
@@ -35,6 +39,7 @@ def ArgMin() -> Aggregator:
     Returns:
       An aggregator of values and integer coordinates to a dictionary of `value` and `index` (int32). Ties go to the
       lower coordinate; NaN counts as the smallest, as in NumPy. Of nothing: the greatest value, at the largest index.
+      All of the gradient goes to the element at that coordinate.
     """
     return Aggregator(
         lift_indexed, monoids.ArgMin, present_indexed, lift_many=argmin_many, reference=reference_argmin, name="ArgMin"
@@ -48,15 +53,13 @@ def lift_indexed(x: Any, index: Any) -> Any:
 
 
 def argmax_many(xs: Any, indices: Any) -> Any:
-    """Find the largest value and its lowest coordinate along the leading axis."""
-    (value,) = reduce_together(("max",), jnp.asarray(xs))
-    return value, _lowest_index(xs, indices, value)
+    """Find the largest value and its lowest coordinate along the leading axis; that element has the gradient."""
+    return _extreme("max", xs, indices)
 
 
 def argmin_many(xs: Any, indices: Any) -> Any:
-    """Find the smallest value and its lowest coordinate along the leading axis."""
-    (value,) = reduce_together(("min",), jnp.asarray(xs))
-    return value, _lowest_index(xs, indices, value)
+    """Find the smallest value and its lowest coordinate along the leading axis; that element has the gradient."""
+    return _extreme("min", xs, indices)
 
 
 def present_indexed(state: Any) -> Any:
@@ -75,10 +78,34 @@ def reference_argmin(xs: Any, indices: Any) -> Any:
     return _reference(np.argmin, monoids.ArgMin, xs, indices)
 
 
-def _lowest_index(xs: Any, indices: Any, value: Any) -> Any:
-    wins = (xs == value) | ((xs != xs) & (value != value))
-    spread = jnp.reshape(jnp.asarray(indices, jnp.int32), (-1,) + (1,) * (xs.ndim - 1))
-    return jnp.min(jnp.where(wins, spread, jnp.iinfo(jnp.int32).max), axis=0, initial=jnp.iinfo(jnp.int32).max)
+def _extreme(kind: Extremum, xs: Any, indices: Any) -> Any:
+    xs, indices = jnp.asarray(xs), jnp.asarray(indices, jnp.int32)
+    return _value(kind, xs, indices) if is_smooth(xs) else reduce_together((kind,), xs)[0], _index(kind, xs, indices)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _value(kind: Extremum, xs: Any, indices: Any) -> Any:
+    return reduce_together((kind,), xs)[0]
+
+
+@_value.defjvp
+def _(kind: Extremum, primals: Any, tangents: Any) -> Any:
+    xs, indices = primals
+    value = _value(kind, xs, indices)
+    wins = attains(xs, value) & (_spread(indices, xs) == _index(kind, xs, indices))
+    count = jnp.maximum(jnp.sum(wins, axis=0), 1).astype(value.dtype)
+    return value, jnp.sum(jnp.where(wins, tangents[0], 0), axis=0, dtype=value.dtype) / count
+
+
+def _index(kind: Extremum, xs: Any, indices: Any) -> Any:
+    """The lowest coordinate of those that attain the extremum."""
+    (value,) = reduce_together((kind,), lax.stop_gradient(xs))
+    last = jnp.iinfo(jnp.int32).max
+    return jnp.min(jnp.where(attains(xs, value), _spread(indices, xs), last), axis=0, initial=last)
+
+
+def _spread(indices: Any, xs: Any) -> Any:
+    return jnp.reshape(indices, (-1,) + (1,) * (xs.ndim - 1))
 
 
 def _identities(monoid: Any, xs: Any) -> Any:

@@ -68,13 +68,18 @@ class Preferred:
         (key1, first), (key2, second) = left, right
         key = self.order.merge(key1, key2)
         has1, has2 = _equal(key1, key), _equal(key2, key)
-        both = self.payload.merge(first, second)
-        only = jax.tree.map(lambda a, b: jnp.where(_over(has1, a), a, b), first, second)
-        return key, jax.tree.map(lambda a, b: jnp.where(_over(has1 & has2, a), a, b), both, only)
+        only = _choose(has1, first, second)
+        # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
+        both = self.payload.merge(_choose(has1 & has2, first, self.payload.identity_for(first)), second)
+        return key, _choose(has1 & has2, both, only)
 
 
 def _equal(a: Any, b: Any) -> Any:
     return (a == b) | ((a != a) & (b != b))
+
+
+def _choose(flag: Any, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(_over(flag, b), a, b), first, second)
 
 
 def _over(flag: Any, leaf: Any) -> Any:

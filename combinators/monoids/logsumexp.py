@@ -53,7 +53,10 @@ def logsumexp_value(state: Any) -> Any:
     """
     top, total = state
     nothing = (top == -jnp.inf) | (total == 0)
-    return jnp.where(nothing & ~jnp.isnan(top), -jnp.inf, top + jnp.log(jnp.where(total == 0, 1, total)))
+    # Beside an infinity nothing has an influence that is a number.
+    infinite = ~nothing & ((top == jnp.inf) | (total == jnp.inf))
+    usual = top + jnp.log(jnp.where((total == 0) | infinite, 1, total))
+    return jnp.where(nothing & ~jnp.isnan(top), -jnp.inf, jnp.where(infinite, jnp.inf, usual))
 
 
 def maximum(state: Any) -> Any:
@@ -64,7 +67,8 @@ def maximum(state: Any) -> Any:
 def express(state: Any, reference: Any) -> Any:
     """Express a state as the addend `s exp(m - F)`."""
     top, total = state
-    return total * jnp.exp(top - reference)
+    infinite = top == jnp.inf
+    return jnp.where(infinite, jnp.inf, total * jnp.exp(jnp.where(infinite, reference, top) - reference))
 
 
 def restore(reference: Any, total: Any) -> Any:

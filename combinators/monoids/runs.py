@@ -58,11 +58,16 @@ class Continue:
         (kind1, label1, earlier), (kind2, label2, later) = left, right
         continues = (kind2 == 1) & (kind1 > 0) & (label1 == label2)
         kind = jnp.where(kind2 == 0, kind1, jnp.where(continues | (kind1 == 0), jnp.maximum(kind1, kind2), 2))
-        merged = self.monoid.merge(earlier, later)
         # Nothing on the right keeps the left, by the identity's own law.
         whole = continues | (kind2 == 0)
-        state = jax.tree.map(lambda both, new: jnp.where(_over(whole, new), both, new), merged, later)
+        # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
+        kept = _choose(whole, earlier, self.monoid.identity_for(earlier))
+        state = _choose(whole, self.monoid.merge(kept, later), later)
         return kind.astype(kind1.dtype), jnp.where(kind2 == 0, label1, label2), state
+
+
+def _choose(flag: Any, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(_over(flag, b), a, b), first, second)
 
 
 def _over(flag: Any, leaf: Any) -> Any:

@@ -63,10 +63,14 @@ class Restart:
     def __call__(self, left: Any, right: Any) -> Any:
         """Return the merged flag and the state of the last segment."""
         (begins1, earlier), (begins2, later) = left, right
-        merged = self.monoid.merge(earlier, later)
-        return begins1 | begins2, jax.tree.map(
-            lambda new, both: jnp.where(_over(begins2, new), new, both), later, merged
-        )
+        # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
+        none = self.monoid.identity_for(earlier)
+        merged = self.monoid.merge(_choose(begins2, none, earlier), later)
+        return begins1 | begins2, _choose(begins2, later, merged)
+
+
+def _choose(flag: Any, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(_over(flag, b), a, b), first, second)
 
 
 def _over(flag: Any, leaf: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from jax import lax
 
 from combinators.blocks import Axes, combine_blocks
+from combinators.extrema import Attained, Extremum, merge_attained
 from combinators.shaped import Shaped
 from tapestry_jax.planning.folds import Merge, mapped_frame, merges
 
@@ -21,6 +22,9 @@ def accumulate(shaped: Shaped, carrier: Sequence[Axes], left: list[Any], right: 
         first, second = [left[i] for i in merge.leaves], [right[i] for i in merge.leaves]
         if merge.kind == "frame":
             merged = _in_frame(merge, axes, first, second)
+        elif isinstance(first[0], Attained):
+            pairs = zip(first, second, strict=True)
+            merged = [merge_attained(cast("Extremum", merge.kind), a, b) for a, b in pairs]
         else:
             merged = combine_blocks(merge.monoid, merge.tree, axes, first, second)
         for position, leaf in zip(merge.leaves, merged, strict=True):

@@ -10,16 +10,38 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.extrema import Extremum, attains
 from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.mesh_shape import MeshShape
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1,))
 def max_over(value: Any, axes: tuple[str, ...]) -> Any:
     """The maximum over mesh axes; NaN wins. Its derivative goes to the devices that attain it, in equal shares."""
+    return extremum_over("max", axes, value, jnp.ones_like(value, jnp.int32))
+
+
+def min_over(value: Any, axes: tuple[str, ...]) -> Any:
+    """The minimum over mesh axes; NaN wins. Its derivative goes to the devices that attain it, in equal shares."""
+    return extremum_over("min", axes, value, jnp.ones_like(value, jnp.int32))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def extremum_over(kind: Extremum, axes: tuple[str, ...], value: Any, count: Any) -> Any:
+    """The extremum over mesh axes of what `count` elements of every device attain; NaN wins.
+
+    All elements that attain it have equal shares of its derivative.
+
+    Args:
+      kind: which.
+      axes: mesh axes, over which both arrays vary.
+      value: of this device.
+      count: int32 of the same shape.
+    """
+    if kind == "min" and jnp.issubdtype(value.dtype, jnp.inexact):
+        return -extremum_over("max", axes, -value, count)
     whole = {jnp.dtype(jnp.float32): jnp.int32, jnp.dtype(jnp.float64): jnp.int64}.get(value.dtype)
     if whole is None:
-        return lax.pmax(value, axes)
+        return (lax.pmax if kind == "max" else lax.pmin)(value, axes)
     # Collectives need not keep NaN, and on CPUs they do not. Among integers in the order of floats it is the largest.
     largest = jnp.iinfo(whole).max
     key = _ordered(lax.bitcast_convert_type(value, whole), largest)
@@ -32,22 +54,17 @@ def _ordered(bits: Any, largest: int) -> Any:
     return jnp.where(bits < 0, bits ^ largest, bits)
 
 
-@max_over.defjvp
-def _max_over_jvp(axes: tuple[str, ...], primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+@extremum_over.defjvp
+def _(kind: Extremum, axes: tuple[str, ...], primals: Any, tangents: Any) -> tuple[Any, Any]:
     # `pmax` has no derivative of its own. The count is summed only where a derivative is taken.
-    (value,), (tangent,) = primals, tangents
-    top = max_over(value, axes)
-    attained = value == vary(top, axes)
-    count = lax.psum(attained.astype(value.dtype), axes)
-    share = jnp.where(attained, tangent, 0) / vary(count, axes)
-    return top, lax.psum(share, axes)
-
-
-def min_over(value: Any, axes: tuple[str, ...]) -> Any:
-    """The minimum over mesh axes."""
-    if not jnp.issubdtype(value.dtype, jnp.inexact):
-        return lax.pmin(value, axes)
-    return -max_over(-value, axes)
+    value, count = primals
+    top = extremum_over(kind, axes, value, count)
+    # Of as many bytes as the value. Of those with two, that which holds large counts.
+    sent = jnp.bfloat16 if value.dtype == jnp.float16 else value.dtype
+    mine = jnp.where(attains(value, vary(top, axes)), count, 0).astype(sent)
+    everyone = lax.psum(mine, axes)
+    share = mine / vary(jnp.where(everyone == 0, 1, everyone), axes)
+    return top, lax.psum(tangents[0] * share.astype(value.dtype), axes)
 
 
 def any_over(value: Any, axes: tuple[str, ...]) -> Any:

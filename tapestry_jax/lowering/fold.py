@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,10 @@ from jax import lax
 
 from combinators.blocks import Axes, identity_block
 from combinators.execute import states
+from combinators.extrema import Attained, Extremum
 from combinators.shaped import Shaped
-from tapestry_jax.lowering.collectives import NATIVE
+from tapestry_jax.lowering.attained import value_of, with_counts, without_elements
+from tapestry_jax.lowering.collectives import NATIVE, extremum_over
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.ordered import merge_ordered
 from tapestry_jax.lowering.pad import valid_count, valid_counts
@@ -29,16 +31,20 @@ Cuts = Mapping[str, Cut]
 def partial_states(
     shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: Sequence[Any]
 ) -> list[Any]:
-    """The state of this device's box; padding along fold dimensions is left out."""
+    """The state of this device's box, extrema with their counts; padding along fold dimensions is left out."""
     uneven = uneven_folds(shaped, dict(cuts), here)
     if not uneven:
-        return states(shaped, blocks)
+        return _counted(shaped, blocks)
     pad = shaped.operation.pad
     if pad is not None:
         neutral = _neutralised(shaped, cuts, uneven, pad, blocks, here)
         if neutral is not None:
-            return states(shaped, neutral)
+            return _counted(shaped, neutral)
     return _switch_on_counts(shaped, cuts, sizes, here, uneven, blocks)
+
+
+def _counted(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
+    return with_counts(shaped, blocks, states(shaped, blocks))
 
 
 def _neutralised(
@@ -89,8 +95,10 @@ def _switch_on_counts(
         def run(operands: list[Any]) -> list[Any]:
             if 0 in valid:
                 full = jax.eval_shape(lambda b: states(shaped, b), operands)
-                return [vary(leaf, axes) for leaf in _identity(shaped, full)]
-            return [vary(leaf, axes) for leaf in states(shaped, crop_blocks(shaped, operands, sizes, inner))]
+                found = without_elements(shaped, _identity(shaped, full))
+            else:
+                found = _counted(shaped, crop_blocks(shaped, operands, sizes, inner))
+            return jax.tree.map(lambda leaf: vary(leaf, axes), found)
 
         return run
 
@@ -108,7 +116,7 @@ def merge_states(
 ) -> list[Any]:
     """Merge the states of all devices along `axes`; the result is the same on each of them."""
     assert shaped.operation.monoid is not None
-    merged = list(state)
+    merged = [value_of(leaf) for leaf in state]
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
         leaves = [state[i] for i in merge.leaves]
         part = [carrier[i] for i in merge.leaves]
@@ -127,6 +135,11 @@ def _merge(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: H
 
 def _natively(kind: str, leaf: Any, axes: tuple[str, ...], here: Here) -> Any:
     """One native collective; none where the leaf is the same on all devices, such as a count of rows."""
+    if isinstance(leaf, Attained):
+        if not varying_axes(leaf.value) & set(axes):
+            return leaf.value
+        both = vary(leaf.value, axes), vary(leaf.count, axes)
+        return received(extremum_over(cast("Extremum", kind), axes, *both))
     if varying_axes(leaf) & set(axes):
         return received(NATIVE[kind](vary(leaf, axes), axes))
     return leaf * here.size(axes) if kind == "sum" else leaf

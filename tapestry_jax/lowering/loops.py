@@ -10,6 +10,7 @@ them: a differentiated kernel with both starts its carry from an operand, `jnp.z
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ def with_varying_loops(kernel: Callable[..., Any], axes: frozenset[str]) -> Call
     if not axes:
         return kernel
 
+    @functools.wraps(kernel, assigned=(), updated=())
     def run(*blocks: Any) -> Any:
         try:
             return kernel(*blocks)
@@ -37,7 +39,7 @@ def with_varying_loops(kernel: Callable[..., Any], axes: frozenset[str]) -> Call
             closed, out = jax.make_jaxpr(kernel, return_shape=True)(*structs)
             if not _contains_loop(closed.jaxpr):
                 raise
-        outputs = _evaluate(closed.jaxpr, closed.consts, list(blocks), sorted(axes))
+        outputs = run_program(closed.jaxpr, closed.consts, list(blocks), sorted(axes))
         return jax.tree.unflatten(jax.tree.structure(out), outputs)
 
     return run
@@ -53,8 +55,22 @@ def _contains_loop(jaxpr: Any) -> bool:
     return False
 
 
-def _evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any], axes: list[str]) -> list[Any]:
-    """Run a jaxpr equation by equation; loops are built anew."""
+def run_program(
+    jaxpr: Any,
+    constants: Sequence[Any],
+    arguments: Sequence[Any],
+    axes: list[str],
+    wanted: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Run a jaxpr equation by equation; loops are built anew.
+
+    Args:
+      jaxpr: the program.
+      constants: of the program.
+      arguments: of the program.
+      axes: mesh axes over which carries vary.
+      wanted: the variables to return; the program's results where it is None.
+    """
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
     values |= dict(zip(jaxpr.invars, arguments, strict=True))
 
@@ -64,7 +80,7 @@ def _evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any], ax
     for equation in jaxpr.eqns:
         outputs = _bind(equation, [read(atom) for atom in equation.invars], axes)
         values.update(zip(equation.outvars, outputs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return [read(atom) for atom in (jaxpr.outvars if wanted is None else wanted)]
 
 
 def _bind(equation: Any, operands: list[Any], axes: list[str]) -> list[Any]:
@@ -99,7 +115,7 @@ def _is_literal(atom: Any) -> bool:
 
 
 def _closed(closed: Any, operands: Sequence[Any], axes: list[str]) -> list[Any]:
-    return _evaluate(closed.jaxpr, closed.consts, operands, axes)
+    return run_program(closed.jaxpr, closed.consts, operands, axes)
 
 
 def _varied(values: Sequence[Any], axes: list[str]) -> list[Any]:

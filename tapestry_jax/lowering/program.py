@@ -12,6 +12,7 @@ from jax import lax
 
 from combinators.execute import present, run_blocks, states
 from combinators.shaped import Shaped
+from tapestry_jax.lowering.attained import value_of, with_counts
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.fold import merge_states, partial_states
 from tapestry_jax.lowering.here import Here
@@ -75,7 +76,9 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                     # XLA's partitioner fails on programs all of whose arrays are empty: such values are made here.
                     values.update({slot: _without_cells(schedule.slots[slot]) for slot in step.results})
                 case Convert():
-                    values[step.result] = convert(values[step.source], step.changes, here)
+                    values[step.result] = jax.tree.map(
+                        lambda part, changes=step.changes: convert(part, changes, here), values[step.source]
+                    )
                 case Run():
                     results = _run(schedule, step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
@@ -137,10 +140,11 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
 
 def _alike(shaped: Shaped, blocks: Sequence[Any], state: list[Any], varying: Sequence[frozenset[str]]) -> list[Any]:
     """The state, whose leaves that are the same on all devices do not vary for JAX either, however they were made."""
-    if all(axes or not varying_axes(leaf) for leaf, axes in zip(state, varying, strict=True)):
+    if all(axes or not varying_axes(value_of(leaf)) for leaf, axes in zip(state, varying, strict=True)):
         return state
     # Such a leaf depends on shapes alone, so that any operands give it.
-    plain = states(shaped, [jnp.zeros(block.shape, block.dtype) for block in blocks])
+    zeros = [jnp.zeros(block.shape, block.dtype) for block in blocks]
+    plain = with_counts(shaped, zeros, states(shaped, zeros))
     return [leaf if axes else own for leaf, own, axes in zip(state, plain, varying, strict=True)]
 
 
@@ -162,13 +166,16 @@ def _merged(shaped: Shaped, step: Run | Finish, here: Here, state: list[Any]) ->
         padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
         return present(shaped, [received(lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True))])
     _, carrier = local_state(shaped, cuts)
-    return present(shaped, merge_states(shaped, carrier, folded, here, state) if folded else state)
+    return present(shaped, merge_states(shaped, carrier, folded, here, state) if folded else list(map(value_of, state)))
 
 
 def _as_stored(schedule: Schedule, step: Run | Finish, results: Sequence[Any]) -> list[Any]:
     # A kernel that ignores an operand may return fewer varying axes than its layout has.
+    # Extrema that a loop carries on come with their counts.
+    pairs = zip(results, step.results, strict=True)
     return [
-        vary(result, sorted(schedule.slots[slot].varying)) for result, slot in zip(results, step.results, strict=True)
+        jax.tree.map(lambda part, slot=slot: vary(part, sorted(schedule.slots[slot].varying)), result)
+        for result, slot in pairs
     ]
 
 

@@ -12,6 +12,7 @@ from jax import lax
 from combinators.blocks import Axes, identity_block
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.accumulate import accumulate
+from tapestry_jax.lowering.attained import without_elements
 from tapestry_jax.lowering.collectives import permute_over
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
@@ -76,16 +77,20 @@ def _run(
         # Behind the last turn nothing is sent on: it stands behind the loop.
         apart = jax.checkpoint(chunk, policy=policy)
         states, last = apart((moving, fixed, counters[-1]), states)
-        pieces = [jnp.concatenate([array, piece[None]]) for array, piece in zip(pieces, last, strict=True)]
+        pieces = jax.tree.map(lambda array, piece: jnp.concatenate([array, piece[None]]), pieces, last)
     if step.ends:
         return states
     made = [body.slots[slot] for slot in body.outputs[count:]]
-    whole = [together(array, slot, step.axis, here) for array, slot in zip(pieces, made, strict=True)]
+    # Extrema that a loop inside has carried come with their counts.
+    pairs = zip(pieces, made, strict=True)
+    whole = [jax.tree.map(lambda part, slot=slot: together(part, slot, step.axis, here), leaf) for leaf, slot in pairs]
     return [*states[:folded], *whole]
 
 
 def _varying(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
-    return [vary(leaf, sorted(slot.varying)) for leaf, slot in zip(leaves, slots, strict=True)]
+    # Extrema come with their counts.
+    pairs = zip(leaves, slots, strict=True)
+    return [jax.tree.map(lambda part, slot=slot: vary(part, sorted(slot.varying)), leaf) for leaf, slot in pairs]
 
 
 def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[State]:
@@ -104,7 +109,8 @@ def _identity(states: Sequence[State]) -> list[Any]:
     units: list[Any] = []
     for shaped, like, carrier in states:
         assert shaped.operation.monoid is not None
-        units += identity_block(shaped.operation.monoid, shaped.state_tree, carrier, like)
+        unit = identity_block(shaped.operation.monoid, shaped.state_tree, carrier, like)
+        units += unit if shaped.operation.over is not None else without_elements(shaped, unit)
     return units
 
 

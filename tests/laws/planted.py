@@ -68,6 +68,7 @@ def planted() -> Iterator[Planted]:
     for law, mutant in test_plan_laws.MUTANTS.items():
         fake = test_plan_laws.FakePlan
         yield Planted(law, mutant if isinstance(mutant, fake) else fake(test_plan_laws.MLP, mutant))
+    yield Planted("plan.gradients", test_plan_laws.UNEVEN)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -120,6 +120,34 @@ def test_law_rejects_its_mutant(law):
         laws.assert_lawful(plan, laws=law, examples=5, shrink=False)
 
 
+TOP = tp.trace(tp.Reduce(lambda x: jnp.max(x, axis=0), "x -> ", tp.monoids.Max), tp.TensorType({"x": 32}))
+
+
+@jax.custom_jvp
+def shared_by_halves(x):
+    """A maximum whose gradient is shared by the halves of its elements that attain it, and then inside of each."""
+    return jnp.max(x)
+
+
+@shared_by_halves.defjvp
+def _(primals, tangents):
+    def halves(x):
+        return jnp.maximum(jnp.max(x[:16]), jnp.max(x[16:]))
+
+    return shared_by_halves(*primals), jax.jvp(halves, primals, tangents)[1]
+
+
+UNEVEN = FakePlan(TOP, shared_by_halves)
+
+
+def test_gradient_that_is_wrong_at_ties_alone_is_found():
+    with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
+        laws.assert_lawful(UNEVEN, laws="plan.gradients", examples=20, shrink=False)
+    with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
+        laws.assert_equivalent(UNEVEN, args=(jnp.zeros(32).at[jnp.array([1, 2, 20])].set(5.0),))
+    assert "plan.gradients" in laws.assert_equivalent(FakePlan(TOP, jnp.max), args=(jnp.ones(32),)).held
+
+
 def test_every_law_of_plans_has_a_mutant():
     assert set(MUTANTS) == {law.name for law in laws.catalogue if law.family == "plan"}
 
