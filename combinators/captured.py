@@ -54,7 +54,8 @@ def result_types(function: Callable[..., Any], types: Sequence[Any], where: str,
     constants = list(_constants(closed, equations))
     if (constants or names & _CALLBACKS or names & _RULES) and holds_own_code(own):
         _check(function, types, own, constants, bool(names & _CALLBACKS), where)
-        if names & _RULES:
+        # A gradient is traced only where a rule could reach an array: JAX's own rules (relu) are everywhere.
+        if names & _RULES and reachable_arrays(own, "rule"):
             _check_rules(function, types, own, where)
     return out
 

@@ -112,7 +112,7 @@ def store_padded(plan: Plan, *, only: Sequence[str] | None = None) -> Plan:
       >>> graph = tp.trace(tp.einsum("n k, k m -> n m"), x, w)
       >>> plan = tp.plan(graph, AbstractMesh((4,), ("model",)), {"m": "model"})
       >>> [str(each.spec) for each in (plan.in_shardings[1], tp.store_padded(plan).in_shardings[1])]
-      ["PartitionSpec(None, None)", "PartitionSpec(None, ('model',))"]
+      ['P(None, None)', "P(None, 'model')"]
     """
     _check_plan(plan)
     only = _read_only(only, "tp.store_padded")
