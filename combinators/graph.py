@@ -16,6 +16,9 @@ from combinators.operation import Operation
 from combinators.shaped import Shaped, shape
 from combinators.tensor_type import TensorType
 
+DEEPEST_LOOPS = 24
+"""How deep loops may be nested. Each costs JAX some twenty calls inside each other, of about a thousand."""
+
 
 class Ref(NamedTuple):
     """A value of a graph: the output `output` of the node `node`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 from combinators.errors import FormatError, GraphError, TapestryError, message
-from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, Rename
+from combinators.graph import DEEPEST_LOOPS, Apply, Graph, Input, Loop, Node, Ref, Rename
 from combinators.graph_check import check_graph
 from combinators.kernel_codec import decode, encode
 from combinators.operation import Operation
@@ -37,8 +37,6 @@ from combinators.tree_json import tree_from_json, tree_to_json
 
 FORMAT = "tapestry-graph"
 VERSION = 1
-DEEPEST_LOOPS = 24
-"""Loops inside each other that a file may hold."""
 _LARGEST_SIZE = 2**63
 _LONGEST_LABEL = 4096
 _MOST_AXES = 64

@@ -7,7 +7,7 @@ the states are sorted by key and scanned, segment by segment, in logarithmic dep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast, final
 
@@ -15,10 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.errors import KernelError
 from combinators.extrema import Extremum, attains, first_along, is_smooth
 from combinators.frame import Frame
+from combinators.kernel_fingerprint import fingerprint
 from combinators.monoid import Monoid, Native
 from combinators.monoids.segmented import segmented
+from combinators.stacked_prefixes import stacked_prefixes
 from combinators.together import reduce_together
 
 
@@ -206,10 +209,35 @@ def _fold_ordered(monoid: Monoid, states: Any, groups: Groups) -> Any:
         return start
     order = _order(places, groups.is_sorted)
     places, states = places[order], jax.tree.map(lambda leaf: leaf[order], states)
+    try:
+        known = _Known(monoid, fingerprint(monoid))
+    except KernelError:  # without a structure that tells it from others it is traced every time
+        return _fold_sorted(monoid, start, places, states)
+    return _fold_known(known, start, places, states)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A monoid, equal to those that compute the same: Python takes `x * 1` and `x * 1.0` for equal."""
+
+    monoid: Monoid = field(compare=False)
+    text: str
+
+
+# Jitted, since a call that is not would compile every step by itself.
+@partial(jax.jit, static_argnums=0)
+def _fold_known(known: _Known, start: Any, places: Any, states: Any) -> Any:
+    return _fold_sorted(known.monoid, start, places, states)
+
+
+def _fold_sorted(monoid: Monoid, start: Any, places: Any, states: Any) -> Any:
+    """Fold states that are sorted by place; groups without elements are as in `start`."""
+    size = jax.tree.leaves(start)[0].shape[0]
     begins = jnp.concatenate([jnp.ones(1, jnp.bool_), places[1:] != places[:-1]])
-    _, prefixes = lax.associative_scan(jax.vmap(segmented(monoid).merge), (begins, states))
-    last = jnp.searchsorted(places, jnp.arange(groups.size), side="right") - 1
-    found = (last >= 0) & (places[last] == jnp.arange(groups.size))
+    none = jnp.zeros((), jnp.bool_), cell_identity(monoid, states)
+    _, prefixes = stacked_prefixes(jax.vmap(segmented(monoid).merge), none, (begins, states))
+    last = jnp.searchsorted(places, jnp.arange(size), side="right") - 1
+    found = (last >= 0) & (places[last] == jnp.arange(size))
     return keep(found, jax.tree.map(lambda leaf: leaf[last], prefixes), start)
 
 

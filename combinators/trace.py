@@ -12,7 +12,7 @@ import jax
 from combinators.binding import Names, bind, check_distinct, local_names, suggest_names
 from combinators.carries import check_carries, slice_of
 from combinators.errors import GraphError, message
-from combinators.graph import Graph, Ref, prune
+from combinators.graph import DEEPEST_LOOPS, Graph, Ref, prune
 from combinators.naming import AxisName, Resolver, find
 from combinators.operation import Operation
 from combinators.pending import Pending, PendingLoop, resolved_node
@@ -159,6 +159,7 @@ class Trace:
         Raises:
           CompositionError: when the carries do not come out as they went in.
         """
+        self._check_nesting(name)
         held = [jax.tree.flatten(self.held(holder)) for holder in holders]
         constants = [*constants, *(leaf for leaves, _ in held for leaf in leaves)]
         operands = self._own(name, [*carries, *(value for value, _ in stacked), *constants])
@@ -266,6 +267,19 @@ class Trace:
         return len(self._scopes) + (0 if self.outer is None else self.outer.depth)
 
     # Helpers
+
+    def _check_nesting(self, name: str) -> None:
+        around, loops = self, 1
+        while around.outer is not None:
+            around, loops = around.outer, loops + 1
+        if loops > DEEPEST_LOOPS:
+            raise GraphError(
+                message(
+                    f"loops are nested more than {DEEPEST_LOOPS} deep, at `{name}`",
+                    "JAX lowers some forty loops inside each other, and their gradients fewer",
+                    remedy="Multiply the lengths of loops that only repeat one another into one.",
+                )
+            )
 
     def _resolver(self) -> Resolver:
         axes = list(self.axes())

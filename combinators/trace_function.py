@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,9 @@ def trace_function(
 def _run(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
     try:
         return function(*values)
+    except RecursionError:
+        # Not chained: a thousand frames of one pattern say nothing more.
+        raise _too_deep(name) from None
     except TypeError as error:
         # Primitives of JAX refuse what is no array without asking for `__jax_array__`.
         if "combinators.value.Value" not in str(error):
@@ -67,6 +71,16 @@ def _run(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
                 remedy="Make it a leaf: tp.Map(jax.lax.exp)(x), or give it a signature.",
             )
         ) from error
+
+
+def _too_deep(name: str) -> GraphError:
+    return GraphError(
+        message(
+            f"`{name}` calls programs inside programs deeper than Python allows",
+            f"its recursion limit is {sys.getrecursionlimit()} calls; a program inside another takes about five",
+            remedy="Call one program after the other, or repeat one with tp.iterate; arrows compose at any depth.",
+        )
+    )
 
 
 def _is_type(leaf: Any) -> bool:

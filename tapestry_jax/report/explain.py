@@ -45,6 +45,10 @@ class Row:
     times: int = 1
 
 
+Sent = dict[str, list[Collective]]
+"""Collectives by the path that causes them."""
+
+
 def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] = False) -> str:
     """Write a schedule as a table.
 
@@ -61,7 +65,10 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
       The table as text.
     """
     found = collectives(schedule, grad)
-    rows = list(_rows(schedule, list(found)))
+    sent_by: Sent = {}
+    for item in found:
+        sent_by.setdefault(item.path, []).append(item)
+    rows = list(_rows(schedule, sent_by))
     listed = {row.path for row in rows}
     # What a change of layout for an output sends belongs to no operation.
     rows += [Row(item.path, "", None, None, _note(item), item.times) for item in found if item.path not in listed]
@@ -78,8 +85,10 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     ]
     flops = sum(row.times * row.flops for row in rows if row.flops is not None)
     sent = sum(item.bytes * item.times for item in found)
+    entering = [step for step in schedule.steps if isinstance(step, Convert) and step.enters]
+    read = {step.source: step.result for step in reversed(entering)}
     inputs = [
-        f"  {node.name} {node.results[0]}: {_storage(schedule, slot)}"
+        f"  {node.name} {node.results[0]}: {_storage(schedule, slot, read.get(slot, slot))}"
         for node, slot in zip(graph.inputs, schedule.inputs, strict=True)
     ]
     lines = [f"{graph.name} on the mesh {schedule.mesh}", "inputs:", *inputs, *_table(header, body)]
@@ -131,12 +140,10 @@ def _parts(text: str, separator: str, width: int) -> list[str]:
     return lines
 
 
-def _rows(
-    schedule: Schedule, found: list[Collective], times: int = 1, given: Sequence[str] | None = None
-) -> Iterable[Row]:
+def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] | None = None) -> Iterable[Row]:
     """The rows of a schedule, whose inputs are `given` names: in a loop in time they are not those of its graph."""
     listed = [node.name for node in schedule.graph.inputs] if given is None else given
-    known = dict(zip(schedule.inputs, listed, strict=False))
+    known = _results(schedule) | dict(zip(schedule.inputs, listed, strict=False))
     for step in schedule.steps:
         match step:
             case Convert():
@@ -152,17 +159,17 @@ def _rows(
                 yield _run_row(schedule, step, found, times)
                 # An operation that several turns of a loop repeat in a row says once what they send.
                 if not step.carried:
-                    found[:] = [item for item in found if item.path != step.path]
+                    found.pop(step.path, None)
             case Repeat():
                 yield Row(step.path, f"{step.length} turns", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
             case Region():
-                notes = [_note(item, times) for item in found if item.path == step.path]
+                notes = [_note(item, times) for item in found.get(step.path, ())]
                 yield Row(step.path, _turns(schedule, step), None, None, "; ".join(notes), times)
-                names = [_name_of(schedule, slot, known) for slot in step.operands]
+                names = [known.get(slot, "value") for slot in step.operands]
                 yield from _rows(step.body, found, times * step.turns(schedule.mesh), names)
             case Finish():
-                notes = [_note(item) for item in found if item.path == step.path]
+                notes = [_note(item) for item in found.get(step.path, ())]
                 if notes:
                     yield Row(step.path, "states of all turns", None, None, "; ".join(notes), times)
 
@@ -187,7 +194,7 @@ def _change_rows(
     told = [change for change in changes if not isinstance(change, Cast | Reorder | Share)]
     moves = [_change(change, names, schedule.mesh) for change in told]
     if moves:
-        yield Row(f"  {_name_of(schedule, source, known)} for {path}", ", ".join(moves), None, None, "", times)
+        yield Row(f"  {known.get(source, 'value')} for {path}", ", ".join(moves), None, None, "", times)
 
 
 def _is_boundary(step: Convert) -> bool:
@@ -195,23 +202,19 @@ def _is_boundary(step: Convert) -> bool:
     return step.enters or "/output " in f"/{step.path}"
 
 
-def _boundary_rows(schedule: Schedule, step: Convert, found: Sequence[Collective], times: int) -> Iterable[Row]:
+def _boundary_rows(schedule: Schedule, step: Convert, found: Sent, times: int) -> Iterable[Row]:
     """What an argument or a result that is stored otherwise costs: forwards, and with gradients."""
     names = schedule.slots[step.source].type.names
     moves = [_change(change, names, schedule.mesh) for change in step.changes]
-    notes = [_note(item) for item in found if item.path == step.path]
+    notes = [_note(item) for item in found.get(step.path, ())]
     if any(moves) or notes:
         yield Row(step.path, ", ".join(filter(None, moves)), None, None, "; ".join(notes), times)
 
 
-def _storage(schedule: Schedule, number: int) -> str:
+def _storage(schedule: Schedule, stored: int, entered: int) -> str:
     """How an argument is stored, and why where that is not how its first user reads it."""
-    slot = schedule.slots[number]
+    slot, read = schedule.slots[stored], schedule.slots[entered].layout
     kind, mesh = slot.type, schedule.mesh
-    entering = (
-        step.result for step in schedule.steps if isinstance(step, Convert) and step.enters and step.source == number
-    )
-    read = schedule.slots[next(entering, number)].layout
     axes = list(zip(kind.names, kind.shape, slot.layout.cuts, read.cuts, strict=True))
     told = [
         f"{name} of {size} does not divide over {_pieces(wanted, mesh)}, is sliced inside"
@@ -230,7 +233,7 @@ def _pieces(cut: Cut, mesh: MeshShape) -> str:
     return "+".join(f"{axis}={mesh.size((axis,))}" for axis in cut.axes)
 
 
-def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: int) -> Row:
+def _run_row(schedule: Schedule, step: Run, found: Sent, times: int) -> Row:
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     node = schedule.graph.nodes[step.node]
     bound: dict[str, str] = dict(getattr(node, "names", ()))
@@ -239,7 +242,7 @@ def _run_row(schedule: Schedule, step: Run, found: Sequence[Collective], times: 
     kernel = _kernel(shaped, _operand_structs(schedule, step), cuts, folded)
     carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
     flops, size = _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
-    notes = [] if step.carried else [_note(item) for item in found if item.path == step.path]
+    notes = [] if step.carried else [_note(item) for item in found.get(step.path, ())]
     return Row(step.path, where or "-", flops, size, "; ".join([*filter(None, (kernel, carrier)), *notes]), times)
 
 
@@ -281,13 +284,10 @@ def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
             return ""
 
 
-def _name_of(schedule: Schedule, slot: int, known: Mapping[int, str]) -> str:
-    if slot in known:
-        return known[slot]
-    for step in schedule.steps:
-        if isinstance(step, Run | Finish | Repeat | Region) and slot in step.results:
-            return step.path
-    return "value"
+def _results(schedule: Schedule) -> dict[int, str]:
+    """Who makes a value."""
+    steps = [step for step in schedule.steps if not isinstance(step, Convert)]
+    return {slot: step.path for step in steps for slot in step.results}
 
 
 def _operand_structs(schedule: Schedule, step: Run) -> tuple[jax.ShapeDtypeStruct, ...]:

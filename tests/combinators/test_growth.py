@@ -7,11 +7,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from combinators.stacked_prefixes import stacked_prefixes
 from tests.work import growth
 
 sin = tp.Map(jnp.sin)
@@ -132,3 +134,34 @@ def test_tracing_and_what_graphs_do_is_linear(program: Any) -> None:
         assert growth(program, use) < LINEAR
     assert growth(program, lambda graph: graph.observe(graph.outputs[0][0])) < LINEAR
     assert growth(lambda n: program(n).to_json(), tp.Graph.from_json) < LINEAR
+
+
+def by_key(count: int) -> str:
+    affine = tp.Monoid((1.0, 0.0), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]))
+    keyed = tp.Aggregator(lambda x: (0.5 + x, x), affine, lambda state: state[1]).by_key(None, 4)
+    return str(jax.make_jaxpr(keyed.run)(jnp.zeros(count), jnp.zeros(count, jnp.int32)))
+
+
+def test_what_is_compiled_for_a_monoid_by_key_does_not_grow_with_the_elements() -> None:
+    # A tree of all steps has two levels of slices for every halving.
+    assert by_key(1000).count("\n") < 1.1 * by_key(40).count("\n")
+
+
+@pytest.mark.parametrize("size", [1, 8, 9, 33, 300, 1100])
+def test_prefixes_of_stacked_states_are_those_of_a_tree(size: int) -> None:
+    states = tuple(np.random.default_rng(size).normal(size=(2, size, 3)))
+
+    def merge(a: Any, b: Any) -> Any:
+        return a[0] * b[0], a[1] * b[0] + b[1]
+
+    def ours(states: Any) -> Any:
+        return stacked_prefixes(merge, (jnp.float32(1), jnp.float32(0)), states)
+
+    def tree(states: Any) -> Any:
+        return jax.lax.associative_scan(merge, states)
+
+    given = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), states)
+    for got, expected in zip(ours(given), tree(given), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    slopes = [jax.grad(lambda s, f=f: jnp.sum(jnp.sin(f(s)[1])))(given) for f in (ours, tree)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), *slopes)
