@@ -155,7 +155,7 @@ def test_prefixes_of_stacked_states_are_those_of_a_tree(size: int) -> None:
         return a[0] * b[0], a[1] * b[0] + b[1]
 
     def ours(states: Any) -> Any:
-        return stacked_prefixes(merge, (jnp.float32(1), jnp.float32(0)), states)
+        return stacked_prefixes(merge, (jnp.ones(3), jnp.zeros(3)), states)
 
     def tree(states: Any) -> Any:
         return jax.lax.associative_scan(merge, states)
