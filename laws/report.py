@@ -78,6 +78,7 @@ def check_recipe(law: Law, subject: Subject, recipe: list[Any]) -> None:
     for (name, kind), part in zip(law.takes, recipe, strict=False):
         try:
             subject.read(kind, part)
+            subject.show(kind, part)
         except LawError:
             raise
         except Exception as error:  # noqa: BLE001 - what was stored may be anything

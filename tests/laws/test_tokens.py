@@ -1,0 +1,53 @@
+"""Replay tokens from elsewhere: data, whatever they hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from laws.errors import TokenError
+from laws.report import LONGEST_TOKEN, pack
+from tests.mutate_json import mutated, parts
+
+PLUS = tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
+CONTENT = ["monoid.associativity", "f32[]", [["lift", 1.0], ["combine", ["lift", 0.0], ["identity"]], ["identity"]]]
+
+
+def token(content):
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, 3, b"", "", "é", "====", "A" * (LONGEST_TOKEN + 1), token([]), token({"law": 3}), token("[" * 9),
+        token(CONTENT)[:40], token(None), token([CONTENT[0], CONTENT[1], {"os": "system"}]),
+        base64.urlsafe_b64encode(b"[" * 9999).decode(),
+        base64.urlsafe_b64encode(b'["a", "a", "a\xff"]').decode(),
+        base64.urlsafe_b64encode(b"[" + b"9" * 5000 + b"]").decode(),
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_what_is_no_token_is_refused(text):
+    with pytest.raises(TokenError, match="this is no replay token") as caught:
+        tp.laws.replay(text, PLUS)
+    assert isinstance(caught.value, tp.FormatError)
+
+
+def test_numbers_that_are_not_finite_are_read():
+    tp.laws.replay(pack("monoid.associativity", "f32[]", [["lift", float("inf")], ["lift", 1.0], ["identity"]]), PLUS)
+
+
+def test_edited_tokens_are_replayed_or_refused():
+    draws, refused = random.Random(0), 0
+    for _ in range(80):
+        try:
+            tp.laws.replay(token(mutated(CONTENT, draws, parts(CONTENT))), PLUS)
+        except tp.FormatError:
+            refused += 1
+    assert 40 < refused < 80
