@@ -48,7 +48,7 @@ _KERNELS = {
     "combinators.cells": "MapCells",
     "combinators.dense": "Dense",
     "combinators.einsum": "Einsum",
-    "combinators.fold": "FoldKernel _OfCells _Polymorphic",
+    "combinators.fold": "Attaining FoldKernel _OfCells _Polymorphic",
     "combinators.frame": "Frame",
     "combinators.fused_attention": "FusedAttention FitsFused",
     "combinators.grouped": "Split KeyedLift KeyedMany MaskedLift MaskedMany",
