@@ -1,4 +1,4 @@
-"""The functions of JAX that a file may name: array code, each looked at and attacked before it came here.
+"""The functions of JAX that a file may name: array code, each chosen by name.
 
 A name is here when the function, traced on operands of any size with any arguments that a file can hold, makes a
 jaxpr and does nothing else: it opens no file and no connection, runs no callback, takes no function among its
