@@ -58,7 +58,8 @@ def _ordered(bits: Any, largest: int) -> Any:
 def _(kind: Extremum, axes: tuple[str, ...], primals: Any, tangents: Any) -> tuple[Any, Any]:
     # `pmax` has no derivative of its own. The count is summed only where a derivative is taken.
     value, count = primals
-    top = extremum_over(kind, axes, value, count)
+    # Kept by loops, which would send it again where they compute again who attained it.
+    top = received(extremum_over(kind, axes, value, count))
     # Of as many bytes as the value. Of those with two, that which holds large counts.
     sent = jnp.bfloat16 if value.dtype == jnp.float16 else value.dtype
     mine = jnp.where(attains(value, vary(top, axes)), count, 0).astype(sent)

@@ -153,9 +153,12 @@ def _dividing(size: int, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, .
 
 
 def even_cut(size: int, axes: tuple[str, ...], mesh: MeshShape) -> Cut | None:
-    """The cut of `size` cells into equal blocks, the last ones possibly short or empty; None without cells to cut."""
+    """The cut of `size` cells into equal blocks, the last ones possibly short or empty; None where nothing is divided.
+
+    One cell has one piece: were it cut, all devices but one would hold a copy of it, which is no more than none does.
+    """
     axes = mesh.real(axes)
-    if not axes or not size:
+    if not axes or size < 2:
         return None
     return Cut(axes, -(-size // mesh.size(axes)))
 

@@ -49,7 +49,7 @@ class Placer:
         placed: Placement = {}
         found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
         cuttable = {dim: items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None}
-        plain = {axis for dim, items in cuttable.items() if shaped.sizes[dim] for axis in axes_of(items)}
+        plain = {axis for dim, items in cuttable.items() if _cells(shaped, dim) > 1 for axis in axes_of(items)}
         listed = {axis for items in cuttable.values() for axis in axes_of(items)}
         for dim, (name, origin, items) in found.items():
             if origin == "" or not items:
@@ -67,11 +67,12 @@ class Placer:
                     )
                 continue
             self.used.add((origin, name))
-            size = shaped.sizes[dim]
-            placed[dim] = self._axes(name, path, items, size, plain) if size else ()
-            # Where a dimension is empty, all that an entry says of it holds: it has no pieces, and nothing goes round.
+            size = _cells(shaped, dim)
+            axes = self._axes(name, path, items, size, plain) if size else ()
+            # Less than two cells have no pieces, and none goes round, whatever an entry says of them.
+            placed[dim] = axes if size > 1 else ()
             self.rings |= {
-                (name, item.axis) for item in items if isinstance(item, Ring) and (not size or item.axis in listed)
+                (name, item.axis) for item in items if isinstance(item, Ring) and (size < 2 or item.axis in listed)
             }
         self._check_once(node, shaped, path, placed)
         check_loops(shaped, node.bound, path, placed)
@@ -275,6 +276,13 @@ def _called_otherwise(graph: Graph, local: str) -> list[str]:
     """Where the signature of an operation has a dimension that the graph calls by another name."""
     found = {path: name for path, node, _ in _shaped_nodes(graph) for dim, name in node.names if dim == local}
     return [f"`{local}` of `{path}` is called `{name}` here" for path, name in list(found.items())[:2]]
+
+
+def _cells(shaped: Shaped, dim: str) -> int:
+    """How many cells of a dimension there are to divide: none where it is composed with an empty one."""
+    axes = (axis for operand in (*shaped.signature.operands, *shaped.signature.results) for axis in operand.axes)
+    composed = (axis for axis in axes if axis.kind == "composite" and dim in axis.names)
+    return 0 if any(shaped.sizes[name] == 0 for axis in composed for name in axis.names) else shaped.sizes[dim]
 
 
 def _keeps_no_order(shaped: Shaped, dim: str) -> bool:

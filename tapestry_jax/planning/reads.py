@@ -56,8 +56,6 @@ def _axis_cut(axis: Axis, mode: str, sizes: Mapping[str, int], cuts: Cuts) -> Cu
     inner = 1
     for term in axis.terms[1:]:
         inner *= sizes[term.name]
-    if not inner:
-        return None
     window = cut.window
     if window is not None:
         window = replace(window, width=inner, step=inner)
