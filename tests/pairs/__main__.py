@@ -127,7 +127,7 @@ def _rows(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
 def _report(options: argparse.Namespace) -> int:
     rows = list(_rows(_file(options, worker) for worker in range(options.jobs)))
     verdicts = Counter(row["verdict"] for row in rows)
-    compared = sum(count for verdict, count in verdicts.items() if verdict != "refused")
+    compared = sum(count for verdict, count in verdicts.items() if verdict not in ("refused", "trivial"))
     print(f"seed {options.seed}: {len(rows)} drawn, {compared} compared: {dict(verdicts)}")
     print(f"{sum(row['seconds'] for row in rows):.0f} s of CPU")
     print("steps:", dict(Counter(step for row in rows for step in row["steps"]).most_common()))

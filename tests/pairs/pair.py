@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
+from tapestry_jax.planning.schedule import Region, Repeat
 from tests.pairs.plans import Placing, draw_placing, repaired
 from tests.pairs.programs import Program, draw_program
 from tests.simulated.evaluate import simulated
@@ -25,7 +26,8 @@ class Outcome:
     """What came of a pair.
 
     Attributes:
-      verdict: `equal`, `refused`, `alarm` (the verifier refuses what is right), `wrong`, `gradient`, `error`.
+      verdict: `equal`, `trivial` (equal, but nothing was cut), `refused`, `alarm` (the verifier refuses what is
+        right), `wrong`, `gradient` or `error`.
       text: what is wrong.
       refusals: why plans were refused on the way.
       smooth: whether gradients were compared.
@@ -62,9 +64,17 @@ def check(program: Program, placing: Placing, seed: str = "", repair: bool = Tru
         found = "error", traceback.format_exc(limit=-8)
     refused, smooth = tuple(refusals), bool(_smooth(program))
     if found is None:
-        return placing, Outcome("alarm", alarm, refused) if alarm else Outcome("equal", "", refused, smooth)
+        equal = "equal" if _is_cut(plan) else "trivial"
+        return placing, Outcome("alarm", alarm, refused) if alarm else Outcome(equal, "", refused, smooth)
     verdict, text = found
     return placing, Outcome(verdict, f"{text}\nverify(): {alarm or 'no alarm'}", refused)
+
+
+def _is_cut(plan: tp.Plan) -> bool:
+    """Whether there is anything to be wrong: a value in pieces, or a loop over some."""
+    loops = (step for step in plan.schedule.steps if isinstance(step, Region | Repeat))
+    slots = (*plan.schedule.slots, *(slot for step in loops for slot in step.body.slots))
+    return any(cut is not None for slot in slots for cut in slot.layout.cuts)
 
 
 def _planned(placing: Placing, graph: tp.Graph) -> tuple[tp.Plan | None, Sequence[str]]:

@@ -9,10 +9,12 @@ from typing import Any
 
 import tapestry_jax as tp
 from combinators.graph import Apply, Graph, Loop
-from laws.placements import dimensions, iterated
-from tapestry_jax.planning.items import Chunks, Halo, Ring
+from laws.placements import dimensions
+from laws.placements import iterated as in_loops
+from tapestry_jax.planning.items import Chunks, Halo, Ring, Striped
 
 MESHES: tuple[dict[str, int], ...] = (
+    *[{"data": 2, "model": 4}, {"data": 2, "model": 3}, {"data": 3}, {"data": 2, "model": 2}] * 2,
     {"data": 2, "model": 4},
     {"data": 4, "model": 2},
     {"data": 8},
@@ -63,7 +65,7 @@ class Placing:
             outputs=self.outputs,
             accumulate=self.accumulate,
         )
-        return tp.fsdp(plan, self.fsdp) if self.fsdp is not None else plan
+        return tp.fsdp(plan, self.fsdp, smallest=1) if self.fsdp is not None else plan
 
     def smaller(self) -> list[Placing]:
         """The same with one thing left out, all such."""
@@ -100,7 +102,7 @@ def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
     rng = Random(seed)
     mesh = dict(rng.choice(MESHES))
     axes, dims = list(mesh), dimensions(graph)
-    entries = _entries(rng, axes, list(dict.fromkeys([*dims, *_layered(graph)])), iterated(graph))
+    entries = _entries(rng, axes, dims, in_loops(graph), _layered(graph))
     placing = Placing(mesh, entries)
     if rng.random() < 0.25:
         placing = replace(placing, ops=_exceptions(rng, graph, axes, dims))
@@ -125,7 +127,10 @@ def _layered(graph: Graph) -> list[str]:
     return [*found, *inner]
 
 
-def _entries(rng: Random, axes: list[str], names: list[str], layers: list[str]) -> dict[str, tuple[Any, ...]]:
+def _entries(
+    rng: Random, axes: list[str], names: list[str], iterated: list[str], layers: list[str]
+) -> dict[str, tuple[Any, ...]]:
+    """Items for dimensions: `names` of all, `iterated` of those in loops, `layers` of those that loops turn over."""
     if not names:
         return {}
     cut: dict[str, list[str]] = {}
@@ -142,9 +147,16 @@ def _entries(rng: Random, axes: list[str], names: list[str], layers: list[str]) 
             items.setdefault(dim, []).append(tp.ring(rng.choice(used or axes)))
     for dim in rng.sample(names, min(rng.choice((0, 0, 1, 1, 1, 2, 3)), len(names))):
         items.setdefault(dim, []).append(tp.chunks(**rng.choice(CHUNKS)))
-    deep = [dim for dim in cut if dim in layers] if rng.random() < 0.9 else names
-    if deep and rng.random() < 0.4:
-        items.setdefault(rng.choice(deep), []).append(tp.halo(rng.randint(1, 4)))
+    deep = [dim for dim, own in items.items() if dim in iterated and not any(isinstance(i, Striped) for i in own)]
+    if rng.random() < 0.05:
+        items.setdefault(rng.choice(names), []).append(tp.halo(rng.randint(1, 4)))
+    elif deep and rng.random() < 0.5:
+        items[rng.choice(deep)].append(tp.halo(rng.randint(1, 4)))
+    if layers and rng.random() < 0.5:
+        # Stages of a pipeline, through which something flows in chunks.
+        free = [axis for axis in axes if not any(axis in own for own in cut.values())]
+        items[rng.choice(layers)] = [rng.choice(free or axes)]
+        items.setdefault(rng.choice(names), []).append(tp.chunks(**rng.choice(CHUNKS)))
     order = rng.sample(list(items), len(items))
     return {dim: tuple(sorted(items[dim], key=_rank)) for dim in order}
 
@@ -186,13 +198,16 @@ def repaired(
     """Leave out one thing after the other until the plan is accepted; also what it was refused for."""
     rng = Random(f"{seed}/repair")
     refusals: list[str] = []
+    candidates = [placing]
     for _ in range(attempts):
-        try:
-            return placing, placing.plan(graph), refusals
-        except tp.PlanError as error:
-            refusals.append(str(error))
-        smaller = placing.smaller()
-        if not smaller:
+        for candidate in candidates:
+            try:
+                return candidate, candidate.plan(graph), refusals
+            except tp.PlanError as error:
+                refusals.append(str(error))
+        placing = rng.choice(candidates)
+        candidates = placing.smaller()
+        if not candidates:
             break
-        placing = rng.choice(smaller)
+        rng.shuffle(candidates)
     return placing, None, refusals

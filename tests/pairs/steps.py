@@ -366,6 +366,21 @@ def repeated(rng: Random, pool: Pool) -> Any:
     return tp.iterate(step, rng.randint(0, 5))(x)
 
 
+def relaxed(rng: Random, pool: Pool) -> Any:
+    """Windows in a loop, which halos are for."""
+    x = pool.any(rng, 1)
+    over, boundary = rng.choice(x.names), rng.choice(BOUNDARIES[1:])
+    smooth = rng.choice((None, jnp.tanh, jnp.sin))
+    other = rng.choice(x.names)
+
+    def step(value: Any) -> Any:
+        value = _relaxed(value, over, boundary)
+        value = value if smooth is None else tp.Map(smooth)(value)
+        return _relaxed(value, other, boundary) if other != over else value + x * 0.25
+
+    return tp.iterate(step, rng.randint(1, 6))(x)
+
+
 def stacked(rng: Random, pool: Pool) -> Any:
     if pool.layers is None:
         raise LookupError
@@ -401,7 +416,7 @@ STEPS: dict[str, tuple[int, Callable[[Random, Pool], Any]]] = {
     "fold": (4, folded),
     "centred": (3, centred),
     "indexed fold": (1, indexed_fold),
-    "by key": (2, by_key),
+    "by key": (4, by_key),
     "opaque fold": (3, opaque_fold),
     "scan": (6, scanned),
     "window": (4, windowed),
@@ -412,12 +427,13 @@ STEPS: dict[str, tuple[int, Callable[[Random, Pool], Any]]] = {
     "residual": (2, residual),
     "attention": (3, attention),
     "rearrange": (3, rearranged),
-    "gather": (2, gathered),
+    "gather": (3, gathered),
     "placed": (2, placed),
     "rename": (2, renamed),
     "pair": (1, pair),
     "unit rows": (1, unit_rows),
-    "iterate": (4, repeated),
-    "stack": (4, stacked),
-    "feedback": (1, fed_back),
+    "iterate": (3, repeated),
+    "relax": (3, relaxed),
+    "stack": (5, stacked),
+    "feedback": (2, fed_back),
 }
