@@ -1,0 +1,43 @@
+"""The contract where little is left to divide: one cell, chunks of one, maxima inside of loops."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tests.contract import assert_contract, assert_same
+from tests.tapestry_jax.draw import named, normal
+
+recurrence = tp.Scan(tp.monoids.AffineRecurrence, "t r, t r -> t r, t r", over="t")
+
+
+def test_contract_maximum_over_the_mesh_in_chunks_of_another_dimension():
+    # The gradient asks who attained the maximum; the loop must not send it a second time for that.
+    running = tp.Scan(tp.monoids.Max, "t r -> t r", over="t", reverse=True, final=True)
+    args = (normal(3, 4),)
+    graph = tp.trace(running, *named("t r", *args))
+    plan = tp.plan(graph, tp.mesh(a=2, b=2, c=2), {"t": ("a", "b"), "r": (tp.striped("c"), tp.chunks(size=1))})
+    assert_contract(plan)
+    assert_same(plan, args)
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_contract_recurrence_over_fewer_steps_than_devices(length):
+    # One step is the same on all devices: it is not cut, and nothing is sent. Two steps are two pieces.
+    def program(decay, x):
+        return tp.Map(jnp.sin)(recurrence(tp.Map(jnp.tanh)(decay), x)[1])
+
+    args = normal(length, 2), normal(length, 2, seed=1)
+    plan = tp.plan(tp.trace(program, *named("t r, t r", *args)), tp.mesh(d=5), {"t": tp.striped("d")})
+    assert_contract(plan)
+    assert_same(plan, args)
+    assert (plan.collectives(True) == ()) == (length == 1)
+
+
+def test_a_dimension_of_one_cell_is_not_cut(mesh8):
+    args = normal(1, 3), normal(3, 4, seed=1)
+    graph = tp.trace(lambda x, w: tp.einsum("b k, k n -> b n")(x, w), *named("b k, k n", *args))
+    plan = tp.plan(graph, mesh8, {"b": "data"})
+    assert plan.collectives(True) == ()
+    assert_same(plan, args)
