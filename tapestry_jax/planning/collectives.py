@@ -4,45 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tapestry_jax.planning.bounds import Turning, is_still, marked, turning_in
 from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Share, Slice, changed_shape
+from tapestry_jax.planning.collective import Collective as Collective
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.folds import local_state
 from tapestry_jax.planning.gradients import derivative_dependence, derivative_needs, differentiated, value_dependence
 from tapestry_jax.planning.halo import permuted_axes
 from tapestry_jax.planning.merging import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.reads import fold_axes, folds_nothing
-from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot, Step
 from tapestry_jax.planning.sent import Sent, next_device
 from tapestry_jax.planning.time_axis import in_space, ring_of
-
-
-@dataclass(frozen=True)
-class Collective:
-    """One collective of the compiled program.
-
-    Attributes:
-      kind: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all` or `collective-permute`.
-      axes: the mesh axes.
-      bytes: per device and execution: the larger of operand and result.
-      path: the operation that causes it.
-      times: how often it runs.
-      backward: whether it belongs to the gradient.
-    """
-
-    kind: str
-    axes: tuple[str, ...]
-    bytes: int
-    path: str
-    times: int = 1
-    backward: bool = False
-
-    def __str__(self) -> str:
-        repeated = f" x{self.times}" if self.times > 1 else ""
-        phase = " (gradient)" if self.backward else ""
-        return f"{self.kind} over {'+'.join(self.axes)}: {self.bytes:,} B{repeated}, {self.path}{phase}"
 
 
 def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
@@ -57,22 +33,31 @@ def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) ->
     return tuple(found for found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
 
 
-def _of(schedule: Schedule, flow: Flow, loops: int = 0) -> Iterable[Collective]:
+def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterable[Collective]:
     """All collectives; `loops` in time run the steps, each of which runs them again in the backward pass."""
     seen: set[Any] = set()
+    found: list[tuple[Step, Collective]] = []
     for step in schedule.steps:
-        match step:
-            case Convert():
-                yield from _of_convert(schedule, step, flow, seen)
-            case Run():
-                yield from _of_gathers(schedule, step, flow, seen, loops)
-                yield from _of_run(schedule, step, flow)
-            case Finish():
-                yield from _of_run(schedule, step, flow)
-            case Repeat():
-                yield from _of_repeat(step, flow, loops)
-            case Region():
-                yield from _of_region(schedule, step, flow, loops, seen)
+        sent = _of_step(schedule, step, flow, loops, turning, seen)
+        found += [(step, replace(each, bound=each.bound or is_still(step, turning))) for each in sent]
+    return marked(schedule, found)
+
+
+def _of_step(
+    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any]
+) -> Iterable[Collective]:
+    match step:
+        case Convert():
+            yield from _of_convert(schedule, step, flow, seen)
+        case Run():
+            yield from _of_gathers(schedule, step, flow, seen, loops)
+            yield from _of_run(schedule, step, flow)
+        case Finish():
+            yield from _of_run(schedule, step, flow)
+        case Repeat():
+            yield from _of_repeat(step, flow, loops, turning)
+        case Region():
+            yield from _of_region(schedule, step, flow, loops, turning, seen)
 
 
 def _of_convert(
@@ -224,7 +209,9 @@ def _of_totals(schedule: Schedule, step: Finish, flow: Flow) -> Iterable[Collect
             yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
 
 
-def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int, seen: set[Any]) -> Iterable[Collective]:
+def _of_region(
+    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning, seen: set[Any]
+) -> Iterable[Collective]:
     turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
     for position in step.rotating:
         slot = step.operands[position]
@@ -233,15 +220,17 @@ def _of_region(schedule: Schedule, step: Region, flow: Flow, loops: int, seen: s
             moved = _local_bytes(value)
             # Between two devices no loop is left, and XLA merges equal rotations of several rings.
             key = (slot, "rotated", ring)
+            still = any(slot not in slots for slots in turning)
+            sent = Collective("collective-permute", (ring,), moved, step.path, turns - 1, bound=still)
             if turns > 2 or key not in seen:
-                yield Collective("collective-permute", (ring,), moved, step.path, turns - 1)
+                yield sent
             seen.add(key)
             if flow.carries_gradient(slot):
-                yield Collective("collective-permute", (ring,), moved, step.path, turns - 1, backward=True)
+                yield replace(sent, backward=True)
     inner = flow_of_region(step, flow)
     for place in step.handed:
         yield from _of_handing_on(step, step.body.inputs[place], inner, turns)
-    for found in _of(step.body, inner, loops + 1):
+    for found in _of(step.body, inner, loops + 1, turning_in(step, turning)):
         yield replace(found, times=found.times * turns)
 
 
@@ -261,7 +250,7 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
         yield replace(sent, backward=True)
 
 
-def _of_repeat(step: Repeat, flow: Flow, loops: int) -> Iterable[Collective]:
+def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterable[Collective]:
     if step.length == 0:
         return
     body, inner = step.body, flow_of_body(step, flow)
@@ -272,5 +261,5 @@ def _of_repeat(step: Repeat, flow: Flow, loops: int) -> Iterable[Collective]:
         if early.source in stacked:
             stacked.add(early.result)
         yield from _of_convert(body, early, inner, seen, leading)
-    for found in _of(body, inner, loops):
+    for found in _of(body, inner, loops, turning_in(step, turning)):
         yield replace(found, times=found.times * step.length)

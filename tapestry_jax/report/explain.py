@@ -262,9 +262,8 @@ def _cut(cut: Cut) -> str:
 
 def _note(item: Collective, times: int | None = None) -> str:
     """What is sent; with the `times` of its row also how often each of them sends it."""
-    phase = " (gradient)" if item.backward else ""
     often = f" x{item.times // times}" if times is not None and item.times > times else ""
-    return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{often}{phase}"
+    return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{often}{item.remark}"
 
 
 def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:

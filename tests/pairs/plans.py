@@ -192,6 +192,11 @@ def _layouts(rng: Random, mesh: dict[str, int], types: dict[str, Any]) -> dict[s
     return found
 
 
+def _stored(rng: Random, axis: str) -> Any:
+    """Sizes that do not divide are stored in padded pieces where that is asked for."""
+    return tp.padded(axis) if rng.random() < 0.6 else axis
+
+
 def repaired(
     placing: Placing, graph: Graph, seed: str, attempts: int = 4
 ) -> tuple[Placing, tp.Plan | None, Sequence[str]]:

@@ -41,3 +41,35 @@ def test_a_dimension_of_one_cell_is_not_cut(mesh8):
     plan = tp.plan(graph, mesh8, {"b": "data"})
     assert plan.collectives(True) == ()
     assert_same(plan, args)
+
+
+def test_contract_two_recurrences_over_one_step():
+    # On the step that is alone nothing depends on the decay, which a cut dimension would exchange all the same.
+    args = [normal(1, 4, seed=seed) for seed in range(3)]
+    graph = tp.trace(lambda x, y, z: recurrence(recurrence(x, z)[1], y)[1], *named("t r, t r, t r", *args))
+    plan = tp.plan(graph, tp.mesh(a=2, b=3), {"t": "b", "r": tp.chunks(size=1)}, inputs={"z": {"r": "a"}})
+    assert_contract(plan)
+    assert_same(plan, args)
+
+
+def test_what_may_run_less_often_says_so(mesh8):
+    # Both scans add up the same for their gradient, which XLA then sends once.
+    running = tp.Scan(tp.monoids.Sum, "t -> t", over="t")
+    args = normal(16), normal(16, seed=1)
+    graph = tp.trace(lambda x, y: running(x) + running(y), *named("t, t", *args))
+    plan = tp.plan(graph, mesh8, {"t": "data"})
+    assert not any(each.bound for each in plan.collectives())
+    assert {each.backward for each in plan.collectives(True) if each.bound} == {True}
+    assert "at most" in plan.explain(grad=True)
+    assert_contract(plan, at_most=True)
+    with pytest.raises(AssertionError, match="predicted"):
+        assert_contract(plan)
+
+
+def test_what_goes_round_in_every_turn_of_another_loop_says_so(mesh8):
+    # The same goes round for both chunks of rows; whether it does so twice is up to JAX and XLA.
+    args = normal(16, 16), normal(16, 3, seed=1)
+    graph = tp.trace(tp.einsum("i k, k n -> i n"), *named("i k, k n", *args))
+    plan = tp.plan(graph, mesh8, {"i": ("data", tp.chunks(2)), "k": tp.ring("data")})
+    assert {each.bound for each in plan.collectives()} == {True}
+    assert_contract(plan, at_most=True)

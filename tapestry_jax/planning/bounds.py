@@ -1,0 +1,126 @@
+"""Where what is predicted is a bound: collectives that JAX or XLA may run less often than the schedule does.
+
+Two rules, and no third one. What does not depend on the turn of a loop may be moved out of it, and run once. And XLA
+sends equal values once: two folds or scans that read one value may exchange the same, and the gradients of two values
+that enter a sum are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from combinators.graph import Ref, Rename
+from combinators.tensor_type import is_inexact
+from tapestry_jax.planning.changes import Slice
+from tapestry_jax.planning.collective import Collective
+from tapestry_jax.planning.gradients import derivative_needs
+from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+
+Turning = tuple[frozenset[int], ...]
+"""For every loop around a schedule, the outermost first, its slots that differ from turn to turn of that loop."""
+
+Readers = dict[int, list[tuple[Step, int]]]
+"""Steps by the slots that they read, and the place among their operands."""
+
+
+def is_still(step: Step, turning: Turning) -> bool:
+    """Whether a step does the same in every turn of one of the loops around it."""
+    return any(slots.isdisjoint(_operands(step)) for slots in turning)
+
+
+def turning_in(step: Region | Repeat, turning: Turning) -> Turning:
+    """What differs inside of a loop: from turn to turn of the loops around it, and of the loop itself."""
+    body, entering = step.body, list(zip(step.body.inputs, step.operands, strict=False))
+    early = step.prologue if isinstance(step, Repeat) else ()
+    outer = [{inner for inner, slot in entering if slot in slots} for slots in turning]
+    own = set(_own(step))
+    return tuple(_reached((*early, *body.steps), starts, step) for starts in outer) + (
+        _reached((*early, *body.steps), own, step),
+    )
+
+
+def _own(step: Region | Repeat) -> Iterator[int]:
+    body = step.body
+    if isinstance(step, Repeat):
+        yield from body.inputs[: step.carries + len(step.axes)]
+        return
+    # Totals of scans, what goes round, and what a stage hands on; chunks are sliced by steps of the body.
+    yield from body.inputs[len(step.operands) :]
+    yield from (body.inputs[place] for place in (*step.rotating, *step.handed))
+    for inner in body.steps:
+        if isinstance(inner, Convert) and any(isinstance(c, Slice) and step.axis in c.cut.axes for c in inner.changes):
+            yield inner.result
+        elif isinstance(inner, Run | Finish) and any(step.axis in cut.axes for _, cut in inner.cuts):
+            yield from inner.results
+
+
+def _reached(steps: Sequence[Step], starts: Iterable[int], loop: Region | Repeat) -> frozenset[int]:
+    found = set(starts)
+    count = loop.carries if isinstance(loop, Repeat) else 0
+    carried = list(zip(loop.body.outputs[:count], loop.body.inputs, strict=False))
+    for _ in range(len(carried) + 1):
+        for step in steps:
+            if not found.isdisjoint(_operands(step)):
+                found.update(step.results)
+        found.update(after for before, after in carried if before in found)
+    return frozenset(found)
+
+
+def _operands(step: Step) -> tuple[int, ...]:
+    return (step.source,) if isinstance(step, Convert) else step.operands
+
+
+def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iterator[Collective]:
+    """The collectives of one schedule's own steps; those that XLA may find equal to another step's are bounds."""
+    readers = _readers(schedule)
+    keys = [set(_keys(schedule, readers, step, sent)) for step, sent in found]
+    steps: dict[Hashable, set[int]] = {}
+    for (step, _), own in zip(found, keys, strict=True):
+        for key in own:
+            steps.setdefault(key, set()).add(id(step))
+    for (_, sent), own in zip(found, keys, strict=True):
+        yield replace(sent, bound=sent.bound or any(len(steps[key]) > 1 for key in own))
+
+
+def _keys(schedule: Schedule, readers: Readers, step: Step, sent: Collective) -> Iterator[Hashable]:
+    """What two steps have in common if they may send the same."""
+    like = sent.kind, sent.axes, sent.bytes, sent.backward
+    if isinstance(step, Run | Finish):
+        for ref in schedule.graph.nodes[step.node].operands:
+            yield (*like, _unrenamed(schedule, ref))
+    if sent.backward and _passes_on(schedule, readers, step):
+        yield like
+
+
+def _unrenamed(schedule: Schedule, ref: Ref) -> Ref:
+    node = schedule.graph.nodes[ref.node]
+    return _unrenamed(schedule, node.operands[0]) if isinstance(node, Rename) else ref
+
+
+def _readers(schedule: Schedule) -> Readers:
+    found: Readers = {}
+    for step in schedule.steps:
+        for place, slot in enumerate(_operands(step)):
+            found.setdefault(slot, []).append((step, place))
+    return found
+
+
+def _passes_on(schedule: Schedule, readers: Readers, step: Step) -> bool:
+    """Whether the gradient at a step is that of what it enters, multiplied by no value."""
+    if isinstance(step, Convert):
+        entered = readers.get(step.result, [])
+        return bool(entered) and all(isinstance(s, Run) and _is_linear(schedule, s, at) for s, at in entered)
+    return isinstance(step, Run) and all(_is_linear(schedule, step, at) for at in range(_arity(schedule, step)))
+
+
+def _arity(schedule: Schedule, step: Run) -> int:
+    return len(schedule.graph.nodes[step.node].operands)
+
+
+def _is_linear(schedule: Schedule, step: Run, place: int) -> bool:
+    """Whether an operation's derivative by one operand is computed without any value."""
+    count = _arity(schedule, step)
+    if place >= count or not is_inexact(schedule.slots[step.operands[place]].type.dtype):
+        return False
+    return not any(derivative_needs(schedule.graph, step.node, place, value) for value in range(count))

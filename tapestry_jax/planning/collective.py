@@ -1,0 +1,38 @@
+"""One collective of a program: what is predicted, and compared with what is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective of the compiled program.
+
+    Attributes:
+      kind: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all` or `collective-permute`.
+      axes: the mesh axes.
+      bytes: per device and execution: the larger of operand and result.
+      path: the operation that causes it.
+      times: how often it runs.
+      backward: whether it belongs to the gradient.
+      bound: whether it may run less often: what is the same in every turn of a loop may be moved out of it, and equal
+        values are sent once.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    bytes: int
+    path: str
+    times: int = 1
+    backward: bool = False
+    bound: bool = False
+
+    def __str__(self) -> str:
+        repeated = f" x{self.times}" if self.times > 1 else ""
+        return f"{self.kind} over {'+'.join(self.axes)}: {self.bytes:,} B{repeated}, {self.path}{self.remark}"
+
+    @property
+    def remark(self) -> str:
+        """What tables say behind it: whether it belongs to the gradient, and whether it is a bound."""
+        return f"{' (gradient)' if self.backward else ''}{', at most' if self.bound else ''}"
