@@ -61,7 +61,7 @@ def test_what_may_run_less_often_says_so(mesh8):
     assert not any(each.bound for each in plan.collectives())
     assert {each.backward for each in plan.collectives(True) if each.bound} == {True}
     assert "at most" in plan.explain(grad=True)
-    assert_contract(plan, at_most=True)
+    assert_contract(plan, bounded=True)
     with pytest.raises(AssertionError, match="predicted"):
         assert_contract(plan)
 
@@ -72,4 +72,4 @@ def test_what_goes_round_in_every_turn_of_another_loop_says_so(mesh8):
     graph = tp.trace(tp.einsum("i k, k n -> i n"), *named("i k, k n", *args))
     plan = tp.plan(graph, mesh8, {"i": ("data", tp.chunks(2)), "k": tp.ring("data")})
     assert {each.bound for each in plan.collectives()} == {True}
-    assert_contract(plan, at_most=True)
+    assert_contract(plan, bounded=True)
