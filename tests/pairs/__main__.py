@@ -62,10 +62,6 @@ def _file(options: argparse.Namespace, worker: int) -> Path:
 def _work(options: argparse.Namespace) -> None:
     import jax
 
-    # Rounding must not hide what is wrong: numbers are float64, and differences small.
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_num_cpu_devices", 8)
-    gc.set_threshold(100_000, 50, 100)
     if options.again:
         _again(options.again)
         return
@@ -137,5 +133,16 @@ def _report(options: argparse.Namespace) -> int:
     return int(any(verdicts[finding] for finding in FINDINGS))
 
 
+def _configured() -> None:
+    """Settings of a process of its own, which a test that calls `main` must not leave behind."""
+    import jax
+
+    # Rounding must not hide what is wrong: numbers are float64, and differences small.
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_num_cpu_devices", 8)
+    gc.set_threshold(100_000, 50, 100)
+
+
 if __name__ == "__main__":
+    _configured()
     sys.exit(main())
