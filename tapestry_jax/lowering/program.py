@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.blocks import identity_block
 from combinators.execute import present, run_blocks, states
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.attained import value_of, with_counts
@@ -161,12 +162,25 @@ def _merged(shaped: Shaped, step: Run | Finish, here: Here, state: list[Any]) ->
     """One state of all devices from the state of each, presented; or one sum, scattered."""
     cuts = dict(step.cuts)
     folded = in_space(fold_axes(shaped, cuts))
+    if folds_nothing(shaped):
+        return present(shaped, _of_nothing(shaped, step))
     if step.scatter is not None:
         axis, cut = step.scatter.axis, step.scatter.cut
         padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
         return present(shaped, [received(lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True))])
     _, carrier = local_state(shaped, cuts)
     return present(shaped, merge_states(shaped, carrier, folded, here, state) if folded else list(map(value_of, state)))
+
+
+def _of_nothing(shaped: Shaped, step: Run | Finish) -> list[Any]:
+    """The state of a fold over nothing, which every device knows without the others."""
+    assert shaped.operation.monoid is not None
+    like, carrier = local_state(shaped, dict(step.cuts))
+    if step.scatter is not None:
+        shape = list(like[0].shape)
+        shape[step.scatter.axis] = step.scatter.cut.block
+        like = [jax.ShapeDtypeStruct(tuple(shape), like[0].dtype)]
+    return identity_block(shaped.operation.monoid, shaped.state_tree, carrier, like)
 
 
 def _as_stored(schedule: Schedule, step: Run | Finish, results: Sequence[Any]) -> list[Any]:

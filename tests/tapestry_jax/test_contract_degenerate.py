@@ -73,3 +73,14 @@ def test_what_goes_round_in_every_turn_of_another_loop_says_so(mesh8):
     plan = tp.plan(graph, mesh8, {"i": ("data", tp.chunks(2)), "k": tp.ring("data")})
     assert {each.bound for each in plan.collectives()} == {True}
     assert_contract(plan, bounded=True)
+
+
+@pytest.mark.parametrize("entry", ["model", ("model", tp.chunks(2))])
+@pytest.mark.parametrize("aggregator", [tp.aggregators.Sum(), tp.aggregators.LogSumExp()], ids=["sum", "logsumexp"])
+def test_contract_fold_over_nothing_sends_nothing(aggregator, entry, mesh2x4):
+    # The other dimension that is folded is cut, but no device holds anything to merge.
+    args = (normal(0, 8, 4),)
+    plan = tp.plan(tp.trace(tp.fold(aggregator, "f c b -> b"), *named("f c b", *args)), mesh2x4, {"c": entry})
+    assert plan.collectives() == ()
+    assert_contract(plan)
+    assert_same(plan, args)
