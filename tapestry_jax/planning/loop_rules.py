@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from combinators.errors import PlanError, message
@@ -35,7 +36,8 @@ def check_loops(shaped: Shaped, names: Mapping[str, str], path: str, placed: Map
       placed: the mesh axes and loops of each dimension.
 
     Raises:
-      PlanError: for a ring under an order, two rings on an axis, or a ring whose axis is folded or scanned.
+      PlanError: for a ring under an order, two rings on an axis, rings that cross, or a ring whose axis is folded or
+        scanned.
     """
     rings = {dim: ring for dim, axes in placed.items() for axis in axes if (ring := ring_of(axis)) is not None}
     for dim, ring in rings.items():
@@ -47,6 +49,18 @@ def check_loops(shaped: Shaped, names: Mapping[str, str], path: str, placed: Map
                 f"two dimensions of `{path}` go round the mesh axis `{rings[twice[0]]}`",
                 f"{', '.join(f'`{names[dim]}`' for dim in twice)}",
                 remedy="Let one of them go round, and place the other on the axis or in chunks.",
+            )
+        )
+    crossing = [(a, b) for a, b in itertools.combinations(rings, 2) if rings[a] in placed[b] and rings[b] in placed[a]]
+    if crossing:
+        first, second = crossing[0]
+        raise PlanError(
+            message(
+                f"`{names[first]}` and `{names[second]}` of `{path}` go round each other's mesh axes",
+                f"`{names[first]}` goes round `{rings[first]}`, on which `{names[second]}` lies, and "
+                f"`{names[second]}` round `{rings[second]}`, on which `{names[first]}` lies",
+                "in no turn would the devices of an axis hold pieces of one dimension in order",
+                remedy=f"Let one of them go round, and take `{names[second]}` in chunks or leave it on its axis.",
             )
         )
 

@@ -8,12 +8,12 @@ exchange what lies before each, and the loop itself begins there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
 from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.opening import stacked
-from tapestry_jax.planning.schedule import Convert, Region, Schedule
+from tapestry_jax.planning.schedule import Convert, Region, Schedule, Step
 
 Total = tuple[int, tuple[int, ...], tuple[int, ...]]
 """A scan: its node, and the slots of the leaves of its total before and after a turn."""
@@ -90,11 +90,53 @@ def first_passes(wiring: Wiring, totals: Sequence[Total], exchange: Exchange) ->
 
 
 def needed(schedule: Schedule) -> Schedule:
-    """The schedule without the steps that its outputs do not need."""
+    """The schedule without the steps that its outputs do not need, and loops inside without what nobody needs of them.
+
+    What lies in a loop may need what is found only later: the total of a scan that reads another one.
+    """
     used, steps = set(schedule.outputs), []
     for step in reversed(schedule.steps):
         results = (step.result,) if isinstance(step, Convert) else step.results
         if used.intersection(results):
-            used.update((step.source,) if isinstance(step, Convert) else step.operands)
-            steps.append(step)
+            kept = _needed_of(step, used) if isinstance(step, Region) and not (step.stages or step.ends) else step
+            used.update((kept.source,) if isinstance(kept, Convert) else kept.operands)
+            steps.append(kept)
     return replace(schedule, steps=tuple(reversed(steps)))
+
+
+def _needed_of(loop: Region, used: Container[int]) -> Region:
+    """The loop without results that nobody uses, and without operands that only those need; its scans stay."""
+    body = loop.body
+    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (loop.folds, loop.scans))
+    folds: list[tuple[int, int]] = []
+    results: list[int] = []
+    outputs: list[int] = []
+    start = 0
+    for node, leaves in loop.folds:
+        place = slice(start, start := start + leaves)
+        if any(slot in used for slot in loop.results[place]):
+            folds.append((node, leaves))
+            results += loop.results[place]
+            outputs += body.outputs[place]
+    outputs += body.outputs[folded : folded + scanned]
+    for result, output in zip(loop.results[folded:], body.outputs[folded + scanned :], strict=True):
+        if result in used:
+            results.append(result)
+            outputs.append(output)
+    inside = needed(replace(body, outputs=tuple(outputs)))
+    read = {*outputs, *(slot for step in inside.steps for slot in _operands(step))}
+    # The inputs of the body are one for each operand, then the totals of scans, which go on from turn to turn.
+    entering = len(body.inputs) - scanned
+    kept = [place for place in range(entering) if body.inputs[place] in read]
+    return replace(
+        loop,
+        operands=(*(loop.operands[place] for place in kept), *loop.operands[entering:]),
+        results=tuple(results),
+        body=replace(inside, inputs=(*(body.inputs[place] for place in kept), *body.inputs[entering:])),
+        rotating=tuple(kept.index(place) for place in loop.rotating if place in kept),
+        folds=tuple(folds),
+    )
+
+
+def _operands(step: Step) -> tuple[int, ...]:
+    return (step.source,) if isinstance(step, Convert) else step.operands

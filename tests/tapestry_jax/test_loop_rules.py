@@ -170,3 +170,10 @@ def test_plans_with_loops_are_stored() -> None:
     plan = tp.plan(graph, MESH, entries)
     again = tp.Plan.from_json(plan.to_json(), graph)
     assert again.entries == plan.entries and again.schedule == plan.schedule
+
+
+def test_rings_that_cross_are_refused():
+    program = tp.program("i t -> i t")(lambda x: tp.Map(jnp.sin)(x))
+    entries = {"i": ("data", tp.ring("model")), "t": ("model", tp.ring("data"))}
+    with pytest.raises(tp.PlanError, match="go round each other's mesh axes"):
+        tp.plan(tp.trace(program, *ROWS), MESH, entries)

@@ -86,3 +86,19 @@ def test_scans_in_every_direction(options, mesh8):
     plan = tp.plan(tp.trace(program, *args), mesh8, {"t": ("data", tp.chunks(2))})
     assert_contract(plan)
     assert_same(plan, args)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_two_scans_around_a_loop_over_another_dimension_know_what_is_found_when(final, mesh2x4):
+    # The first pass may ask the loop inside for nothing that needs the total of the second scan.
+    running = tp.Scan(tp.monoids.Max, "t c -> t c", over="t", final=final)
+
+    @tp.program("t c -> t c, t c" + (", c" if final else ""))
+    def two(x):
+        first, *last = running(x) if final else (running(x),)
+        return first, tp.Scan(tp.monoids.Sum, "t c -> t c", over="t")(x + first), *last
+
+    args = (normal(7, 3),)
+    plan = tp.plan(tp.trace(two, *args), mesh2x4, {"t": ("data", tp.chunks(2)), "c": tp.chunks(3)})
+    plan.verify()
+    assert_holds(plan, args)
