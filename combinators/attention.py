@@ -76,7 +76,7 @@ def attention(
     """
     over = read_dimension(over, "over= of attention", SignatureError)
     if not isinstance(causal, str):
-        causal = read_flag(causal, "causal= of attention", SignatureError)
+        causal = read_flag(causal, "causal= of attention, which may also name a query dimension,", SignatureError)
     elif not causal.isidentifier():
         read_dimension(causal, "causal= of attention", SignatureError)
     scale = None if scale is None else read_number(scale, "scale= of attention", SignatureError)

@@ -190,10 +190,24 @@ class Plan(Immutable):
     def compile(self) -> Compiled:
         """One SPMD program with explicit collectives: arrays in, arrays out; differentiable; nests in `jit`.
 
+        What `verify` does not prove is not compiled: a plan that cannot be made right must not run.
+
         Raises:
           MeshError: when the mesh has no devices.
+          PlanError: where the proof fails.
         """
-        return Compiled(self.schedule, require_devices(self.mesh))
+        mesh = require_devices(self.mesh)
+        try:
+            self.verify()
+        except PlanError as error:
+            raise PlanError(
+                message(
+                    f"this plan of `{self.graph.name}` is not compiled: it cannot be proved to compute the program",
+                    *str(error).splitlines()[:-1],
+                    remedy="Place these dimensions otherwise, and report it: planning should have refused this.",
+                )
+            ) from error
+        return Compiled(self.schedule, mesh)
 
     def collectives(self, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
         """The collectives that the compiled program runs.

@@ -33,7 +33,7 @@ def test_a_planned_program_and_its_gradient(mesh2x4):
 
     args = normal(7, 3), normal(3, 4, seed=1)
     graph = tp.trace(program, *named("a b, b c", *args))
-    entries = {"a": ("model", tp.chunks(2)), "c": "data", "b": tp.ring("model")}
+    entries = {"a": ("model", tp.chunks(2)), "c": "data", "b": tp.ring("data")}
     run = tp.plan(graph, mesh2x4, entries).compile().jitted
 
     def value_and_gradients(args, weights):
