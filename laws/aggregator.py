@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from combinators.aggregator import Aggregator
 from combinators.aggregators import Count
 from combinators.monoid import leafwise
-from laws import programs
-from laws.carrier import Carrier
-from laws.cells import is_dyadic, show_cell, type_name
+from laws.aggregator_subject import COUNT, AggregatorSubject
 from laws.law import Law, drawn
-from laws.subject import Recipe, Subject
 
-COUNT = 5
 # Every number of elements that is lifted at once compiles on its own; in all of the laws these are 0, 1, 2, 3 and 5.
 PARTITIONS = ((0, 5), (5, 0), (2, 3), (3, 0, 2), (1, 1, 1, 1, 1))
 MASK = (True, False, True, True, False)
@@ -35,77 +29,6 @@ BEAM = "Apache Beam, CombineFnTester: every sharding, shuffled, with empty accum
 DABA = "Tangwongsan, Hirzel, Schneider 2017"
 JAX = "JAX: transformations keep the meaning of pure functions"
 FOLDL = "Gonzalez, Haskell's foldl package: folds as lift, monoid and present"
-
-
-@final
-class AggregatorSubject(Subject):
-    """An aggregator and the types of its elements.
-
-    Args:
-      aggregator: whose laws are checked.
-      carrier: how elements are drawn.
-      name: what messages call it.
-    """
-
-    def __init__(self, aggregator: Aggregator, carrier: Carrier, name: str) -> None:
-        super().__init__(name)
-        self.aggregator, self.carrier, self.elements = aggregator, carrier, carrier.elements
-        # Jitted once for all laws; `many` once for every number of elements.
-        self.many: Callable[..., Any] = jax.jit(aggregator.lift_many)
-        self.lift: Callable[..., Any] = jax.jit(aggregator.lift)
-        self.add: Callable[[Any, Any], Any] = jax.jit(aggregator.monoid.merge)
-        self.present: Callable[[Any], Any] = jax.jit(aggregator.present)
-        self.mapped: Callable[..., Any] = jax.jit(jax.vmap(aggregator.run))
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The laws of aggregators."""
-        return ("aggregator",)
-
-    @property
-    def types(self) -> str:
-        """The types of one element."""
-        return ", ".join(map(type_name, self.elements))
-
-    @property
-    def depth(self) -> float:
-        """One operation for every element."""
-        return float(COUNT)
-
-    @property
-    def is_composed(self) -> bool:
-        """Lifting, merging and presenting are steps: a kurtosis is a difference that loses digits of its own."""
-        return True
-
-    def once(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the aggregator's inputs, jitted by its first caller."""
-        return self.cache.setdefault(f"{name} once", jax.jit(function))
-
-    def identity_like(self, state: Any) -> Any:
-        """The identity in the dtypes of a state."""
-        return self.aggregator.monoid.identity_for(state)
-
-    def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
-        """Draw `elements`: a fixed number of them."""
-        del kind
-        element = self.carrier.leaves(domain).map(lambda program: program[1:])
-        return st.lists(element, min_size=COUNT, max_size=COUNT)
-
-    def build(self, kind: str, recipe: Recipe) -> tuple[Any, ...]:
-        """Stack the elements of every input along a leading axis."""
-        del kind
-        rows = [programs.build_element(self.elements, element) for element in recipe]
-        return tuple(np.stack(column) for column in zip(*rows, strict=True))
-
-    def show(self, kind: str, recipe: Recipe) -> str:
-        """The elements in order."""
-        del kind
-        return ", ".join(show_cell(element[0] if len(element) == 1 else element) for element in recipe)
-
-    def is_exact(self, kind: str, recipe: Recipe) -> bool:
-        """Whether all elements are integers or short dyadic fractions."""
-        del kind
-        return is_dyadic(recipe)
 
 
 def step(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from combinators.aggregator import Aggregator
 from combinators.errors import TapestryError, message
 from combinators.monoid import Monoid
 from combinators.tensor_type import type_of
-from laws.aggregator import AggregatorSubject
+from laws.aggregator_subject import AggregatorSubject
 from laws.carrier import Carrier, MonoidSubject, first_of, same_state
 from laws.cells import Struct, type_name, why_not_drawn
 from laws.derived import elements_of, first_lifted

@@ -17,8 +17,9 @@ from laws.known import KnownFailing
 from laws.law import Law
 from laws.outcome import Checked, Report
 from laws.pieces import Asked
-from laws.report import check_recipe, law_error, unpack
+from laws.report import law_error
 from laws.search import Failure, Search, judge
+from laws.tokens import check_recipe, unpack
 
 
 def assert_lawful(
@@ -117,7 +118,7 @@ def check(
     Raises:
       LawError: when called inside of a running test, where the tests that it makes would never run.
     """
-    import pytest
+    import pytest  # here, since all else of the laws works without it
 
     asked = Asked.of(piece, types=types, lift=lift, values=values, observe=observe, laws=laws, name=name, known=known)
     running = os.environ.get("PYTEST_CURRENT_TEST")

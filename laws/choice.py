@@ -11,9 +11,11 @@ import numpy as np
 
 from combinators.arrow import Arrow
 from combinators.choice import Either
+from combinators.map import Map
 from combinators.program import program
 from combinators.tensor_type import TensorType
-from laws.arrow import HUGHES, ArrowSubject, doubled, negated, single
+from laws.arrow import HUGHES, doubled, negated, single
+from laws.arrow_subject import ArrowSubject
 from laws.law import Law, drawn
 
 FLAG = TensorType((), jnp.bool_)
@@ -112,8 +114,6 @@ def _live(case: Any, is_left: bool | None = None) -> Any:
 
 def _turned(case: Any) -> Any:
     """`Either(Either(a, b), c)` as `Either(a, Either(b, c))`."""
-    from combinators.map import Map
-
     both = Map(jnp.logical_and)(case.is_left, case.left.is_left)
     # Where the case is neither left nor right of the left, it is the right one.
     middle = Map(jnp.logical_and)(case.is_left, Map(jnp.logical_not)(case.left.is_left))

@@ -13,7 +13,7 @@ from laws.errors import LawError
 from laws.law import Law
 from laws.outcome import Checked, Report
 from laws.pieces import Asked, is_plan
-from laws.plan import PlanSubject
+from laws.plan_subject import PlanSubject
 from laws.report import law_error
 from laws.search import Failure, judge
 

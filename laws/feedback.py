@@ -14,7 +14,8 @@ from combinators.arrow import Arrow
 from combinators.compose import identity
 from combinators.program import program
 from combinators.tensor_type import TensorType
-from laws.arrow import LENGTH, TIME, ArrowSubject, doubled, negated, single
+from laws.arrow import doubled, negated, single
+from laws.arrow_subject import LENGTH, TIME, ArrowSubject
 from laws.law import Law, drawn
 
 KATIS = "Katis, Sabadini, Walters 2002, Feedback, trace and fixed-point semantics"

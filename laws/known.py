@@ -9,9 +9,9 @@ from typing import Any, cast, final
 from combinators.errors import message
 from laws.errors import LawError
 from laws.law import Law
-from laws.report import check_recipe, unpack
 from laws.search import Failure, Search, judge, search
 from laws.subject import Subject
+from laws.tokens import check_recipe, unpack
 
 
 @final

@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 
 from combinators.errors import message
-from laws.aggregator import AggregatorSubject
+from laws.aggregator_subject import AggregatorSubject
 from laws.carrier import MonoidSubject
 from laws.errors import LawError
 from laws.examine import outcomes

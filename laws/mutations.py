@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from combinators.aggregator import Aggregator, LiftEach
 from combinators.monoid import Monoid
-from laws.aggregator import AggregatorSubject
+from laws.aggregator_subject import AggregatorSubject
 from laws.carrier import MonoidSubject
 from laws.leaf import LeafSubject
 from laws.subject import Subject

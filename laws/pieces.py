@@ -19,7 +19,7 @@ from combinators.sizes import axis_extent
 from combinators.tensor_type import TensorType
 from combinators.tracing import trace
 from combinators.value_remedies import NoSuchAttribute
-from laws.arrow import ArrowSubject
+from laws.arrow_subject import ArrowSubject
 from laws.carrier import MonoidSubject
 from laws.carriers import aggregator_subjects, check_identity, monoid_subjects
 from laws.catalogue import select
@@ -29,7 +29,7 @@ from laws.known import KnownFailing
 from laws.law import Law
 from laws.leaf import leaves_of
 from laws.options import checked_options
-from laws.plan import PlanSubject
+from laws.plan_subject import PlanSubject
 from laws.structures import Semiring, Structure, StructureSubject, first_monoid
 from laws.subject import Subject
 

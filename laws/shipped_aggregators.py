@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from combinators import aggregators
 from combinators.aggregator import Aggregator
 from combinators.fold import fold
-from laws.aggregator import AggregatorSubject
+from laws.aggregator_subject import AggregatorSubject
 from laws.cells import Struct
 from laws.given import Given, given
 from laws.pieces import Asked

@@ -11,7 +11,7 @@ import pytest
 
 import tapestry_jax as tp
 from laws.errors import TokenError
-from laws.report import LONGEST_TOKEN, pack
+from laws.tokens import LONGEST_TOKEN, pack
 from tests.mutate_json import mutated, parts
 
 PLUS = tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
