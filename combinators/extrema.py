@@ -23,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from combinators.errors import GraphError, message
+
 Extremum = Literal["max", "min"]
 
 _MERGES: dict[str, Any] = {"max": jnp.maximum, "min": jnp.minimum}
@@ -36,6 +38,42 @@ def is_smooth(leaf: Any) -> bool:
 def attains(leaf: Any, extremum: Any) -> Any:
     """Where an array attains an extremum; NaN attains NaN."""
     return (leaf == extremum) | ((leaf != leaf) & (extremum != extremum))
+
+
+def extreme_of(dtype: Any, sign: int) -> Any:
+    """The least value of a dtype (`sign` -1) or its greatest (1): the identity of a maximum, of a minimum.
+
+    Args:
+      dtype: which.
+      sign: -1 or 1.
+
+    Returns:
+      An infinity, the end of the integers, False or True; a scalar.
+
+    Raises:
+      GraphError: when the dtype has no order.
+    """
+    if dtype == jnp.bool_:
+        return sign > 0
+    if jnp.issubdtype(dtype, jnp.integer):
+        info = jnp.iinfo(dtype)
+        return np.asarray(info.max if sign > 0 else info.min, dtype)
+    if jnp.issubdtype(dtype, jnp.floating):
+        return _end_of_floats(dtype, sign)
+    raise GraphError(
+        message(
+            "Max, Min: the state has no order.",
+            "expected  integers, real floats or booleans",
+            f"got       {dtype}",
+            remedy="Fold the real part, the absolute value or another ordered quantity.",
+        )
+    )
+
+
+def is_identity(kind: Extremum, value: Any) -> Any:
+    """Where an array of floats is the identity of the extremum, which may stand for no element."""
+    end = _end_of_floats(value.dtype, 1)
+    return value == (-end if kind == "max" else end)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -54,7 +92,7 @@ def earlier(kind: Extremum, left: Any, right: Any) -> Any:
 def _(kind: Extremum, primals: Any, tangents: Any) -> Any:
     value = earlier(kind, *primals)
     change = jnp.where(attains(primals[0], value), *tangents)
-    return value, jnp.where(_is_identity(kind, value), 0, change).astype(value.dtype)
+    return value, jnp.where(is_identity(kind, value), 0, change).astype(value.dtype)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
@@ -70,7 +108,7 @@ def _(kind: Extremum, axis: int, reverse: bool, primals: Any, tangents: Any) -> 
     value = running(kind, axis, reverse, steps)
     first = _first_step(axis, reverse, steps, value)
     moved = jnp.take_along_axis(change, first, axis=axis, mode="promise_in_bounds")
-    return value, jnp.where(_is_identity(kind, value), 0, moved).astype(value.dtype)
+    return value, jnp.where(is_identity(kind, value), 0, moved).astype(value.dtype)
 
 
 def _first_step(axis: int, reverse: bool, steps: Any, value: Any) -> Any:
@@ -86,23 +124,6 @@ def _first_step(axis: int, reverse: bool, steps: Any, value: Any) -> Any:
     before = jnp.roll(value, 1, axis)
     is_new = (place == 0) | (attains(steps, value) & ~attains(before, value))
     return lax.cummax(jnp.where(is_new, place, 0), axis=axis)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def first_along(kind: Extremum, xs: Any) -> Any:
-    """The extremum along the leading axis, which is not empty; at ties as `earlier`."""
-    from combinators.together import reduce_together
-
-    return reduce_together((kind,), xs)[0]
-
-
-@first_along.defjvp
-def _(kind: Extremum, primals: Any, tangents: Any) -> Any:
-    (xs,), (change,) = primals, tangents
-    value = first_along(kind, xs)
-    first = jnp.argmax(attains(xs, value), axis=0)
-    moved = jnp.take_along_axis(change, first[None], axis=0, mode="promise_in_bounds")[0]
-    return value, jnp.where(_is_identity(kind, value), 0, moved).astype(value.dtype)
 
 
 @final
@@ -143,9 +164,8 @@ def _(kind: Extremum, primals: Any, tangents: Any) -> Any:
     return value, tangents[0] * (left / whole) + tangents[1] * (right / whole)
 
 
-def _is_identity(kind: Extremum, value: Any) -> Any:
+def _end_of_floats(dtype: Any, sign: int) -> Any:
+    # Some eight-bit floats have no infinity; there the largest finite value takes its place.
     with np.errstate(over="ignore", invalid="ignore"):
-        end = np.asarray(np.inf, value.dtype)
-    # Some eight-bit floats have no infinity.
-    end = end if np.isinf(end) else jnp.finfo(value.dtype).max
-    return value == (-end if kind == "max" else end)
+        end = np.asarray(sign * np.inf, dtype)
+    return end if np.isinf(end) else np.asarray(sign * jnp.finfo(dtype).max, dtype)

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.errors import KernelError
-from combinators.extrema import Extremum, attains, first_along, is_smooth
+from combinators.extrema import Extremum, attains, is_smooth
 from combinators.frame import Frame
 from combinators.kernel_fingerprint import fingerprint
 from combinators.monoid import Monoid, Native
 from combinators.monoids.segmented import segmented
 from combinators.stacked_prefixes import stacked_prefixes
-from combinators.together import reduce_together
+from combinators.together import first_along, reduce_together
 
 
 @final

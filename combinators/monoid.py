@@ -22,6 +22,7 @@ from combinators.errors import GraphError, message
 from combinators.extrema import Extremum, earlier, is_smooth
 from combinators.frame import Frame
 from combinators.immutable import Immutable
+from combinators.together import reduce_together
 
 Native = Literal["sum", "max", "min", "or", "and"]
 
@@ -159,6 +160,7 @@ class Monoid(Immutable):
 
     def __and__(self, other: Monoid) -> Monoid:
         """Pair two monoids: the states are pairs and combine side by side."""
+        # A product is a monoid, so its module imports this one.
         from combinators.product import product
 
         _need_monoid(other)
@@ -273,8 +275,6 @@ class Monoid(Immutable):
             return tuple(folded) if self.keys is None else dict(zip(self.keys, folded, strict=True))
         if self.native in ("max", "min"):
             # As a mesh folds it: the gradient is shared by all that attain the extremum.
-            from combinators.together import reduce_together
-
             return jax.tree.map(lambda leaf: reduce_together((self.native,), leaf)[0], states)
         combine = jax.vmap(self.merge)
         while size > 1:

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.extrema import attains, is_smooth
-from combinators.monoids.elementwise import highest, lowest
+from combinators.extrema import Extremum, attains, extreme_of, is_identity, is_smooth
 
 Kind = Literal["sum", "max", "min"]
 
@@ -81,6 +80,21 @@ def _(kinds: tuple[Kind, ...], primals: Any, tangents: Any) -> Any:
     return values, tuple(map(_change, kinds, primals, values, tangents))
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def first_along(kind: Extremum, xs: Any) -> Any:
+    """The extremum along the leading axis, which is not empty; at ties as `earlier`."""
+    return reduce_together((kind,), xs)[0]
+
+
+@first_along.defjvp
+def _(kind: Extremum, primals: Any, tangents: Any) -> Any:
+    (xs,), (change,) = primals, tangents
+    value = first_along(kind, xs)
+    first = jnp.argmax(attains(xs, value), axis=0)
+    moved = jnp.take_along_axis(change, first[None], axis=0, mode="promise_in_bounds")[0]
+    return value, jnp.where(is_identity(kind, value), 0, moved).astype(value.dtype)
+
+
 def greatest(*arrays: Any) -> tuple[Any, ...]:
     """Find the maxima of two arrays or more along their second axes; NaN wins. They have no derivative.
 
@@ -120,8 +134,7 @@ def _less(a: Any, b: Any) -> Any:
 
 
 def _start(kind: Kind, dtype: Any) -> Any:
-    cell = jax.ShapeDtypeStruct((), dtype)
-    return jnp.asarray(0 if kind == "sum" else lowest(cell) if kind == "max" else highest(cell), dtype)
+    return jnp.asarray(0 if kind == "sum" else extreme_of(dtype, -1 if kind == "max" else 1), dtype)
 
 
 def _plain(kind: Kind, array: Any) -> Any:

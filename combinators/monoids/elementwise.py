@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from combinators.errors import GraphError, message
+from combinators.extrema import extreme_of
 from combinators.monoid import Monoid
 
 
@@ -29,7 +28,7 @@ def lowest(cell_type: typing.Any) -> typing.Any:
     Raises:
       GraphError: when a dtype has no order.
     """
-    return jax.tree.map(lambda leaf: _extreme(leaf.dtype, -1), cell_type)
+    return jax.tree.map(lambda leaf: extreme_of(leaf.dtype, -1), cell_type)
 
 
 def highest(cell_type: typing.Any) -> typing.Any:
@@ -44,28 +43,7 @@ def highest(cell_type: typing.Any) -> typing.Any:
     Raises:
       GraphError: when a dtype has no order.
     """
-    return jax.tree.map(lambda leaf: _extreme(leaf.dtype, 1), cell_type)
-
-
-def _extreme(dtype: typing.Any, sign: int) -> typing.Any:
-    if dtype == jnp.bool_:
-        return sign > 0
-    if jnp.issubdtype(dtype, jnp.integer):
-        info = jnp.iinfo(dtype)
-        return np.asarray(info.max if sign > 0 else info.min, dtype)
-    if jnp.issubdtype(dtype, jnp.floating):
-        # Some eight-bit floats have no infinity; there the largest finite value takes its place.
-        with np.errstate(over="ignore", invalid="ignore"):
-            extreme = np.asarray(sign * np.inf, dtype)
-        return extreme if np.isinf(extreme) else np.asarray(sign * jnp.finfo(dtype).max, dtype)
-    raise GraphError(
-        message(
-            "Max, Min: the state has no order.",
-            "expected  integers, real floats or booleans",
-            f"got       {dtype}",
-            remedy="Fold the real part, the absolute value or another ordered quantity.",
-        )
-    )
+    return jax.tree.map(lambda leaf: extreme_of(leaf.dtype, 1), cell_type)
 
 
 def _make(
