@@ -15,7 +15,7 @@ from tapestry_jax.planning.placement import Placer
 from tapestry_jax.planning.reads import Cuts, all_axes, operand_layouts, result_layout
 from tapestry_jax.planning.regions import Item, arrange, levels
 from tapestry_jax.planning.stage_rules import check_stages
-from tapestry_jax.planning.time_axis import dim_of, in_time, ring_of, spread
+from tapestry_jax.planning.time_axis import dim_of, in_time, label, ring_of, spread
 from tapestry_jax.planning.widen import Widening
 
 
@@ -210,6 +210,10 @@ class Demands:
     def _why_closed(self, axis: str, loop: Loop) -> str | None:
         """Why the body of a repetition does not pass chunks through; None where it does."""
         nodes, dim = list(self._own_nodes()), dim_of(axis)
+        around = self._closed_around(axis, loop)
+        if around is not None:
+            # Chunks of the pieces that a ring brings: the ring is the outer loop, in here too.
+            return f"the chunks of `{dim}` are parts of {label(around)}, which stays inside"
         paths = {index: f"`{self.prefix}{self.graph.nodes[index].path}`" for index in nodes}
         for index in nodes:
             if index in self.stages and self.uses(index, axis):
@@ -234,6 +238,12 @@ class Demands:
             if not streams(layout, axis):
                 return f"`{self.graph.type_of(ref)}` is handed on without chunks of `{dim}`"
         return None
+
+    def _closed_around(self, axis: str, loop: Loop) -> str | None:
+        """A loop of the same dimension that stands around `axis` and does not leave the body of a repetition."""
+        cuts = (cut.axes for _, _, cut in self.all_cuts() if axis in cut.axes)
+        outer = dict.fromkeys(before for axes in cuts for before in in_time(axes[: axes.index(axis)]))
+        return next((before for before in outer if self._why_closed(before, loop) is not None), None)
 
     def _all_reads(self, ref: Ref) -> list[Layout]:
         found = sorted(self._consumers(ref), key=lambda demand: demand[0])

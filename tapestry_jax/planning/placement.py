@@ -279,10 +279,13 @@ def _called_otherwise(graph: Graph, local: str) -> list[str]:
 
 
 def _cells(shaped: Shaped, dim: str) -> int:
-    """How many cells of a dimension there are to divide: none where it is composed with an empty one."""
+    """How many cells of a dimension there are to divide: none where it shares an axis with an empty dimension.
+
+    A composition with an empty dimension has no cells, and a window of an empty dimension reads none.
+    """
     axes = (axis for operand in (*shaped.signature.operands, *shaped.signature.results) for axis in operand.axes)
-    composed = (axis for axis in axes if axis.kind == "composite" and dim in axis.names)
-    return 0 if any(shaped.sizes[name] == 0 for axis in composed for name in axis.names) else shaped.sizes[dim]
+    shared = (axis.names for axis in axes if dim in axis.names)
+    return 0 if any(shaped.sizes[name] == 0 for names in shared for name in names) else shaped.sizes[dim]
 
 
 def _keeps_no_order(shaped: Shaped, dim: str) -> bool:

@@ -29,8 +29,12 @@ class Pool:
 
     def any(self, rng: Random, rank: int = 0) -> Any:
         """A value of named axes and at least `rank` of them; the last one most often."""
-        fits = [value for value in self.values if value.ndim >= rank and None not in value.names]
+        fits = [value for value in self.carrying() if value.ndim >= rank]
         return fits[-1] if rng.random() < 0.6 else rng.choice(fits)
+
+    def carrying(self, *names: str) -> list[Any]:
+        """The values that have these axes, and no axis without a name: a signature can write all of theirs."""
+        return [value for value in self.values if None not in value.names and set(names) <= set(value.names)]
 
     def fresh(self) -> str:
         """A name that no value carries."""
@@ -114,9 +118,10 @@ def indexed_fold(rng: Random, pool: Pool) -> Any:
 
 
 def by_key(rng: Random, pool: Pool) -> Any:
-    [row] = pool.labels.names if pool.labels is not None else [None]
-    fits = [value for value in pool.values if row in value.names and None not in value.names]
-    x = rng.choice(fits)
+    if pool.labels is None:
+        raise LookupError
+    [row] = pool.labels.names
+    x = rng.choice(pool.carrying(row))
     inner = AGGREGATORS[rng.choice(("sum", "max", "mean", "logsumexp", "moments", "first"))]()
     if rng.random() < 0.3:
         over = rng.choice((agg.Sum(), agg.Max())).by_run()
@@ -199,7 +204,7 @@ def sliding(rng: Random, pool: Pool) -> Any:
 
 def correlated(rng: Random, pool: Pool) -> Any:
     x = pool.any(rng, 1)
-    filters = rng.choice([value for value in pool.values if value.ndim == 1 and None not in value.names])
+    filters = rng.choice([value for value in pool.carrying() if value.ndim == 1])
     taps = filters.rename(**{filters.names[0]: pool.fresh()})
     first, rest = x.names[0], " ".join(x.names[1:])
     signature = f"({first}+k) {rest}, k -> {first} {rest}"
@@ -218,8 +223,7 @@ def whole(rng: Random, pool: Pool) -> Any:
 def product(rng: Random, pool: Pool) -> Any:
     if pool.w is not None and rng.random() < 0.6:
         row = pool.w.names[0]
-        fits = [value for value in pool.values if row in value.names and "d" not in value.names]
-        x = rng.choice(fits)
+        x = rng.choice([value for value in pool.carrying(row) if "d" not in value.names])
         kept = without(x, row)
         return tp.einsum(f"{axes(x)}, {row} d -> {kept} d")(x, pool.w)
     x, y = pool.any(rng, 1), pool.any(rng, 1)
@@ -234,7 +238,7 @@ def residual(rng: Random, pool: Pool) -> Any:
     if pool.w is None:
         raise LookupError
     row = pool.w.names[0]
-    x = rng.choice([value for value in pool.values if row in value.names and "d" not in value.names])
+    x = rng.choice([value for value in pool.carrying(row) if "d" not in value.names])
     kept = without(x, row)
     hidden = tp.Map(jnp.tanh)(tp.einsum(f"{axes(x)}, {row} d -> {kept} d")(x, pool.w))
     return x + tp.einsum(f"{kept} d, {row} d -> {axes(x)}")(hidden, pool.w)
@@ -385,7 +389,7 @@ def stacked(rng: Random, pool: Pool) -> Any:
     if pool.layers is None:
         raise LookupError
     extra = pool.layers.names[1:]
-    x = rng.choice([value for value in pool.values if None not in value.names and set(extra) <= set(value.names)])
+    x = rng.choice(pool.carrying(*extra))
     layer = _layer(rng, x, pool, 0)
 
     def step(value: Any, scale: Any) -> Any:

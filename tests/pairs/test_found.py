@@ -1,0 +1,79 @@
+"""What random pairs found, written out: small programs and plans that were wrong, or refused in the wrong place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tests.pairs import kernels
+from tests.pairs.pair import check
+from tests.pairs.plans import Placing
+from tests.pairs.programs import Program
+
+
+@pytest.fixture(autouse=True)
+def _doubles():
+    with jax.enable_x64(True):
+        yield
+
+
+@dataclass(frozen=True)
+class Written(Program):
+    """A program that was not drawn."""
+
+    run: Callable[..., Any] = tuple
+    sizes_of: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+    @property
+    def types(self) -> dict[str, tp.TensorType]:
+        return {f"x{number}": tp.TensorType(list(dims), jnp.float64) for number, dims in enumerate(self.sizes_of)}
+
+    @property
+    def graph(self) -> tp.Graph:
+        return tp.trace(self.run, *self.types.values())
+
+
+def assert_equal(run: Callable[..., Any], mesh: dict[str, int], entries: dict[str, Any], *dims: dict[str, int]) -> None:
+    """Planned is unplanned; the plan is accepted as it stands."""
+    program = Written("written", (), run=run, sizes_of=tuple(tuple(own.items()) for own in dims))
+    _, outcome = check(program, Placing(mesh, entries), repair=False)
+    assert outcome.verdict in ("equal", "trivial"), f"{outcome.verdict}\n{outcome.text}\n{outcome.refusals}"
+
+
+def smoothed(x: Any, over: str, boundary: str = "periodic") -> Any:
+    operand = " ".join(f"({name}+[k]-1)" if name == over else name for name in x.names)
+    kernel = kernels.Smooth(x.names.index(over), 1, 1)
+    return tp.Map(kernel, f"{operand} -> {' '.join(x.names)}", sizes={"k": 3}, boundary=boundary)(x)
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "reflect"])
+@pytest.mark.parametrize("devices", [2, 3])
+def test_chunks_of_what_goes_round_stay_inside_the_ring(devices, boundary):
+    # The window keeps the ring inside of the repetition; the chunks are parts of what it brings.
+    def run(x):
+        return tp.iterate(lambda value: tp.Map(jnp.tanh)(smoothed(value, "b", boundary)) + x * 0.5, 2)(x)
+
+    entries = {"b": ("data",), "c": (tp.ring("data"), tp.chunks(2))}
+    assert_equal(run, {"data": devices, "model": 2}, entries, {"c": 7, "b": 4})
+
+
+@pytest.mark.parametrize("entry", [(tp.chunks(2),), (tp.chunks(size=1),), ("data", tp.chunks(size=2)), ("data",)])
+def test_a_window_of_an_empty_dimension_reads_no_chunks(entry):
+    # Five taps on two cells: no result, whatever is done with the taps.
+    correlate = tp.Reduce(kernels.correlate, "(a+e) c, e -> a c", tp.monoids.Sum)
+    assert_equal(correlate, {"data": 3}, {"e": entry}, {"a": 2, "c": 3}, {"e": 5})
+
+
+@pytest.mark.parametrize("entry", [(tp.chunks(2),), (tp.ring("model"), tp.chunks(2)), ("data", tp.chunks(2))])
+def test_a_window_without_taps_reads_no_chunks(entry):
+    def nothing(x, taps, a):
+        return jnp.zeros((a.size, x.shape[1])) + x.sum() + taps.sum()
+
+    untapped = tp.Reduce(nothing, "(a+e) c, e, @a -> a c", tp.monoids.Sum, sizes={"a": 4})
+    assert_equal(untapped, {"data": 2, "model": 2}, {"c": ("model",), "a": entry}, {"a": 5, "c": 3}, {"e": 0})
