@@ -26,7 +26,7 @@ Readers = dict[int, list[tuple[Step, int]]]
 
 def is_still(step: Step, turning: Turning) -> bool:
     """Whether a step does the same in every turn of one of the loops around it."""
-    return any(slots.isdisjoint(_operands(step)) for slots in turning)
+    return any(slots.isdisjoint(step.operands) for slots in turning)
 
 
 def turning_in(step: Region | Repeat, turning: Turning) -> Turning:
@@ -61,14 +61,10 @@ def _reached(steps: Sequence[Step], starts: Iterable[int], loop: Region | Repeat
     carried = list(zip(loop.body.outputs[:count], loop.body.inputs, strict=False))
     for _ in range(len(carried) + 1):
         for step in steps:
-            if not found.isdisjoint(_operands(step)):
+            if not found.isdisjoint(step.operands):
                 found.update(step.results)
         found.update(after for before, after in carried if before in found)
     return frozenset(found)
-
-
-def _operands(step: Step) -> tuple[int, ...]:
-    return (step.source,) if isinstance(step, Convert) else step.operands
 
 
 def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iterator[Collective]:
@@ -101,7 +97,7 @@ def _unrenamed(schedule: Schedule, ref: Ref) -> Ref:
 def _readers(schedule: Schedule) -> Readers:
     found: Readers = {}
     for step in schedule.steps:
-        for place, slot in enumerate(_operands(step)):
+        for place, slot in enumerate(step.operands):
             found.setdefault(slot, []).append((step, place))
     return found
 

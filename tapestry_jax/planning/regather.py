@@ -39,9 +39,9 @@ def _with_body(loop: Repeat) -> Repeat:
     body = regathered(loop.body)
     slices = set(body.inputs[loop.carries : loop.carries + len(loop.axes)])
     slices.update(early.result for early in loop.prologue if early.source in slices)
-    uses = Counter(slot for step in body.steps for slot in _reads(step))
+    uses = Counter(slot for step in body.steps for slot in step.operands)
     uses.update(body.outputs)
-    consumers = {slot: step for step in body.steps for slot in _reads(step)}
+    consumers = {slot: step for step in body.steps for slot in step.operands}
     moved: dict[int, Convert] = {}
     for step in body.steps:
         if isinstance(step, Convert) and step.source in slices and uses[step.result] == 1:
@@ -69,7 +69,3 @@ def _may_run_again(body: Schedule, step: Run) -> bool:
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
     sums = operation.monoid is not None and operation.monoid.native == "sum"
     return not folded or (sums and presents_linearly(body.graph, step.node))
-
-
-def _reads(step: Step) -> tuple[int, ...]:
-    return (step.source,) if isinstance(step, Convert) else step.operands

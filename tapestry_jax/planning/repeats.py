@@ -102,7 +102,7 @@ def _used_later(schedule: Schedule, parts: Sequence[Part]) -> list[frozenset[int
     for part in reversed(parts):
         behind.append(frozenset(used))
         for step in part.steps:
-            used.update((step.source,) if isinstance(step, Convert) else step.operands)
+            used.update(step.operands)
     return behind[::-1]
 
 
@@ -116,22 +116,20 @@ def _described(
     lines: list[Hashable] = []
     for step in part.steps:
         assert isinstance(step, Run | Convert)
-        sources = (step.source,) if isinstance(step, Convert) else step.operands
-        for slot in sources:
+        for slot in step.operands:
             if slot not in place:
                 place[slot] = len(place)
                 operands.append(slot)
                 lines.append(_slot(schedule, slot))
-        made = (step.result,) if isinstance(step, Convert) else step.results
-        for slot in made:
+        for slot in step.results:
             place[slot] = len(place)
             if slot in used_later:
                 results.append(slot)
         lines.append(
             (
                 step.path.removeprefix(part.scope),
-                tuple(place[slot] for slot in (*sources, *made)),
-                tuple(_slot(schedule, slot) for slot in made),
+                tuple(place[slot] for slot in (*step.operands, *step.results)),
+                tuple(_slot(schedule, slot) for slot in step.results),
                 step.changes if isinstance(step, Convert) else _work(shaped[step.node], step),
             )
         )

@@ -45,6 +45,11 @@ class Convert:
     enters: bool = False
 
     @property
+    def operands(self) -> tuple[int, ...]:
+        """The one operand, as other steps list theirs."""
+        return (self.source,)
+
+    @property
     def results(self) -> tuple[int, ...]:
         """The one result, as other steps list theirs."""
         return (self.result,)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.opening import stacked
-from tapestry_jax.planning.schedule import Convert, Region, Schedule, Step
+from tapestry_jax.planning.schedule import Region, Schedule
 
 Total = tuple[int, tuple[int, ...], tuple[int, ...]]
 """A scan: its node, and the slots of the leaves of its total before and after a turn."""
@@ -96,10 +96,9 @@ def needed(schedule: Schedule) -> Schedule:
     """
     used, steps = set(schedule.outputs), []
     for step in reversed(schedule.steps):
-        results = (step.result,) if isinstance(step, Convert) else step.results
-        if used.intersection(results):
+        if used.intersection(step.results):
             kept = _needed_of(step, used) if isinstance(step, Region) and not (step.stages or step.ends) else step
-            used.update((kept.source,) if isinstance(kept, Convert) else kept.operands)
+            used.update(kept.operands)
             steps.append(kept)
     return replace(schedule, steps=tuple(reversed(steps)))
 
@@ -124,7 +123,7 @@ def _needed_of(loop: Region, used: Container[int]) -> Region:
             results.append(result)
             outputs.append(output)
     inside = needed(replace(body, outputs=tuple(outputs)))
-    read = {*outputs, *(slot for step in inside.steps for slot in _operands(step))}
+    read = {*outputs, *(slot for step in inside.steps for slot in step.operands)}
     # The inputs of the body are one for each operand, then the totals of scans, which go on from turn to turn.
     entering = len(body.inputs) - scanned
     kept = [place for place in range(entering) if body.inputs[place] in read]
@@ -136,7 +135,3 @@ def _needed_of(loop: Region, used: Container[int]) -> Region:
         rotating=tuple(kept.index(place) for place in loop.rotating if place in kept),
         folds=tuple(folds),
     )
-
-
-def _operands(step: Step) -> tuple[int, ...]:
-    return (step.source,) if isinstance(step, Convert) else step.operands

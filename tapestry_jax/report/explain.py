@@ -314,7 +314,7 @@ def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
     """The largest sum of local values alive at once."""
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
     kept = flow_of(schedule, sources).forward if sources else frozenset[int]()
-    last = {slot: number for number, step in enumerate(schedule.steps) for slot in _reads(step)}
+    last = {slot: number for number, step in enumerate(schedule.steps) for slot in step.operands}
     last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
     ends: dict[int, list[int]] = {}
     for slot, number in last.items():
@@ -322,7 +322,7 @@ def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
     alive = set(schedule.inputs)
     peak = current = sum(_local_bytes(schedule, slot) for slot in alive)
     for number, step in enumerate(schedule.steps):
-        made = ({step.result} if isinstance(step, Convert) else set(step.results)) - alive
+        made = set(step.results) - alive
         alive |= made
         current += sum(_local_bytes(schedule, slot) for slot in made)
         inner = _peak(step.body, False) if isinstance(step, Repeat | Region) else 0
@@ -332,10 +332,6 @@ def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
         alive -= over
         current -= sum(_local_bytes(schedule, slot) for slot in over)
     return peak
-
-
-def _reads(step: Any) -> tuple[int, ...]:
-    return (step.source,) if isinstance(step, Convert) else step.operands
 
 
 def _local_bytes(schedule: Schedule, slot: int) -> int:

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar, final
 
 from combinators.graph import Ref
 from tapestry_jax.planning.proof.pieces import Piece
 
 
 @dataclass(frozen=True)
-class Value:
-    """A value of the graph."""
+class _OfValue:
+    """What is known by a value of the graph; holdings of two kinds are never equal."""
 
     ref: Ref
     path: str = field(default="", compare=False)
+    words: ClassVar[str]
 
     def __str__(self) -> str:
-        return f"result {self.ref.output} of `{self.path}`"
+        return self.words.format(f"result {self.ref.output} of `{self.path}`")
+
+
+@final
+class Value(_OfValue):
+    """A value of the graph."""
+
+    words = "{}"
+
+
+@final
+class Entering(_OfValue):
+    """In a pipeline, what a stage takes in: `ref` at the first stage, what the stage before made at the others."""
+
+    words = "what a stage takes in, at the first one {}"
+
+
+@final
+class Leaving(_OfValue):
+    """What a stage makes of it; `ref` at the last stage."""
+
+    words = "what a stage hands on, at the last one {}"
 
 
 @dataclass(frozen=True)
@@ -71,27 +94,30 @@ class Total:
 
 
 @dataclass(frozen=True)
-class OfDevice:
+class _OverDevices:
+    """A leaf of a total of a scan that is cut over devices."""
+
+    node: int
+    leaf: int
+    path: str = field(default="", compare=False)
+    words: ClassVar[str]
+
+    def __str__(self) -> str:
+        return f"leaf {self.leaf} of the total of `{self.path}` {self.words}"
+
+
+@final
+class OfDevice(_OverDevices):
     """A leaf of the total of all steps of one device."""
 
-    node: int
-    leaf: int
-    path: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"leaf {self.leaf} of the total of `{self.path}` on each device"
+    words = "on each device"
 
 
-@dataclass(frozen=True)
-class Start:
+@final
+class Start(_OverDevices):
     """A leaf of the total of all devices before this one."""
 
-    node: int
-    leaf: int
-    path: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"leaf {self.leaf} of the total of `{self.path}` before each device"
+    words = "before each device"
 
 
 @dataclass(frozen=True)
@@ -103,28 +129,6 @@ class OwnPrefix:
 
     def __str__(self) -> str:
         return f"the scan `{self.path}` without the devices before"
-
-
-@dataclass(frozen=True)
-class Entering:
-    """In a pipeline, what a stage takes in: `ref` at the first stage, what the stage before made at the others."""
-
-    ref: Ref
-    path: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"what a stage takes in, at the first one result {self.ref.output} of `{self.path}`"
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """What a stage makes of it; `ref` at the last stage."""
-
-    ref: Ref
-    path: str = field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"what a stage hands on, at the last one result {self.ref.output} of `{self.path}`"
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,7 @@ def check_padding(step: Region, held: Sequence[Sequence[Piece]]) -> None:
         if not padded:
             continue
         for inner in body.steps:
-            reads = (inner.source,) if isinstance(inner, Convert) else inner.operands
-            if slot in reads and not padded <= set(_slices(inner, slot)):
+            if slot in inner.operands and not padded <= set(_slices(inner, slot)):
                 axes = sorted(change.axis for change in padded)
                 refuse(inner.path, f"reads an operand whose axes {axes} are padded for the chunks of others")
 
