@@ -10,14 +10,30 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 import jax
-import numpy as np
 
 from combinators.arguments import read_function
+from combinators.cell_functions import After, Each, Fork, LiftEach, Mapped, OnHost, Then
 from combinators.errors import GraphError, message
+from combinators.grouped import (
+    KeyedLift,
+    KeyedMany,
+    KeyedReference,
+    MaskedLift,
+    MaskedMany,
+    MaskedReference,
+    Selector,
+    Split,
+    check_selector,
+    read_keys,
+)
 from combinators.immutable import Immutable
-from combinators.inputs import check_cells, check_inputs, count_inputs, most_inputs
+from combinators.inputs import check_cells, check_inputs, count_inputs
 from combinators.monoid import Monoid
+from combinators.monoids.function import EachKey, function
+from combinators.monoids.runs import runs
+from combinators.monoids.segmented import segmented
 from combinators.reductions import ForkMany
+from combinators.segments import Flags, Labels, LastReference, PresentLast, SegmentLift, SegmentMany
 
 # Stands for `LiftEach` until construction, so that the field is a function for all who read it.
 _DEFAULT: Any = None
@@ -170,9 +186,7 @@ class Aggregator(Immutable):
           >>> [leaf.tolist() for leaf in both.run(jnp.array([1, 2, 3, 4]))]
           [[6, 4], [4, 3]]
         """
-        from combinators.grouped import by_key
-
-        return by_key(self, labels, size, is_sorted=False)
+        return self._by_key("by_key", labels, size, is_sorted=False)
 
     def by_segment(self, labels: Callable[..., Any] | None, size: int) -> Aggregator:
         """Aggregate every segment on its own: `by_key` of labels that should ascend, so that nothing is sorted.
@@ -189,9 +203,7 @@ class Aggregator(Immutable):
         Raises:
           GraphError: as `by_key`.
         """
-        from combinators.grouped import by_key
-
-        return by_key(self, labels, size, is_sorted=True)
+        return self._by_key("by_segment", labels, size, is_sorted=True)
 
     def masked(self, where: Callable[..., Any] | None = None) -> Aggregator:
         """Aggregate only what a mask keeps.
@@ -212,9 +224,16 @@ class Aggregator(Immutable):
 
         Laws: masking; those of this aggregator.
         """
-        from combinators.grouped import masked
-
-        return masked(self, where)
+        check_selector(where, f"{self.name or 'Aggregator'}.masked", "where", "masked().run(x, where)")
+        split = Split(where)
+        return Aggregator(
+            MaskedLift(self.lift, self.monoid, split),
+            self.monoid,
+            self.present,
+            lift_many=MaskedMany(self.lift, self.monoid, split),
+            reference=MaskedReference(self.reference, split) if self.reference else None,
+            name=f"masked {self.name}" if self.name else None,
+        )
 
     def segmented(self, starts: Callable[..., Any] | None = None) -> Aggregator:
         """Aggregate the last segment; with `tp.scan` the current one at every step.
@@ -229,9 +248,8 @@ class Aggregator(Immutable):
         Raises:
           GraphError: when `starts` is an array.
         """
-        from combinators.segments import segmented_aggregator
-
-        return segmented_aggregator(self, starts)
+        check_selector(starts, f"{self.name or 'Aggregator'}.segmented", "starts", "segmented().run(x, starts)")
+        return self._last_of("segmented", Flags(Split(starts)), segmented(self.monoid))
 
     def by_run(self, labels: Callable[..., Any] | None = None) -> Aggregator:
         """Aggregate the last run of equal labels; with `tp.scan` the current one at every step.
@@ -246,9 +264,8 @@ class Aggregator(Immutable):
         Raises:
           GraphError: when `labels` is an array.
         """
-        from combinators.segments import run_aggregator
-
-        return run_aggregator(self, labels)
+        check_selector(labels, f"{self.name or 'Aggregator'}.by_run", "labels", "by_run().run(x, labels)")
+        return self._last_of("by_run", Labels(Split(labels)), runs(self.monoid))
 
     def map(self, function: Callable[[Any], Any]) -> Aggregator:
         """Transform the result.
@@ -269,118 +286,26 @@ class Aggregator(Immutable):
             name=self.name,
         )
 
+    def _by_key(self, how: str, labels: Selector, size: int, *, is_sorted: bool) -> Aggregator:
+        where = f"{self.name or 'Aggregator'}.{how}"
+        check_selector(labels, where, "labels", "by_key(None, size).run(x, labels)")
+        split, count = Split(labels), read_keys(where, size)
+        return Aggregator(
+            KeyedLift(self.lift, self.monoid, split, count),
+            function(self.monoid),
+            EachKey(self.present),
+            lift_many=KeyedMany(self.lift, self.monoid, split, count, is_sorted),
+            reference=KeyedReference(self.reference, split, count) if self.reference else None,
+            name=f"{self.name} by key" if self.name else None,
+        )
 
-# The functions below are frozen dataclasses, not closures, so that equal aggregators compare equal and can be stored.
-
-
-@final
-@dataclass(frozen=True)
-class LiftEach:
-    """Lift every element, then merge the states by a balanced tree."""
-
-    lift: Callable[..., Any]
-    monoid: Monoid
-
-    def __call__(self, *xs: Any) -> Any:
-        """Lift elements along the leading axis and merge them."""
-        return self.monoid.fold_stacked(jax.vmap(self.lift)(*xs))
-
-
-@final
-@dataclass(frozen=True)
-class Fork:
-    """Apply several functions to the same arguments, or each to the first of them that it needs."""
-
-    functions: tuple[Callable[..., Any], ...]
-    counts: tuple[int, ...] | None = None
-
-    @property
-    def inputs(self) -> int | None:
-        """How many inputs it needs; None where that is not known."""
-        needed = self.counts or tuple(map(count_inputs, self.functions))
-        return None if None in needed else max(cast("tuple[int, ...]", needed))
-
-    @property
-    def most_inputs(self) -> int | None:
-        """How many inputs it can take; None where that is not known. Further ones none of the functions would see."""
-        if self.counts is not None:
-            return max(self.counts)
-        return min((most for most in map(most_inputs, self.functions) if most is not None), default=None)
-
-    def __call__(self, *args: Any) -> Any:
-        """Return one result a function."""
-        counts = self.counts or (len(args),) * len(self.functions)
-        return tuple(function(*args[:count]) for function, count in zip(self.functions, counts, strict=True))
-
-
-@final
-@dataclass(frozen=True)
-class Each:
-    """Apply the i-th function to the i-th part of a tuple."""
-
-    functions: tuple[Callable[..., Any], ...]
-
-    def __call__(self, parts: Any) -> Any:
-        """Return one result a part."""
-        return tuple(function(part) for function, part in zip(self.functions, parts, strict=True))
-
-
-@final
-@dataclass(frozen=True)
-class After:
-    """Apply `outer` to what `inner` returns: the arguments where it is a tuple, the one argument where it is not."""
-
-    outer: Callable[..., Any]
-    inner: Callable[..., Any]
-
-    @property
-    def inputs(self) -> int | None:
-        """How many inputs it needs; None where that is not known."""
-        return count_inputs(self.inner)
-
-    @property
-    def most_inputs(self) -> int | None:
-        """How many inputs it can take; None where that is not known."""
-        return most_inputs(self.inner)
-
-    def __call__(self, *args: Any) -> Any:
-        """Return `outer(inner(*args))`."""
-        middle = self.inner(*args)
-        return self.outer(*cast("tuple[Any, ...]", middle)) if isinstance(middle, tuple) else self.outer(middle)
-
-
-@final
-@dataclass(frozen=True)
-class Then:
-    """Apply `second` to the one result of `first`, whatever its type."""
-
-    first: Callable[..., Any]
-    second: Callable[[Any], Any]
-
-    def __call__(self, *args: Any) -> Any:
-        """Return `second(first(*args))`."""
-        return self.second(self.first(*args))
-
-
-@final
-@dataclass(frozen=True)
-class Mapped:
-    """Map a function of one element over the leading axis."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, *xs: Any) -> Any:
-        """Return the mapped result."""
-        return jax.vmap(self.function)(*xs)
-
-
-@final
-@dataclass(frozen=True)
-class OnHost:
-    """Turn the arrays that a function returns into NumPy's."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, *xs: Any) -> Any:
-        """Return NumPy arrays."""
-        return jax.tree.map(np.asarray, self.function(*xs))
+    def _last_of(self, how: str, kind: Flags | Labels, monoid: Monoid) -> Aggregator:
+        lift = SegmentLift(self.lift, kind)
+        return Aggregator(
+            lift,
+            monoid,
+            PresentLast(self.present),
+            lift_many=SegmentMany(lift, self.monoid, monoid),
+            reference=LastReference(self.reference, kind) if self.reference else None,
+            name=f"{how} {self.name}" if self.name else None,
+        )

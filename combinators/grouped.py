@@ -1,69 +1,24 @@
-"""Aggregators by key, and with a mask: what `Aggregator.by_key`, `by_segment` and `masked` return."""
+"""Folds by key, and with a mask: what the aggregators of `by_key`, `by_segment` and `masked` are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from combinators.aggregator import Aggregator
+from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.groups import Groups, attaining_in_groups, fold_all, fold_groups, keep
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoid import Monoid
-from combinators.monoids.function import EachKey, function
+from combinators.monoids.function import function
 
 Selector = Callable[..., Any] | None
-
-
-def by_key(aggregator: Aggregator, labels: Selector, size: int, *, is_sorted: bool) -> Aggregator:
-    """Aggregate the elements of every key on their own; see `Aggregator.by_key`.
-
-    Raises:
-      GraphError: when `labels` is neither a function nor None, or `size` is no positive integer.
-    """
-    where = f"{aggregator.name or 'Aggregator'}.{'by_segment' if is_sorted else 'by_key'}"
-    check_selector(labels, where, "labels", "by_key(None, size).run(x, labels)")
-    if isinstance(cast("Any", size), bool) or not isinstance(cast("Any", size), int | np.integer) or size < 1:
-        raise GraphError(
-            message(
-                f"{where}: the number of keys is no positive integer.",
-                f"got       {size!r}",
-                remedy="Pass how many keys there are; elements of other keys are left out.",
-            )
-        )
-    split, size = Split(labels), int(size)
-    return Aggregator(
-        KeyedLift(aggregator.lift, aggregator.monoid, split, size),
-        function(aggregator.monoid),
-        EachKey(aggregator.present),
-        lift_many=KeyedMany(aggregator.lift, aggregator.monoid, split, size, is_sorted),
-        reference=KeyedReference(aggregator.reference, split, size) if aggregator.reference else None,
-        name=f"{aggregator.name} by key" if aggregator.name else None,
-    )
-
-
-def masked(aggregator: Aggregator, where: Selector) -> Aggregator:
-    """Aggregate the elements that a mask keeps; see `Aggregator.masked`.
-
-    Raises:
-      GraphError: when `where` is neither a function nor None.
-    """
-    check_selector(where, f"{aggregator.name or 'Aggregator'}.masked", "where", "masked().run(x, where)")
-    split = Split(where)
-    return Aggregator(
-        MaskedLift(aggregator.lift, aggregator.monoid, split),
-        aggregator.monoid,
-        aggregator.present,
-        lift_many=MaskedMany(aggregator.lift, aggregator.monoid, split),
-        reference=MaskedReference(aggregator.reference, split) if aggregator.reference else None,
-        name=f"masked {aggregator.name}" if aggregator.name else None,
-    )
 
 
 @final
@@ -259,6 +214,23 @@ def check_selector(selector: Any, where: str, what: str, remedy: str) -> None:
                 remedy=f"Pass arrays as a further input: {remedy}.",
             )
         )
+
+
+def read_keys(where: str, size: Any) -> int:
+    """The number of keys.
+
+    Raises:
+      GraphError: when it is no positive integer.
+    """
+    if not is_whole(size) or size < 1:
+        raise GraphError(
+            message(
+                f"{where}: the number of keys is no positive integer.",
+                f"got       {size!r}",
+                remedy="Pass how many keys there are; elements of other keys are left out.",
+            )
+        )
+    return int(size)
 
 
 def _identities(monoid: Monoid, states: Any) -> Any:

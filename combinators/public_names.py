@@ -124,7 +124,19 @@ _REFERENCES = {
     "combinators.segments": "LastReference",
 }
 
-MOVED: Mapping[str, str] = MappingProxyType({"tapestry_jax.nnx.cast:Cast": "combinators.reorder:Cast"})
+MOVED: Mapping[str, str] = MappingProxyType(
+    {
+        "combinators.aggregator:After": "combinators.cell_functions:After",
+        "combinators.aggregator:Each": "combinators.cell_functions:Each",
+        "combinators.aggregator:Fork": "combinators.cell_functions:Fork",
+        "combinators.aggregator:LiftEach": "combinators.cell_functions:LiftEach",
+        "combinators.aggregator:Mapped": "combinators.cell_functions:Mapped",
+        "combinators.aggregator:OnHost": "combinators.cell_functions:OnHost",
+        "combinators.aggregator:Then": "combinators.cell_functions:Then",
+        "combinators.rearrange:Rearrangement": "combinators.compositions:Rearrangement",
+        "tapestry_jax.nnx.cast:Cast": "combinators.reorder:Cast",
+    }
+)
 """What no longer lives where it was published: `"module"` or `"module:name"` to where it is now."""
 _PUBLISHED = MappingProxyType({now: name for name, now in MOVED.items()})
 

@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-
-import jax.numpy as jnp
 
 from combinators.arguments import read_optional_name
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
-from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
+from combinators.compositions import Rearrangement, groups, inner_dims
 from combinators.errors import SignatureError, message
 from combinators.leaf import read_signature, read_sizes
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature
 from combinators.sizes import solve_sizes
 from combinators.trace import trace_of
-
-
-@dataclass(frozen=True)
-class Rearrangement:
-    """Split, repeat, transpose, compose. The outermost part of a composition takes the size that the block leaves.
-
-    Attributes:
-      source: for each operand axis its dimensions, outermost first.
-      target: the same for the result.
-      inner: sizes of the dimensions that are not outermost, and therefore never cut.
-      repeated: the dimensions of the result alone whose coordinates are operands: a block has as many of them.
-    """
-
-    source: Groups
-    target: Groups
-    inner: tuple[tuple[str, int], ...]
-    repeated: tuple[str, ...] = ()
-
-    def __call__(self, block: Any, *coordinates: Any) -> Any:
-        """Rearrange a block of any size."""
-        sizes = block_sizes(block, self.source, dict(self.inner))
-        sizes |= {dim: at.shape[0] for dim, at in zip(self.repeated, coordinates, strict=True)}
-        flat = [dim for dims in self.source for dim in dims]
-        wanted = [dim for dims in self.target for dim in dims]
-        moved = jnp.transpose(split(block, self.source, sizes), [flat.index(dim) for dim in wanted if dim in flat])
-        if len(wanted) > len(flat):
-            alone = [axis for axis, dim in enumerate(wanted) if dim not in flat]
-            moved = jnp.broadcast_to(jnp.expand_dims(moved, alone), [sizes[dim] for dim in wanted])
-        return moved.reshape([math.prod(sizes[dim] for dim in dims) for dims in self.target])
 
 
 class Rearrange(Arrow[Any, Any]):

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.arithmetic import elementwise
+from combinators.compositions import Rearrangement, groups
 from combinators.errors import GraphError, message
-from combinators.rearrange import rearrange
+from combinators.operation import Operation
+from combinators.signature import Signature
 from combinators.tensor_type import TensorType
 from combinators.value import Value
 
@@ -60,4 +62,6 @@ def transpose(value: Value, axes: tuple[Any, ...]) -> Value:
     if value.ndim < 2:
         return value
     names = [f"d{axis}" for axis in range(value.ndim)]
-    return rearrange(f"{' '.join(names)} -> {' '.join(names[axis] for axis in order)}", name="transpose")(value)
+    signature = Signature.parse(f"{' '.join(names)} -> {' '.join(names[axis] for axis in order)}")
+    kernel = Rearrangement(groups(signature.operands[0].axes), groups(signature.results[0].axes), ())
+    return value.trace.apply(Operation(signature, kernel, name="transpose"), [value])

@@ -1,4 +1,4 @@
-"""Aggregators of the current segment: what `Aggregator.segmented` and `Aggregator.by_run` return."""
+"""Folds of the last segment: what the aggregators of `segmented` and `by_run` are made of."""
 
 from __future__ import annotations
 
@@ -10,31 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.aggregator import Aggregator
-from combinators.grouped import Selector, Split, check_selector, integer_labels
+from combinators.grouped import Split, integer_labels
 from combinators.groups import fold_all, keep
 from combinators.monoid import Monoid
 from combinators.monoids.function import function
-from combinators.monoids.runs import runs
-from combinators.monoids.segmented import segmented
-
-
-def segmented_aggregator(aggregator: Aggregator, starts: Selector) -> Aggregator:
-    """Aggregate the last segment; see `Aggregator.segmented`.
-
-    Raises:
-      GraphError: when `starts` is neither a function nor None.
-    """
-    return _make(aggregator, Flags(Split(starts)), segmented(aggregator.monoid), "segmented", starts)
-
-
-def run_aggregator(aggregator: Aggregator, labels: Selector) -> Aggregator:
-    """Aggregate the last run of equal labels; see `Aggregator.by_run`.
-
-    Raises:
-      GraphError: when `labels` is neither a function nor None.
-    """
-    return _make(aggregator, Labels(Split(labels)), runs(aggregator.monoid), "by_run", labels)
 
 
 @final
@@ -159,20 +138,6 @@ class LastReference:
             starts = np.flatnonzero(begins[1:] != begins[:-1]) + 1
         first = int(starts[-1]) if len(starts) else 0
         return self.reference(*(np.asarray(x)[first:] for x in xs))
-
-
-def _make(aggregator: Aggregator, kind: Flags | Labels, monoid: Monoid, how: str, selector: Selector) -> Aggregator:
-    what = "starts" if isinstance(kind, Flags) else "labels"
-    check_selector(selector, f"{aggregator.name or 'Aggregator'}.{how}", what, f"{how}().run(x, {what})")
-    lift = SegmentLift(aggregator.lift, kind)
-    return Aggregator(
-        lift,
-        monoid,
-        PresentLast(aggregator.present),
-        lift_many=SegmentMany(lift, aggregator.monoid, monoid),
-        reference=LastReference(aggregator.reference, kind) if aggregator.reference else None,
-        name=f"{how} {aggregator.name}" if aggregator.name else None,
-    )
 
 
 def _labels(selected: Any) -> Any:

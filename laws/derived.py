@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.aggregator import Fork
+from combinators.cell_functions import Fork
 from combinators.errors import message
 from combinators.grouped import KeyedLift, MaskedLift
 from combinators.inputs import count_inputs

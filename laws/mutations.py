@@ -10,7 +10,8 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from combinators.aggregator import Aggregator, LiftEach
+from combinators.aggregator import Aggregator
+from combinators.cell_functions import LiftEach
 from combinators.monoid import Monoid
 from laws.aggregator_subject import AggregatorSubject
 from laws.carrier import MonoidSubject

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 import combinators as tp
 from combinators import step_budget
-from combinators.aggregator import LiftEach
+from combinators.cell_functions import LiftEach
 from combinators.kernel_codec import encode
 
 MARK = "sys.stderr.write('RUN')\nPath('harm').write_text('done')\n"

@@ -16,6 +16,7 @@ import pytest
 import combinators as tp
 from combinators import public_names
 from combinators.array_functions import ARRAY_FUNCTIONS
+from combinators.compositions import Rearrangement
 from combinators.kernel_codec import decode, encode
 from combinators.kernel_names import public_name, resolve
 from combinators.operation import Operation
@@ -105,8 +106,8 @@ def test_a_cast_keeps_the_name_that_it_had_among_the_layers() -> None:
 def test_a_kernel_that_moved_keeps_its_name_and_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = tp.trace(tp.rearrange("(a b) -> b a", a=2), tp.TensorType({"n": 6}))
     text = graph.to_json()
-    # As if it had been published elsewhere: `combinators.rearrange` is its new place.
-    old, now = "combinators.layout:Reshuffle", "combinators.rearrange:Rearrangement"
+    # As if it had been published elsewhere: where it lives is its new place.
+    old, now = "combinators.layout:Reshuffle", f"{Rearrangement.__module__}:Rearrangement"
     monkeypatch.setattr(public_names, "MOVED", {old: now})
     monkeypatch.setattr(public_names, "_PUBLISHED", {now: old})
     monkeypatch.setattr("combinators.readable.KERNELS", KERNELS | {old})
@@ -116,7 +117,7 @@ def test_a_kernel_that_moved_keeps_its_name_and_its_key(monkeypatch: pytest.Monk
     assert old in moved.to_json() and now not in moved.to_json()
     assert old in moved.nodes[1].operation.fingerprint  # pyright: ignore[reportAttributeAccessIssue]
     assert tp.Graph.from_json(moved.to_json()).key == moved.key
-    monkeypatch.setattr(public_names, "MOVED", {"combinators.layout": "combinators.rearrange"})
+    monkeypatch.setattr(public_names, "MOVED", {"combinators.layout": Rearrangement.__module__})
     assert place_of("combinators.layout:Rearrangement") == now
 
 
