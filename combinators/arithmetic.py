@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.axis import Axis, Term
+from combinators.current import trace_of
 from combinators.elementwise import check_elementwise
 from combinators.errors import CompositionError, GraphError, message
 from combinators.kernels import short_name
 from combinators.naming import AxisName, describe, find, unify
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature
-from combinators.trace import trace_of
 from combinators.value import Value
 
 

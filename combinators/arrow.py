@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import jax
 
 from combinators.arrow_types import Face, check_faces
+from combinators.current import current_trace
 from combinators.errors import CompositionError, GraphError, message
 from combinators.immutable import Immutable, copied_with_parts
 from combinators.value import Value, as_value
@@ -97,7 +98,6 @@ class Arrow(Immutable, abc.ABC, Generic[In, Out]):
             )
         if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args, is_leaf=_is_value)):
             return self.apply(*map(as_value, args))
-        from combinators.trace import current_trace
         from combinators.tracing import call_on_arrays
 
         if not args and current_trace() is not None:

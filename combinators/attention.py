@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from combinators.arguments import read_dimension, read_flag, read_number
 from combinators.attention_kernel import AttentionKernel, DenseAttention, RoundedOutput, scores_rows, state_dtype
+from combinators.current import trace_of
 from combinators.dense import Dense
 from combinators.errors import CompositionError, SignatureError, message
 from combinators.fused_attention import FitsFused, FusedAttention
@@ -19,7 +20,6 @@ from combinators.operation import Operation
 from combinators.program import Program
 from combinators.signature import Signature
 from combinators.tensor_type import TensorType, type_of
-from combinators.trace import trace_of
 from combinators.tracing import trace
 from combinators.value import Value
 

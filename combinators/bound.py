@@ -9,8 +9,8 @@ from combinators.arrow import Arrow, Holder
 from combinators.arrow_types import Face
 from combinators.combined import Combined, Steps
 from combinators.compose import one_or_all
+from combinators.current import trace_of
 from combinators.errors import CompositionError, message
-from combinators.trace import trace_of
 
 
 class Bound(Combined, Holder[Any, Any]):

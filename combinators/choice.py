@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from combinators.arithmetic import elementwise
 from combinators.arrow import Arrow
 from combinators.combined import Combined, Steps, joined_name
 from combinators.errors import CompositionError, message
@@ -45,8 +46,6 @@ class Choice(Combined):
 
     def steps(self, *values: Any) -> Steps:
         """Both, of which one counts."""
-        from combinators.arithmetic import elementwise
-
         case = _either(self.name, values)
         left = yield self._first, (case.left,)
         right = yield self._second, (case.right,)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from combinators.aggregator import Aggregator
 from combinators.arguments import read_optional_name
 from combinators.compositions import Groups, block_sizes, groups, inner_dims, split
+from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.extrema import attains
 from combinators.inputs import check_operands
@@ -21,7 +22,6 @@ from combinators.operation import Operation
 from combinators.reductions import is_entrywise
 from combinators.signature import Signature
 from combinators.sizes import solve_sizes
-from combinators.trace import trace_of
 
 Axes = tuple[str, ...]
 

@@ -8,10 +8,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from combinators.arguments import read_name
+from combinators.current import trace_of
 from combinators.errors import GraphError, message
 from combinators.operation import Operation
 from combinators.signature import Signature
-from combinators.trace import trace_of
 from combinators.value import Value
 
 

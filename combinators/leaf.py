@@ -19,13 +19,13 @@ from combinators.arguments import (
 )
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
+from combinators.current import trace_of
 from combinators.dense import Dense
 from combinators.errors import KernelError, SignatureError, message
 from combinators.kernels import check_kernel, short_name
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.sizes import BOUNDARIES
-from combinators.trace import trace_of
 
 
 class Leaf(Arrow[Any, Any]):

@@ -10,9 +10,10 @@ import jax
 from combinators.arguments import is_whole, read_dimension, read_optional_name
 from combinators.arrow import Arrow
 from combinators.compose import as_operands
+from combinators.current import trace_of
 from combinators.errors import CompositionError, GraphError, message
 from combinators.naming import AxisVariable, find, unify
-from combinators.trace import Trace, trace_of
+from combinators.trace import Trace
 from combinators.value import Value
 
 Step = Arrow[Any, Any] | Callable[..., Any]

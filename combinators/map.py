@@ -7,6 +7,7 @@ from typing import Any
 
 from combinators.arithmetic import elementwise
 from combinators.arrow_types import Face
+from combinators.current import trace_of
 from combinators.elementwise import check_elementwise, exact_operands
 from combinators.errors import SignatureError, message
 from combinators.leaf import (
@@ -21,7 +22,6 @@ from combinators.leaf import (
 )
 from combinators.operation import Operation
 from combinators.signature import Signature
-from combinators.trace import trace_of
 
 
 class Map(Leaf):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from combinators.arguments import read_name
-from combinators.trace import trace_of
+from combinators.current import trace_of
 from combinators.value import Value
 
 

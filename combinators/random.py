@@ -14,12 +14,12 @@ from jax import lax
 from jax.extend import random as extended
 
 from combinators.arguments import is_whole, read_dimension, read_number
+from combinators.current import trace_of
 from combinators.errors import GraphError, message
 from combinators.map import Map
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.tensor_type import TensorType, type_of, words_of
-from combinators.trace import trace_of
 from combinators.value import Value
 
 

@@ -9,12 +9,12 @@ from combinators.arguments import read_optional_name
 from combinators.arrow import Arrow
 from combinators.arrow_types import Face
 from combinators.compositions import Rearrangement, groups, inner_dims
+from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.leaf import read_signature, read_sizes
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature
 from combinators.sizes import solve_sizes
-from combinators.trace import trace_of
 
 
 class Rearrange(Arrow[Any, Any]):

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 from combinators import monoids
 from combinators.axis import Axis, Term
 from combinators.blocks import Axes, combine_blocks, map_cells, present_block, shared_axes
+from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.extrema import attains
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape
 from combinators.signature import Operand, Signature
-from combinators.trace import Trace, trace_of
+from combinators.trace import Trace
 from combinators.tree_json import tree_from_json, tree_to_json
 from combinators.value import Value
 

@@ -8,10 +8,10 @@ from typing import Any, NoReturn, cast
 
 import jax.numpy as jnp
 
+from combinators.current import trace_of
 from combinators.errors import GraphError, message
 from combinators.operation import Operation
 from combinators.signature import Signature
-from combinators.trace import trace_of
 from combinators.value import Value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from combinators.current import recording
 from combinators.errors import GraphError, message
 from combinators.graph import Graph
 from combinators.naming import AxisVariable
@@ -24,7 +25,7 @@ def trace_function(
     Raises:
       GraphError: when the function returns something that is not a value of the program.
     """
-    recording = Trace()
+    program = Trace()
     paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_type)
     leaves: list[Value] = []
     for path, leaf in paths:
@@ -33,8 +34,8 @@ def trace_function(
         axes = tuple(
             axis if axis is not None else AxisVariable(f"axis {i} of `{label}`") for i, axis in enumerate(kind.names)
         )
-        leaves.append(recording.input(label, axes, kind.shape, kind.dtype))
-    with recording.recording():
+        leaves.append(program.input(label, axes, kind.shape, kind.dtype))
+    with recording(program):
         result = _run(function, jax.tree.unflatten(in_tree, leaves), name)
     out_paths, out_tree = jax.tree_util.tree_flatten_with_path(result, is_leaf=lambda leaf: isinstance(leaf, Value))
     outputs: list[tuple[str, Value]] = []
@@ -51,7 +52,7 @@ def trace_function(
         outputs.append((label, leaf))
     if not outputs:
         raise GraphError(message(f"`{name}` returns nothing", remedy="Return at least one value."))
-    return recording.finish(outputs, in_tree, out_tree, name)
+    return program.finish(outputs, in_tree, out_tree, name)
 
 
 def _run(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
@@ -62,7 +63,7 @@ def _run(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
         raise _too_deep(name) from None
     except TypeError as error:
         # Primitives of JAX refuse what is no array without asking for `__jax_array__`.
-        if "combinators.value.Value" not in str(error):
+        if f"{Value.__module__}.{Value.__qualname__}" not in str(error):
             raise
         raise GraphError(
             message(

@@ -10,12 +10,12 @@ from typing import Any
 import jax
 
 from combinators.arrow import Arrow, Holder
+from combinators.current import current_trace
 from combinators.errors import GraphError, message
 from combinators.evaluate import as_array, compiled
 from combinators.graph import Graph
 from combinators.kernels import short_name
 from combinators.tensor_type import TensorType, type_of
-from combinators.trace import current_trace
 from combinators.trace_function import trace_function
 from combinators.usable import check_usable
 

@@ -132,9 +132,7 @@ class Value(Immutable):
         Raises:
           GraphError: when `axes` is no order of the axes.
         """
-        from combinators.reorder import transpose
-
-        return transpose(self, axes)
+        return self.trace.transpose(self, axes)
 
     def astype(self, dtype: Any) -> Value:
         """The same numbers in another dtype.
@@ -142,9 +140,7 @@ class Value(Immutable):
         Raises:
           GraphError: when JAX has no such dtype.
         """
-        from combinators.reorder import astype
-
-        return astype(self, dtype)
+        return self.trace.astype(self, dtype)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -157,16 +153,11 @@ class Value(Immutable):
         raise no_such_attribute(self, name)
 
     def _binary(self, other: Any, name: str, swapped: bool = False) -> Value:
-        from combinators.arithmetic import binary
-
         other = as_value(other)
-
-        return binary(name, other, self) if swapped else binary(name, self, other)
+        return self.trace.binary(name, other, self) if swapped else self.trace.binary(name, self, other)
 
     def _unary(self, name: str) -> Value:
-        from combinators.arithmetic import unary
-
-        return unary(name, self)
+        return self.trace.unary(name, self)
 
     def __add__(self, other: Any) -> Value:
         return self._binary(other, "add")
@@ -304,9 +295,7 @@ class Value(Immutable):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         # `np.float64(2) * x` arrives here, since NumPy asks before Python does.
         if method == "__call__" and not keywords and ufunc.__name__ in _OPERATORS:
-            from combinators.arithmetic import elementwise
-
-            return elementwise(getattr(jnp, ufunc.__name__), *inputs, name=ufunc.__name__)
+            return self.trace.elementwise(getattr(jnp, ufunc.__name__), *inputs, name=ufunc.__name__)
         return self.__array__()
 
     def __reduce__(self) -> NoReturn:
@@ -344,9 +333,7 @@ class Value(Immutable):
         self._refuse("Python removes cells of", "Values do not change; take a slice of what is to stay.")
 
     def __getitem__(self, key: Any) -> Value:
-        from combinators.slicing import pick
-
-        return pick(self, key)
+        return self.trace.pick(self, key)
 
 
 def as_value(thing: Any) -> Any:

@@ -14,6 +14,7 @@ from combinators.aggregator import Aggregator
 from combinators.arguments import read_flag, read_name, read_optional_name
 from combinators.axis import Axis, Term
 from combinators.cells import Axes, MapCells, cell_axes, open_axes, spell
+from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.groups import cell_identity
 from combinators.inputs import check_operands
@@ -23,7 +24,6 @@ from combinators.operation import Operation
 from combinators.running import check_aggregator
 from combinators.signature import Operand, Signature
 from combinators.sliding import fold_windows
-from combinators.trace import trace_of
 
 
 def window(
