@@ -23,7 +23,7 @@ def read_flag(value: Any, what: str, error: Error = GraphError) -> bool:
     Raises:
       TapestryError: of the class `error`, when `value` is neither.
     """
-    if isinstance(value, bool | np.bool_):
+    if is_flag(value):
         return bool(value)
     _refuse(what, "True or False", value, error)
 
@@ -127,6 +127,11 @@ def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ..
     if isinstance(value, tuple | list):
         return tuple(cast("Sequence[Any]", value))
     _refuse(what, "a tuple or a list", value, error)
+
+
+def is_flag(value: Any) -> bool:
+    """Whether a value is True or False, of Python or of NumPy."""
+    return isinstance(value, bool | np.bool_)
 
 
 def is_whole(value: Any) -> bool:

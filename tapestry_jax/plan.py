@@ -6,28 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
-
-from combinators.arguments import is_whole, read_integer, read_name
+from combinators.arguments import read_integer
 from combinators.errors import PlanError, message
 from combinators.graph import Graph
 from combinators.immutable import Immutable
-from combinators.tensor_type import keys_again, words_of
-from tapestry_jax.lowering.boundary import cropped, padded, placed, sharding
-from tapestry_jax.lowering.compiled import Compiled, planned_arguments, require_devices
-from tapestry_jax.planning.carriers import Accumulate, carried, read_accumulate
+from tapestry_jax.lowering.compiled import Compiled, require_devices
+from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
+from tapestry_jax.plan_json import plan_from_json, plan_to_json
+from tapestry_jax.planning.asked import Asked, read_asked
+from tapestry_jax.planning.carriers import Accumulate, carried
 from tapestry_jax.planning.collectives import Collective, collectives
 from tapestry_jax.planning.deepen import deepened
-from tapestry_jax.planning.entries import Entries, check_placed, read_entries
-from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
+from tapestry_jax.planning.entries import Entries
+from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.placement import Placer
-from tapestry_jax.planning.platforms import Platforms, chosen, platforms_of, read_platforms
+from tapestry_jax.planning.platforms import Platforms, platforms_of
+from tapestry_jax.planning.platforms import chosen as kernels_chosen
+from tapestry_jax.planning.positions import read_positions
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.regather import regathered
-from tapestry_jax.planning.schedule import Schedule, Slot
+from tapestry_jax.planning.schedule import Schedule
 from tapestry_jax.planning.scheduler import schedule_graph
 
 
@@ -64,14 +62,12 @@ class Plan(Immutable):
         `jax.jit(init, out_shardings=plan.in_shardings[i])` makes them there; what the plan stores in padded pieces is
         made through `plan.pad`.
         """
-        return self._tree(self.graph.in_tree, [self._sharding(slot) for slot in self._slots(self.schedule.inputs)])
+        return input_shardings(self.schedule, self.mesh)
 
     @property
     def out_shardings(self) -> Any:
         """`NamedSharding`s in the structure of the result."""
-        return self._tree(
-            self.graph.out_tree, [sharding(slot.layout, self.mesh) for slot in self._slots(self.schedule.outputs)]
-        )
+        return output_shardings(self.schedule, self.mesh)
 
     def put(self, *args: Any) -> tuple[Any, ...]:
         """Bring arguments onto the devices in the planned layouts.
@@ -87,13 +83,7 @@ class Plan(Immutable):
           SignatureError: for wrong ranks, sizes or dtypes.
           MeshError: when the mesh has no devices.
         """
-        mesh = require_devices(self.mesh)
-        leaves = planned_arguments(self.schedule, args)
-        slots = self._slots(self.schedule.inputs)
-        given, structure = jax.tree.flatten(tuple(args))
-        moved = [placed(leaf, slot, mesh) for leaf, slot in zip(leaves, slots, strict=True)]
-        # Random keys stay keys, so that a module's state may be put back into it.
-        return jax.tree.unflatten(structure, list(map(keys_again, moved, given)))
+        return put(self.schedule, require_devices(self.mesh), args)
 
     def pad(self, tree: Any, argument: int = 0) -> Any:
         """What the plan stores in padded pieces (`tp.padded`), padded: an argument, or what has its structure.
@@ -110,7 +100,8 @@ class Plan(Immutable):
           PlanError: for another structure or other sizes, or when there is no such argument.
           MeshError: when the mesh has no devices.
         """
-        return self._stored(tree, argument, "pad", padded)
+        mesh = require_devices(self.mesh)
+        return pad(self.schedule, mesh, tree, self._position(argument, "pad"))
 
     def crop(self, tree: Any, argument: int = 0) -> Any:
         """The same arrays without their padding, in true sizes: what belongs into checkpoints and norms.
@@ -127,33 +118,8 @@ class Plan(Immutable):
           PlanError: for another structure or other sizes, or when there is no such argument.
           MeshError: when the mesh has no devices.
         """
-        return self._stored(tree, argument, "crop", cropped)
-
-    def _stored(self, tree: Any, argument: int, name: str, move: Any) -> Any:
         mesh = require_devices(self.mesh)
-        argument = read_integer(argument, f"argument= of plan.{name}", PlanError)
-        self._positions(argument)
-        numbers = jax.tree.unflatten(self.graph.in_tree, list(self.schedule.inputs))
-        slots = self._slots(jax.tree.leaves(numbers[argument]))
-        leaves, structure = jax.tree.flatten(tree)
-        true = [slot.type.shape for slot in slots]
-        stored = [slot.layout.padded_shape(slot.type.shape, self.schedule.mesh) for slot in slots]
-        expected, found = (true if name == "pad" else stored), [np.shape(words_of(leaf)) for leaf in leaves]
-        if found != expected:
-            wrong = [f"expected {a}, got {b}" for a, b in zip(expected, found, strict=False) if a != b]
-            raise PlanError(
-                message(
-                    f"plan.{name} was given other arrays than the argument {argument} of `{self.graph.name}` has",
-                    f"it has {len(expected)}, got {len(found)}",
-                    *wrong[:4],
-                    remedy="Pass what has the structure of that argument, or name another: argument=1.",
-                )
-            )
-        moved = [
-            leaf if a == b else move(leaf, slot, mesh)
-            for leaf, slot, a, b in zip(leaves, slots, true, stored, strict=True)
-        ]
-        return jax.tree.unflatten(structure, moved)
+        return crop(self.schedule, mesh, tree, self._position(argument, "crop"))
 
     def take(self, result: Any) -> Any:
         """Bring a result to the host: NumPy arrays of true sizes in the structure of the result.
@@ -161,31 +127,7 @@ class Plan(Immutable):
         Raises:
           PlanError: when `result` is not what the program returns: other arrays, or other sizes.
         """
-        leaves, tree = jax.tree.flatten(result)
-        slots = self._slots(self.schedule.outputs)
-        if len(leaves) != len(slots):
-            raise PlanError(
-                message(
-                    f"plan.take was given {len(leaves)} arrays; the program returns {len(slots)}",
-                    remedy="Pass what plan.compile()(...) returned.",
-                )
-            )
-        wrong: list[str] = []
-        for (name, _), leaf, slot in zip(self.graph.outputs, leaves, slots, strict=True):
-            stored = slot.layout.padded_shape(slot.type.shape, self.schedule.mesh)
-            if np.shape(leaf) != stored:
-                also = f" padded to {stored}" if stored != slot.type.shape else ""
-                wrong.append(f"{name}: expected {slot.type}{also}, got shape {np.shape(leaf)}")
-        if wrong:
-            raise PlanError(
-                message(
-                    "plan.take was given other sizes than the program returns",
-                    *wrong,
-                    remedy="Pass what plan.compile()(...) returned.",
-                )
-            )
-        true = [tuple(map(slice, slot.type.shape)) for slot in slots]
-        return jax.tree.unflatten(tree, [np.asarray(leaf)[box] for leaf, box in zip(leaves, true, strict=True)])
+        return take(self.schedule, result)
 
     def compile(self) -> Compiled:
         """One SPMD program with explicit collectives: arrays in, arrays out; differentiable; nests in `jit`.
@@ -222,13 +164,14 @@ class Plan(Immutable):
         Raises:
           PlanError: for a position where the program has no argument.
         """
-        return collectives(self.schedule, self._positions(grad))
+        return collectives(self.schedule, read_positions(grad, self.graph))
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
+        # Loaded by the first table: most programs that import the library print none.
         from tapestry_jax.report.explain import explain
 
-        return explain(self.graph, self.schedule, self._positions(grad))
+        return explain(self.graph, self.schedule, read_positions(grad, self.graph))
 
     def verify(self) -> None:
         """Prove that the schedule, which is what lowering reads, computes the program.
@@ -245,9 +188,7 @@ class Plan(Immutable):
 
     def to_json(self) -> str:
         """Store the plan; it names the graph by its key and the mesh by its shape."""
-        from tapestry_jax.plan_json import plan_to_json
-
-        return plan_to_json(self)
+        return plan_to_json(self.graph, self.mesh, asked_of(self))
 
     @staticmethod
     def from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
@@ -261,38 +202,12 @@ class Plan(Immutable):
         Raises:
           FormatError: when the text is truncated or edited, or belongs to another graph.
         """
-        from tapestry_jax.plan_json import plan_from_json
+        return plan_from_json(text, graph, mesh, make_plan)
 
-        return plan_from_json(text, graph, mesh)
-
-    def _positions(self, grad: Any) -> bool | int | tuple[int, ...]:
-        """What to take gradients by, in Python's numbers."""
-        if isinstance(grad, bool | np.bool_):
-            return bool(grad)
-        count = len(self.graph.in_tree.children())
-        positions: Any = grad if isinstance(grad, tuple | list) else (grad,)
-        wrong = [each for each in positions if not is_whole(each) or each not in range(count)]
-        if wrong:
-            raise PlanError(
-                message(
-                    f"grad names the argument {wrong[0]!r}, which `{self.graph.name}` does not have",
-                    f"its arguments are 0 to {count - 1}" if count else "it takes no arguments",
-                    remedy="Give positions of arguments, or True for all of them.",
-                )
-            )
-        return tuple(int(each) for each in positions) if isinstance(grad, tuple | list) else int(grad)
-
-    def _sharding(self, slot: Slot) -> NamedSharding:
-        # What lies whole may be the words of random keys: typed keys have an axis less, and take no more names.
-        if slot.type.dtype == np.uint32 and not any(slot.layout.cuts):
-            return NamedSharding(self.mesh, PartitionSpec())
-        return sharding(slot.layout, self.mesh)
-
-    def _slots(self, numbers: Sequence[int]) -> list[Slot]:
-        return [self.schedule.slots[number] for number in numbers]
-
-    def _tree(self, tree: Any, leaves: list[Any]) -> Any:
-        return jax.tree.unflatten(tree, leaves)
+    def _position(self, argument: Any, name: str) -> int:
+        argument = read_integer(argument, f"argument= of plan.{name}", PlanError)
+        read_positions(argument, self.graph)
+        return argument
 
 
 def plan(
@@ -346,57 +261,34 @@ def plan(
                 remedy="Trace the program first: tp.plan(tp.trace(f, *specs), mesh, {...}).",
             )
         )
-    shape = MeshShape.of(mesh)
-    listed = read_entries({} if entries is None else entries, shape, "the plan")
-    excepted = _read_ops(ops, shape)
-    asked, wanted = read_layouts(inputs, shape, "inputs"), read_layouts(outputs, shape, "outputs")
-    return make_plan(
-        graph, mesh, listed, excepted, asked, wanted, read_accumulate(accumulate), read_platforms(platforms)
-    )
+    asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms)
+    return make_plan(graph, mesh, asked)
 
 
-def make_plan(
-    graph: Graph,
-    mesh: Any,
-    entries: Entries,
-    ops: tuple[tuple[str, Entries], ...],
-    inputs: Named,
-    outputs: Named,
-    accumulate: Accumulate = (),
-    platforms: Platforms = (),
-) -> Plan:
-    """Build a plan from entries that were read already."""
+def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
+    """Planning from the entries to a schedule, every step a function from data to data.
+
+    The schedule that stands at the end is all that follows it reads: what is predicted (`Plan.collectives`,
+    `Plan.explain`), what is proved (`Plan.verify`), and what is lowered (`Plan.compile`).
+    """
     shape = MeshShape.of(mesh)
-    check_placed(entries, "the plan")
-    for path, excepted in ops:
-        check_placed(excepted, f"ops[{path!r}]")
-    placer = Placer(shape, entries, ops)
-    given = {node.name: (i, node.results[0]) for i, node in enumerate(graph.inputs)}
-    made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
-    schedule = regathered(
-        schedule_graph(
-            deepened(chosen(carried(graph, accumulate), platforms or platforms_of(mesh)), placer),
-            shape,
-            placer,
-            place_layouts(inputs, given, shape, "inputs"),
-            place_layouts(outputs, made, shape, "outputs"),
-        )
-    )
+    # What the user wrote, as one answer to where a dimension of an operation goes.
+    placer = asked.placer(shape)
+    # The graph is rewritten: in the dtypes of its folds, with the kernels of its platforms, several turns to a halo.
+    widened = carried(graph, asked.accumulate)
+    chosen = kernels_chosen(widened, asked.platforms or platforms_of(mesh))
+    deep = deepened(chosen, placer)
+    # It is written out as the steps of one device.
+    inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
+    schedule = schedule_graph(deep, shape, placer, inputs, outputs)
+    # The schedule is rewritten: what is stored in pieces is gathered where it is used.
+    refined = regathered(schedule)
     placer.check_all_used(graph)
-    return Plan(graph, mesh, entries, ops, inputs, outputs, schedule, accumulate, platforms)
+    return Plan(
+        graph, mesh, asked.entries, asked.ops, asked.inputs, asked.outputs, refined, asked.accumulate, asked.platforms
+    )
 
 
-def _read_ops(ops: Any, shape: MeshShape) -> tuple[tuple[str, Entries], ...]:
-    if ops is None:
-        return ()
-    if not isinstance(ops, Mapping):
-        raise PlanError(
-            message(
-                "ops is a mapping from paths to entries",
-                f"got {type(ops).__name__}: {ops!r:.80}",
-                remedy='Write ops={"decoder/3/attention": {"heads": None}}.',
-            )
-        )
-    paths = [read_name(path, "a path in ops=", PlanError) for path in ops]
-    known: Any = list(ops.values())
-    return tuple((path, read_entries(entry, shape, f"ops[{path!r}]")) for path, entry in zip(paths, known, strict=True))
+def asked_of(plan: Plan) -> Asked:
+    """What a plan was made of, beside its graph and its mesh."""
+    return Asked(plan.entries, plan.ops, plan.inputs, plan.outputs, plan.accumulate, plan.platforms)

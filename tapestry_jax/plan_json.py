@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 from jax.sharding import AbstractMesh, AxisType
@@ -16,13 +16,16 @@ from combinators.step_budget import bounded_steps
 from combinators.stored_json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
 from combinators.tensor_type import TensorType
 from tapestry_jax.mesh import mesh as make_mesh
-from tapestry_jax.plan import Plan, make_plan
+from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.carriers import read_accumulate
 from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.items import Chunks, Halo, Item, Padded, Ring, Striped, chunks, halo, padded, ring, striped
 from tapestry_jax.planning.layouts import Named
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.platforms import read_platforms
+
+Made = TypeVar("Made")
+Make = Callable[[Graph, Any, Asked], Made]
 
 _FORMAT, _VERSION = "tapestry-plan", 1
 _REMEDY = "It was truncated or edited; store the plan again with plan.to_json()."
@@ -31,24 +34,30 @@ _MOST_DEVICES = 2**20
 _PER_NODE = 2000  # characters that a node of the graph counts for, when the work of planning is bounded
 
 
-def plan_to_json(plan: Plan) -> str:
+def plan_to_json(graph: Graph, mesh: Any, asked: Asked) -> str:
     """Store a plan: what the user asked for, the key of its graph, the shape of its mesh, and a checksum."""
     content: dict[str, Any] = {
-        "graph": plan.graph.key,
-        "mesh": [[name, size] for name, size in MeshShape.of(plan.mesh).axes],
-        "entries": _entries(plan.entries),
-        "ops": _written(plan.ops),
-        "inputs": _written(plan.inputs),
-        "outputs": _written(plan.outputs),
-        "accumulate": [list(pair) for pair in plan.accumulate],
-        "platforms": list(plan.platforms),
+        "graph": graph.key,
+        "mesh": [[name, size] for name, size in MeshShape.of(mesh).axes],
+        "entries": _entries(asked.entries),
+        "ops": _written(asked.ops),
+        "inputs": _written(asked.inputs),
+        "outputs": _written(asked.outputs),
+        "accumulate": [list(pair) for pair in asked.accumulate],
+        "platforms": list(asked.platforms),
     }
     stored = {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}
     return json.dumps(stored, indent=1)
 
 
-def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
+def plan_from_json(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made:
     """Read a plan back for its graph.
+
+    Args:
+      text: what `plan_to_json` gave.
+      graph: the graph it was made for.
+      mesh: None for one of the stored shape.
+      make: graph, mesh and what was asked -> plan.
 
     Raises:
       FormatError: when the text is truncated or edited, or belongs to another graph or mesh.
@@ -63,10 +72,10 @@ def plan_from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
             )
         )
     with readable_errors():
-        return _plan(text, graph, mesh)
+        return _plan(text, graph, mesh, make)
 
 
-def _plan(text: str, graph: Graph, mesh: Any) -> Plan:
+def _plan(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made:
     content = entries(_content(text), _CONTENT, "the plan")
     key = text_of(content["graph"], "the plan, graph")
     if key != graph.key:
@@ -79,7 +88,7 @@ def _plan(text: str, graph: Graph, mesh: Any) -> Plan:
         )
     try:
         with bounded_steps(len(text) + _PER_NODE * _count(graph)):
-            return _rebuilt(content, graph, mesh)
+            return _rebuilt(content, graph, mesh, make)
     except FormatError:
         raise
     except (TapestryError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -92,7 +101,7 @@ def _plan(text: str, graph: Graph, mesh: Any) -> Plan:
         ) from error
 
 
-def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
+def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any, make: Make[Made]) -> Made:
     axes = dict(_axes(content["mesh"]))
     if mesh is None:
         mesh = _mesh(axes)
@@ -113,7 +122,7 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any) -> Plan:
     accumulate = read_accumulate({scope: text_of(dtype, "the plan, accumulate") for scope, dtype in pairs})
     named = listed(content["platforms"], "the plan, platforms")
     platforms = read_platforms(tuple(text_of(name, "the plan, platforms") for name in named))
-    return make_plan(graph, mesh, own, ops, inputs, outputs, accumulate, platforms)
+    return make(graph, mesh, Asked(own, ops, inputs, outputs, accumulate, platforms))
 
 
 def _content(text: object) -> dict[str, Any]:

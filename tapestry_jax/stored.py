@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from combinators.arguments import read_count, read_flag, read_list, read_name
 from combinators.errors import PlanError, message
 from combinators.graph import Graph, Input, Loop, Ref, Rename
 from combinators.tensor_type import TensorType, is_inexact
-from tapestry_jax.plan import Plan, make_plan
+from tapestry_jax.plan import Plan, asked_of, make_plan
 from tapestry_jax.planning.entries import Entries, read_entries
 from tapestry_jax.planning.items import Item, Padded
 from tapestry_jax.planning.layout import Layout
@@ -145,8 +145,7 @@ def _first_read(plan: Plan, slot: int) -> Layout:
 def _with_inputs(plan: Plan, inputs: Mapping[str, Entries]) -> Plan:
     if tuple(inputs.items()) == plan.inputs:
         return plan
-    kept = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in ("inputs", "schedule")}
-    return make_plan(**kept, inputs=tuple(inputs.items()))
+    return make_plan(plan.graph, plan.mesh, replace(asked_of(plan), inputs=tuple(inputs.items())))
 
 
 def _check_plan(plan: Any) -> None:

@@ -1,0 +1,99 @@
+"""What a user asks of a plan: read, made uniform, and checked as far as that needs no graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from combinators.arguments import read_name
+from combinators.errors import PlanError, message
+from combinators.graph import Graph
+from tapestry_jax.planning.carriers import Accumulate, read_accumulate
+from tapestry_jax.planning.entries import Entries, check_placed, read_entries
+from tapestry_jax.planning.layout import Layout
+from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
+from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.placement import Placer
+from tapestry_jax.planning.platforms import Platforms, read_platforms
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of `tp.plan` beside graph and mesh, and what a stored plan holds.
+
+    Attributes:
+      entries: dimension and mesh axes, for all operations.
+      ops: exceptions by path.
+      inputs: layouts asked for, by name of the input.
+      outputs: layouts asked for, by name of the output.
+      accumulate: dtypes in which folds are carried, by scope.
+      platforms: what it is lowered for; empty for the platform of the mesh.
+    """
+
+    entries: Entries
+    ops: tuple[tuple[str, Entries], ...]
+    inputs: Named
+    outputs: Named
+    accumulate: Accumulate = ()
+    platforms: Platforms = ()
+
+    def placer(self, mesh: MeshShape) -> Placer:
+        """What says where the dimensions of each operation go.
+
+        Raises:
+          PlanError: for entries that only storage can have.
+        """
+        check_placed(self.entries, "the plan")
+        for path, excepted in self.ops:
+            check_placed(excepted, f"ops[{path!r}]")
+        return Placer(mesh, self.entries, self.ops)
+
+    def input_layouts(self, graph: Graph, mesh: MeshShape) -> dict[int, Layout]:
+        """Layouts of inputs by position, for those that were asked for.
+
+        Raises:
+          PlanError: for what the graph does not have, or a layout that does not divide.
+        """
+        given = {node.name: (i, node.results[0]) for i, node in enumerate(graph.inputs)}
+        return place_layouts(self.inputs, given, mesh, "inputs")
+
+    def output_layouts(self, graph: Graph, mesh: MeshShape) -> dict[int, Layout]:
+        """Layouts of outputs by position, likewise."""
+        made = {name: (i, graph.type_of(ref)) for i, (name, ref) in enumerate(graph.outputs)}
+        return place_layouts(self.outputs, made, mesh, "outputs")
+
+
+def read_asked(
+    mesh: MeshShape, entries: Any, ops: Any, inputs: Any, outputs: Any, accumulate: Any, platforms: Any
+) -> Asked:
+    """Read the arguments of `tp.plan`; None where nothing was asked for.
+
+    Raises:
+      PlanError: for what is no such argument.
+      MeshError: for an unknown mesh axis.
+    """
+    return Asked(
+        read_entries({} if entries is None else entries, mesh, "the plan"),
+        _read_ops(ops, mesh),
+        read_layouts(inputs, mesh, "inputs"),
+        read_layouts(outputs, mesh, "outputs"),
+        read_accumulate(accumulate),
+        read_platforms(platforms),
+    )
+
+
+def _read_ops(ops: Any, mesh: MeshShape) -> tuple[tuple[str, Entries], ...]:
+    if ops is None:
+        return ()
+    if not isinstance(ops, Mapping):
+        raise PlanError(
+            message(
+                "ops is a mapping from paths to entries",
+                f"got {type(ops).__name__}: {ops!r:.80}",
+                remedy='Write ops={"decoder/3/attention": {"heads": None}}.',
+            )
+        )
+    paths = [read_name(path, "a path in ops=", PlanError) for path in ops]
+    known: Any = list(ops.values())
+    return tuple((path, read_entries(entry, mesh, f"ops[{path!r}]")) for path, entry in zip(paths, known, strict=True))
