@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from functools import cache
 
+import jax.numpy as jnp
+import numpy as np
+
 _SCALAR_TYPES = (
     "bfloat16 bool_ complex64 complex128 float16 float32 float64 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz"
     " float8_e5m2 float8_e5m2fnuz int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64"
@@ -81,9 +84,6 @@ ARRAY_FUNCTIONS = frozenset(f"{module}:{name}" for module, names in _FUNCTIONS.i
 @cache
 def scalar_types() -> tuple[type, ...]:
     """The scalar types among them, which stand for dtypes among the arguments of functions."""
-    import jax.numpy as jnp
-    import numpy as np
-
     return tuple(
         getattr(package, name) for package in (jnp, np) for name in _SCALAR_TYPES.split() if hasattr(package, name)
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import jax
 
@@ -98,68 +98,46 @@ class Arrow(Immutable, abc.ABC, Generic[In, Out]):
             )
         if any(isinstance(leaf, Value) for leaf in jax.tree.leaves(args, is_leaf=_is_value)):
             return self.apply(*map(as_value, args))
-        from combinators.tracing import call_on_arrays
-
         if not args and current_trace() is not None:
             return self.apply()
 
-        return call_on_arrays(self, args)
+        return _combinations().call(self, args)
 
     def __rshift__(self, other: Arrow[Out, Mid]) -> Arrow[In, Mid]:
-        from combinators.compose import Compose
-
-        return _checked(self, other, Compose)
+        return _checked(self, other)
 
     def __mul__(self, other: Arrow[In2, Out2]) -> Arrow[tuple[In, In2], tuple[Out, Out2]]:
-        from combinators.compose import Parallel
-
-        return Parallel(self, as_arrow(other))
+        return _combinations().parallel(self, as_arrow(other))
 
     def __and__(self, other: Arrow[In, Out2]) -> Arrow[In, tuple[Out, Out2]]:
-        from combinators.compose import Fanout
-
-        return Fanout(self, as_arrow(other))
+        return _combinations().fanout(self, as_arrow(other))
 
     def __or__(self, other: Arrow[In2, Out]) -> Arrow[Any, Out]:
-        from combinators.choice import Choice
-
-        return Choice(self, as_arrow(other))
+        return _combinations().choice(self, as_arrow(other))
 
     def first(self) -> Arrow[Any, Any]:
         """`(operands of self, c) -> (self, c)`: the last operand passes through."""
-        from combinators.compose import Parallel, identity
-
-        return Parallel(self, identity)
+        return self * _combinations().identity
 
     def second(self) -> Arrow[Any, Any]:
         """`(c, operands of self) -> (c, self)`: the first operand passes through."""
-        from combinators.compose import Parallel, identity
-
-        return Parallel(identity, self)
+        return _combinations().identity * self
 
     def left(self) -> Arrow[Any, Any]:
         """Acts on the left case of an `Either`, and leaves the right one."""
-        from combinators.choice import Left
-
-        return Left(self)
+        return _combinations().left(self)
 
     def right(self) -> Arrow[Any, Any]:
         """Acts on the right case of an `Either`, and leaves the left one."""
-        from combinators.choice import Right
-
-        return Right(self)
+        return _combinations().right(self)
 
     def feedback(self, over: str) -> Arrow[Any, Any]:
         """`(x, state) -> (y, state)` becomes `(xs, state) -> (ys, final state)` along the dimension `over`."""
-        from combinators.loops import Feedback
-
-        return Feedback(self, over)
+        return _combinations().feedback(self, over)
 
     def bind(self, *arrays: Any) -> Arrow[Any, Out]:
         """Fix the last operands. Arrays become inputs of the graph, `bound` or `bound/0`, ...; none is closed over."""
-        from combinators.bound import Bound
-
-        return Bound(self, tuple(arrays))
+        return _combinations().bound(self, tuple(arrays))
 
 
 class Holder(Arrow[In, Out]):
@@ -199,10 +177,37 @@ def as_arrow(thing: Any) -> Arrow[Any, Any]:
     )
 
 
-def _checked(first: Arrow[Any, Any], second: Any, build: Any) -> Arrow[Any, Any]:
+class _Combinations(NamedTuple):
+    """What the operators and methods of arrows make, and what a call on arrays does."""
+
+    compose: Callable[[Arrow[Any, Any], Arrow[Any, Any]], Arrow[Any, Any]]
+    parallel: Callable[[Arrow[Any, Any], Arrow[Any, Any]], Arrow[Any, Any]]
+    fanout: Callable[[Arrow[Any, Any], Arrow[Any, Any]], Arrow[Any, Any]]
+    identity: Arrow[Any, Any]
+    choice: Callable[[Arrow[Any, Any], Arrow[Any, Any]], Arrow[Any, Any]]
+    left: Callable[[Arrow[Any, Any]], Arrow[Any, Any]]
+    right: Callable[[Arrow[Any, Any]], Arrow[Any, Any]]
+    feedback: Callable[[Arrow[Any, Any], str], Arrow[Any, Any]]
+    bound: Callable[[Arrow[Any, Any], tuple[Any, ...]], Arrow[Any, Any]]
+    call: Callable[[Arrow[Any, Any], Sequence[Any]], Any]
+
+
+@functools.cache
+def _combinations() -> _Combinations:
+    # All of them are arrows, so their modules import this one; an arrow finds them when an operator is first used.
+    from combinators.bound import Bound
+    from combinators.choice import Choice, Left, Right
+    from combinators.compose import Compose, Fanout, Parallel, identity
+    from combinators.loops import Feedback
+    from combinators.tracing import call_on_arrays
+
+    return _Combinations(Compose, Parallel, Fanout, identity, Choice, Left, Right, Feedback, Bound, call_on_arrays)
+
+
+def _checked(first: Arrow[Any, Any], second: Any) -> Arrow[Any, Any]:
     following = as_arrow(second)
     check_faces(first.name, first.gives(), following.name, following.takes(), following.arity)
-    return build(first, following)
+    return _combinations().compose(first, following)
 
 
 def _is_value(leaf: Any) -> bool:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from combinators.errors import GraphError, SignatureError, message
+from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
 from combinators.ready import run_whole
 from combinators.tensor_type import TensorType, type_of, words_of
 from combinators.usable import check_usable
 
-if TYPE_CHECKING:
-    from combinators.graph import Graph, Loop, Ref
-
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Compute the outputs of a graph from the flat list of its inputs; any JAX values, traced ones too."""
-    from combinators.graph import Apply, Input, Loop, Rename, needed_nodes
-
     needed = needed_nodes(graph)
     values: dict[Ref, Any] = {}
     remaining = iter(inputs)
@@ -40,7 +36,7 @@ def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
                     outputs = operands
                 case Loop():
                     outputs = run_loop(node, operands, evaluate)
-        values.update({_ref(index, number): output for number, output in enumerate(outputs)})
+        values.update({Ref(index, number): output for number, output in enumerate(outputs)})
     return [values[ref] for _, ref in graph.outputs]
 
 
@@ -156,9 +152,3 @@ def as_array(leaf: Any, kind: TensorType) -> Any:
 def _fits(expected: TensorType, got: TensorType, leaf: Any) -> bool:
     weak = isinstance(leaf, bool | int | float | complex)
     return expected.shape == got.shape and (weak or expected.dtype == got.dtype)
-
-
-def _ref(node: int, output: int) -> Ref:
-    from combinators.graph import Ref
-
-    return Ref(node, output)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -139,9 +139,7 @@ class Graph(Immutable):
     @cached_property
     def key(self) -> str:
         """Structural hash: the same for equal computations, whatever their paths and input names."""
-        from combinators.graph_key import graph_key
-
-        return graph_key(self)
+        return _functions().key(self)
 
     def type_of(self, ref: Ref) -> TensorType:
         """The type of a value."""
@@ -204,9 +202,7 @@ class Graph(Immutable):
 
     def show(self, format: str = "text") -> str:
         """The graph as text, or as a Mermaid flow chart (`format="mermaid"`)."""
-        from combinators.graph_show import show
-
-        return show(self, read_name(format, "the format in graph.show"))
+        return _functions().show(self, read_name(format, "the format in graph.show"))
 
     def to_json(self) -> str:
         """Store the graph as JSON text; kernels by public importable name.
@@ -214,9 +210,7 @@ class Graph(Immutable):
         Raises:
           KernelError: where a kernel has no public name.
         """
-        from combinators.graph_json import graph_to_json
-
-        return graph_to_json(self)
+        return _functions().to_json(self)
 
     @staticmethod
     def from_json(text: str, *, allow: Sequence[str] = ()) -> Graph:
@@ -231,9 +225,7 @@ class Graph(Immutable):
           FormatError: when the text is truncated, edited or of another version, or names what is not allowed.
           GraphError: when `allow` names no packages.
         """
-        from combinators.graph_json import graph_from_json
-
-        return graph_from_json(text, allow)
+        return _functions().from_json(text, allow)
 
     def __call__(self, *args: Any) -> Any:
         """Run the graph, unplanned, on arrays.
@@ -245,9 +237,7 @@ class Graph(Immutable):
           GraphError: for a wrong number of arguments, or something that is not an array.
           SignatureError: for a wrong rank, size or dtype; all wrong ones at once.
         """
-        from combinators.evaluate import call_graph
-
-        return call_graph(self, args)
+        return _functions().call(self, args)
 
     def __str__(self) -> str:
         return self.show()
@@ -258,6 +248,27 @@ class Graph(Immutable):
         operations = len(self.nodes) - inputs
         counts = f"{inputs} input{'s' * (inputs != 1)}, {operations} operation{'s' * (operations != 1)}"
         return f"Graph({self.name}: {counts} -> {', '.join(outputs)}{more})"
+
+
+class _Functions(NamedTuple):
+    """The functions over graphs that graphs have as methods."""
+
+    call: Callable[[Graph, Sequence[Any]], Any]
+    key: Callable[[Graph], str]
+    show: Callable[[Graph, str], str]
+    to_json: Callable[[Graph], str]
+    from_json: Callable[[str, Sequence[str]], Graph]
+
+
+@cache
+def _functions() -> _Functions:
+    # Their modules import this one, since they take graphs; so a graph finds them when a method is first called.
+    from combinators.evaluate import call_graph
+    from combinators.graph_json import graph_from_json, graph_to_json
+    from combinators.graph_key import graph_key
+    from combinators.graph_show import show
+
+    return _Functions(call_graph, graph_key, show, graph_to_json, graph_from_json)
 
 
 def prune(graph: Graph) -> Graph:
