@@ -9,10 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from combinators.errors import SignatureError, message
-from combinators.leaf import Leaf, read_signature
+from combinators.leaf import Leaf
 from combinators.monoids import Sum
 from combinators.operation import Operation
-from combinators.signature import Operand, Signature
+from combinators.signature import Operand, Signature, read_signature
 
 
 @dataclass(frozen=True)

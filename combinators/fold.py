@@ -17,10 +17,11 @@ from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.extrema import attains
 from combinators.inputs import check_operands
-from combinators.leaf import Leaf, read_signature, read_sizes
+from combinators.leaf import Leaf
+from combinators.leaf_options import read_sizes
 from combinators.operation import Operation
 from combinators.reductions import is_entrywise
-from combinators.signature import Signature
+from combinators.signature import Signature, read_signature
 from combinators.sizes import solve_sizes
 
 Axes = tuple[str, ...]

@@ -10,18 +10,10 @@ from combinators.arrow_types import Face
 from combinators.current import trace_of
 from combinators.elementwise import check_elementwise, exact_operands
 from combinators.errors import SignatureError, message
-from combinators.leaf import (
-    Leaf,
-    check_conditions,
-    kernel_name,
-    read_boundary,
-    read_kernels,
-    read_pad,
-    read_signature,
-    read_sizes,
-)
+from combinators.leaf import Leaf
+from combinators.leaf_options import check_conditions, kernel_name, read_boundary, read_kernels, read_pad, read_sizes
 from combinators.operation import Operation
-from combinators.signature import Signature
+from combinators.signature import Signature, read_signature
 
 
 class Map(Leaf):

@@ -14,9 +14,8 @@ from combinators.arrow_types import Face
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.kernels import short_name
-from combinators.leaf import read_signature
 from combinators.program_signature import Claim
-from combinators.signature import Signature
+from combinators.signature import Signature, read_signature
 
 
 class Program(Arrow[Any, Any]):

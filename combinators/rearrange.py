@@ -11,9 +11,9 @@ from combinators.arrow_types import Face
 from combinators.compositions import Rearrangement, groups, inner_dims
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
-from combinators.leaf import read_signature, read_sizes
+from combinators.leaf_options import read_sizes
 from combinators.operation import Operation
-from combinators.signature import Operand, Signature
+from combinators.signature import Operand, Signature, read_signature
 from combinators.sizes import solve_sizes
 
 

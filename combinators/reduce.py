@@ -7,20 +7,19 @@ from typing import Any
 
 from combinators.arguments import read_name
 from combinators.errors import SignatureError, message
-from combinators.leaf import (
-    Leaf,
+from combinators.leaf import Leaf
+from combinators.leaf_options import (
     check_conditions,
     kernel_name,
     read_boundary,
     read_kernels,
     read_pad,
     read_present,
-    read_signature,
     read_sizes,
 )
 from combinators.monoid import Monoid
 from combinators.operation import Operation
-from combinators.signature import Signature
+from combinators.signature import Signature, read_signature
 
 
 class Reduce(Leaf):

@@ -9,9 +9,8 @@ from combinators.arguments import read_optional_name
 from combinators.cells import MapCells, cell_axes
 from combinators.errors import SignatureError, message
 from combinators.inputs import check_operands
-from combinators.leaf import read_signature
 from combinators.scan import Scan
-from combinators.signature import Signature
+from combinators.signature import Signature, read_signature
 
 
 def scan(

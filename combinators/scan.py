@@ -9,12 +9,13 @@ from typing import Any
 from combinators.arguments import read_flag, read_name, read_optional_name
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
-from combinators.leaf import Leaf, kernel_name, read_kernels, read_present, read_signature
+from combinators.leaf import Leaf
+from combinators.leaf_options import kernel_name, read_kernels, read_present
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.reduce import read_carrier, read_monoid
 from combinators.scan_ends import scan_with_ends
-from combinators.signature import Signature
+from combinators.signature import Signature, read_signature
 
 
 @dataclass(frozen=True)

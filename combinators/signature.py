@@ -294,6 +294,11 @@ def check_count(signature: Signature, count: int, where: str = "") -> None:
         )
 
 
+def read_signature(signature: str | Signature) -> Signature:
+    """A signature from its text."""
+    return signature if isinstance(signature, Signature) else Signature.parse(signature)
+
+
 def _of(where: str) -> str:
     return f" of `{where}`" if where else ""
 

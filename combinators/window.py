@@ -18,11 +18,11 @@ from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.groups import cell_identity
 from combinators.inputs import check_operands
-from combinators.leaf import Leaf, read_signature
+from combinators.leaf import Leaf
 from combinators.monoids.function import function
 from combinators.operation import Operation
 from combinators.running import check_aggregator
-from combinators.signature import Operand, Signature
+from combinators.signature import Operand, Signature, read_signature
 from combinators.sliding import fold_windows
 
 

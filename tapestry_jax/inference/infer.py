@@ -10,7 +10,7 @@ import jax
 from combinators.captured import check_captured
 from combinators.errors import GraphError, KernelError, message
 from combinators.kernels import check_kernel
-from combinators.leaf import kernel_name
+from combinators.leaf_options import kernel_name
 from combinators.tensor_type import TensorType, type_of
 from tapestry_jax.inference.findings import Findings
 from tapestry_jax.inference.folds import find_folds, find_scan
