@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
-from jax.extend import core
 
 from combinators.errors import KernelError, message
+from combinators.jaxprs import is_literal, programs_inside
 from combinators.kernels import short_name
 from combinators.reachable import describe_array, holds_own_code, is_library, reachable_arrays
 
@@ -133,22 +133,16 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
     """All equations, those inside of calls, loops and conditions too."""
     for equation in jaxpr.eqns:
         yield equation
-        for inner in _inner(equation):
+        for inner in programs_inside(equation):
             yield from _equations(getattr(inner, "jaxpr", inner))
-
-
-def _inner(equation: Any) -> Iterator[Any]:
-    for value in equation.params.values():
-        listed = cast("tuple[Any, ...]", value) if isinstance(value, (tuple, list)) else (value,)
-        yield from (item for item in listed if isinstance(item, (core.ClosedJaxpr, core.Jaxpr)))
 
 
 def _constants(closed: Any, equations: Sequence[Any]) -> Iterator[Any]:
     """The arrays that a jaxpr holds: JAX's of any rank; NumPy's with axes, since a number may come as one without."""
     held: list[Any] = list(closed.consts)
     for equation in equations:
-        held.extend(variable.val for variable in equation.invars if isinstance(variable, core.Literal))
-        for inner in _inner(equation):
+        held.extend(variable.val for variable in equation.invars if is_literal(variable))
+        for inner in programs_inside(equation):
             held.extend(getattr(inner, "consts", ()))
     yield from (each for each in held if isinstance(each, jax.Array) or np.ndim(each) > 0)
 

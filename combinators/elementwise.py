@@ -12,14 +12,14 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 
 from combinators.elementwise_remedy import SPREADING, Offence, Traced, explain_offences, offending_axes
 from combinators.errors import KernelError, message
+from combinators.jaxprs import is_literal, programs_inside
 from combinators.kernels import short_name
 
 _ARITHMETIC = """
@@ -177,8 +177,8 @@ def _numbers(jaxpr: Any) -> list[Any]:
     found: list[Any] = []
     for equation in jaxpr.eqns:
         found.append(equation.primitive.name)
-        found.extend(repr(atom.val) for atom in equation.invars if isinstance(atom, core.Literal))
-        for inner in _jaxprs(equation.params):
+        found.extend(repr(atom.val) for atom in equation.invars if is_literal(atom))
+        for inner in programs_inside(equation):
             found.extend(_numbers(getattr(inner, "jaxpr", inner)))
     return found
 
@@ -250,7 +250,7 @@ def _offences_of(equation: Any, sizes: tuple[int, ...]) -> list[Offence]:
     name: str = equation.primitive.name
     if equation.effects:
         return [Offence(name, f"it has a side effect ({name})", frozenset())]
-    if name in _CALLS and (inner := _jaxprs(equation.params)):
+    if name in _CALLS and (inner := list(programs_inside(equation))):
         return [offence for jaxpr in inner for offence in _offences(jaxpr, sizes)]
     shapes = [tuple(variable.aval.shape) for variable in equation.invars if hasattr(variable.aval, "shape")]
     results = [tuple(variable.aval.shape) for variable in equation.outvars if hasattr(variable.aval, "shape")]
@@ -259,12 +259,3 @@ def _offences_of(equation: Any, sizes: tuple[int, ...]) -> list[Offence]:
     if name in _CELLWISE and (name != "bitcast_convert_type" or shapes == results):
         return []
     return [Offence.of(name, equation.params, shapes, results, sizes)]
-
-
-def _jaxprs(params: dict[str, Any]) -> list[Any]:
-    """List the jaxprs among the parameters of an equation, such as the branches of a `cond`."""
-    found: list[Any] = []
-    for value in params.values():
-        values = cast("tuple[Any, ...]", value) if isinstance(value, (tuple, list)) else (value,)
-        found.extend(item for item in values if isinstance(item, (core.ClosedJaxpr, core.Jaxpr)))
-    return found

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend import random as extended
 
 from combinators.arguments import is_whole, read_dimension, read_number
 from combinators.current import trace_of
@@ -62,7 +61,10 @@ class Draw:
         high = _linear(coordinates[:cut], self.shape[:cut], 0, block)
         low = _linear(coordinates[cut:], self.shape[cut:], cut, block)
         counter = jnp.concatenate([high.ravel(), low.ravel()])
-        return extended.threefry_2x32(key, counter)[: high.size].reshape(block)
+        # Not at the top: `jax.extend` loads Pallas, see `combinators.jaxprs`.
+        from jax.extend.random import threefry_2x32
+
+        return threefry_2x32(key, counter)[: high.size].reshape(block)
 
 
 def _split_words(shape: tuple[int, ...]) -> int:

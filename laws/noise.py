@@ -22,8 +22,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
+from combinators.jaxprs import is_literal
 from laws.conditioning import FAILURES, flatten, widened
 
 SAMPLES = 8
@@ -141,7 +141,7 @@ class _Noise:
         uses: collections.Counter[Any] = collections.Counter()
 
         def read(variable: Any) -> Known:
-            if isinstance(variable, core.Literal):
+            if is_literal(variable):
                 return variable.val, False
             value, is_rounded = known[variable]
             uses[variable] += 1

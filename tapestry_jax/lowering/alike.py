@@ -9,12 +9,13 @@ the wire. JAX has no operation with this transpose, so here is a primitive of ou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from jax import lax
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
 
+from combinators.jaxprs import new_primitive
 from tapestry_jax.lowering.collectives import gather_over
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
@@ -30,12 +31,9 @@ def slice_alike(value: Any, axis: int, cut: Cut, here: Here) -> Any:
       cut: in plain blocks; the last ones are padded by copies of the last cell, through which no gradient flows.
       here: the device.
     """
-    return _slice_alike.bind(
+    return _slice_alike().bind(
         value, here.index(cut.axes), axis=axis, axes=cut.axes, block=cut.block, devices=here.size(cut.axes)
     )
-
-
-_slice_alike = Primitive("slice_alike")
 
 
 def _sliced(value: Any, index: Any, *, axis: int, axes: tuple[str, ...], block: int, devices: int) -> Any:
@@ -55,8 +53,8 @@ def _type(value: Any, index: Any, *, axis: int, axes: tuple[str, ...], block: in
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **how: Any) -> tuple[Any, Any]:
     (value, index), (tangent, _) = primals, tangents
-    moved = _slice_alike.bind(ad.instantiate_zeros(tangent), index, **how)
-    return _slice_alike.bind(value, index, **how), moved
+    moved = _slice_alike().bind(ad.instantiate_zeros(tangent), index, **how)
+    return _slice_alike().bind(value, index, **how), moved
 
 
 def _transposed(cotangent: Any, value: Any, index: Any, *, axis: int, axes: tuple[str, ...], **how: Any) -> list[Any]:
@@ -70,12 +68,17 @@ def _transposed(cotangent: Any, value: Any, index: Any, *, axis: int, axes: tupl
 def _batched(arguments: Sequence[Any], places: Sequence[Any], *, axis: int, **how: Any) -> tuple[Any, int]:
     (value, index), (place, _) = arguments, places
     moved = axis if axis < place else axis + 1
-    return _slice_alike.bind(value, index, axis=moved, **how), place
+    return _slice_alike().bind(value, index, axis=moved, **how), place
 
 
-_slice_alike.def_impl(_sliced)
-_slice_alike.def_abstract_eval(_type)
-ad.primitive_jvps[_slice_alike] = _jvp
-ad.primitive_transposes[_slice_alike] = _transposed
-batching.primitive_batchers[_slice_alike] = _batched
-mlir.register_lowering(_slice_alike, mlir.lower_fun(_sliced, multiple_results=False))
+@cache
+def _slice_alike() -> Any:
+    """The primitive with its rules, made when it is first needed."""
+    primitive = new_primitive("slice_alike")
+    primitive.def_impl(_sliced)
+    primitive.def_abstract_eval(_type)
+    ad.primitive_jvps[primitive] = _jvp
+    ad.primitive_transposes[primitive] = _transposed
+    batching.primitive_batchers[primitive] = _batched
+    mlir.register_lowering(primitive, mlir.lower_fun(_sliced, multiple_results=False))
+    return primitive

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend import core
 
 from combinators.extrema import Attained, Extremum, attains, is_smooth
+from combinators.jaxprs import is_literal
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.loops import run_program, with_varying_loops
 from tapestry_jax.lowering.varying import vary, varying_axes
@@ -100,7 +100,7 @@ def attaining(
     """
     moves: list[Callable[[Any], Any]] = []
     variable, made = jaxpr.outvars[place], {out: equation for equation in jaxpr.eqns for out in equation.outvars}
-    while not isinstance(variable, core.Literal) and variable in made:
+    while not is_literal(variable) and variable in made:
         equation = made[variable]
         name, source = equation.primitive.name, equation.invars[0] if equation.invars else None
         if name in _MOVING and source is not None and source.aval.size == variable.aval.size:
@@ -130,6 +130,6 @@ def _values(
 ) -> list[Any]:
     """What some variables of a program hold."""
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *operands), strict=True))
-    if all(isinstance(atom, core.Literal) or atom in known for atom in wanted):
-        return [atom.val if isinstance(atom, core.Literal) else known[atom] for atom in wanted]
+    if all(is_literal(atom) or atom in known for atom in wanted):
+        return [atom.val if is_literal(atom) else known[atom] for atom in wanted]
     return run_program(jaxpr, constants, operands, axes, wanted)

@@ -16,8 +16,8 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.extend import core
 
+from combinators.jaxprs import as_function, is_literal, program_of
 from tapestry_jax.lowering.varying import vary
 
 _LOOPS = ("scan", "while", "cond")
@@ -75,7 +75,7 @@ def run_program(
     values |= dict(zip(jaxpr.invars, arguments, strict=True))
 
     def read(atom: Any) -> Any:
-        return atom.val if _is_literal(atom) else values[atom]
+        return atom.val if is_literal(atom) else values[atom]
 
     for equation in jaxpr.eqns:
         outputs = _bind(equation, [read(atom) for atom in equation.invars], axes)
@@ -104,14 +104,9 @@ def _bind(equation: Any, operands: list[Any], axes: list[str]) -> list[Any]:
 
 def _single(equation: Any, operands: list[Any]) -> list[Any]:
     """An equation with functions inside, such as a custom derivative, run as a program of its own."""
-    known = [(atom, value) for atom, value in zip(equation.invars, operands, strict=True) if not _is_literal(atom)]
+    known = [(atom, value) for atom, value in zip(equation.invars, operands, strict=True) if not is_literal(atom)]
     variables = dict(known)
-    program = core.Jaxpr([], list(variables), list(equation.outvars), [equation])
-    return list(core.jaxpr_as_fun(core.ClosedJaxpr(program, []))(*variables.values()))
-
-
-def _is_literal(atom: Any) -> bool:
-    return isinstance(atom, core.Literal)
+    return list(as_function(program_of(equation, list(variables)))(*variables.values()))
 
 
 def _closed(closed: Any, operands: Sequence[Any], axes: list[str]) -> list[Any]:

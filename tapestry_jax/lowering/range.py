@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 
+from combinators.jaxprs import as_function, is_program
 from combinators.tensor_type import is_inexact
 
 
@@ -27,7 +27,7 @@ class Traced:
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it on arguments of the types that it was traced for."""
-        results = core.jaxpr_as_fun(self.jaxpr)(*jax.tree.leaves(arguments))
+        results = as_function(self.jaxpr)(*jax.tree.leaves(arguments))
         return jax.tree.unflatten(self.out_tree, results)
 
 
@@ -54,12 +54,8 @@ def _dtypes(jaxpr: Any, seen: set[int]) -> set[Any]:
     atoms = [*jaxpr.constvars, *jaxpr.invars, *(atom for eqn in jaxpr.eqns for atom in (*eqn.invars, *eqn.outvars))]
     found = {atom.aval.dtype for atom in atoms if hasattr(atom.aval, "dtype")}
     for equation in jaxpr.eqns:
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
             inner = getattr(value, "jaxpr", value)
-            if _is_program(value) and id(inner) not in seen:
+            if is_program(value) and id(inner) not in seen:
                 found |= _dtypes(inner, seen)
     return found
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, core.Jaxpr | core.ClosedJaxpr)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend import core
+
+from combinators.jaxprs import is_literal
 
 # Calls whose inner program can be followed; loops are taken as touching everything they return.
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "remat", "checkpoint", "custom_vjp_call")
@@ -41,7 +42,7 @@ def passed_through(function: Callable[..., Sequence[Any]], *arguments: Sequence[
 
 def is_variable(atom: Any) -> bool:
     """Whether an atom of a jaxpr is a variable and no literal."""
-    return not isinstance(atom, core.Literal)
+    return not is_literal(atom)
 
 
 def reachable(jaxpr: Any, sources: set[Any]) -> set[Any]:

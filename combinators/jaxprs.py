@@ -1,0 +1,53 @@
+"""Programs of JAX, looked at: their literals, the programs inside of their equations, and running them.
+
+JAX names their types in `jax.extend`, which loads Pallas as well: a twentieth of what `import jax` costs. So that is
+left until a program is first looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, cast
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an atom of a jaxpr is a literal, and no variable."""
+    return isinstance(atom, _core().Literal)
+
+
+def is_program(value: Any) -> bool:
+    """Whether a parameter of an equation is a jaxpr, with its constants or without."""
+    core = _core()
+    return isinstance(value, (core.ClosedJaxpr, core.Jaxpr))
+
+
+def programs_inside(equation: Any) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation, such as the branches of a `cond`."""
+    for value in equation.params.values():
+        listed = cast("tuple[Any, ...]", value) if isinstance(value, (tuple, list)) else (value,)
+        yield from filter(is_program, listed)
+
+
+def as_function(program: Any) -> Callable[..., list[Any]]:
+    """The function of arrays that a closed jaxpr is."""
+    return _core().jaxpr_as_fun(program)
+
+
+def program_of(equation: Any, variables: Sequence[Any]) -> Any:
+    """The closed jaxpr of one equation, as a function of `variables`."""
+    core = _core()
+    return core.ClosedJaxpr(core.Jaxpr([], list(variables), list(equation.outvars), [equation]), [])
+
+
+def new_primitive(name: str) -> Any:
+    """A primitive without rules."""
+    return _core().Primitive(name)
+
+
+@cache
+def _core() -> Any:
+    # Not at the top: see above.
+    from jax.extend import core
+
+    return core
