@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from combinators.graph import Ref, Rename
+from combinators.graph import Graph, Ref, Rename
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.changes import Slice
 from tapestry_jax.planning.collective import Collective
-from tapestry_jax.planning.gradients import derivative_needs
+from tapestry_jax.planning.gradients import derivative_needs, state_dependence
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 Turning = tuple[frozenset[int], ...]
@@ -29,15 +29,28 @@ def is_still(step: Step, turning: Turning) -> bool:
     return any(slots.isdisjoint(step.operands) for slots in turning)
 
 
+def sends_still(graph: Graph, step: Run | Finish, leaves: Iterable[int], turning: Turning) -> bool:
+    """Whether what a fold or scan sends of some leaves of its state is the same in every turn of a loop around it.
+
+    The leaves of a state may differ in this: the weights of a mean of what a loop carries are none that it carries.
+    """
+    return any(_leaves_turning(graph, step, slots).isdisjoint(leaves) for slots in turning)
+
+
+def _leaves_turning(graph: Graph, step: Run | Finish, slots: frozenset[int] | set[int]) -> set[int]:
+    """The leaves of a state of which a device's own part differs from turn to turn, as `slots` do."""
+    if isinstance(step, Finish):
+        return {leaf for leaf, slot in enumerate(step.operands) if slot in slots}
+    rows = enumerate(state_dependence(graph, step.node))
+    # The operands come first; totals of scans, which are carried, stand behind them.
+    return {leaf for leaf, row in rows if any(hit and s in slots for hit, s in zip(row, step.operands, strict=False))}
+
+
 def turning_in(step: Region | Repeat, turning: Turning) -> Turning:
     """What differs inside of a loop: from turn to turn of the loops around it, and of the loop itself."""
-    body, entering = step.body, list(zip(step.body.inputs, step.operands, strict=False))
-    early = step.prologue if isinstance(step, Repeat) else ()
+    entering = list(zip(step.body.inputs, step.operands, strict=False))
     outer = [{inner for inner, slot in entering if slot in slots} for slots in turning]
-    own = set(_own(step))
-    return tuple(_reached((*early, *body.steps), starts, step) for starts in outer) + (
-        _reached((*early, *body.steps), own, step),
-    )
+    return (*(_reached(step, starts) for starts in outer), _reached(step, set(_own(step))))
 
 
 def _own(step: Region | Repeat) -> Iterator[int]:
@@ -55,16 +68,41 @@ def _own(step: Region | Repeat) -> Iterator[int]:
             yield from inner.results
 
 
-def _reached(steps: Sequence[Step], starts: Iterable[int], loop: Region | Repeat) -> frozenset[int]:
-    found = set(starts)
-    count = loop.carries if isinstance(loop, Repeat) else 0
-    carried = list(zip(loop.body.outputs[:count], loop.body.inputs, strict=False))
+def _reached(loop: Region | Repeat, starts: set[int]) -> frozenset[int]:
+    """The slots of a loop's body that depend on some of them, in the same turn or a later one."""
+    found, carried = set(starts), _carried(loop)
+    early = loop.prologue if isinstance(loop, Repeat) else ()
     for _ in range(len(carried) + 1):
-        for step in steps:
+        for step in (*early, *loop.body.steps):
             if not found.isdisjoint(step.operands):
-                found.update(step.results)
-        found.update(after for before, after in carried if before in found)
+                found.update(_results_reached(loop.body.graph, step, found))
+        more = {after for before, after in carried if before in found} - found
+        if not more:
+            break
+        found |= more
     return frozenset(found)
+
+
+def _results_reached(graph: Graph, step: Step, found: set[int]) -> Iterable[int]:
+    """The results of a step that depend on the slots `found`; where that is not looked into, all of them."""
+    if isinstance(step, Region):
+        entering = zip(step.body.inputs, step.operands, strict=False)
+        inside = _reached(step, {inner for inner, slot in entering if slot in found})
+        return [slot for inner, slot in zip(step.results_inside, step.results, strict=True) if inner in inside]
+    if isinstance(step, Run) and step.carried and graph.shaped(step.node).operation.over is None:
+        return [step.results[leaf] for leaf in _leaves_turning(graph, step, found)]
+    return step.results
+
+
+def _carried(loop: Region | Repeat) -> list[tuple[int, int]]:
+    """What a turn of a loop makes, and the input of the next one that it becomes."""
+    inputs, outputs = loop.body.inputs, loop.body.outputs
+    if isinstance(loop, Repeat):
+        return list(zip(outputs[: loop.carries], inputs, strict=False))
+    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (loop.folds, loop.scans))
+    totals = list(zip(outputs[folded : folded + scanned], inputs[len(inputs) - scanned :], strict=True))
+    handed = zip(outputs[folded + scanned :], (inputs[place] for place in loop.handed), strict=False)
+    return [*totals, *handed]
 
 
 def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iterator[Collective]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tapestry_jax.planning.bounds import Turning, is_still, marked, turning_in
+from tapestry_jax.planning.bounds import Turning, is_still, marked, sends_still, turning_in
 from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Share, Slice, changed_shape
 from tapestry_jax.planning.collective import Collective as Collective
 from tapestry_jax.planning.flow import Flow, flow_of, flow_of_body, flow_of_region
@@ -51,9 +51,9 @@ def _of_step(
             yield from _of_convert(schedule, step, flow, seen)
         case Run():
             yield from _of_gathers(schedule, step, flow, seen, loops)
-            yield from _of_run(schedule, step, flow)
+            yield from _of_run(schedule, step, flow, turning)
         case Finish():
-            yield from _of_run(schedule, step, flow)
+            yield from _of_run(schedule, step, flow, turning)
         case Repeat():
             yield from _of_repeat(step, flow, loops, turning)
         case Region():
@@ -167,10 +167,10 @@ def _forward(change: Any) -> Any:
     return replace(change, varying=True) if isinstance(change, Gather) else change
 
 
-def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Collective]:
+def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow, turning: Turning) -> Iterable[Collective]:
     shaped, cuts, mesh = schedule.graph.shaped(step.node), dict(step.cuts), schedule.mesh
     if isinstance(step, Finish) and shaped.operation.over is not None:
-        yield from _of_totals(schedule, step, flow)
+        yield from _of_totals(schedule, step, flow, turning)
         return
     live = [number for number in range(len(shaped.results)) if step.results[number] in flow.live]
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
@@ -191,22 +191,40 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow) -> Iterable[Coll
             sending = sent_by_fold(shaped, operands, cuts, mesh, live)
         elif isinstance(step, Run) and not step.carried and shaped.operation.over in cuts:
             sending = sent_by_scan(shaped, cuts, mesh, live)
-        for sent in sending:
-            yield Collective(sent.kind, sent.axes, sent.bytes, step.path)
-            if sent.backward is not None and smooth:
-                yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
+        yield from _of_sent(schedule, step, sending, smooth, turning)
 
 
-def _of_totals(schedule: Schedule, step: Finish, flow: Flow) -> Iterable[Collective]:
+def _of_sent(
+    schedule: Schedule, step: Run | Finish, sending: Iterable[Sent], smooth: bool, turning: Turning
+) -> Iterable[Collective]:
+    for sent in sending:
+        still = sends_still(schedule.graph, step, sent.leaves, turning)
+        yield Collective(sent.kind, sent.axes, sent.bytes, step.path, bound=still)
+        if sent.backward is not None and smooth:
+            yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True, bound=still)
+
+
+def _of_totals(schedule: Schedule, step: Finish, flow: Flow, turning: Turning) -> Iterable[Collective]:
     """The exchange between the two passes of a scan over the mesh and in time."""
     if not any(slot in flow.live for slot in step.results):
         return
     shaped = schedule.graph.shaped(step.node)
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
-    for sent in sent_by_scan(shaped, dict(step.cuts), schedule.mesh, range(len(shaped.results)), in_turns=True):
-        yield Collective(sent.kind, sent.axes, sent.bytes, step.path)
-        if sent.backward is not None and smooth:
-            yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True)
+    live = sorted(_live_results(schedule, step.node, flow))
+    sending = sent_by_scan(shaped, dict(step.cuts), schedule.mesh, live, in_turns=True)
+    yield from _of_sent(schedule, step, sending, smooth, turning)
+
+
+def _live_results(schedule: Schedule, node: int, flow: Flow) -> set[int]:
+    """The results of a scan that anybody needs; loops in time run it, more than once where one finds totals first."""
+    found = set[int]()
+    for step in schedule.steps:
+        if isinstance(step, Run) and step.node == node:
+            results = step.results[: len(schedule.graph.shaped(node).results)]
+            found |= {number for number, slot in enumerate(results) if slot in flow.live}
+        elif isinstance(step, Region):
+            found |= _live_results(step.body, node, flow_of_region(step, flow))
+    return found
 
 
 def _of_region(

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-from combinators.execute import present
+from combinators.execute import present, states
 from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.ready import plain, run_whole
-from combinators.shaped import shape
+from combinators.shaped import block_structs, shape
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.dependence import Matrix, dependence
 
@@ -22,6 +22,11 @@ Struct = jax.ShapeDtypeStruct
 def value_dependence(graph: Graph, node: int) -> Matrix:
     """For each result and operand of an operation, whether the one depends on the other."""
     return _value_dependence(*_key(graph, node))
+
+
+def state_dependence(graph: Graph, node: int) -> Matrix:
+    """For each leaf of the state of a fold or scan, and each operand, whether a block's leaf depends on the operand."""
+    return _state_dependence(*_key(graph, node))
 
 
 def derivative_dependence(graph: Graph, node: int) -> Matrix:
@@ -48,6 +53,15 @@ def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:
 def _value_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
     shaped = plain(shape(operation, structs))
     return dependence(lambda arrays: run_whole(shaped, arrays), structs)
+
+
+@lru_cache(maxsize=4096)
+def _state_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
+    shaped = plain(shape(operation, structs))
+    blocks = block_structs(shaped.signature, structs, shaped.sizes)
+    arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
+    rows = dependence(lambda leaves: states(shaped, leaves), blocks)
+    return tuple(tuple(row[place] for place in arrays) for row in rows)
 
 
 @lru_cache(maxsize=4096)

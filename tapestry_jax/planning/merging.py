@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from tapestry_jax.planning.dependence import dependence, passed_through
 from tapestry_jax.planning.folds import Merge, local_sizes, local_state, mapped_frame, merges
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.sent import Sent, nbytes, permuted, sides, sources
+from tapestry_jax.planning.sent import Sent, closure, nbytes, permuted, sides, sources
 from tapestry_jax.planning.sent_in_order import sent_in_order
 from tapestry_jax.planning.time_axis import in_space, is_time
 
@@ -36,20 +37,22 @@ def sent_by_fold(
         leaves, axes = [state[i] for i in merge.leaves], [carrier[i] for i in merge.leaves]
         moving = [varies[i] for i in merge.leaves]
         wanted = {number for number, i in enumerate(merge.leaves) if i in needed}
+        sending: Iterable[Sent]
         if merge.kind == "frame":
-            yield from _sent_by_frame(merge, folded, axes, leaves, moving, wanted)
+            sending = _sent_by_frame(merge, folded, axes, leaves, moving, wanted)
         elif merge.kind == "ordered":
-            yield from sent_in_order(merge, folded, mesh, axes, leaves, moving, wanted)
+            sending = sent_in_order(merge, folded, mesh, axes, leaves, moving, wanted)
         else:
-            for number in sorted(wanted):
-                if moving[number]:
-                    yield _sent_natively(merge, folded, leaves[number])
+            sending = [_sent_natively(merge, folded, leaves, n) for n in sorted(wanted) if moving[n]]
+        for sent in sending:
+            yield replace(sent, leaves=frozenset(merge.leaves[number] for number in sent.leaves))
 
 
-def _sent_natively(merge: Merge, folded: tuple[str, ...], leaf: Any) -> Sent:
+def _sent_natively(merge: Merge, folded: tuple[str, ...], leaves: Sequence[Any], number: int) -> Sent:
+    leaf = leaves[number]
     size = math.prod(leaf.shape) if merge.kind in ("or", "and") else nbytes(leaf)
     counted = is_inexact(leaf.dtype) and merge.kind in ("max", "min")
-    return Sent("all-reduce", folded, size, "all-reduce" if counted else None)
+    return Sent("all-reduce", folded, size, "all-reduce" if counted else None, frozenset({number}))
 
 
 def _sent_by_frame(
@@ -81,14 +84,17 @@ def _sent_by_frame(
             source = passed_through(frame.summary, leaves)[number]
             if merge.monoid.frame is not None and merge.monoid.frame.merge == "sum" and source is not None:
                 summed.add(source)
-            yield Sent("all-reduce", folded, nbytes(summary[number]))
+            yield Sent("all-reduce", folded, nbytes(summary[number]), leaves=frozenset(sources(summarised, [number])))
     for number in sorted(needed_addends):
         row = expressed[number]
         if passed_through(frame.express, leaves, reference)[number] in summed:
             continue  # XLA merges equal sums: a count is a summary and an addend.
         # The reference has been made to vary again before it is used.
         if any(row[len(leaves) :]) or any(h and m for h, m in zip(row[: len(leaves)], moving, strict=True)):
-            yield Sent("all-reduce", folded, nbytes(addends[number]))
+            framed = {place - len(leaves) for place, hit in enumerate(row) if hit and place >= len(leaves)}
+            own = {place for place, hit in enumerate(row) if hit and place < len(leaves)}
+            own |= sources(summarised, sources(located, framed))
+            yield Sent("all-reduce", folded, nbytes(addends[number]), leaves=frozenset(own))
 
 
 def sent_by_scan(
@@ -121,7 +127,7 @@ def sent_by_scan(
     for distance, moved in reversed(exchanges):
         pairs = tuple((i, i + distance) for i in range(devices - distance))
         for leaf in sorted(moved):
-            yield permuted(totals[leaf], axes, pairs, mesh)
+            yield permuted(totals[leaf], axes, pairs, mesh, closure(matrix, {leaf}))
 
 
 def scan_distances(devices: int) -> list[int]:

@@ -23,12 +23,14 @@ class Sent:
       axes: the mesh axes along which it is sent.
       bytes: per device.
       backward: the collective of as many bytes that its derivative needs; None where it needs none.
+      leaves: those of the state that decide what is sent, by number.
     """
 
     kind: str
     axes: tuple[str, ...]
     bytes: int
     backward: str | None = None
+    leaves: frozenset[int] = frozenset()
 
 
 def next_device(devices: int) -> Pairs:
@@ -36,11 +38,13 @@ def next_device(devices: int) -> Pairs:
     return tuple((device, device + 1) for device in range(devices - 1))
 
 
-def permuted(leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, smooth: bool = True) -> Sent:
-    """A leaf sent along pairs of positions; `smooth` where its derivative comes back."""
+def permuted(
+    leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, leaves: Iterable[int], *, smooth: bool = True
+) -> Sent:
+    """A leaf, decided by `leaves`, sent along pairs of positions; `smooth` where its derivative comes back."""
     kind = "collective-permute"
     backward = kind if smooth and is_inexact(leaf.dtype) else None
-    return Sent(kind, permuted_axes(pairs, axes, mesh), nbytes(leaf), backward)
+    return Sent(kind, permuted_axes(pairs, axes, mesh), nbytes(leaf), backward, frozenset(leaves))
 
 
 def nbytes(struct: Any) -> int:

@@ -43,16 +43,19 @@ def sent_in_order(
         yield from _along_tree(matrix, axes, mesh, leaves, varies, moving, wanted)
         return
     first = [leaf for leaf in sorted(closure(matrix, wanted)) if varies[leaf]]
+    own = [frozenset({leaf}) for leaf in range(len(leaves))]
+    merged = [frozenset(closure(matrix, {leaf})) for leaf in range(len(leaves))]
     if route == "gather":
         for leaf in first:
-            yield Sent("all-gather", axes, nbytes(leaves[leaf]) * devices)
+            yield Sent("all-gather", axes, nbytes(leaves[leaf]) * devices, leaves=own[leaf])
         return
     sizes = [shared_out_bytes(leaf, cell_count(carrier, leaves), devices) for leaf in leaves]
     for leaf in first:
-        yield Sent("all-to-all", axes, sizes[leaf], "all-to-all" if is_inexact(leaves[leaf].dtype) else None)
+        backward = "all-to-all" if is_inexact(leaves[leaf].dtype) else None
+        yield Sent("all-to-all", axes, sizes[leaf], backward, own[leaf])
     for leaf in sorted(wanted):
         if moving[leaf]:
-            yield Sent("all-gather", axes, sizes[leaf])
+            yield Sent("all-gather", axes, sizes[leaf], leaves=merged[leaf])
 
 
 def _along_tree(
@@ -75,8 +78,8 @@ def _along_tree(
     for number, (pairs, sent) in enumerate(zip(rounds, exchanged, strict=True)):
         for leaf in sorted(sent):
             if (moving if number else varies)[leaf]:
-                yield permuted(leaves[leaf], axes, pairs, mesh, smooth[leaf])
+                yield permuted(leaves[leaf], axes, pairs, mesh, closure(matrix, {leaf}), smooth=smooth[leaf])
         smooth = merged_once(matrix, smooth)
     for leaf in sorted(wanted):
         if moving[leaf]:
-            yield Sent("all-reduce", axes, nbytes(leaves[leaf]))
+            yield Sent("all-reduce", axes, nbytes(leaves[leaf]), leaves=frozenset(closure(matrix, {leaf})))
