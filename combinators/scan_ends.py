@@ -25,6 +25,7 @@ from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape
 from combinators.signature import Operand, Signature
+from combinators.stored_json import read_json
 from combinators.trace import Trace
 from combinators.tree_json import tree_from_json, tree_to_json
 from combinators.value import Value
@@ -58,7 +59,7 @@ class Begin:
 
     def __call__(self, *blocks: Any) -> Any:
         """The leaves of the result; operands are those of the first state, then the states."""
-        tree = tree_from_json(json.loads(self.structure), "the state")
+        tree = tree_from_json(read_json(self.structure, "the structure of a state"), "the state")
         states, first = list(blocks[len(blocks) - len(self.carrier) :]), iter(blocks)
         if self.numbers:
             start = [
@@ -95,7 +96,7 @@ class Total:
 
     def __call__(self, *blocks: Any) -> Any:
         """The leaves of the state block, without `over`."""
-        tree = tree_from_json(json.loads(self.structure), "the state")
+        tree = tree_from_json(read_json(self.structure, "the structure of a state"), "the state")
         steps = jax.tree.leaves(self.kernel(*blocks))
         if self.monoid.native in ("max", "min"):
             # As a mesh folds it: the gradient is shared by all that attain the extremum.

@@ -80,6 +80,12 @@ class AggregatorSubject(Subject):
         rows = [programs.build_element(self.elements, element) for element in recipe]
         return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
+    def read(self, kind: str, recipe: Recipe) -> None:
+        """Fill the arrays, of the number of elements that every law counts on."""
+        if len(recipe) != COUNT:
+            raise ValueError(f"expected {COUNT} elements, got {len(recipe)}")
+        self.build(kind, recipe)
+
     def show(self, kind: str, recipe: Recipe) -> str:
         """The elements in order."""
         del kind

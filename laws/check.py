@@ -174,7 +174,7 @@ def replay(token: str, piece: Any, types: Sequence[Any] | None = None, **options
     asked = Asked.of(given(piece, **options), types=types)
     law = next((law for law in catalogue if law.name == law_name), None)
     for subject in asked.subjects() if law is not None else ():
-        if law is not None and law.family in subject.families and subject.types == kinds:
+        if law is not None and law.family in subject.families and subject.types == kinds and not law.applies(subject):
             check_recipe(law, subject, recipe)
             verdict = judge(law, subject, recipe)
             if not verdict.holds:

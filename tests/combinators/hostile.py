@@ -1,8 +1,7 @@
-"""Reads files that were made to do harm, in a process of its own; prints what came of each as JSON."""
+"""Files that were made to do harm, and what comes of reading them; read in a process of its own (damaged_readers)."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import resource
 import sys
@@ -17,6 +16,8 @@ import combinators as tp
 from combinators import step_budget
 from combinators.cell_functions import LiftEach
 from combinators.kernel_codec import encode
+from tests.combinators import hostile_kinds
+from tests.combinators.hostile_parts import FOLD, dataclass, edited, graph, monoid, named, partial, signed, sized
 
 MARK = "sys.stderr.write('RUN')\nPath('harm').write_text('done')\n"
 EVIL = f"""
@@ -30,63 +31,59 @@ def f(x):
 class Post:
     def __post_init__(self):
         sys.exit(0)
+def leave(x):
+    sys.exit(0)
+@dataclasses.dataclass
+class Open:
+    pass
+NUMBER = 3
 """
-BASE = json.loads(tp.trace(tp.Map(jnp.sin, "a b -> a b"), tp.TensorType({"a": 4, "b": 3})).to_json())["graph"]
-FOLD = json.loads(tp.trace(tp.fold(tp.aggregators.Moments(), "a b -> b"), tp.TensorType({"a": 4, "b": 3})).to_json())
+# Some word of the text that a reader gets, by the case in hostile.py.
+TOLD: dict[str, str] = {
+    "a shell command": "`os:system` is of the standard library",
+    "exec": "`builtins:exec` is of the standard library",
+    "an import": "is no kernel of this library",
+    "a module of the working directory": 'Pass allow=("evil",) if you trust that code',
+    "a class that runs when it is made": "`evil:Post` is not among what a file may name",
+    "a class that is allowed and ends the process": "`evil2:Post` refuses its stored fields",
+    "a module that ends the process": "SystemExit: 0",
+    "a way out of what is allowed": "leads out of the packages that were allowed",
+    "save": 'Pass allow=("jax.numpy:save",)',
+    "a function among arguments": "a function among them",
+    "a host function as a kernel": "is no kernel of this library",
+    "16 GB of zeros": "returns another shape than its signature says",
+    "an array for a shape": "takes an array of 2147483648 entries apart",
+    "endless orders": "`order` of `MomentsMany` has a wrong value",
+    "an endless loop over axes": "`rank` of `Aligned` has a wrong value",
+    "numbers computed at once": "expected an operand that is no number",
+    "folds in folds in folds": "asks for more work than its length explains",
+    "a fold in a fold": "asks for more work than its length explains",
+    "a deep list": "nested too deeply",
+    "a large float": "is too large",
+    "a long string": "holds a string that is too long",
+    "a size past all bounds": "at most 64 pairs of a name and a size",
+    "a process": "`subprocess:Popen` is of the standard library",
+    "a hidden call": "leads through a name that starts with two underscores",
+    "a power of integers": "`operator:pow` is not among what a file may name",
+    "loops in loops": "loops inside each other",
+    "a huge integer": "is too large",
+    "NaN": "NaN is no JSON number",
+    "a key twice": "stands twice in one object",
+    "half a character": "no Unicode text",
+    "a node of the future": "1 nodes stand before it",
+    "truncated": "truncated?",
+    "edited without a new checksum": "its checksum differs",
+    "another version": "no graph of this version",
+    **{name: word for name, (_, _, word) in hostile_kinds.cases().items()},
+}
 
 
-def signed(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({"format": "tapestry-graph", "version": 1, "sha256": digest, "graph": content})
-
-
-def graph(**fields: Any) -> str:
-    """The base graph, other fields of its one operation."""
-    content = json.loads(json.dumps(BASE))
-    content["operations"][0] |= fields
-    return signed(content)
-
-
-def edited(*path: Any, value: Any, content: Any = BASE) -> str:
-    content = json.loads(json.dumps(content))
-    place = content
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    return signed(content)
-
-
-def named(name: str) -> dict[str, Any]:
-    return {"$function": name}
-
-
-def partial(name: str, *arguments: Any, **keywords: Any) -> dict[str, Any]:
-    return {"$partial": {"function": named(name), "arguments": list(arguments), "keywords": keywords}}
-
-
-def dataclass(name: str, **fields: Any) -> dict[str, Any]:
-    return {"$dataclass": name, "fields": fields}
-
-
-def monoid(combine: Any) -> dict[str, Any]:
-    return {"fields": {"identity": 0.0, "combine": combine}}
-
-
-def sized(size: int, **fields: Any) -> str:
-    """The base graph on arrays of `size` rows."""
-    content = json.loads(graph(**fields))["graph"]
-    for node in content["nodes"]:
-        node["types"][0]["dims"][0][1] = size
-    return signed(content)
-
-
-def nested_folds(depth: int) -> dict[str, Any]:
-    """A kernel that folds by a monoid whose combine folds by a monoid ...: 40 times as much work for every level."""
+def nested_folds(depth: int, size: int) -> dict[str, Any]:
+    """A kernel that folds by a monoid whose combine folds by a monoid ...: 40 times the work a level at 2**40."""
     kernel = encode(LiftEach(jnp.abs, tp.monoids.Sum))
     for _ in range(depth):
         outer = encode(LiftEach(jnp.abs, tp.monoids.Sum))
-        grown = partial("jax.numpy:full_like", shape=[2**40, 3])
+        grown = partial("jax.numpy:full_like", shape=[size, 3])
         outer["fields"]["monoid"]["fields"]["combine"] = dataclass(
             "combinators.aggregator:After", outer=kernel, inner=grown
         )
@@ -171,7 +168,8 @@ def cases() -> dict[str, tuple[str, tuple[str, ...]]]:
                 counts={"$tuple": [0]},
             )
         ),
-        "folds in folds in folds": sized(2**40, kernel=nested_folds(12)),
+        "folds in folds in folds": sized(2**40, kernel=nested_folds(12, 2**40)),
+        "a fold in a fold": sized(2**12, kernel=nested_folds(1, 2**12)),
         "a deep list": "[" * 100_000,
         "deep arguments": graph(kernel=json.loads('{"$tuple":[' * 60 + "0" + "]}" * 60)),
         "loops in loops": loops(25),
@@ -198,29 +196,36 @@ def cases() -> dict[str, tuple[str, tuple[str, ...]]]:
         "bytes": b"{}",
         "another version": graph().replace('"version": 1', '"version": true'),
     }
-    return {name: case if isinstance(case, tuple) else (case, ()) for name, case in found.items()}
+    own = {name: case if isinstance(case, tuple) else (case, ()) for name, case in found.items()}
+    kinds = {name: (text, allow) for name, (text, allow, _) in hostile_kinds.cases().items()}
+    assert not own.keys() & kinds.keys()
+    return own | kinds
 
 
-def main() -> None:
-    step_budget.BASE = 200_000  # the bound is the same in kind, and the test is done sooner
+def prepare() -> None:
+    """Make the modules that files name, in the working directory."""
+    step_budget.BASE, step_budget.PER_CHARACTER = 50_000, 10  # bounds of the same kind, and the test is done sooner
     Path("evil.py").write_text(EVIL)
     Path("evil2.py").write_text(EVIL.replace(MARK, ""))
+    Path("evil22.py").write_text(EVIL)
     Path("ends.py").write_text("import sys\nsys.exit(0)\n")
     sys.path.insert(0, str(Path.cwd()))
     jax.eval_shape(jnp.sin, 1.0)
+
+
+def read(text: Any, allow: tuple[str, ...]) -> tuple[str, str, float]:
+    """What came of a file: the error, its text and seconds of the processor."""
+    start = time.process_time()
+    try:
+        tp.Graph.from_json(text, allow=allow)
+    except BaseException as error:  # noqa: BLE001 - SystemExit is among what may come
+        return type(error).__name__, str(error), time.process_time() - start
+    return "read", "", time.process_time() - start
+
+
+def collected() -> dict[str, Any]:
+    """What came of all files, the memory that they took, and what they left behind."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told: dict[str, Any] = {}
-    for name, (text, allow) in cases().items():
-        start = time.process_time()
-        try:
-            tp.Graph.from_json(text, allow=allow)
-            outcome = ["read", ""]
-        except BaseException as error:  # noqa: BLE001 - SystemExit is among what may come
-            outcome = [type(error).__name__, str(error)]
-        told[name] = [*outcome, time.process_time() - start]
+    told = {name: read(text, allow) for name, (text, allow) in cases().items()}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(json.dumps({"told": told, "megabytes": peak // 1024, "harm": sorted(map(str, Path().glob("harm*")))}))
-
-
-if __name__ == "__main__":
-    main()
+    return {"told": told, "megabytes": peak // 1024, "harm": sorted(map(str, Path().glob("harm*")))}

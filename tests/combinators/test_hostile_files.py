@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -18,45 +17,18 @@ import combinators as tp
 from combinators import step_budget
 from combinators.readable import Readable
 from combinators.step_budget import bounded_steps
+from tests.combinators.hostile import TOLD
+from tests.combinators.hostile_parts import signed
 from tests.mutate_json import mutated, parts
 
 ROOT = Path(__file__).resolve().parents[2]
-# Some word of the text that a reader gets, by the case in hostile.py.
-TOLD = {
-    "a shell command": "`os:system` is of the standard library",
-    "exec": "`builtins:exec` is of the standard library",
-    "an import": "is no kernel of this library",
-    "a module of the working directory": 'Pass allow=("evil",) if you trust that code',
-    "a class that runs when it is made": "`evil:Post` is not among what a file may name",
-    "a class that is allowed and ends the process": "`evil2:Post` refuses its stored fields",
-    "a module that ends the process": "SystemExit: 0",
-    "a way out of what is allowed": "leads out of the packages that were allowed",
-    "save": 'Pass allow=("jax.numpy:save",)',
-    "a function among arguments": "a function among them",
-    "a host function as a kernel": "is no kernel of this library",
-    "16 GB of zeros": "returns another shape than its signature says",
-    "an array for a shape": "takes an array of 2147483648 entries apart",
-    "endless orders": "`order` of `MomentsMany` has a wrong value",
-    "an endless loop over axes": "`rank` of `Aligned` has a wrong value",
-    "numbers computed at once": "expected an operand that is no number",
-    "folds in folds in folds": "asks for more work than its length explains",
-    "a deep list": "nested too deeply",
-    "loops in loops": "loops inside each other",
-    "a huge integer": "is too large",
-    "NaN": "NaN is no JSON number",
-    "a key twice": "stands twice in one object",
-    "half a character": "no Unicode text",
-    "a node of the future": "1 nodes stand before it",
-    "truncated": "truncated?",
-    "edited without a new checksum": "its checksum differs",
-    "another version": "no graph of this version",
-}
 
 
-def test_hostile_files_are_refused_and_run_nothing(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "combinators" / "hostile.py")],
-        cwd=tmp_path,
+        [sys.executable, str(ROOT / "tests" / "combinators" / "damaged_readers.py")],
+        cwd=tmp_path_factory.mktemp("hostile"),
         env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
@@ -64,7 +36,10 @@ def test_hostile_files_are_refused_and_run_nothing(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "RUN" not in done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_hostile_files_are_refused_and_run_nothing(found: dict[str, Any]) -> None:
     told: dict[str, tuple[str, str, float]] = found["told"]
     assert {name: kind for name, (kind, _, _) in told.items() if kind != "FormatError"} == {}
     assert {name: told[name][1] for name, word in TOLD.items() if word not in told[name][1]} == {}
@@ -77,10 +52,9 @@ def test_hostile_files_are_refused_and_run_nothing(tmp_path: Path) -> None:
     assert found["megabytes"] < 500
 
 
-def signed(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({"format": "tapestry-graph", "version": 1, "sha256": digest, "graph": content})
+def test_every_damage_to_the_readers_is_seen_by_a_hostile_file(found: dict[str, Any]) -> None:
+    assert found["damages"] > 70 and found["unseen"] == []
+    assert found["seen without damage"] == []
 
 
 def test_edited_graphs_are_read_or_refused() -> None:

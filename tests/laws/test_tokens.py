@@ -11,7 +11,8 @@ import pytest
 
 import tapestry_jax as tp
 from laws.errors import TokenError
-from laws.tokens import LONGEST_TOKEN, pack
+from laws.tokens import LONGEST_TOKEN, check_recipe, pack
+from tests.damaged import damaged
 from tests.mutate_json import mutated, parts
 
 PLUS = tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
@@ -51,3 +52,45 @@ def test_edited_tokens_are_replayed_or_refused():
         except tp.FormatError:
             refused += 1
     assert 40 < refused < 80
+
+
+@pytest.mark.parametrize(
+    ("piece", "content", "text"),
+    [
+        (
+            tp.aggregators.Moments(),
+            ["aggregator.lift_many", "f32[], f32[]", [[[4.0, 4.0], [0.0, 1.0]]]],
+            "expected 5 elements",
+        ),
+        (PLUS, ["monoid.inverse", "f32[]", [["lift", 1.0]]], "the token does not belong to `Plus`"),
+    ],
+    ids=["two elements for five", "a law that it does not claim"],
+)
+def test_tokens_that_stand_for_nothing_are_no_failures_of_the_piece(piece, content, text):
+    with pytest.raises(TokenError, match=text):
+        tp.laws.replay(token(content), piece)
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new", "content"),
+    [
+        (check_recipe, "len(recipe) != len(law.takes)", "False", [*CONTENT[:2], CONTENT[2] * 2]),
+        (check_recipe, "problem is not None", "False", [*CONTENT[:2], [["lift"], ["identity"], ["identity"]]]),
+        (tp.laws.replay, "not law.applies(subject)", "True", ["monoid.inverse", "f32[]", [["lift", 1.0]]]),
+        (tp.laws.replay, "subject.types == kinds", "True", [CONTENT[0], "f64[]", CONTENT[2]]),
+    ],
+    ids=["any number of arguments", "any arguments", "any law", "any types"],
+)
+def test_every_damage_to_the_reader_of_tokens_is_seen(function, old, new, content):
+    def is_refused():
+        try:
+            tp.laws.replay(token(content), PLUS)
+        except TokenError:
+            return True
+        except Exception:  # noqa: BLE001 - whatever a damaged reader lets through
+            return False
+        return False
+
+    with damaged(function, old, new):
+        assert not is_refused()
+    assert is_refused()

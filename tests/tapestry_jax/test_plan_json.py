@@ -13,6 +13,8 @@ import pytest
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
+from tapestry_jax import plan_json
+from tests.damaged import damaged
 from tests.mutate_json import mutated, parts
 
 GRAPH = tp.trace(
@@ -158,6 +160,17 @@ DAMAGED = {
     "chunks without end": ({"entries": [["i", [{"chunks": 0}]]]}, "tp.chunks takes a number of chunks"),
     "stripes of a number": ({"entries": [["i", [{"striped": 3}]]]}, "expected a list\n  got 3"),
     "platforms that are none": ({"platforms": [3]}, "the plan, platforms cannot be read.\n  expected a text"),
+    "padded over a number": ({"inputs": [["x0", [["i", [{"padded": [3]}]]]]]}, "tp.padded takes names of mesh axes"),
+    "padded over no list": ({"inputs": [["x0", [["i", [{"padded": "data"}]]]]]}, "expected a list\n  got 'data'"),
+    "padded over another mesh": ({"inputs": [["x0", [["i", [{"padded": ["pod"]}]]]]]}, "pod"),
+    "two items in one": ({"entries": [["i", [{"ring": "data", "halo": 1}]]]}, "expected a mesh axis, or one of chunks"),
+    "a dimension twice": ({"entries": [["i", ["data"]], ["i", ["model"]]]}, "expected names that differ"),
+    "half a pair": ({"entries": [["i"]]}, "expected pairs of a name and what it stands for"),
+    "a size below nothing": ({"mesh": [["data", -2], ["model", 4]]}, "expected a non-negative integer"),
+    "an operation that is not there": ({"ops": [["decoder", [["i", ["data"]]]]]}, "decoder"),
+    "an input that is not there": ({"inputs": [["x7", [["i", ["data"]]]]]}, "x7"),
+    "a carrier that is none": ({"accumulate": [["", "V8"]]}, "V8"),
+    "a number for a carrier": ({"accumulate": [["", 3]]}, "the plan, accumulate cannot be read.\n  expected a text"),
     "something more": ({"kernel": "os:system"}, "the plan cannot be read.\n  expected an object of graph, mesh"),
 }
 
@@ -180,3 +193,60 @@ def test_edited_plans_are_read_or_refused():
         else:
             assert tp.Plan.from_json(plan.to_json(), GRAPH, plan.mesh).entries == plan.entries
     assert 100 < refused < 150
+
+
+DAMAGES = {
+    "no checksum": (plan_json._content, '!= head.get("checksum")', "is None", {"entries": []}, False),
+    "any version": (plan_json._content, 'head["version"] != _VERSION', "False", {}, False),
+    "any graph": (plan_json._plan, "key != graph.key", "False", {"graph": OTHER.key}, True),
+    "any content": (
+        plan_json._plan,
+        "_content(text), _CONTENT,",
+        "_content(text), _content(text),",
+        {"kernel": 3},
+        True,
+    ),
+    "any mesh": (
+        plan_json._axes,
+        "not axes or any(size < 1",
+        "not axes or any(size < 0",
+        *DAMAGED["a mesh of nothing"][:1],
+        True,
+    ),
+    "any number of devices": (plan_json._axes, "> _MOST_DEVICES", "< 0", *DAMAGED["a mesh of 2**40"][:1], True),
+    "names twice": (plan_json._pairs, "< len(pairs)", "< 0", *DAMAGED["a dimension twice"][:1], True),
+    "any item": (plan_json._stored, "len(kinds) != 1", "len(kinds) < 1", *DAMAGED["two items in one"][:1], True),
+    "any pair": (plan_json._pairs, "len(pair) == 2 and", "", *DAMAGED["half a pair"][:1], True),
+    "what planning raises": (
+        plan_json._plan,
+        "TapestryError, Arith",
+        "Arith",
+        *DAMAGED["a carrier that is none"][:1],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_every_damage_to_the_reader_of_plans_is_seen(name):
+    function, old, new, fields, is_signed = DAMAGES[name]
+    edited = CONTENT | fields
+    text = (
+        _signed(edited)
+        if is_signed
+        else json.dumps(json.loads(TEXT) | ({"content": edited} if fields else {"version": 9}))
+    )
+    expected = DAMAGED.get(next((key for key, each in DAMAGED.items() if each[0] is fields), ""), ("", ""))[1]
+
+    def is_refused():
+        try:
+            tp.Plan.from_json(text, GRAPH)
+        except tp.FormatError as error:
+            return expected in str(error)
+        except Exception:  # noqa: BLE001 - whatever a damaged reader lets through
+            return False
+        return False
+
+    with damaged(function, old, new):
+        assert not is_refused()
+    assert is_refused()
