@@ -42,7 +42,7 @@ _CELLWISE = frozenset((_ARITHMETIC + _CONVERSIONS + _FUNCTIONS + _NEUTRAL).split
 # These compute what the jaxprs in their parameters say.
 _CALL_NAMES = """
     call checkpoint closed_call composite cond core_call custom_jvp_call custom_jvp_call_jaxpr custom_vjp_call
-    custom_vjp_call_jaxpr custom_vmap_call jit pjit remat remat2 remat_opt
+    custom_vjp_call_jaxpr custom_vmap_call eval_jaxpr jit pjit remat remat2 remat_opt
 """
 _CALLS = frozenset(_CALL_NAMES.split())
 

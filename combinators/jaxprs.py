@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, cast
 
+# Calls that only wrap a program, by the names that they have in the versions of jax that we support.
+WRAPPERS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
+
 
 def is_literal(atom: Any) -> bool:
     """Whether an atom of a jaxpr is a literal, and no variable."""
@@ -34,10 +37,23 @@ def as_function(program: Any) -> Callable[..., list[Any]]:
     return _core().jaxpr_as_fun(program)
 
 
-def program_of(equation: Any, variables: Sequence[Any]) -> Any:
-    """The closed jaxpr of one equation, as a function of `variables`."""
-    core = _core()
-    return core.ClosedJaxpr(core.Jaxpr([], list(variables), list(equation.outvars), [equation]), [])
+def program_of(equation: Any, variables: Sequence[Any], within: Any) -> Any:
+    """The closed jaxpr of one equation of the jaxpr `within`, as a function of `variables`."""
+    # Not a new one: that wants to be told where it comes from, in terms that are not public.
+    program = within.replace(constvars=[], invars=list(variables), outvars=list(equation.outvars), eqns=[equation])
+    return _core().ClosedJaxpr(program, [])
+
+
+def scan_parts(equation: Any) -> tuple[int, int]:
+    """How many constants and how many carries a scan has; its operands are constants, carries and slices.
+
+    Told by the ranks, since the names of the parameters differ between the versions of jax that we support: the body
+    sees slices without the axis that is scanned, and gives results without it.
+    """
+    body = equation.params["jaxpr"].jaxpr
+    carries = sum(out.aval.ndim == inner.aval.ndim for out, inner in zip(equation.outvars, body.outvars, strict=True))
+    unsliced = sum(atom.aval.ndim == inner.aval.ndim for atom, inner in zip(equation.invars, body.invars, strict=True))
+    return unsliced - carries, carries
 
 
 def new_primitive(name: str) -> Any:

@@ -33,7 +33,10 @@ _MOVING = """
     cummax cummin dynamic_slice dynamic_update_slice expand_dims floor gather imag iota max min neg optimization_barrier
     pad real reduce_max reduce_min reshape rev round select_n sign slice sort split squeeze stop_gradient transpose
 """
-_CALL_NAMES = "jit pjit closed_call core_call remat checkpoint custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr"
+_CALL_NAMES = """
+    jit pjit closed_call core_call eval_jaxpr remat remat2 checkpoint custom_jvp_call custom_vjp_call
+    custom_vjp_call_jaxpr
+"""
 # Primitives that move or choose numbers and round none, and those that run an inner jaxpr.
 _EXACT, _CALLS = frozenset(_MOVING.split()), frozenset(_CALL_NAMES.split())
 _INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.extrema import Attained, Extremum, attains, is_smooth
-from combinators.jaxprs import is_literal
+from combinators.jaxprs import WRAPPERS, is_literal
 from combinators.shaped import Shaped
 from tapestry_jax.lowering.loops import run_program, with_varying_loops
 from tapestry_jax.lowering.varying import vary, varying_axes
@@ -82,7 +82,6 @@ def _counts(shaped: Shaped, blocks: Sequence[Any], leaves: Sequence[Any], kinds:
 
 
 _MOVING = ("reshape", "squeeze", "transpose", "expand_dims", "broadcast_in_dim", "copy")
-_INSIDE = ("jit", "pjit", "closed_call", "core_call")
 
 
 def attaining(
@@ -113,7 +112,7 @@ def attaining(
             over = equation.params["axes"]
             top = (jnp.max if kind == "max" else jnp.min)(values, axis=over, keepdims=True)
             count = jnp.sum(attains(values, top), axis=over, dtype=jnp.int32)
-        elif name in _INSIDE:
+        elif name in WRAPPERS:
             inner = equation.params["jaxpr"]
             given = _values(jaxpr, constants, operands, equation.invars, axes)
             place = equation.outvars.index(variable)

@@ -17,12 +17,10 @@ from typing import Any
 import jax
 from jax import lax
 
-from combinators.jaxprs import as_function, is_literal, program_of
+from combinators.jaxprs import WRAPPERS, as_function, is_literal, program_of, scan_parts
 from tapestry_jax.lowering.varying import vary
 
 _LOOPS = ("scan", "while", "cond")
-# Calls that only wrap a program; their rules for derivatives are none, so the program may stand in their place.
-_WRAPPERS = ("jit", "pjit", "closed_call", "core_call")
 
 
 def with_varying_loops(kernel: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
@@ -78,35 +76,36 @@ def run_program(
         return atom.val if is_literal(atom) else values[atom]
 
     for equation in jaxpr.eqns:
-        outputs = _bind(equation, [read(atom) for atom in equation.invars], axes)
+        outputs = _bind(jaxpr, equation, [read(atom) for atom in equation.invars], axes)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in (jaxpr.outvars if wanted is None else wanted)]
 
 
-def _bind(equation: Any, operands: list[Any], axes: list[str]) -> list[Any]:
+def _bind(jaxpr: Any, equation: Any, operands: list[Any], axes: list[str]) -> list[Any]:
     name, params = equation.primitive.name, equation.params
     if name == "scan":
-        return _scan(params, operands, axes)
+        return _scan(equation, operands, axes)
     if name == "while":
         return _while(params, operands, axes)
     if name == "cond":
         return _cond(params, operands, axes)
     inner = params.get("jaxpr", params.get("call_jaxpr"))
-    if name in _WRAPPERS and inner is not None:
+    # Their rules for derivatives are none, so the program may stand in their place.
+    if name in WRAPPERS and inner is not None:
         return _closed(inner, operands, axes)
     # Primitives, unlike the functions around them, take operands that all vary alike.
     operands = _varied(operands, axes)
     if inner is not None or any(callable(value) for value in params.values()):
-        return _single(equation, operands)
+        return _single(jaxpr, equation, operands)
     outputs = equation.primitive.bind(*operands, **params)
     return list(outputs) if equation.primitive.multiple_results else [outputs]
 
 
-def _single(equation: Any, operands: list[Any]) -> list[Any]:
+def _single(jaxpr: Any, equation: Any, operands: list[Any]) -> list[Any]:
     """An equation with functions inside, such as a custom derivative, run as a program of its own."""
     known = [(atom, value) for atom, value in zip(equation.invars, operands, strict=True) if not is_literal(atom)]
     variables = dict(known)
-    return list(as_function(program_of(equation, list(variables)))(*variables.values()))
+    return list(as_function(program_of(equation, list(variables), jaxpr))(*variables.values()))
 
 
 def _closed(closed: Any, operands: Sequence[Any], axes: list[str]) -> list[Any]:
@@ -117,8 +116,8 @@ def _varied(values: Sequence[Any], axes: list[str]) -> list[Any]:
     return [vary(value, axes) for value in values]
 
 
-def _scan(params: Any, operands: list[Any], axes: list[str]) -> list[Any]:
-    constants, carries = params["num_consts"], params["num_carry"]
+def _scan(equation: Any, operands: list[Any], axes: list[str]) -> list[Any]:
+    (constants, carries), params = scan_parts(equation), equation.params
     fixed, initial, slices = (
         operands[:constants],
         operands[constants : constants + carries],

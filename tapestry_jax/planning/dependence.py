@@ -7,10 +7,10 @@ from typing import Any
 
 import jax
 
-from combinators.jaxprs import is_literal
+from combinators.jaxprs import WRAPPERS, is_literal
 
 # Calls whose inner program can be followed; loops are taken as touching everything they return.
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "remat", "checkpoint", "custom_vjp_call")
+_CALLS = frozenset((*WRAPPERS, "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"))
 
 Matrix = tuple[tuple[bool, ...], ...]
 

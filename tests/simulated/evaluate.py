@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from combinators.jaxprs import scan_parts
 from tests.simulated.devices import Devices, Lanes, is_collective, run_collective
 from tests.simulated.primitives import run_primitive
 
@@ -64,7 +65,7 @@ def _jaxpr(jaxpr: Any, constants: Sequence[Lanes], operands: Sequence[Lanes], de
 def _equation(equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
     name = equation.primitive.name
     if name in CONTROL:
-        return CONTROL[name](equation.params, operands, devices)
+        return CONTROL[name](equation, operands, devices)
     if is_collective(name):
         return run_collective(equation, devices, operands)
     if all(len(lanes) == 1 for lanes in operands):
@@ -73,27 +74,29 @@ def _equation(equation: Any, operands: list[Lanes], devices: Devices) -> list[La
     return [list(lanes) for lanes in zip(*(run_primitive(equation, row) for row in rows), strict=True)]
 
 
-def _call(params: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+def _call(equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+    params = equation.params
     inner = params.get("jaxpr", params.get("call_jaxpr"))
     if hasattr(inner, "consts"):
         return _closed(inner, operands, devices)
     return _jaxpr(inner, [], operands, devices)
 
 
-def _scan(params: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
-    fixed, carries = params["num_consts"], params["num_consts"] + params["num_carry"]
-    constants, carry, slices = operands[:fixed], operands[fixed:carries], operands[carries:]
+def _scan(equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+    params = equation.params
+    fixed, carries = scan_parts(equation)
+    constants, carry, slices = operands[:fixed], operands[fixed : fixed + carries], operands[fixed + carries :]
     length = params["length"]
     made: list[list[Lanes]] = []
     turns = range(length - 1, -1, -1) if params["reverse"] else range(length)
     for turn in turns:
         pieces = [[array[turn] for array in lanes] for lanes in slices]
         outputs = _closed(params["jaxpr"], [*constants, *carry, *pieces], devices)
-        carry = outputs[: params["num_carry"]]
-        made.append(outputs[params["num_carry"] :])
+        carry = outputs[:carries]
+        made.append(outputs[carries:])
     if params["reverse"]:
         made.reverse()
-    kinds = params["jaxpr"].out_avals[params["num_carry"] :]
+    kinds = params["jaxpr"].out_avals[carries:]
     stacked = [_stacked([turn[place] for turn in made], kind, devices) for place, kind in enumerate(kinds)]
     return [*carry, *stacked]
 
@@ -106,7 +109,8 @@ def _stacked(turns: list[Lanes], kind: Any, devices: Devices) -> Lanes:
     return [np.stack(arrays) for arrays in zip(*(devices.spread(lanes) for lanes in turns), strict=True)]
 
 
-def _while(params: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+def _while(equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+    params = equation.params
     asked = params["cond_nconsts"]
     fixed = asked + params["body_nconsts"]
     of_condition, of_body, carry = operands[:asked], operands[asked:fixed], operands[fixed:]
@@ -120,7 +124,8 @@ def _while(params: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
     raise AssertionError(f"a loop took more than {MOST_TURNS} turns")
 
 
-def _cond(params: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+def _cond(equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+    params = equation.params
     index, rest = operands[0], operands[1:]
     branches = params["branches"]
     taken = [min(max(int(i), 0), len(branches) - 1) for i in index]
@@ -139,7 +144,8 @@ def _chosen(which: Lanes, cases: Sequence[Lanes], devices: Devices) -> Lanes:
     return [spread[int(i)][device] for device, i in enumerate(devices.spread(which))]
 
 
-def _shard_map(params: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+def _shard_map(equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
+    params = equation.params
     assert not devices.sizes, "a shard_map inside of another"
     within = Devices(dict(params["mesh"].shape))
     pieces = [_cut(lanes[0], spec, within) for lanes, spec in zip(operands, params["in_specs"], strict=True)]
@@ -187,7 +193,8 @@ def _whole(lanes: Lanes, spec: Any, devices: Devices) -> Any:
 
 CONTROL: dict[str, Callable[[Any, list[Lanes], Devices], list[Lanes]]] = {
     **dict.fromkeys(
-        ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call"), _call
+        ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr", "remat", "remat2", "checkpoint", "custom_jvp_call"),
+        _call,
     ),
     **dict.fromkeys(("custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"), _call),
     "scan": _scan,

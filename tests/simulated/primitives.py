@@ -61,7 +61,7 @@ def _div(aval: Any, x: Any, y: Any, **_: Any) -> Any:
         return np.divide(x, y)
     quotient = np.floor_divide(x, np.where(y == 0, 1, y))
     # Division of integers rounds towards zero.
-    return np.where(y == 0, -1, quotient + ((quotient < 0) & (quotient * y != x)))
+    return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient + ((quotient < 0) & (quotient * y != x)))
 
 
 def _shift_right_logical(aval: Any, x: Any, y: Any, **_: Any) -> Any:
