@@ -171,7 +171,9 @@ class WindowKernel:
             merged = function(merged)
         if self.partial:
             length = jax.tree.leaves(states)[0].shape[0]
-            inside = coordinates[0] - (self.size - 1) + jnp.arange(length) >= 0
+            # A piece may begin before the first index, whose coordinate the indices there repeat.
+            start = coordinates[0] - jnp.maximum(jnp.sum(coordinates == 0) - 1, 0)
+            inside = start - (self.size - 1) + jnp.arange(length) >= 0
             states = jax.tree.map(
                 lambda leaf, one: jnp.where(inside.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, one),
                 states,

@@ -49,6 +49,17 @@ def test_deep_halo_of_two_dimensions_with_corners_and_a_remainder(mesh2x4):
     assert {each.kind for each in inside(plan, True)} == {"collective-permute"}
 
 
+@pytest.mark.parametrize("size", [24, 19])
+def test_deep_halo_of_a_window_that_begins_with_nothing(mesh8, size):
+    # What lies before the first element counts as nothing, also where a device computes indices before the first one.
+    step = tp.window(tp.aggregators.Sum(), 3, "t -> t")
+    args = (normal(size),)
+    simulate = tp.program("t -> t")(lambda field: tp.iterate(step, 3)(field))
+    plan = tp.plan(tp.trace(simulate, *args), mesh8, {"t": ("data", tp.halo(depth=2))})
+    weights = np.tril(np.ones((size, size))) - np.tril(np.ones((size, size)), -3)
+    assert_holds(plan, args, reference=lambda field: np.linalg.matrix_power(weights, 3) @ np.asarray(field))
+
+
 def test_deep_halo_of_a_step_of_several_operations(mesh8):
     # A one-sided window wider than a block, a fold that everyone reads, a constant that is read by windows, and two
     # reads of the carry. Three turns at once reach 18 cells ahead, over blocks of three.
