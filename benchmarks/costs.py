@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 
 
 def counts(compiled: Any) -> dict[str, float]:

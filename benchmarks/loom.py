@@ -17,7 +17,7 @@ import tapestry_jax as tp
 from benchmarks.costs import collective_bytes
 from benchmarks.row import Row
 from benchmarks.timing import paired
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 
 BY_HAND = 1.1
 

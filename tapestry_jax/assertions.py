@@ -8,7 +8,7 @@ from typing import Any, cast
 from jax.sharding import Mesh
 
 from combinators.errors import PlanError, message
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.plan import Plan
 

@@ -16,8 +16,8 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.compiled import argument_structs
-from tapestry_jax.lowering.hlo import compiled_collectives
 from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.gradients import differentiated, is_inexact

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 
 DEVICES = 8
 

@@ -20,7 +20,7 @@ from benchmarks import (
     loom_topk,
 )
 from benchmarks.costs import collective_bytes
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 from tests.contract import table
 
 CASES = {

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tapestry_jax as tp
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.pinned import lower_pinned
 from tests.contract import table
 

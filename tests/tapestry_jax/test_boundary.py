@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 import tapestry_jax as tp
 from combinators.stored_json import checksum
-from tapestry_jax.lowering.hlo import compiled_collectives
+from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.planning.changes import Cast
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.schedule import Convert

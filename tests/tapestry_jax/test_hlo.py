@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jax.sharding import AbstractMesh
 
-from tapestry_jax.lowering.hlo import Found, compiled_collectives
+from tapestry_jax.hlo.collectives import Found, compiled_collectives
 
 MESH = AbstractMesh((2, 4), ("data", "model"))
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from tapestry_jax.hlo.overlap import enclosed
+from tapestry_jax.hlo.text import Instruction, Module, read
+from tapestry_jax.hlo.trips import executions
 
 _BYTES = {
     **dict.fromkeys(("pred", "s4", "u4", "s8", "u8"), 1),
@@ -17,9 +21,7 @@ _BYTES = {
     **dict.fromkeys(("s64", "u64", "f64", "c64"), 8),
     "c128": 16,
 }
-_KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
-_INSTRUCTION = re.compile(rf"= (\(?[^=]*?\)?) ({_KINDS})(-start)?\(([^)]*)\)(.*)$")
-_COMMENT = re.compile(r"/\*.*?\*/")
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
@@ -33,6 +35,7 @@ class Found:
       bytes: per device and execution: the larger of operand and result.
       times: executions.
       origin: where it comes from, in JAX's words (`op_name`).
+      enclosed: how many computing instructions are scheduled between its start and its end; 0 where it is waited for.
     """
 
     kind: str
@@ -40,6 +43,7 @@ class Found:
     bytes: int
     times: int
     origin: str = ""
+    enclosed: int = 0
 
     def __str__(self) -> str:
         repeated = f" x{self.times}" if self.times > 1 else ""
@@ -56,73 +60,54 @@ def compiled_collectives(text: str, mesh: Any) -> list[Found]:
     Returns:
       One entry for each instruction; bytes are the larger of operand and result on one device.
     """
-    computations = _computations(text)
-    times = _trip_counts(computations)
+    return collectives_of(read(text), mesh)
+
+
+def collectives_of(module: Module, mesh: Any) -> list[Found]:
+    """The collectives of a program that was read already."""
+    times = executions(module)
     groups = _axis_groups(mesh)
-    found: list[Found] = []
-    for name, lines in computations.items():
-        for line in lines:
-            # Long tuples are printed with comments such as /*index=5*/.
-            match = _INSTRUCTION.search(_COMMENT.sub("", line))
-            if match is not None and times.get(name, 1):
-                found.extend(_read(match, groups, times.get(name, 1), mesh))
-    return found
+    hidden = enclosed(module)
+    return [
+        replace(found, enclosed=hidden.get((name, instruction.name), 0))
+        for name, instructions in module.computations.items()
+        if times[name]
+        for instruction in instructions
+        for found in _read(instruction, groups, times[name], mesh)
+    ]
 
 
-def _read(match: re.Match[str], groups: dict[Any, tuple[str, ...]], times: int, mesh: Any) -> Iterator[Found]:
-    shapes, kind, start, operands, rest = match.groups()
-    sizes = [_nbytes(dtype, dims) for dtype, dims in _SHAPE.findall(shapes)]
-    axes, members = _axes(kind, rest, groups, mesh)
-    if start and kind != "all-reduce":
-        # The asynchronous form returns its operands, its results and scratch values.
-        count = max(operands.count("%"), 1)
-        sizes = sizes[count : 2 * count] if kind == "all-gather" else sizes[:count]
-    total = sum(sizes)
-    if kind == "reduce-scatter" and not start:
+def kind_of(instruction: Instruction) -> str:
+    """The kind of collective that an instruction starts; empty for any other."""
+    kind = instruction.opcode.removesuffix("-start")
+    return kind if kind in KINDS else ""
+
+
+def _read(instruction: Instruction, groups: dict[Any, tuple[str, ...]], times: int, mesh: Any) -> Iterator[Found]:
+    kind = kind_of(instruction)
+    if not kind:
+        return
+    axes, members = _axes(kind, instruction.rest, groups, mesh)
+    total = sent_bytes(instruction)
+    if kind == "reduce-scatter" and not instruction.opcode.endswith("-start"):
         total *= members
     if members > 1:
-        origin = re.search(r'op_name="([^"]*)"', rest)
-        yield Found(kind, axes, total, times, origin.group(1) if origin is not None else "")
+        yield Found(kind, axes, total, times, instruction.origin)
+
+
+def sent_bytes(instruction: Instruction) -> int:
+    """The bytes of a collective's operands or results; for `all-gather` of its results."""
+    sizes = [_nbytes(dtype, dims) for dtype, dims in _SHAPE.findall(instruction.shape)]
+    kind = kind_of(instruction)
+    if instruction.opcode.endswith("-start") and kind != "all-reduce":
+        # The asynchronous form returns its operands, its results and scratch values.
+        count = max(instruction.argument.count("%"), 1)
+        sizes = sizes[count : 2 * count] if kind == "all-gather" else sizes[:count]
+    return sum(sizes)
 
 
 def _nbytes(dtype: str, dims: str) -> int:
     return _BYTES.get(dtype, 4) * int(np.prod([int(d) for d in dims.split(",") if d] or [1]))
-
-
-def _computations(text: str) -> dict[str, list[str]]:
-    computations: dict[str, list[str]] = {}
-    current = ""
-    for line in text.splitlines():
-        if line.endswith("{") and not line.startswith(" "):
-            head = line.removeprefix("ENTRY ").lstrip("%")
-            current = re.split(r"[ (]", head, maxsplit=1)[0]
-            computations[current] = []
-        elif current:
-            computations[current].append(line)
-    return computations
-
-
-def _trip_counts(computations: dict[str, list[str]]) -> dict[str, int]:
-    """How often each computation runs: once, or the product of the trip counts of the loops around it."""
-    callers: dict[str, list[tuple[str, int]]] = {}
-    for name, lines in computations.items():
-        for line in lines:
-            count = re.search(r"known_trip_count[^\d]*(\d+)", line)
-            for role, callee in re.findall(
-                r"(body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)", line
-            ):
-                times = int(count.group(1)) if role == "body" and count is not None else 1
-                callers.setdefault(callee, []).append((name, times))
-            for branches in re.findall(r"branch_computations=\{([^}]*)\}", line):
-                for callee in re.findall(r"%?([\w.\-]+)", branches):
-                    callers.setdefault(callee, []).append((name, 1))
-
-    def times_of(name: str) -> int:
-        if name not in callers:
-            return 1
-        return sum(times_of(caller) * count for caller, count in callers[name])
-
-    return {name: times_of(name) for name in computations}
 
 
 def _axis_groups(mesh: Any) -> dict[Any, tuple[str, ...]]:

@@ -1,0 +1,32 @@
+"""Compile-only TPU devices, from libtpu: no TPU and no network is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+
+from tapestry_jax.aot.known import Machine
+from tapestry_jax.aot.missing import missing, refused
+
+PACKAGE = "libtpu"
+
+
+def tpu_devices(machine: Machine) -> list[Any]:
+    """The devices of a TPU topology.
+
+    Raises:
+      MeshError: when libtpu is not installed, does not fit to jaxlib, or does not know the topology.
+    """
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise missing(PACKAGE, machine)
+    # libtpu would ask a metadata server which machine this is, and wait for it.
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    try:
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=str(machine)).devices)
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError, NotImplementedError) as error:
+        raise refused(PACKAGE, machine, error) from error
