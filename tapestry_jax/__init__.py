@@ -49,6 +49,7 @@ from combinators import trace as trace
 from combinators import window as window
 from tapestry_jax._lazy import __dir__ as __dir__
 from tapestry_jax._lazy import __getattr__ as __getattr__
+from tapestry_jax.aot.topology import topology as topology
 from tapestry_jax.assertions import assert_collectives as assert_collectives
 from tapestry_jax.inference import Inferred as Inferred
 from tapestry_jax.inference import infer as infer
@@ -114,6 +115,7 @@ __all__ = [
     "stack",
     "store_padded",
     "striped",
+    "topology",
     "trace",
     "window",
 ]

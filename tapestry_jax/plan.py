@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from combinators.arguments import read_integer
-from combinators.errors import PlanError, message
+from combinators.errors import MeshError, PlanError, message
 from combinators.graph import Graph
 from combinators.immutable import Immutable
-from tapestry_jax.lowering.compiled import Compiled, require_devices
+from tapestry_jax.aot.compile_only import compile_only
+from tapestry_jax.aot.seen import Seen
+from tapestry_jax.lowering.compiled import Compiled
+from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
 from tapestry_jax.plan_json import plan_from_json, plan_to_json
 from tapestry_jax.planning.asked import Asked, read_asked
@@ -83,7 +86,7 @@ class Plan(Immutable):
           SignatureError: for wrong ranks, sizes or dtypes.
           MeshError: when the mesh has no devices.
         """
-        return put(self.schedule, require_devices(self.mesh), args)
+        return put(self.schedule, require_running(self.mesh), args)
 
     def pad(self, tree: Any, argument: int = 0) -> Any:
         """What the plan stores in padded pieces (`tp.padded`), padded: an argument, or what has its structure.
@@ -150,6 +153,40 @@ class Plan(Immutable):
                 )
             ) from error
         return Compiled(self.schedule, mesh)
+
+    def compile_only(self, mesh: Any = None, *, grad: bool | int | Sequence[int] = False) -> Seen:
+        """Ask the compiler what this plan comes to, without running it: memory, collectives, cycles.
+
+        Args:
+          mesh: such as `tp.topology("v5e:2x4", data=2, model=4)`, to plan the same entries for; by default the mesh of
+            the plan, whose devices may be any.
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+
+        Returns:
+          What the compiler says beside what the plan predicted; `print` shows it as a table.
+
+        Raises:
+          MeshError: when the mesh has no devices.
+          PlanError: where the plan cannot be proved, was made for another platform, or the compiler refuses it, such as
+            for want of memory.
+        """
+        chosen = self if mesh is None else self._on(mesh)
+        devices = require_devices(chosen.mesh)
+        chosen.verify()
+        return compile_only(chosen.schedule, devices, read_positions(grad, self.graph), self.platforms)
+
+    def _on(self, mesh: Any) -> Plan:
+        """The same entries on another mesh, which has at least the axes of this one."""
+        missing = sorted({*MeshShape.of(self.mesh).names} - {*MeshShape.of(mesh).names})
+        if missing:
+            raise MeshError(
+                message(
+                    f"the mesh has no axis `{missing[0]}`, which this plan of `{self.graph.name}` is for",
+                    f"planned for {MeshShape.of(self.mesh)}, got {MeshShape.of(mesh)}",
+                    remedy="Give a mesh with axes of the same names.",
+                )
+            )
+        return make_plan(self.graph, mesh, asked_of(self))
 
     def collectives(self, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
         """The collectives that the compiled program runs.

@@ -1,4 +1,4 @@
-"""Machines that are not here: meshes of compile-only devices, and what XLA's production compilers say of a plan for them.
+"""Machines that are not here: meshes of compile-only devices, and what XLA's compilers say of a plan.
 
-Read in this order: `known`, `tpu`, `cuda`, `topology`, `memory`, `seen`, `compile_only`.
+Read in this order: `known`, `tpu`, `cuda`, `missing`, `topology`, `seen`, `compile_only`.
 """

@@ -19,7 +19,7 @@ from tapestry_jax.aot.missing import missing, refused
 PACKAGE = "jax-cuda12-pjrt"
 _PLUGIN, _LIBRARY = "jax_plugins.xla_cuda12", "xla_cuda_plugin.so"
 _LOADED_AS = "tapestry_cuda"
-# What XLA asks a driver for, as it stands on an H100 SXM5 of 80 GB (NVIDIA H100 data sheet; CUDA compute capability 9.0).
+# What XLA asks a driver for, as it stands on an H100 SXM5 of 80 GB (NVIDIA H100 data sheet; compute capability 9.0).
 _H100 = """
 gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048

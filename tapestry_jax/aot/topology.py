@@ -6,14 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
-from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
 from combinators.arguments import read_count
 from combinators.errors import MeshError, message
-from tapestry_jax.aot.cuda import cuda_devices
 from tapestry_jax.aot.known import Machine, read_machine
-from tapestry_jax.aot.tpu import tpu_devices
 
 
 def topology(name: str, **axes: int) -> Mesh:
@@ -37,18 +34,21 @@ def topology(name: str, **axes: int) -> Mesh:
     """
     machine = read_machine(name)
     sizes = {axis: read_count(size, f"the size of `{axis}`", 1, MeshError) for axis, size in axes.items()}
-    devices = tpu_devices(machine) if machine.is_tpu else cuda_devices(machine)
+    devices = _devices(machine)
     _check_sizes(machine, sizes, len(devices))
     kinds = (AxisType.Auto,) * len(sizes)
     return Mesh(_arranged(tuple(sizes.values()), devices), tuple(sizes), axis_types=kinds)
 
 
-def is_compile_only(mesh: Any) -> bool:
-    """Whether a mesh has devices that compile but hold no arrays."""
-    if not isinstance(mesh, Mesh):
-        return False
-    client: Any = mesh.devices.flat[0].client
-    return client.runtime_type == "compile_only_runtime"
+def _devices(machine: Machine) -> list[Any]:
+    # What loads compilers is itself loaded when one is asked for: most programs have devices.
+    if machine.is_tpu:
+        from tapestry_jax.aot.tpu import tpu_devices
+
+        return tpu_devices(machine)
+    from tapestry_jax.aot.cuda import cuda_devices
+
+    return cuda_devices(machine)
 
 
 def _check_sizes(machine: Machine, sizes: dict[str, int], devices: int) -> None:
@@ -64,6 +64,9 @@ def _check_sizes(machine: Machine, sizes: dict[str, int], devices: int) -> None:
 
 
 def _arranged(sizes: tuple[int, ...], devices: list[Any]) -> Any:
+    # Knows the tori of TPUs; needed here alone.
+    from jax.experimental import mesh_utils
+
     try:
         return mesh_utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
     except (AssertionError, NotImplementedError):

@@ -41,7 +41,7 @@ def costed(module: Module, paths: Collection[str] = ()) -> tuple[Costed, ...]:
 
     Args:
       module: of a TPU program.
-      paths: of the operations of the program; an instruction belongs to the innermost and longest that its origin names.
+      paths: of the operations of the program; an instruction belongs to the innermost that its origin names.
     """
     times = executions(module)
     known = frozenset(paths)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from tapestry_jax.hlo.text import Instruction, Module
 
 _FREE = frozenset(
-    "parameter constant get-tuple-element tuple bitcast after-all partition-id replica-id opt-barrier iota reshape".split()
+    ("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "reshape", "iota")
+    + ("after-all", "partition-id", "replica-id", "opt-barrier")
 )
 _MOVES = ("-start", "-done", "-update")
 

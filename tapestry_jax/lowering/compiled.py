@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import jax
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType
 
-from combinators.errors import MeshError, PlanError, SignatureError, TapestryError, message
+from combinators.errors import PlanError, SignatureError, TapestryError, message
 from combinators.evaluate import flatten_arguments
 from combinators.immutable import Immutable
 from combinators.tensor_type import type_of, words_of
 from combinators.usable import check_usable
 from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
+from tapestry_jax.lowering.devices import is_compile_only, is_traced, require_running
 from tapestry_jax.lowering.here import Here
 from tapestry_jax.lowering.program import run_schedule
 from tapestry_jax.planning.schedule import Schedule, Slot
@@ -28,6 +29,7 @@ class Compiled(Immutable):
 
     def __init__(self, schedule: Schedule, mesh: Any) -> None:
         self._schedule, self._mesh = schedule, mesh
+        self._only_compiles = is_compile_only(mesh)
         program = build(schedule, mesh)
         self._jit = jax.jit(program)
         tree = schedule.graph.in_tree
@@ -46,6 +48,8 @@ class Compiled(Immutable):
     def __call__(self, *args: Any) -> Any:
         """Run the program."""
         leaves, tree = jax.tree.flatten(args)
+        if self._only_compiles and not any(map(is_traced, leaves)):
+            require_running(self._mesh)
         leaves = [words_of(leaf) for leaf in leaves]
         if tree not in self._trees:
             planned_arguments(self._schedule, args)
@@ -130,23 +134,6 @@ def argument_structs(schedule: Schedule, mesh: Any) -> Any:
         for slot in (schedule.slots[i] for i in schedule.inputs)
     ]
     return jax.tree.unflatten(schedule.graph.in_tree, leaves)
-
-
-def require_devices(mesh: Any) -> Mesh:
-    """The mesh, if it has devices.
-
-    Raises:
-      MeshError: for an abstract one.
-    """
-    if isinstance(mesh, Mesh):
-        return mesh
-    raise MeshError(
-        message(
-            "this plan was made for an abstract mesh, which has no devices",
-            f"got {mesh}",
-            remedy="Plan again with a real mesh, such as tp.mesh(data=2, model=4).",
-        )
-    )
 
 
 def planned_arguments(schedule: Schedule, args: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,115 @@
+"""Compiling a planned program, for devices that may not be here, to hear what the compiler says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+
+from combinators.errors import PlanError, message
+from tapestry_jax.aot.missing import version
+from tapestry_jax.aot.seen import Memory, Seen
+from tapestry_jax.hlo.collectives import collectives_of
+from tapestry_jax.hlo.cycles import costed
+from tapestry_jax.hlo.text import read
+from tapestry_jax.lowering.pinned import lower_pinned
+from tapestry_jax.planning.collectives import collectives
+from tapestry_jax.planning.platforms import Platforms, platforms_of
+from tapestry_jax.planning.schedule import Region, Repeat, Schedule
+
+_PACKAGES = {"tpu": "libtpu", "cuda": "jax-cuda12-pjrt"}
+
+
+def compile_only(
+    schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False, platforms: Platforms = ()
+) -> Seen:
+    """Compile a schedule with its arguments and results where the plan wants them, and read what comes out.
+
+    Args:
+      schedule: of a plan.
+      mesh: with devices; those of `tp.topology` do.
+      grad: as in `Plan.collectives`.
+      platforms: what the plan was made for; empty for any.
+
+    Raises:
+      PlanError: where the plan was made for another platform, or the compiler refuses the program.
+    """
+    name = schedule.graph.name
+    found = platforms_of(mesh)
+    if platforms and not {*found} <= {*platforms}:
+        raise PlanError(
+            message(
+                f"`{name}` was planned for {', '.join(platforms)}, and these devices are {', '.join(found)}",
+                f"got {mesh.devices.flat[0].device_kind}",
+                remedy="Plan for this mesh: leave platforms= out.",
+            )
+        )
+    predicted = collectives(schedule, grad)
+    compiled = _compiled(schedule, mesh, grad)
+    text = compiled.as_text()
+    module = read(text)
+    costs = _costs(compiled)
+    return Seen(
+        name=name,
+        machine=f"{mesh.devices.flat[0].device_kind} x {mesh.size}",
+        compiler=_compiler(found),
+        memory=_memory(compiled),
+        predicted=predicted,
+        collectives=tuple(collectives_of(module, mesh)),
+        operations=costed(module, frozenset(_paths(schedule))),
+        flops=costs.get("flops"),
+        bytes_accessed=costs.get("bytes accessed"),
+        hlo=text,
+    )
+
+
+def _compiled(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int]) -> Any:
+    lowered = lower_pinned(schedule, mesh, grad)
+    try:
+        return lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        fits = re.search(r"Used ([\d.]+\w+) of ([\d.]+\w+)", str(error))
+        needed = [f"it needs {fits.group(1)} on a device that has {fits.group(2)}"] if fits else []
+        raise PlanError(
+            message(
+                f"the compiler refuses `{schedule.graph.name}` for {mesh.devices.flat[0].device_kind} x {mesh.size}",
+                *(needed or [line[:200] for line in lines[:4]]),
+                remedy="Cut more dimensions, or put some in chunks: plan.explain(grad=True) shows what is alive.",
+            )
+        ) from error
+
+
+def _memory(compiled: Any) -> Memory:
+    said = compiled.memory_analysis()
+    return Memory(
+        arguments=said.argument_size_in_bytes,
+        results=said.output_size_in_bytes,
+        temporaries=said.temp_size_in_bytes,
+        reused=said.alias_size_in_bytes,
+        code=said.generated_code_size_in_bytes,
+    )
+
+
+def _costs(compiled: Any) -> dict[str, float]:
+    try:
+        said = compiled.cost_analysis()
+    except (NotImplementedError, jax.errors.JaxRuntimeError):
+        return {}
+    # Some versions of JAX give a list with one entry for each program.
+    return dict((said[0] if isinstance(said, list) else said) or {})
+
+
+def _compiler(platforms: Sequence[str]) -> str:
+    package = _PACKAGES.get(platforms[0] if platforms else "", "jaxlib")
+    return f"{package} {version(package)}"
+
+
+def _paths(schedule: Schedule) -> Iterator[str]:
+    """The paths of all steps, in loops too."""
+    for step in schedule.steps:
+        yield step.path
+        if isinstance(step, Region | Repeat):
+            yield from _paths(step.body)

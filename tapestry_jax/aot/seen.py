@@ -1,0 +1,135 @@
+"""What a compiler says of a planned program, beside what the plan predicted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from combinators.immutable import Immutable
+from tapestry_jax.hlo.collectives import Found
+from tapestry_jax.hlo.cycles import Costed
+from tapestry_jax.planning.collective import Collective
+
+Sent = Mapping[tuple[str, tuple[str, ...]], int]
+"""Bytes per device by kind and mesh axes, executions counted."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one device, as the compiler allots them.
+
+    Attributes:
+      arguments: what goes in.
+      results: what comes out.
+      temporaries: what is needed in between, at once.
+      reused: what of the arguments the results take over.
+      code: the program itself.
+    """
+
+    arguments: int
+    results: int
+    temporaries: int
+    reused: int
+    code: int
+
+    @property
+    def total(self) -> int:
+        """All at once."""
+        return self.arguments + self.results + self.temporaries - self.reused + self.code
+
+
+@dataclass(frozen=True, eq=False)
+class Seen(Immutable):
+    """What a compiler says of a plan. Made by `plan.compile_only`.
+
+    Attributes:
+      name: of the program.
+      machine: kind and number of devices.
+      compiler: platform and version.
+      memory: bytes of one device.
+      predicted: the collectives of the plan.
+      collectives: those of the compiled program, with trip counts, and with how much compute each encloses.
+      operations: instructions with estimated cycles, by operation; empty where the compiler estimates none.
+      flops: of one device, as the compiler counts them: a loop's body once; None where it does not count.
+      bytes_accessed: of one device, counted in the same way.
+      hlo: the scheduled program, as text.
+    """
+
+    name: str
+    machine: str
+    compiler: str
+    memory: Memory
+    predicted: tuple[Collective, ...]
+    collectives: tuple[Found, ...]
+    operations: tuple[Costed, ...] = field(repr=False)
+    flops: float | None
+    bytes_accessed: float | None
+    hlo: str = field(repr=False)
+
+    @property
+    def sent(self) -> Sent:
+        """Bytes that a device sends and receives, as compiled."""
+        return _sent(self.collectives)
+
+    @property
+    def predicted_sent(self) -> Sent:
+        """Bytes that a device sends and receives, as the plan predicted."""
+        return _sent(self.predicted)
+
+    @property
+    def cycles(self) -> int | None:
+        """Estimated cycles of one device, trip counts included; None where the compiler estimates none."""
+        return sum(each.cycles * each.times for each in self.operations) if self.operations else None
+
+    @property
+    def cycles_by_operation(self) -> Mapping[str, int]:
+        """Estimated cycles by operation of the program, the most first; gradients count to their operation."""
+        found: Counter[str] = Counter()
+        for each in self.operations:
+            found[each.path] += each.cycles * each.times
+        return dict(found.most_common())
+
+    @property
+    def overlapped(self) -> Mapping[tuple[str, tuple[str, ...]], float]:
+        """The share of the bytes sent whose transfer encloses compute in the schedule, by kind and mesh axes."""
+        hidden = _sent([each for each in self.collectives if each.enclosed])
+        return {key: hidden.get(key, 0) / size for key, size in self.sent.items()}
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _sent(found: Sequence[Collective | Found]) -> Sent:
+    total: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for each in found:
+        total[each.kind, tuple(sorted(each.axes))] += each.bytes * each.times
+    return {key: size for key, size in total.items() if size}
+
+
+def _lines(seen: Seen) -> Iterator[str]:
+    yield f"{seen.name} on {seen.machine}, compiled by {seen.compiler}"
+    memory = seen.memory
+    yield f"memory of a device: {memory.total:,} B"
+    yield (
+        f"  arguments {memory.arguments:,}, results {memory.results:,}, temporaries {memory.temporaries:,}, "
+        f"program {memory.code:,}" + (f", reused {memory.reused:,}" if memory.reused else "")
+    )
+    if seen.flops is not None and seen.bytes_accessed is not None:
+        yield f"loops counted once: {seen.flops:,.0f} FLOP, {seen.bytes_accessed:,.0f} B accessed"
+    yield from _collective_lines(seen)
+    if seen.cycles is not None:
+        yield f"estimated cycles: {seen.cycles:,}"
+        for path, cycles in list(seen.cycles_by_operation.items())[:12]:
+            yield f"  {cycles:>14,}  {path or '(made by the compiler)'}"
+
+
+def _collective_lines(seen: Seen) -> Iterator[str]:
+    sent, predicted, overlapped = seen.sent, seen.predicted_sent, seen.overlapped
+    if not (sent or predicted):
+        yield "collectives: none, as predicted"
+        return
+    yield f"{'collectives':<32}{'predicted':>18}{'compiled':>18}  behind compute"
+    for key in sorted({*sent, *predicted}):
+        name = f"  {key[0]} over {'+'.join(key[1])}"
+        yield f"{name:<32}{predicted.get(key, 0):>16,} B{sent.get(key, 0):>16,} B{overlapped.get(key, 0):>12.0%}"

@@ -1,0 +1,62 @@
+"""Meshes as lowering needs them: with devices, and to run, with devices that hold arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from combinators.errors import MeshError, message
+
+
+def require_devices(mesh: Any) -> Mesh:
+    """The mesh, if it has devices.
+
+    Raises:
+      MeshError: for an abstract one.
+    """
+    if isinstance(mesh, Mesh):
+        return mesh
+    raise MeshError(
+        message(
+            "this plan was made for an abstract mesh, which has no devices",
+            f"got {mesh}",
+            remedy="Plan again with a real mesh, such as tp.mesh(data=2, model=4).",
+        )
+    )
+
+
+def is_compile_only(mesh: Any) -> bool:
+    """Whether a mesh has devices that compile but hold no arrays, such as those of `tp.topology`."""
+    if not isinstance(mesh, Mesh):
+        return False
+    client: Any = mesh.devices.flat[0].client
+    return client.runtime_type == "compile_only_runtime"
+
+
+def require_running(mesh: Any) -> Mesh:
+    """The mesh, if its devices hold arrays.
+
+    Raises:
+      MeshError: for an abstract one, and for compile-only devices.
+    """
+    mesh = require_devices(mesh)
+    if not is_compile_only(mesh):
+        return mesh
+    raise MeshError(
+        message(
+            "these devices only compile: they hold no arrays and run nothing",
+            f"got {mesh.devices.flat[0].device_kind} x {mesh.size}",
+            remedy="Ask the compiler with plan.compile_only(), or plan again for devices of this machine: tp.mesh.",
+        )
+    )
+
+
+def is_traced(leaf: Any) -> bool:
+    """Whether an argument stands for an array while a program is traced, and is none itself."""
+    try:
+        getattr(leaf, "addressable_shards", None)
+    except jax.errors.ConcretizationTypeError:
+        return True
+    return False
