@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import time
-import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from combinators.errors import message
@@ -21,6 +18,7 @@ from laws.pieces import Asked
 from laws.quickly import compile_quickly
 from laws.survey import How, Row, collection, made, survey, survey_in_processes, total
 from tapestry_jax import command
+from tapestry_jax.named_piece import imported_piece
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,57 +121,4 @@ def find_piece(text: str) -> Any:
     Raises:
       LawError: when the text, the module or the name is wrong.
     """
-    module_name, colon, path = text.partition(":")
-    if not (module_name and colon and path):
-        raise LawError(message(f"tapestry laws: cannot read {text!r}.", remedy="Write it as package.module:piece."))
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    found = _imported(module_name)
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise LawError(
-                message(
-                    f"tapestry laws: {module_name} has no {path!r}.",
-                    f"it has {', '.join(sorted(n for n in vars(found) if not n.startswith('_')))[:300]}",
-                    remedy="Name a piece of the module.",
-                )
-            )
-        found = getattr(found, name)
-    return found
-
-
-def _imported(name: str) -> Any:
-    """Import a module of a user's.
-
-    Raises:
-      LawError: when it cannot be found, or its body raises, or ends the process.
-    """
-    headline, remedy = f"tapestry laws: `{name}` cannot be imported.", "Run it where the module can be imported."
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise LawError(message(f"tapestry laws: {error}.", remedy=remedy)) from error
-    except SyntaxError as error:
-        text = (error.text or "").rstrip()
-        caret = [text.lstrip(), f"{' ' * (max(error.offset or 1, 1) - 1 - (len(text) - len(text.lstrip())))}^"]
-        place = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-        raise LawError(message(headline, place, *(caret if text.strip() else []), remedy="Mend that line.")) from error
-    except SystemExit as error:
-        details = (_place_of(error), f"it called sys.exit({error.code!r:.80})")
-        remedy = 'Leave that to the part of the module behind `if __name__ == "__main__":`.'
-        raise LawError(message(headline, *filter(None, details), remedy=remedy)) from error
-    except Exception as error:
-        details = (_place_of(error), f"{type(error).__name__}: {error}"[:1000])
-        raise LawError(message(headline, *filter(None, details), remedy="Mend the module, then ask again.")) from error
-
-
-def _place_of(error: BaseException) -> str:
-    """The file and line of the user's that raised: the innermost one that is not of an installed package."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if not any(part in frame.filename for part in ("importlib", "site-packages", "laws/cli.py"))
-    ]
-    return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""
+    return imported_piece(text, "tapestry laws", LawError)

@@ -11,6 +11,7 @@ from typing import Any
 
 from combinators.errors import TapestryError, message
 
+_MODULES = {"laws": "laws.cli", "aot": "tapestry_jax.aot.cli"}
 INTERRUPTED = 130
 """The exit status of a command that was interrupted, as shells have it: 128 and the number of the signal."""
 
@@ -22,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: the words after `tapestry`; those of this process where None.
 
     Returns:
-      The exit status: 0 where every law held or was not checked, 1 where one failed or none could be checked, 2 where
+      The exit status: 0 where every law, or prediction, held or was not checked, 1 where one failed or none could be
+      checked, 2 where
       the question cannot be read or asked, 130 where it was interrupted.
     """
     chosen = parser().parse_args(arguments)
@@ -41,10 +43,12 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="tapestry",
         description="Tensor programs, planned; and the laws that carry them.",
-        epilog="exit status: 0 all held, 1 a law failed, 2 the question cannot be read, 130 interrupted",
+        epilog="exit status: 0 all held, 1 a law or prediction failed, 2 the question cannot be read, 130 interrupted",
     )
     made.add_argument("--version", action="version", version=f"tapestry-jax {_version()}")
-    _add_laws(made.add_subparsers(dest="command", required=True))
+    commands = made.add_subparsers(dest="command", required=True)
+    _add_laws(commands)
+    _add_aot(commands)
     return made
 
 
@@ -69,6 +73,26 @@ def _add_laws(commands: Any) -> None:
     laws.add_argument("--jobs", type=int, default=1, help="processes for the pieces of a mapping (default 1)")
 
 
+def _add_aot(commands: Any) -> None:
+    aot = commands.add_parser(
+        "aot",
+        help="ask the compilers of TPUs and GPUs what a plan comes to there",
+        description="Needs no TPU and no GPU, but `pip install tapestry-jax[aot]`.",
+    )
+    aot.add_argument(
+        "plan", metavar="package.module:plan", help="a plan, or a function without parameters that makes one"
+    )
+    aot.add_argument(
+        "--topology",
+        action="append",
+        required=True,
+        metavar="NAME",
+        help="a machine and its shape, such as v5e:2x4; may be repeated. The axes are those of the plan's mesh",
+    )
+    aot.add_argument("--grad", action="store_true", help="values and gradients, not values alone")
+    aot.add_argument("--hlo", metavar="FILE", help="write the scheduled program there; with one topology")
+
+
 def _version() -> str:
     try:
         return importlib.metadata.version("tapestry-jax")
@@ -83,7 +107,7 @@ def _command(name: str) -> Any:
       TapestryError: when a package that it needs is not installed.
     """
     try:
-        return importlib.import_module(f"{name}.cli")
+        return importlib.import_module(_MODULES[name])
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("hypothesis", "pytest"):
             raise
