@@ -4,11 +4,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough laws mutants pairs lint format bench install
+.PHONY: help demo test thorough laws mutants pairs aot lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# An environment of its own: JAX would look for the TPU and the GPU whose compilers are installed.
+AOT ?= .venv-aot
 # Test processes. Compilation by XLA has threads of its own, so more workers than cores only fight.
 JOBS ?= 2
 # Laws: how much is drawn, and from where; programs run once or twice, so that compiling them fast is what counts.
@@ -51,6 +53,10 @@ mutants: $(STAMP) ## the mutants planted in the tests, and what sees them; SEEDS
 pairs: $(STAMP) ## random plans of random programs against the programs; PAIRS=10000 SEED=0, goes on where it was
 	@echo "==> python -m tests.pairs --seed $(SEED) --pairs $(PAIRS)"
 	@$(BIN)/python -m tests.pairs --seed $(SEED) --pairs $(PAIRS) --jobs $(JOBS)
+
+aot: $(AOT)/.installed ## the plans of the gallery on the compilers for TPU and CUDA, which are installed into .venv-aot
+	@echo "==> pytest tests/aot"
+	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python -m pytest -q tests/aot
 
 lint: $(STAMP) ## ruff, pyright and the import contracts
 	@echo "==> ruff format --check"
@@ -96,4 +102,10 @@ $(STAMP): pyproject.toml constraints.txt
 	fi
 	@echo "==> pip install -e .[dev,demo]  (the first time takes some minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,demo]'
+	@touch $@
+
+$(AOT)/.installed: $(STAMP)
+	@echo "==> pip install -e .[aot,test] into $(AOT)  (the compilers take 1.2 GB)"
+	@[ -x $(AOT)/bin/python ] || $(BIN)/python -m venv $(AOT)
+	@$(AOT)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[aot,test]'
 	@touch $@

@@ -1,0 +1,42 @@
+"""The collective contract on the production compilers: every row of the gallery, forward and with gradients."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import tapestry_jax as tp
+from tests.examples.test_gallery import GALLERY, TINY
+
+# It reads files while it runs, and JAX lowers callbacks for devices alone that are there.
+ROWS = sorted(TINY.keys() - {"stored_statistics"})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gallery() -> Any:
+    before = set(sys.modules)
+    sys.path.insert(0, str(GALLERY))
+    yield
+    sys.path.remove(str(GALLERY))
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == GALLERY:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
+@pytest.mark.parametrize("row", ROWS)
+def test_what_is_predicted_is_compiled(row: str, grad: bool, machine: str) -> None:
+    example = import_module(row).example(**TINY[row])
+    devices = list(tp.topology(machine, all=8).devices.flat)
+    # At their usual precision TPUs round the operands of a product before they send them: half is sent.
+    with jax.default_matmul_precision("highest"):
+        graph = tp.trace(example.program, *example.arguments)
+        for planned in example.plans:
+            mesh = tp.mesh(devices, **planned.mesh)
+            seen = tp.plan(graph, mesh, planned.entries, **planned.options).compile_only(grad=grad)
+            assert seen.sent == seen.predicted_sent, f"{planned.known_as}\n{seen}"
