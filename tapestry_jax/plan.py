@@ -311,13 +311,14 @@ def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
     shape = MeshShape.of(mesh)
     # What the user wrote, as one answer to where a dimension of an operation goes.
     placer = asked.placer(shape)
-    # The graph is rewritten: in the dtypes of its folds, with the kernels of its platforms, several turns to a halo.
+    # The graph is rewritten: in the dtypes of its folds, several turns to a halo, with the kernels of its platforms
+    # (what keeps turns apart is one of them).
     widened = carried(graph, asked.accumulate)
-    chosen = kernels_chosen(widened, asked.platforms or platforms_of(mesh))
-    deep = deepened(chosen, placer)
+    deep = deepened(widened, placer)
+    chosen = kernels_chosen(deep, asked.platforms or platforms_of(mesh))
     # It is written out as the steps of one device.
     inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
-    schedule = schedule_graph(deep, shape, placer, inputs, outputs)
+    schedule = schedule_graph(chosen, shape, placer, inputs, outputs)
     # The schedule is rewritten: what is stored in pieces is gathered where it is used.
     refined = regathered(schedule)
     placer.check_all_used(graph)

@@ -12,12 +12,18 @@ from dataclasses import replace
 
 from jax import lax
 
+from combinators.apart import apart_on_cpu
+from combinators.dense import Dense
 from combinators.errors import PlanError, message
 from combinators.graph import Apply, Graph, Input, Loop, Node, Ref, move_refs
 from combinators.map import Map
 from tapestry_jax.planning.entries import Entries
 from tapestry_jax.planning.items import Chunks, Halo, Ring
 from tapestry_jax.planning.placement import Placer, why_whole
+
+# XLA for CPUs drops barriers before it fuses. Where several values go from turn to turn, the kernel of each turn would
+# then hold all turns before it. A barrier that holds costs some microseconds, so that only one in four does.
+FUSED_TURNS = 4
 
 
 def is_barrier(node: Node) -> bool:
@@ -162,18 +168,20 @@ def _unrolled(body: Graph, carries: int, turns: int) -> Graph:
                 nodes.append(replace(node, operands=tuple(moved[ref] for ref in node.operands)))
         carry = [moved[ref] for _, ref in body.outputs]
         if turn + 1 < turns:
-            carry = [_apart(nodes, ref) for ref in carry]
+            is_firm = carries > 1 and (turn + 1) % FUSED_TURNS == 0
+            carry = [_apart(nodes, ref, is_firm=is_firm) for ref in carry]
     outputs = tuple((name, ref) for (name, _), ref in zip(body.outputs, carry, strict=True))
     return replace(body, nodes=tuple(nodes), outputs=outputs, named=())
 
 
-def _apart(nodes: list[Node], ref: Ref) -> Ref:
-    """The value behind a barrier, which is placed where the value is made."""
+def _apart(nodes: list[Node], ref: Ref, *, is_firm: bool) -> Ref:
+    """The value behind a barrier, which is placed where the value is made; a firm one holds on CPUs as well."""
     source, kind = nodes[ref.node], nodes[ref.node].results[ref.output]
     if not isinstance(source, Apply) or not kind.ndim or None in kind.names:
         return ref
     local = " ".join(f"d{axis}" for axis in range(kind.ndim))
-    operation = Map(lax.optimization_barrier, f"{local} -> {local}", name="barrier").operation
+    on_cpu = Dense(apart_on_cpu, platforms=("cpu",), whole=()) if is_firm else None
+    operation = Map(lax.optimization_barrier, f"{local} -> {local}", name="barrier", dense=on_cpu).operation
     names = tuple((f"d{axis}", str(name)) for axis, name in enumerate(kind.names))
     nodes.append(Apply(operation, (ref,), names, (kind,), source.path))
     return Ref(len(nodes) - 1, 0)
