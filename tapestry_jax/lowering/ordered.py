@@ -1,4 +1,7 @@
-"""Merging the states of all devices by `combine` alone, in the order of the mesh: see `planning.ordered`."""
+"""Merging the states of all devices by `combine` alone, in the order of the mesh.
+
+The routes are those of `tapestry_jax.planning.ordered`.
+"""
 
 from __future__ import annotations
 

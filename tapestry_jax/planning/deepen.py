@@ -1,8 +1,8 @@
 """Deep halos: an iteration of which one exchange of the overlap serves several turns.
 
 `tp.halo(depth=n)` makes a body of `n` turns in a row out of the body of a loop, and a loop of one turn out of the
-remainder of its length. That is all: what is widened inside (`planning/widen.py`) then needs one exchange. Between two
-turns stands a barrier, for otherwise XLA fuses them and computes what they share again and again.
+remainder of its length. That is all: what is widened inside (`planning/widen.py`) then needs one exchange.
+Between two turns stands a barrier, for otherwise XLA fuses them and computes what they share again and again.
 """
 
 from __future__ import annotations

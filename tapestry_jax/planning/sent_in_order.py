@@ -1,4 +1,4 @@
-"""What merging by `combine` alone sends, by each of the routes of `planning.ordered`."""
+"""What merging by `combine` alone sends, by each of the routes of `tapestry_jax.planning.ordered`."""
 
 from __future__ import annotations
 
