@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from tapestry_jax.planning.mesh_shape import MeshShape
 Addition = tuple[str, Item]
 """One more thing for a dimension."""
 
+_Entries = tuple[tuple[str, tuple[Item, ...]], ...]
 LOOPS = (chunks(2), chunks(size=1), chunks(size=2), chunks(3))
 MOST_LOOPS, MOST_RINGS = 3, 2
 
@@ -64,7 +66,9 @@ def plans(graph: Graph, mesh: Any) -> SearchStrategy[Plan]:
         st.lists(st.tuples(dim, st.sampled_from(LOOPS)), max_size=MOST_LOOPS),
         st.lists(st.tuples(st.sampled_from(iterated(graph) or dims), st.just(halo(2))), max_size=1),
     )
-    return drawn.map(lambda parts: _drawn(graph, mesh, *parts))
+    # A search comes back to the same placements many times, and to parts of them always.
+    planned = lru_cache(maxsize=1024)(lambda entries: _planned(graph, mesh, dict(entries)))
+    return drawn.map(lambda parts: _drawn(planned, *parts))
 
 
 def dimensions(graph: Graph) -> list[str]:
@@ -83,9 +87,16 @@ def iterated(graph: Graph) -> list[str]:
     return list(dict.fromkeys(dim for node in graph.nodes if isinstance(node, Loop) for dim in dimensions(node.body)))
 
 
+def _planned(graph: Graph, mesh: Any, entries: dict[str, tuple[Item, ...]]) -> Plan | None:
+    """The plan; None where these placements cannot hold."""
+    try:
+        return plan(graph, mesh, entries)
+    except PlanError:
+        return None
+
+
 def _drawn(
-    graph: Graph,
-    mesh: Any,
+    planned: Callable[[_Entries], Plan | None],
     order: Sequence[str],
     cut: tuple[Sequence[str], Sequence[str | None]],
     stripes: Sequence[str],
@@ -94,17 +105,15 @@ def _drawn(
     halos: Sequence[Addition],
 ) -> Plan:
     """Add one thing after the other, and keep what the plan can hold."""
-    found, entries = plan(graph, mesh, {}), dict[str, tuple[Item, ...]]()
+    found, entries = cast("Plan", planned(())), dict[str, tuple[Item, ...]]()
     cuts: list[Addition] = [(dim, axis) for axis, dim in zip(*cut, strict=True) if dim is not None]
     dealt = [(dim, None) for dim in stripes if any(dim == other for other, _ in cuts)]
     for dim, item in (*cuts, *dealt, *rings, *loops, *halos):
         before = entries.get(dim, ())
         wider = {**entries, dim: _striped(before) if item is None else tuple(sorted((*before, item), key=_rank))}
-        try:
-            found = plan(graph, mesh, {name: wider[name] for name in order if name in wider})
-        except PlanError:
-            continue
-        entries = wider
+        held = planned(tuple((name, wider[name]) for name in order if name in wider))
+        if held is not None:
+            found, entries = held, wider
     return found
 
 

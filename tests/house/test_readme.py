@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+# Each process compiles much of what another one has compiled.
+KEEP = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?:\]\(|src=\"|href=\")(?!https?:|mailto:|#)([^)\"\s#]+)")
@@ -40,7 +44,8 @@ def run(document: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run the blocks of a document in one namespace, on eight devices, in an empty directory."""
     source = code(document.read_text(encoding="utf-8"))
     command = [sys.executable, "-W", "error", "-c", RUNNER, str(ROOT), str(document), source]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300)
+    environment = {**os.environ, **KEEP}
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, env=environment)
 
 
 def with_code() -> list[Path]:

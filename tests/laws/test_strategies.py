@@ -162,15 +162,20 @@ def test_arrows_need_names():
 PLANNED = "float32(a=5, b=8, c=3): cumsum a; mean b"
 
 
+@pytest.fixture(scope="module")
+def drawn_plans(mesh2x4):
+    """Plans of one graph; what was planned once is not planned again."""
+    return laws.plans(laws.parse(PLANNED).graph, mesh2x4)
+
+
 def kinds(plan):
     return {type(item).__name__ for _, items in plan.entries for item in items}
 
 
-def test_plans_are_drawn_of_every_kind(mesh2x4):
-    graph = laws.parse(PLANNED).graph
+def test_plans_are_drawn_of_every_kind(drawn_plans):
     seen, several = set(), set()
 
-    @given(laws.plans(graph, mesh2x4))
+    @given(drawn_plans)
     @settings(FEW, max_examples=60)
     def draw(plan):
         plan.verify()
@@ -191,17 +196,15 @@ def test_halos_are_drawn_for_iterations(mesh2x4):
     assert [str(dim) for dim, _ in found.entries] == ["y"]
 
 
-def test_plans_shrink_to_the_empty_one(mesh2x4):
-    drawn = laws.plans(laws.parse(PLANNED).graph, mesh2x4)
-    assert hypothesis.find(drawn, lambda plan: True, settings=FEW).entries == ()
-    chunked = hypothesis.find(drawn, lambda plan: "Chunks" in kinds(plan), settings=FEW).entries
+def test_plans_shrink_to_the_empty_one(drawn_plans):
+    assert hypothesis.find(drawn_plans, lambda plan: True, settings=FEW).entries == ()
+    chunked = hypothesis.find(drawn_plans, lambda plan: "Chunks" in kinds(plan), settings=FEW).entries
     assert chunked == (("a", (tp.chunks(2),)),)
 
 
 @pytest.mark.parametrize(
     "wanted", [{"str"}, {"str", "Ring"}, {"str", "Chunks"}, {"Striped"}], ids=lambda wanted: "-".join(sorted(wanted))
 )
-def test_drawn_plans_are_equivalent(mesh2x4, wanted):
-    drawn = laws.plans(laws.parse(PLANNED).graph, mesh2x4)
-    plan = hypothesis.find(drawn, lambda plan: kinds(plan) == wanted, settings=settings(FEW, max_examples=500))
+def test_drawn_plans_are_equivalent(drawn_plans, wanted):
+    plan = hypothesis.find(drawn_plans, lambda plan: kinds(plan) == wanted, settings=settings(FEW, max_examples=500))
     assert "plan.values" in laws.assert_equivalent(plan, grads=False).held
