@@ -14,6 +14,7 @@ from combinators.graph import Graph, Ref, Rename
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.changes import Slice
 from tapestry_jax.planning.collective import Collective
+from tapestry_jax.planning.folds import local_sizes
 from tapestry_jax.planning.gradients import derivative_needs, state_dependence
 from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
@@ -41,7 +42,7 @@ def _leaves_turning(graph: Graph, step: Run | Finish, slots: frozenset[int] | se
     """The leaves of a state of which a device's own part differs from turn to turn, as `slots` do."""
     if isinstance(step, Finish):
         return {leaf for leaf, slot in enumerate(step.operands) if slot in slots}
-    rows = enumerate(state_dependence(graph, step.node))
+    rows = enumerate(state_dependence(graph, step.node, local_sizes(graph.shaped(step.node), dict(step.cuts))))
     # The operands come first; totals of scans, which are carried, stand behind them.
     return {leaf for leaf, row in rows if any(hit and s in slots for hit, s in zip(row, step.operands, strict=False))}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,9 +24,15 @@ def value_dependence(graph: Graph, node: int) -> Matrix:
     return _value_dependence(*_key(graph, node))
 
 
-def state_dependence(graph: Graph, node: int) -> Matrix:
-    """For each leaf of the state of a fold or scan, and each operand, whether a block's leaf depends on the operand."""
-    return _state_dependence(*_key(graph, node))
+def state_dependence(graph: Graph, node: int, sizes: Mapping[str, int]) -> Matrix:
+    """For each leaf of a block's state and each operand of a fold or scan, whether the one depends on the other.
+
+    Args:
+      graph: the program.
+      node: of the operation.
+      sizes: of the block: of one row, say, no leaf says how far its rows are apart.
+    """
+    return _state_dependence(*_key(graph, node), tuple(sorted(sizes.items())))
 
 
 def derivative_dependence(graph: Graph, node: int) -> Matrix:
@@ -56,9 +62,9 @@ def _value_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matr
 
 
 @lru_cache(maxsize=4096)
-def _state_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
+def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Matrix:
     shaped = plain(shape(operation, structs))
-    blocks = block_structs(shaped.signature, structs, shaped.sizes)
+    blocks = block_structs(shaped.signature, structs, dict(sizes))
     arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
     rows = dependence(lambda leaves: states(shaped, leaves), blocks)
     return tuple(tuple(row[place] for place in arrays) for row in rows)

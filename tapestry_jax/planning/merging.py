@@ -17,7 +17,7 @@ from tapestry_jax.planning.dependence import dependence, passed_through
 from tapestry_jax.planning.folds import Merge, local_sizes, local_state, mapped_frame, merges
 from tapestry_jax.planning.layout import Cut
 from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.sent import Sent, closure, nbytes, permuted, sides, sources
+from tapestry_jax.planning.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
 from tapestry_jax.planning.sent_in_order import sent_in_order
 from tapestry_jax.planning.time_axis import in_space, is_time
 
@@ -91,9 +91,9 @@ def _sent_by_frame(
             continue  # XLA merges equal sums: a count is a summary and an addend.
         # The reference has been made to vary again before it is used.
         if any(row[len(leaves) :]) or any(h and m for h, m in zip(row[: len(leaves)], moving, strict=True)):
-            framed = {place - len(leaves) for place, hit in enumerate(row) if hit and place >= len(leaves)}
-            own = {place for place, hit in enumerate(row) if hit and place < len(leaves)}
-            own |= sources(summarised, sources(located, framed))
+            deciding = {place for place, hit in enumerate(row) if hit}
+            framed = {place - len(leaves) for place in deciding if place >= len(leaves)}
+            own = {place for place in deciding if place < len(leaves)} | sources(summarised, sources(located, framed))
             yield Sent("all-reduce", folded, nbytes(addends[number]), leaves=frozenset(own))
 
 
@@ -124,10 +124,14 @@ def sent_by_scan(
         exchanges.append((distance, earlier))
         wanted = earlier | own
     exchanges.append((1, wanted))
+    # A block of one step has merged nothing yet.
+    one = not in_turns and local_sizes(shaped, cuts)[over] < 2
+    reach = alone(len(totals)) if one else [frozenset(closure(matrix, {leaf})) for leaf in range(len(totals))]
     for distance, moved in reversed(exchanges):
         pairs = tuple((i, i + distance) for i in range(devices - distance))
         for leaf in sorted(moved):
-            yield permuted(totals[leaf], axes, pairs, mesh, closure(matrix, {leaf}))
+            yield permuted(totals[leaf], axes, pairs, mesh, reach[leaf])
+        reach = merged(matrix, reach)
 
 
 def scan_distances(devices: int) -> list[int]:

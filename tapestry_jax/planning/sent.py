@@ -38,13 +38,17 @@ def next_device(devices: int) -> Pairs:
     return tuple((device, device + 1) for device in range(devices - 1))
 
 
+Reach = list[frozenset[int]]
+"""For every leaf of a state, those of the devices' own states that decide it."""
+
+
 def permuted(
-    leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, leaves: Iterable[int], *, smooth: bool = True
+    leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, leaves: frozenset[int], *, smooth: bool = True
 ) -> Sent:
     """A leaf, decided by `leaves`, sent along pairs of positions; `smooth` where its derivative comes back."""
     kind = "collective-permute"
     backward = kind if smooth and is_inexact(leaf.dtype) else None
-    return Sent(kind, permuted_axes(pairs, axes, mesh), nbytes(leaf), backward, frozenset(leaves))
+    return Sent(kind, permuted_axes(pairs, axes, mesh), nbytes(leaf), backward, leaves)
 
 
 def nbytes(struct: Any) -> int:
@@ -68,3 +72,16 @@ def closure(matrix: Matrix, wanted: set[int]) -> set[int]:
     while (more := wanted.union(*sides(matrix, wanted))) != wanted:
         wanted = more
     return wanted
+
+
+def alone(count: int) -> Reach:
+    """What decides the leaves of a state before it is merged with another one: each itself."""
+    return [frozenset({leaf}) for leaf in range(count)]
+
+
+def merged(matrix: Matrix, reach: Reach) -> Reach:
+    """What decides the leaves of states that have been merged once more, on some devices or on all."""
+    both = [*reach, *reach]
+    return [
+        before.union(*(both[i] for i, hit in enumerate(row) if hit)) for before, row in zip(reach, matrix, strict=True)
+    ]

@@ -11,7 +11,7 @@ from tapestry_jax.planning.dependence import Matrix
 from tapestry_jax.planning.folds import Merge, combined_from, merged_once, moving_leaves
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.ordered import cell_count, fold_route, shared_out_bytes, tree_rounds
-from tapestry_jax.planning.sent import Sent, closure, nbytes, permuted, sides
+from tapestry_jax.planning.sent import Sent, alone, closure, merged, nbytes, permuted, sides
 
 
 def sent_in_order(
@@ -43,8 +43,7 @@ def sent_in_order(
         yield from _along_tree(matrix, axes, mesh, leaves, varies, moving, wanted)
         return
     first = [leaf for leaf in sorted(closure(matrix, wanted)) if varies[leaf]]
-    own = [frozenset({leaf}) for leaf in range(len(leaves))]
-    merged = [frozenset(closure(matrix, {leaf})) for leaf in range(len(leaves))]
+    own = alone(len(leaves))
     if route == "gather":
         for leaf in first:
             yield Sent("all-gather", axes, nbytes(leaves[leaf]) * devices, leaves=own[leaf])
@@ -55,7 +54,7 @@ def sent_in_order(
         yield Sent("all-to-all", axes, sizes[leaf], backward, own[leaf])
     for leaf in sorted(wanted):
         if moving[leaf]:
-            yield Sent("all-gather", axes, sizes[leaf], leaves=merged[leaf])
+            yield Sent("all-gather", axes, sizes[leaf], leaves=frozenset(closure(matrix, {leaf})))
 
 
 def _along_tree(
@@ -74,12 +73,12 @@ def _along_tree(
         exchanged.insert(0, earlier)
         needed = earlier | own
     # A leaf that is alike on all devices at first has no derivative before it has been merged with one that has.
-    smooth = list(varies)
+    smooth, reach = list(varies), alone(len(leaves))
     for number, (pairs, sent) in enumerate(zip(rounds, exchanged, strict=True)):
         for leaf in sorted(sent):
             if (moving if number else varies)[leaf]:
-                yield permuted(leaves[leaf], axes, pairs, mesh, closure(matrix, {leaf}), smooth=smooth[leaf])
-        smooth = merged_once(matrix, smooth)
+                yield permuted(leaves[leaf], axes, pairs, mesh, reach[leaf], smooth=smooth[leaf])
+        smooth, reach = merged_once(matrix, smooth), merged(matrix, reach)
     for leaf in sorted(wanted):
         if moving[leaf]:
-            yield Sent("all-reduce", axes, nbytes(leaves[leaf]), leaves=frozenset(closure(matrix, {leaf})))
+            yield Sent("all-reduce", axes, nbytes(leaves[leaf]), leaves=reach[leaf])

@@ -6,7 +6,9 @@ import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.planning import collectives
 from tests.contract import assert_contract
+from tests.pairs.contract import differences, verdict
 
 X = tp.TensorType({"c": 4, "a": 3}, jnp.float32)
 Sum, agg = tp.monoids.Sum, tp.aggregators
@@ -32,6 +34,16 @@ def test_weights_that_no_turn_changes_are_a_bound(mesh8):
     assert_contract(plan, bounded=True)
 
 
+def test_more_that_no_bound_tells_is_found(mesh8, monkeypatch):
+    plan = tp.plan(tp.trace(centred_often, X), mesh8, {"c": "data"})
+    assert verdict(differences(plan, True)) == "bound"
+    monkeypatch.setattr(collectives, "sends_still", lambda graph, step, leaves, turning: False)
+    assert verdict(differences(plan, True)) == "more"
+    # Bytes predicted, compiled, and predicted without bounds.
+    assert verdict({"all-reduce over data": (24, 25, 0)}) == "less"
+    assert verdict({}) == "equal"
+
+
 def test_weights_are_no_bound_where_nothing_repeats(mesh8):
     plan = tp.plan(tp.trace(tp.fold(agg.Mean(), "c a -> a"), X), mesh8, {"c": "data"})
     assert bounds(plan, "Mean") == [False, False]
@@ -41,6 +53,16 @@ def test_decays_that_no_turn_changes_are_a_bound(mesh8):
     plan = tp.plan(tp.trace(decayed_often, X, X), mesh8, {"c": "data"})
     found = bounds(plan, "iterate/scan")
     assert any(found) and not all(found)
+
+
+def test_what_a_block_of_one_row_does_not_tell_is_a_bound(mesh8):
+    # The error of a sum of one row is zero, whatever the row is.
+    x = tp.TensorType({"a": 7, "c": 7}, jnp.float32)
+    plan = tp.plan(tp.trace(tp.fold(agg.CompensatedSum(), "a c -> a"), x), mesh8, {"a": tp.chunks(size=3), "c": "data"})
+    assert bounds(plan, "CompensatedSum") == [False, True]
+    rows = tp.TensorType({"a": 7, "c": 16}, jnp.float32)
+    plan = tp.plan(tp.trace(tp.fold(agg.CompensatedSum(), "a c -> a"), rows), mesh8, {"a": tp.chunks(2), "c": "data"})
+    assert bounds(plan, "CompensatedSum") == [False, False]
 
 
 @pytest.mark.parametrize("chunked", [(), (tp.chunks(size=1),)])
