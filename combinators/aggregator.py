@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast, final
 
 import jax
@@ -14,6 +13,7 @@ import jax
 from combinators.arguments import read_function
 from combinators.cell_functions import After, Each, Fork, LiftEach, Mapped, OnHost, Then
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.grouped import (
     KeyedLift,
     KeyedMany,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from combinators.axis import Axis, Term
 from combinators.current import trace_of
 from combinators.elementwise import check_elementwise
 from combinators.errors import CompositionError, GraphError, message
+from combinators.frozen import dataclass
 from combinators.kernels import short_name
 from combinators.naming import AxisName, describe, find, unify
 from combinators.operation import Operation

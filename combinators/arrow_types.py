@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from combinators.errors import CompositionError, message
+from combinators.frozen import dataclass
 from combinators.signature import Operand
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.monoids import attention_output
 
 Axes = tuple[str, ...]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from combinators.frozen import dataclass
 
 Span = tuple[int, int]
 """Half-open range of characters of a signature's text."""

@@ -6,12 +6,12 @@ They are frozen dataclasses, not closures, so that equal aggregators compare equ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast, final
 
 import jax
 import numpy as np
 
+from combinators.frozen import dataclass
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoid import Monoid
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.signature import Operand, Signature
 
 Axes = tuple[str, ...]

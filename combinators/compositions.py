@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 
 from combinators.axis import Axis
+from combinators.frozen import dataclass
 
 Groups = tuple[tuple[str, ...], ...]
 """For each axis of a tensor its dimensions, the outermost first."""

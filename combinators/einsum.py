@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.leaf import Leaf
 from combinators.monoids import Sum
 from combinators.operation import Operation

@@ -11,7 +11,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ import numpy as np
 
 from combinators.elementwise_remedy import SPREADING, Offence, Traced, explain_offences, offending_axes
 from combinators.errors import KernelError, message
+from combinators.frozen import dataclass
 from combinators.jaxprs import is_literal, programs_inside
 from combinators.kernels import short_name
 

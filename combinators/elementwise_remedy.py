@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
+from combinators.frozen import dataclass
 from combinators.kernel_names import public_name
 from combinators.kernels import short_name
 

@@ -14,7 +14,6 @@ merged in order. A NaN attains every extremum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, final
 
@@ -24,6 +23,7 @@ import numpy as np
 from jax import lax
 
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 
 Extremum = Literal["max", "min"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import jax
@@ -16,6 +16,7 @@ from combinators.compositions import Groups, block_sizes, groups, inner_dims, sp
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.extrema import attains
+from combinators.frozen import dataclass
 from combinators.inputs import check_operands
 from combinators.leaf import Leaf
 from combinators.leaf_options import read_sizes

@@ -8,13 +8,13 @@ down: one native collective finds `F`, a second adds, and `restore` leads back t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import jax
 import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 
 Merge = Literal["max", "sum"]

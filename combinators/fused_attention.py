@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.attention_kernel import Axes, Scores
+from combinators.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import jax
 
 from combinators.arguments import read_name
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape

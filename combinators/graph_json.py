@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast, final
 
 from combinators.errors import FormatError, GraphError, TapestryError, message
+from combinators.frozen import dataclass
 from combinators.graph import DEEPEST_LOOPS, Apply, Graph, Input, Loop, Node, Ref, Rename
 from combinators.graph_check import check_graph
 from combinators.kernel_codec import decode, encode

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from combinators.axis import Axis
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.graph import Apply, Graph, Input, Loop, Node, Rename
 from combinators.signature import Operand, Signature
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
@@ -13,6 +12,7 @@ from jax import lax
 
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.groups import Groups, attaining_in_groups, fold_all, fold_groups, keep
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoid import Monoid

@@ -7,7 +7,7 @@ the states are sorted by key and scanned, segment by segment, in logarithmic dep
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, cast, final
 
@@ -18,6 +18,7 @@ from jax import lax
 from combinators.errors import KernelError
 from combinators.extrema import Extremum, attains, is_smooth
 from combinators.frame import Frame
+from combinators.frozen import dataclass
 from combinators.kernel_fingerprint import fingerprint
 from combinators.monoid import Monoid, Native
 from combinators.monoids.segmented import segmented

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 from combinators.arguments import read_name
 from combinators.current import trace_of
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.value import Value

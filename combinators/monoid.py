@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Literal, cast, final
 
@@ -21,6 +21,7 @@ from jax import lax
 from combinators.errors import GraphError, message
 from combinators.extrema import Extremum, earlier, is_smooth
 from combinators.frame import Frame
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 from combinators.together import reduce_together
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
 from combinators.errors import KernelError
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 from combinators.kernels import fingerprint
 from combinators.monoid import Monoid

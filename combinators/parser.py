@@ -16,12 +16,13 @@ name       = a Python identifier, or "..." with a number: what `Signature.expand
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NoReturn
 
 from combinators.axis import Axis, Span, Term
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.signature import Operand, Signature, underline
 
 MAX_CHARACTERS = 4096

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
 import jax
 from jax import lax
 
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid, leafwise
 
 PIECE = 1 << 18

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast, final
 
 from combinators.errors import GraphError, message
 from combinators.frame import Frame
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid, leafwise
 
 

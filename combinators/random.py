@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any, cast
 
 import jax
@@ -15,6 +14,7 @@ from jax import lax
 from combinators.arguments import is_whole, read_dimension, read_number
 from combinators.current import trace_of
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.map import Map
 from combinators.operation import Operation
 from combinators.signature import Signature

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast, final
 
 from combinators.array_functions import ARRAY_FUNCTIONS
 from combinators.errors import FormatError, GraphError, message
+from combinators.frozen import dataclass
 from combinators.kernel_names import resolve
 from combinators.public_names import KERNELS, REFERENCES, place_of
 from combinators.stored_json import REMEDY, malformed

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, final, runtime_checkable
 
 import jax
 
+from combinators.frozen import dataclass
 from combinators.pieces import in_pieces
 from combinators.together import Kind, merge_of, reduce_together
 

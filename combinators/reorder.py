@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any, cast
 
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 from combinators.arithmetic import elementwise
 from combinators.compositions import Rearrangement, groups
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.tensor_type import TensorType

@@ -10,7 +10,6 @@ Source: the reduce-then-scan of Dotsenko et al. 2008, "Fast scan algorithms on g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.blocks import Axes, combine_blocks, identity_block, is_native_scan, scan_block, shift_block
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.monoids.dual import dual
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from combinators.arguments import read_flag, read_name, read_optional_name
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.leaf import Leaf
 from combinators.leaf_options import kernel_name, read_kernels, read_present
 from combinators.monoid import Monoid

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from combinators.blocks import Axes, combine_blocks, map_cells, present_block, s
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
 from combinators.extrema import attains
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.operation import Operation
 from combinators.shaped import Shaped, shape

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.frozen import dataclass
 from combinators.grouped import Split, integer_labels
 from combinators.groups import fold_all, keep
 from combinators.monoid import Monoid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from combinators.captured import check_captured, result_types
 from combinators.cells import spell
 from combinators.dense import as_dense
 from combinators.errors import SignatureError, TapestryError, message
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 from combinators.operation import Operation
 from combinators.signature import Operand, Signature

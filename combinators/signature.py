@@ -7,12 +7,13 @@ indexed by them. Its names are local; `combinators.parser` reads the text and `c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal
 
 from combinators.axis import Axis, Span, Term
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 
 Role = Literal["map", "fold", "whole", "generated"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 import jax.numpy as jnp
 
 from combinators.current import trace_of
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.operation import Operation
 from combinators.signature import Signature
 from combinators.value import Value

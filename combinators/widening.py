@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.dense import Dense
+from combinators.frozen import dataclass
 from combinators.operation import Operation
 from combinators.shaped import Shaped, block_structs, shape
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
 import jax
@@ -16,6 +16,7 @@ from combinators.axis import Axis, Term
 from combinators.cells import Axes, MapCells, cell_axes, open_axes, spell
 from combinators.current import trace_of
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.groups import cell_identity
 from combinators.inputs import check_operands
 from combinators.leaf import Leaf

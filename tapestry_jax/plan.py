@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from combinators.arguments import read_integer
 from combinators.errors import MeshError, PlanError, message
+from combinators.frozen import dataclass
 from combinators.graph import Graph
 from combinators.immutable import Immutable
 from tapestry_jax.aot.compile_only import compile_only

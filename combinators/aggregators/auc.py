@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, bin_totals, columns, ends_of, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import float_weights, reference_weights
+from combinators.frozen import dataclass
 from combinators.pieces import InPieces
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast, final
 
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from combinators.aggregators.totals import total
 from combinators.aggregators.weights import float_weights, over, reference_weights, weigh
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.pieces import InPieces
 
 Average = Literal["macro", "micro", "weighted"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast, final
 
@@ -17,6 +16,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
 from combinators.arguments import is_real, read_number
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.pieces import InPieces
 
 MANTISSA = 23

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import numpy as np
 
 from combinators import monoids
 from combinators.aggregator import Aggregator
+from combinators.frozen import dataclass
 from combinators.reductions import Cast, Reductions
 from combinators.together import Kind
 

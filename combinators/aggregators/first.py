@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import numpy as np
 from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.weights import over
+from combinators.frozen import dataclass
 
 
 def First() -> Aggregator:

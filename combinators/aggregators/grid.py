@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast, final
 
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 
 from combinators.arguments import is_real, is_whole, read_list
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 
 COMPARED = 512
 """Edges up to which every value is compared with every edge, instead of being searched for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +14,7 @@ from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights, weigh
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.pieces import InPieces
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
 from combinators.arguments import is_whole, read_integer
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.hashing import hash32, reference_hash32
 from combinators.pieces import InPieces
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import jax
@@ -14,6 +13,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.moments import real
 from combinators.aggregators.weights import over, reference_weights, weigh
+from combinators.frozen import dataclass
 from combinators.monoids.logsumexp import finite_or_zero, logsumexp_value
 from combinators.pieces import in_pieces
 from combinators.reductions import Cast, Reductions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast, final
 
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 
 Semiring = Literal["real", "min_plus", "max_plus", "log"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import SumMany, present_state
 from combinators.aggregators.totals import integer_total, settled, total, total_of_products
 from combinators.aggregators.weights import over, reference_weights, weigh
+from combinators.frozen import dataclass
 from combinators.reductions import Reductions, wider
 
 

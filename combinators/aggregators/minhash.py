@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
 from combinators.arguments import read_integer
+from combinators.frozen import dataclass
 from combinators.hashing import hash32, reference_hash32
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, final
 
@@ -17,6 +16,7 @@ from combinators.aggregators.sums import origin_near, unit_of, weighted_origin
 from combinators.aggregators.weights import over, reference_weights, total_weight, weigh
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.inputs import count_inputs, most_inputs
 from combinators.monoids.moments import shift_sums
 from combinators.reductions import Reductions

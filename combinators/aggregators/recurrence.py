@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.moments import real
 from combinators.arguments import read_flag
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 
 
 def Recurrence(*, dense: bool = False) -> Aggregator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
@@ -18,6 +17,7 @@ from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights
 from combinators.arguments import is_real
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 
 
 def LinearRegression(ridge: float = 0.0) -> Aggregator:

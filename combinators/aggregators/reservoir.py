@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
@@ -13,6 +12,7 @@ from combinators import monoids
 from combinators.aggregator import Aggregator
 from combinators.aggregators.entries import counting_number, spread
 from combinators.arguments import read_integer
+from combinators.frozen import dataclass
 from combinators.hashing import hash32, reference_hash32
 from combinators.monoids.reservoir import ABSENT, keep_smallest
 

@@ -5,7 +5,6 @@ It takes two inputs, as `ArgMax` does: `fold(aggregators.TopK(64), "row col, @ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from combinators.aggregator import Aggregator
 from combinators.aggregators.two_stage import best_positions
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.monoids.elementwise import lowest
 from combinators.monoids.top_k import keep_best
 

@@ -8,12 +8,12 @@ one segmented reduction or one cumulative sum still does all of the merging.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.reductions import Reductions, wider
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax.numpy as jnp
 
 from combinators.arguments import is_real
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.monoids.logsumexp import log_ratio
 

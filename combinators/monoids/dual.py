@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.product import product, struct
 

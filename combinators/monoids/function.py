@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
 from combinators.frame import Frame
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid, leafwise
 from combinators.product import product, struct
 

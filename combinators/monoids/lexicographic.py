@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.product import IdentityOf, SideBySide
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.monoids.logsumexp import log_ratio
 

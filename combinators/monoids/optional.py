@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid, leafwise
 
 # State: (valid, state); "nothing yet" is False and zeros.

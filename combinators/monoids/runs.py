@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 
 # State: (kind, label, state) with kind 0 for nothing, 1 for one run, 2 for several; label and state are the last run's.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 
 # State: (begins, state): whether a segment begins in what was merged, and the state of its last segment.

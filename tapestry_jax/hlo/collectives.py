@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from combinators.frozen import dataclass
 from tapestry_jax.hlo.overlap import enclosed
 from tapestry_jax.hlo.text import Instruction, Module, read
 from tapestry_jax.hlo.trips import executions

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import final
 
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from tapestry_jax.inference.probe import Place, Probe
 from tapestry_jax.inference.relation import Relation

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, final
 
 from combinators.arrow import Arrow
+from combinators.frozen import dataclass
 from combinators.map import Map
 from combinators.monoid import Monoid
 from combinators.reduce import Reduce

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 
 from combinators.errors import KernelError, TapestryError, message
+from combinators.frozen import dataclass
 from combinators.tensor_type import TensorType, type_of
 from tapestry_jax.inference.draws import Array, changes, exact_operands, operands_of
 from tapestry_jax.inference.relation import Relation, read_relation

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
+
+from combinators.frozen import dataclass
 
 Kind = Literal["none", "same", "window", "before", "behind", "all", "other"]
 

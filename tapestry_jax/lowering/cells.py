@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from combinators.blocks import Axes, shared_axes
+from combinators.frozen import dataclass
 from tapestry_jax.lowering.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.varying import received, vary
 from tapestry_jax.planning.ordered import share

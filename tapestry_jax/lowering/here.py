@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.frozen import dataclass
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.time_axis import is_time, ring_of, turns_of
 

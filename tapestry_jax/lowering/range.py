@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.jaxprs import as_function, is_program
 from combinators.tensor_type import is_inexact
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.frozen import dataclass
 from combinators.tensor_type import is_inexact
 from tapestry_jax.lowering.convert import convert
 from tapestry_jax.lowering.here import Here

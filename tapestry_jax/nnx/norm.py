@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
+from combinators.frozen import dataclass
 from combinators.map import Map
 from combinators.value import Value
 from tapestry_jax.nnx.module import Module

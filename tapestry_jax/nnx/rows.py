@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+
+from combinators.frozen import dataclass
 
 
 def locate(wanted: Any, at: Any) -> tuple[Any, Any]:

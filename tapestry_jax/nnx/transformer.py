@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
 
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.value import Value
 from tapestry_jax.nnx.attention import MultiHeadAttention
 from tapestry_jax.nnx.embed import Embed, PositionEmbed

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from combinators.arguments import read_name
 from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
 from combinators.graph import Graph
 from tapestry_jax.planning.carriers import Accumulate, read_accumulate
 from tapestry_jax.planning.entries import Entries, check_placed, read_entries

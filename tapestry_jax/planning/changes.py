@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from combinators.frozen import dataclass
 from tapestry_jax.planning.halo import NeighbourExchange, neighbour_exchange
 from tapestry_jax.planning.layout import Cut, Layout, stored_cut
 from tapestry_jax.planning.mesh_shape import MeshShape

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from combinators.frozen import dataclass
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.gradients import derivative_dependence, value_dependence
 from tapestry_jax.planning.reads import folds_nothing

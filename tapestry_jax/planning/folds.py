@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
 
 from combinators.blocks import Axes, combine_blocks, map_cells, shared_axes
+from combinators.frozen import dataclass
 from combinators.monoid import Monoid
 from combinators.shaped import Shaped
 from tapestry_jax.planning.dependence import Matrix, dependence

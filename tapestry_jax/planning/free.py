@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from combinators.frozen import dataclass
 from combinators.graph import Apply, Graph, Input, Loop, Ref, Rename
 from combinators.shaped import Shaped
 from combinators.signature import Operand

@@ -8,7 +8,7 @@ arrives, column by column: a slice where all devices read alike, a table of posi
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from combinators.frozen import dataclass
 from tapestry_jax.planning.layout import Cut, Window
 from tapestry_jax.planning.mesh_shape import MeshShape
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from combinators.arguments import is_whole
 from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
 
 
 @dataclass(frozen=True)

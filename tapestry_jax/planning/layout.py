@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from combinators.frozen import dataclass
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.time_axis import in_space, in_time, ring_of, turns_of
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from jax.sharding import AxisType, Mesh
 
 from combinators.arguments import read_count, read_name
 from combinators.errors import MeshError, message
+from combinators.frozen import dataclass
 from tapestry_jax.planning.time_axis import is_time, turns_of
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from combinators.frozen import dataclass
 from combinators.shaped import Shaped
 from tapestry_jax.planning.schedule import Convert, Run, Schedule, Step
 

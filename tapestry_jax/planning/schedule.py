@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from combinators.frozen import dataclass
 from combinators.graph import Graph
 from combinators.tensor_type import TensorType
 from tapestry_jax.planning.changes import Change

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from combinators.frozen import dataclass
 from combinators.tensor_type import is_inexact
 from tapestry_jax.planning.dependence import Matrix
 from tapestry_jax.planning.halo import permuted_axes

@@ -9,8 +9,9 @@ exchange what lies before each, and the loop itself begins there.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from combinators.frozen import dataclass
 from tapestry_jax.planning.frame import Frame
 from tapestry_jax.planning.opening import stacked
 from tapestry_jax.planning.schedule import Region, Schedule

@@ -7,10 +7,11 @@ can be read. Backwards through the body this moves every exchange to the values 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
 from combinators.graph import Apply, Graph, Input, Ref, Rename
 from combinators.shaped import Shaped
 from tapestry_jax.planning.layout import Cut, Layout, widened_cut

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
@@ -12,6 +11,7 @@ import jax
 
 from combinators.dense import running
 from combinators.execute import run_blocks, states
+from combinators.frozen import dataclass
 from combinators.graph import Graph
 from combinators.operation import Operation
 from combinators.ready import portable, ready

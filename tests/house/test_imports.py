@@ -12,21 +12,28 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = ("flax", "hypothesis", "pytest", "optax", "matplotlib", "orbax", "tensorstore")
+# `jax.extend` loads Pallas. Each text is compiled in the time of a module: a class is to take one, not six.
+LATE = ("jax.extend",)
+MOST_TEXTS = 400
 
 # An audit hook sees every socket, whoever opens it. Setting the number of devices fails once a backend is up.
 PROBE = """
 import json, sys
 sockets = []
 sys.addaudithook(lambda event, args: sockets.append(event) if event in ("socket.__new__", "socket.connect") else None)
+import jax
+texts = []
+sys.addaudithook(lambda event, args: texts.append(0) if event == "compile" and args[1] == "<string>" else None)
 {statement}
-loaded = sorted({{name.partition(".")[0] for name in sys.modules}})
+loaded, compiled = sorted({{name.partition(".")[0] for name in sys.modules}}), len(texts)
+loaded += ["jax.extend"] if "jax.extend" in sys.modules else []
 import jax
 try:
     jax.config.update("jax_num_cpu_devices", 3)
     touched = jax.device_count("cpu") != 3
 except RuntimeError:
     touched = True
-print(json.dumps({{"loaded": loaded, "sockets": sockets, "touched": touched}}))
+print(json.dumps({{"loaded": loaded, "sockets": sockets, "touched": touched, "texts": compiled}}))
 """
 
 
@@ -46,9 +53,12 @@ def observe(statement: str) -> dict[str, object]:
 def faults(seen: dict[str, object]) -> list[str]:
     loaded = seen["loaded"]
     assert isinstance(loaded, list)
-    found = [f"loads {name}" for name in HEAVY if name in loaded]
+    found = [f"loads {name}" for name in (*HEAVY, *LATE) if name in loaded]
     found += ["opens a socket"] if seen["sockets"] else []
     found += ["touches a device"] if seen["touched"] else []
+    texts = seen["texts"]
+    assert isinstance(texts, int)
+    found += ["compiles texts"] if texts > MOST_TEXTS else []
     return found
 
 
@@ -64,6 +74,8 @@ def test_import_is_light(package: str):
         ("import orbax.checkpoint", "loads orbax"),
         ("import socket; socket.socket().close()", "opens a socket"),
         ("import jax; jax.devices()", "touches a device"),
+        ("import jax.extend", "loads jax.extend"),
+        ("for _ in range(500): exec('x = 1')", "compiles texts"),
     ],
 )
 def test_import_probe_sees_faults(statement: str, fault: str):

@@ -8,10 +8,11 @@ all: as many as a window reaches over at either end, and those that have less th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from combinators.box import Box
+from combinators.frozen import dataclass
 from tapestry_jax.planning.changes import Overlap
 from tapestry_jax.planning.halo import NeighbourExchange, Piece
 from tapestry_jax.planning.layout import Cut, Window

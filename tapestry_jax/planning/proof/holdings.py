@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, final
 
+from combinators.frozen import dataclass
 from combinators.graph import Ref
 from tapestry_jax.planning.proof.pieces import Piece
 

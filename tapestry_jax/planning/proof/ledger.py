@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from combinators.frozen import dataclass
 from combinators.graph import Apply, Graph, Ref, Rename
 from combinators.shaped import Shaped
 from tapestry_jax.planning.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice

@@ -8,9 +8,9 @@ devices where their coefficients are, which is why a proof made of them costs as
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from combinators.box import Box
+from combinators.frozen import dataclass
 from tapestry_jax.planning.layout import Cut, Layout, Window
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.time_axis import dim_of, is_time, ring_of

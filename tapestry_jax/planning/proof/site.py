@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
 from tapestry_jax.planning.mesh_shape import MeshShape
 from tapestry_jax.planning.proof.pieces import Piece, box_of, first_difference, spelled
 from tapestry_jax.planning.time_axis import dim_of, is_time, label, ring_of

@@ -1,0 +1,169 @@
+"""Frozen dataclasses of ours against those of the standard library: the same in every respect."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pytest
+
+import combinators.frozen
+from combinators.axis import Axis
+from combinators.frozen import dataclass
+
+STOCK, OURS = dataclasses.dataclass, dataclass
+
+
+def nothing(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case:
+        """No field."""
+
+    return Case
+
+
+def one(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case:
+        """One field."""
+
+        a: float
+
+    return Case
+
+
+def many(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case:
+        """Every kind of field that is made here."""
+
+        KIND: ClassVar[int] = 3
+        a: int
+        b: str = "b"
+        c: object = dataclasses.field(default=None, compare=False, repr=False)
+        d: int = dataclasses.field(default=7, kw_only=True)
+        e: int = dataclasses.field(default=8, hash=False)
+
+        def __post_init__(self) -> None:
+            if self.a == 13:
+                raise ValueError("unlucky")
+
+        @cached_property
+        def twice(self) -> int:
+            return 2 * self.a
+
+    return Case
+
+
+def by_identity(make: Callable[..., Any]) -> Any:
+    @make(frozen=True, eq=False, repr=False)
+    class Case:
+        """Equal to itself alone."""
+
+        a: int
+
+    return Case
+
+
+def by_default(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case:
+        """A default for each: left to the standard library."""
+
+        a: list[int] = dataclasses.field(default_factory=list)
+
+    return Case
+
+
+def own_equality(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case:
+        """Writes a method itself: left to the standard library."""
+
+        a: int
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, type(self))
+
+    return Case
+
+
+def below(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case(many(make)):
+        """Inherits fields: left to the standard library."""
+
+        f: int = 0
+
+    return Case
+
+
+CASES = [nothing, one, many, by_identity, by_default, own_equality, below]
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    ((1,), {}),
+    ((float("nan"),), {}),
+    ((1, "x"), {"d": 2}),
+    ((1, "x", 5), {"e": 9}),
+    ((1, "x", 6), {"e": 9}),
+    ((13,), {}),
+    ((1,), {"z": 2}),
+]
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except (TypeError, ValueError, AttributeError) as error:
+        return type(error), str(error)
+
+
+def seen(kind: Any) -> list[Any]:
+    """All that can be told of the objects of a class, apart from where they lie."""
+    made = [outcome(lambda args=args, more=more: kind(*args, **more)) for args, more in CALLS]
+    objects = [item for item in made if isinstance(item, kind)]
+    shown = [repr(item) if kind.__repr__ is not object.__repr__ else "" for item in objects]
+    pairs = [[a == b for b in objects] for a in objects]
+    hashes = [[outcome(lambda a=a, b=b: hash(a) == hash(b)) for b in objects] for a in objects]
+    writes = [
+        outcome(lambda item=item, name=name: setattr(item, name, 1))
+        for item in objects
+        for name in ("a", "twice", "other")
+    ]
+    deleted = [outcome(lambda item=item, name=name: delattr(item, name)) for item in objects for name in ("a", "other")]
+    replaced = [outcome(lambda item=item: vars(dataclasses.replace(item, a=4))) for item in objects]
+    parameters = list(inspect.signature(kind).parameters.values())
+    fields = [(f.name, f.type, f.default, f.kw_only, f.compare) for f in dataclasses.fields(kind)]
+    names = sorted(name for name in vars(kind) if name not in ("__firstlineno__", "__static_attributes__"))
+    told = [kind.__match_args__, kind.__doc__, kind.__dataclass_params__.frozen, kind.__init__.__qualname__]
+    errors = [item for item in made if not isinstance(item, kind)]
+    return [shown, pairs, hashes, writes, deleted, replaced, [p.name for p in parameters], fields, names, told, errors]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_a_frozen_class_is_that_of_the_standard_library(case: Callable[..., Any]) -> None:
+    ours, stock = seen(case(OURS)), seen(case(STOCK))
+    assert ours == stock
+
+
+def test_subclasses_refuse_as_well() -> None:
+    for make in (OURS, STOCK):
+        below = type("Below", (one(make),), {})(1.0)
+        below.other = 2
+        with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'a'"):
+            below.a = 3
+
+
+def test_only_plain_classes_are_made_here() -> None:
+    made = [case(OURS).__setattr__.__module__ == combinators.frozen.__name__ for case in CASES]
+    assert made == [True, True, True, True, False, False, False]
+
+
+def test_our_values_are_copied_and_pickled() -> None:
+    axis = Axis("one")
+    assert pickle.loads(pickle.dumps(axis)) == axis == copy.deepcopy(axis)
