@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
@@ -17,14 +16,12 @@ from combinators.monoid import Monoid
 from combinators.tensor_type import type_of
 from laws.aggregator_subject import AggregatorSubject
 from laws.carrier import Carrier, MonoidSubject, first_of, same_state
-from laws.cells import Struct, type_name, why_not_drawn
+from laws.cells import BOOL, F32, I32, Struct, type_name, why_not_drawn
 from laws.derived import elements_of, first_lifted
 from laws.errors import LawError, first_line
 from laws.examples_of import examples_of, itself, pair
 from laws.listed import as_entries, described_value, value_type
 from laws.subject import Subject
-
-F32, I32 = Struct((), jnp.float32), Struct((), jnp.int32)
 
 
 class Ask(Protocol):
@@ -181,7 +178,7 @@ def carriers_of(asked: Ask, monoid: Monoid) -> Sequence[Carrier]:
         return known if asked.observe is None else [dataclasses.replace(c, observe=observe) for c in known]
     identity = monoid.identity
     if isinstance(identity, bool):
-        return (Carrier((Struct((), jnp.bool_),), itself, observe=observe),)
+        return (Carrier((BOOL,), itself, observe=observe),)
     may_be_number = isinstance(identity, int | float) or callable(identity)
     problem = _why_not_combined(monoid, F32) if may_be_number else None
     if may_be_number and problem is None:

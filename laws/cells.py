@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 Struct = jax.ShapeDtypeStruct
 Number = bool | int | float
+F32, I32, BOOL = Struct((), jnp.float32), Struct((), jnp.int32), Struct((), jnp.bool_)
 
 
 def numbers(dtype: Any, domain: str, special: Sequence[float] = ()) -> SearchStrategy[Number]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from combinators.cell_functions import Fork
 from combinators.errors import message
@@ -15,11 +14,10 @@ from combinators.grouped import KeyedLift, MaskedLift
 from combinators.inputs import count_inputs
 from combinators.monoid import Monoid
 from combinators.segments import Flags, SegmentLift
-from laws.cells import Struct, type_name
+from laws.cells import BOOL, F32, I32, Struct, type_name
 from laws.errors import LawError, first_line
 from laws.examples_of import examples_of
 
-F32, I32, BOOL = Struct((), jnp.float32), Struct((), jnp.int32), Struct((), jnp.bool_)
 MOST_TRIED = 4
 """Inputs of which every one is tried as float, integer and boolean."""
 

@@ -12,9 +12,8 @@ from combinators.monoid import Monoid
 from combinators.monoids.logsumexp import finite_or_zero
 from combinators.product import SideBySide
 from laws.carrier import Carrier
-from laws.cells import Struct
+from laws.cells import BOOL, F32, I32, Struct
 
-F32, I32, BOOL = Struct((), jnp.float32), Struct((), jnp.int32), Struct((), jnp.bool_)
 MASKED = (-np.inf,)
 
 

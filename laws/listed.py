@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 from jax import dtypes
 
 from combinators.errors import message
-from laws.cells import Struct, plain, type_name, why_not_drawn
+from laws.cells import F32, Struct, plain, type_name, why_not_drawn
 from laws.errors import LawError
 
 Listed = Sequence[Any] | SearchStrategy[Any] | None
@@ -89,7 +89,7 @@ def described_value(called: str, where: str, value: Any) -> Any:
             struct = Struct(np.shape(leaf), jnp.result_type(_number_type(leaf)))
         except (TypeError, ValueError, OverflowError):
             problems.append(f"{place} is {type(leaf).__name__}: {leaf!r:.60}")
-            return Struct((), jnp.float32)
+            return F32
         if (why := why_not_drawn(struct.dtype)) is not None:
             problems.append(f"{place}: {why}")
         return struct

@@ -9,14 +9,12 @@ import jax.numpy as jnp
 from combinators import aggregators, monoids
 from combinators.aggregator import Aggregator
 from combinators.monoid import Monoid
-from laws.cells import Struct
+from laws.cells import BOOL, F32, I32, Struct
 from laws.examples_of import shipped
 from laws.given import Given, given
 from laws.shipped_aggregators import aggregator_pieces, piece
 from laws.shipped_arrows import arrows, operations
 from laws.structures import Action, Homomorphism, Semiring
-
-F32, I32, BOOL = Struct((), jnp.float32), Struct((), jnp.int32), Struct((), jnp.bool_)
 
 
 def pieces() -> dict[str, Given]:

@@ -10,7 +10,7 @@ from combinators import aggregators
 from combinators.aggregator import Aggregator
 from combinators.fold import fold
 from laws.aggregator_subject import AggregatorSubject
-from laws.cells import Struct
+from laws.cells import BOOL, F32, I32, Struct
 from laws.given import Given, given
 from laws.pieces import Asked
 
@@ -34,7 +34,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 ROWS, COLUMNS = 5, 3
 CLASSES = ("ConfusionMatrix", "Accuracy", "Precision", "Recall", "F1")
-F32, I32, BOOL, PAIR = Struct((), jnp.float32), Struct((), jnp.int32), Struct((), jnp.bool_), Struct((2,), jnp.float32)
+PAIR = Struct((2,), jnp.float32)
 
 WEIGHTED: dict[str, tuple[Struct, ...]] = {
     **dict.fromkeys(("Count", "Mean", "Histogram"), (F32, F32)),
