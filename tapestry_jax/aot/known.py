@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from combinators.errors import MeshError, message
+from combinators.frozen import dataclass
 
 TPUS = {
     "v4": "v4:2x2x2",

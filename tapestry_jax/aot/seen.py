@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from combinators.frozen import dataclass
 from combinators.immutable import Immutable
 from tapestry_jax.hlo.collectives import Found
 from tapestry_jax.hlo.cycles import Costed

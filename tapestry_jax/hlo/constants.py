@@ -7,8 +7,9 @@ followed back through copies, tuples and the loops that hand it on unchanged.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from combinators.frozen import dataclass
 from tapestry_jax.hlo.text import Instruction, Module
 
 _SAME = ("copy", "bitcast", "convert", "reshape", "copy-done", "copy-start", "opt-barrier", "broadcast")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
+from combinators.frozen import dataclass
 from tapestry_jax.hlo.text import Module
 from tapestry_jax.hlo.trips import executions
 

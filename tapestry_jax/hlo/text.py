@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
+
+from combinators.frozen import dataclass
 
 _COMMENT = re.compile(r"/\*.*?\*/")
 _NAME = re.compile(r"%([\w.\-]+)")
