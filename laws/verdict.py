@@ -164,7 +164,9 @@ def _leaf(a: Array, b: Array, terms: Terms, offset: int) -> tuple[tuple[int, ...
         return _at(difference > bound, difference, a, b, "range", bound) if len(suspicious) else None
     # Without rounding there is no reason for any difference.
     is_sharp = terms.exact and not terms.oracle
-    sharp = np.flatnonzero(~equal & _is_short(a) & _is_short(b)) if is_sharp else np.zeros(0, int)
+    sharp = (
+        np.flatnonzero(~equal & _is_short(a, terms.unit) & _is_short(b, terms.unit)) if is_sharp else np.zeros(0, int)
+    )
     return _explained(_largest(suspicious, difference), a, b, difference, terms, offset) or _unrounded(
         _largest(sharp, difference), a, b, difference, terms, offset
     )
@@ -220,13 +222,15 @@ def _wide_difference(found: Magnitudes | None, at: int, a: Any, b: Any, oracle: 
     return (float(abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b))
 
 
-def _is_short(values: Array) -> Array:
-    """Where numbers have so few digits that no rounding left them.
+def _is_short(values: Array, unit: float) -> Array:
+    """Where numbers have so few digits that no rounding to `unit` left them.
 
     That float64 gives the same number is not enough: the code may round to float32 inside, as a quotient of integers
-    does. What such a rounding leaves in numbers of this size lies far below 1/1024.
+    does. What such a rounding leaves in numbers of this size lies far below 1/1024. Eight digits stay empty in every
+    precision: bfloat16, which has no more, rounds to such numbers all the time, and then only 0 and 64 are short.
     """
-    scaled = np.real(values) * 1024
+    grid = max(2.0**-10, 64 * 2**8 * unit)
+    scaled = np.real(values) / grid
     return (np.abs(values) <= 64) & (np.imag(values) == 0) & (np.floor(scaled) == scaled)
 
 

@@ -177,7 +177,9 @@ class Demands:
             yield from (axis for cut in self.cuts[index].values() for axis in in_time(cut.axes))
         else:
             body = self.bodies[index]
-            yield from (axis for inner in body._own_nodes() for axis in body._loops(inner) if self.uses(index, axis))
+            # Whether all of a repetition can run in a loop is asked once, not for every operation that the loop cuts.
+            axes = dict.fromkeys(axis for inner in body._own_nodes() for axis in body._loops(inner))
+            yield from (axis for axis in axes if self.uses(index, axis))
 
     def _own_nodes(self) -> Iterator[int]:
         return (index for index in self.needed if index in self.cuts or index in self.bodies)
@@ -258,6 +260,8 @@ class Demands:
 
     def _edges(self, index: int, axis: str) -> Iterator[tuple[int, bool]]:
         node = self.graph.nodes[index]
+        # Asked once for all operands: the answer for a repetition takes time in proportion to its body.
+        is_inside: bool | None = None
         for position, operand in enumerate(node.operands):
             ref = self.source(operand)
             made = self.made(ref)
@@ -265,4 +269,6 @@ class Demands:
             # What a pipeline takes in and gives is whole outside: its devices are in different turns.
             staged = ref.node in self.stages or index in self.stages
             flows = not staged and streams(made, axis) and read == {part_of(made, axis)}
-            yield ref.node, flows and self.uses(index, axis)
+            if flows and is_inside is None:
+                is_inside = self.uses(index, axis)
+            yield ref.node, flows and bool(is_inside)

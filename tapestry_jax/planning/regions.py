@@ -79,6 +79,6 @@ def levels(nodes: Sequence[int], axis: str, uses: Callable[[int, str], bool], ed
         level[node] = 0
         for producer, flows in edges(node, axis):
             if producer in level:
-                waits = uses(producer, axis) and not flows
+                waits = not flows and uses(producer, axis)
                 level[node] = max(level[node], level[producer] + waits)
     return level

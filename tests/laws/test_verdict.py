@@ -206,3 +206,22 @@ def test_unit_roundoff_is_that_of_the_least_precise_argument():
 )
 def test_alarm_that_was_false_stays_silent(piece, token):
     laws.replay(token, pieces()[piece])
+
+
+@pytest.mark.parametrize(("unit", "holds"), [(2.0**-24, False), (2.0**-8, True)], ids=["float32", "bfloat16"])
+def test_short_numbers_are_those_that_no_rounding_of_their_precision_leaves(unit, holds):
+    # A program that casts to bfloat16 inside gives the same in float64; that is no sign that it rounds nothing.
+    one, other = -32.75, -33.5
+
+    def measure(picks, both):
+        del both
+
+        class Found:
+            scale = np.full(len(picks), 1e6)
+            sides = (np.array([one]), np.array([other]))
+
+        return Found
+
+    terms = Terms("rounding", 1.0, unit, exact=True, oracle=False, measure=measure, spread=lambda: None)
+    found = compare(np.asarray([one]), np.asarray([other]), terms)
+    assert found.holds is holds
