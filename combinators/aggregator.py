@@ -27,7 +27,7 @@ from combinators.grouped import (
     read_keys,
 )
 from combinators.immutable import Immutable
-from combinators.inputs import check_cells, check_inputs, count_inputs
+from combinators.inputs import check_cells, check_inputs, count_inputs, presented
 from combinators.monoid import Monoid
 from combinators.monoids.function import EachKey, function
 from combinators.monoids.runs import runs
@@ -95,7 +95,8 @@ class Aggregator(Immutable):
           The presented result.
 
         Raises:
-          GraphError: when the inputs are too few or too many, differ in their leading axes, or cannot be lifted.
+          GraphError: when the inputs are too few or too many, differ in their leading axes, or cannot be lifted; when
+            `present` fails.
         """
         where = f"{self.name or 'Aggregator'}.run"
         check_inputs(where, self.lift, self.lift_many, xs)
@@ -104,7 +105,7 @@ class Aggregator(Immutable):
         except (TypeError, ValueError) as error:
             check_cells(where, self.lift, xs, error)
             raise
-        return self.present(state)
+        return presented(where, self.present, state)
 
     def identity(self, *types: Any) -> Any:
         """Make the state of no element.

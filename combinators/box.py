@@ -9,12 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from combinators.arguments import is_whole, read_integer
 from combinators.errors import SignatureError, message
 
 Point = tuple[int, ...]
+_MOST_PIECES = 2**24  # of one split: they are written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class Box:
                 low <= inner_low and inner_high <= high
                 for low, high, inner_low, inner_high in zip(self.start, self.stop, item.start, item.stop, strict=True)
             )
+        item = integers(item, "point")
         _same_rank("look for a point in a box", self.rank, "point", len(item))
         return all(low <= at < high for low, at, high in zip(self.start, item, self.stop, strict=True))
 
@@ -119,6 +125,7 @@ class Box:
 
     def product(self, other: Box) -> Box:
         """The Cartesian product: the axes of this box, then those of `other`."""
+        _check_box("multiply boxes", other)
         return Box(self.start + other.start, self.stop + other.stop)
 
     def split(
@@ -145,6 +152,7 @@ class Box:
           SignatureError: when the axis does not exist, when not exactly one of `parts`, `at` and `size` is given, or
             when it is out of range.
         """
+        axis = read_integer(axis, "axis of a split", SignatureError)
         if not 0 <= axis < self.rank:
             raise SignatureError(
                 message(
@@ -192,6 +200,7 @@ class Box:
         Raises:
           SignatureError: when this box does not lie in `whole`; a negative slice would silently count from the end.
         """
+        _check_box("select a box", whole)
         if not whole.contains(self):
             raise SignatureError(
                 message(
@@ -217,7 +226,8 @@ class Box:
             (*self.stop[:axis], high, *self.stop[axis + 1 :]),
         )
 
-    def _check_rank(self, doing: str, other: Box) -> None:
+    def _check_rank(self, doing: str, other: Any) -> None:
+        _check_box(doing, other)
         if self.rank != other.rank:
             raise SignatureError(
                 message(
@@ -235,13 +245,23 @@ def integers(values: Iterable[int], what: str) -> tuple[int, ...]:
     Raises:
       SignatureError: when a value is no integer; `what` says of what.
     """
-    values = tuple(values)
+    given: object = values
+    # Unordered, or of characters: no coordinates, although some can be counted through.
     try:
-        return tuple(int(operator.index(value)) for value in values)
+        listed = None if isinstance(given, str | bytes | Mapping | Set) else tuple(values)
+        if listed is not None and not any(isinstance(value, bool | np.bool_) for value in listed):
+            return tuple(int(operator.index(value)) for value in listed)
     except TypeError:
-        raise SignatureError(
-            message(f"the {what} must be integers.", f"got {values}", remedy="Round or convert it first.")
-        ) from None
+        pass
+    raise SignatureError(
+        message(f"the {what} must be integers.", f"got {given!r:.80}", remedy="Give a tuple of integers, one per axis.")
+    )
+
+
+def _check_box(doing: str, other: Any) -> None:
+    if not isinstance(other, Box):
+        details = ("expected a box", f"got {type(other).__name__}: {other!r:.80}")
+        raise SignatureError(message(f"cannot {doing}.", *details, remedy="Pass tp.Box(start, stop)."))
 
 
 def _same_rank(doing: str, rank: int, what: str, got: int) -> None:
@@ -267,7 +287,7 @@ def _cuts(
             )
         )
     if at is not None:
-        cuts = integers(at if isinstance(at, Sequence) else (at,), "cuts of a box")
+        cuts = (int(at),) if is_whole(at) else integers(at, "cuts of a box")  # pyright: ignore[reportArgumentType]
         edges = (low, *cuts, high)
         if any(left > right for left, right in itertools.pairwise(edges)):
             raise SignatureError(
@@ -275,8 +295,12 @@ def _cuts(
             )
         return cuts
     count = parts if parts is not None else size
-    if count is None or count < 1:
-        raise SignatureError(message(headline, f"got parts={parts}, size={size}", remedy="Give a positive number."))
+    is_count = count is not None and is_whole(count) and count >= 1
+    if count is None or not is_count or (parts if parts is not None else (high - low) // count) > _MOST_PIECES:
+        expected = f"expected a positive number, and at most {_MOST_PIECES} pieces"
+        raise SignatureError(
+            message(headline, expected, f"got parts={parts!r:.40}, size={size!r:.40}", remedy="Give another number.")
+        )
     if parts is not None:
         share, larger = divmod(high - low, parts)
         return tuple(low + share * index + min(index, larger) for index in range(1, parts))

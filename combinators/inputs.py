@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import GraphError, SignatureError, TapestryError, message
 from combinators.signature import Signature
 from combinators.usable import check_usable
 
@@ -156,3 +156,19 @@ def described_inputs(xs: Sequence[Any]) -> str:
 
 def _has_scalar(xs: Sequence[Any]) -> bool:
     return any(not np.ndim(leaf) for leaf in jax.tree.leaves(xs))
+
+
+def presented(where: str, present: Callable[[Any], Any], state: Any) -> Any:
+    """What `present` makes of a state.
+
+    Raises:
+      GraphError: when it raises.
+    """
+    try:
+        return present(state)
+    except TapestryError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        details = (f"of a state {jax.tree.map(np.shape, state)!r:.200}", f"{type(error).__name__}: {error}"[:300])
+        remedy = "Make it array code that takes one state, as `monoid.merge` gives it."
+        raise GraphError(message(f"{where}: its `present` fails", *details, remedy=remedy)) from error

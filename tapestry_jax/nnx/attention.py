@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.arguments import read_count, read_flag
 from combinators.attention import attention
 from combinators.errors import GraphError, message
 from combinators.value import Value
@@ -47,8 +48,14 @@ class MultiHeadAttention(Module):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        features = in_features if qkv_features is None else qkv_features
-        if num_heads < 1 or features % num_heads:
+        own = "of MultiHeadAttention"
+        num_heads, in_features = (
+            read_count(num_heads, f"num_heads= {own}"),
+            read_count(in_features, f"in_features= {own}"),
+        )
+        features = in_features if qkv_features is None else read_count(qkv_features, f"qkv_features= {own}")
+        causal = read_flag(causal, f"causal= {own}")
+        if features % num_heads:
             raise GraphError(
                 message(
                     f"{features} features do not make {num_heads} heads of one size",

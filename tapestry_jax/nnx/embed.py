@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.arguments import read_count, read_dimension, read_function
 from combinators.errors import SignatureError, message
 from combinators.index import index
 from combinators.map import Map
@@ -15,6 +16,7 @@ from combinators.reduce import Reduce
 from combinators.value import Value
 from tapestry_jax.nnx.cast import cast
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import embedding_normal, parameter, position_normal
 from tapestry_jax.nnx.rows import Rows, RowsOfBlock
 
@@ -45,8 +47,11 @@ class Embed(Module):
         embedding_init: Any = embedding_normal,
         rngs: nnx.Rngs,
     ) -> None:
-        self.num_embeddings, self.features, self.dims, self.dtype = num_embeddings, features, tuple(dims), dtype
-        self.embedding = parameter(embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
+        self.num_embeddings, self.features, self.dims = _table(num_embeddings, features, dims, "of Embed")
+        self.dtype, param_dtype = read_dtypes(dtype, param_dtype, "of Embed")
+        embedding_init, rngs = read_function(embedding_init, "embedding_init= of Embed"), read_rngs(rngs, "of Embed")
+        shape = (self.num_embeddings, self.features)
+        self.embedding = parameter(embedding_init, shape, self.dims, rngs=rngs, dtype=param_dtype)
 
     @property
     def signature(self) -> str:
@@ -95,9 +100,13 @@ class PositionEmbed(Module):
         embedding_init: Any = position_normal,
         rngs: nnx.Rngs,
     ) -> None:
-        self.num_embeddings, self.features, self.over = num_embeddings, features, over
-        self.dims, self.dtype = tuple(dims), dtype
-        self.embedding = parameter(embedding_init, (num_embeddings, features), self.dims, rngs=rngs, dtype=param_dtype)
+        own = "of PositionEmbed"
+        self.num_embeddings, self.features, self.dims = _table(num_embeddings, features, dims, own)
+        self.over = read_dimension(over, f"over= {own}")
+        self.dtype, param_dtype = read_dtypes(dtype, param_dtype, own)
+        embedding_init, rngs = read_function(embedding_init, f"embedding_init= {own}"), read_rngs(rngs, own)
+        shape = (self.num_embeddings, self.features)
+        self.embedding = parameter(embedding_init, shape, self.dims, rngs=rngs, dtype=param_dtype)
 
     def forward(self, like: Value) -> Value:
         """The vectors of the coordinates of `like` along `over`, with the axes `over` and that of the features.
@@ -128,3 +137,9 @@ def check_integers(where: str, what: str, value: Value) -> None:
         raise SignatureError(
             message(f"{where} takes integer {what}", f"got {value!r}", remedy="Convert them: x.astype(jnp.int32).")
         )
+
+
+def _table(rows: Any, features: Any, dims: Any, own: str) -> tuple[int, int, tuple[str, ...]]:
+    """Sizes and names of a table."""
+    count, width = read_count(rows, f"num_embeddings= {own}"), read_count(features, f"features= {own}")
+    return count, width, read_dims(dims, 2, f"dims= {own}")

@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.arguments import read_flag, read_function, read_list
 from combinators.einsum import einsum
-from combinators.errors import CompositionError, SignatureError, message
+from combinators.errors import CompositionError, GraphError, SignatureError, message
 from combinators.value import Value
 from tapestry_jax.nnx.cast import cast
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs, read_sizes
 from tapestry_jax.nnx.parameter import lecun_normal, parameter, zeros
 
 Dims = tuple[str, ...]
@@ -35,7 +37,7 @@ class LinearGeneral(Module):
       rngs: whose stream `params` initialises.
 
     Raises:
-      GraphError: when a dimension name stands twice.
+      GraphError: when a dimension name stands twice, or an argument is not what it should be.
     """
 
     def __init__(
@@ -51,14 +53,24 @@ class LinearGeneral(Module):
         bias_init: Any = zeros,
         rngs: nnx.Rngs,
     ) -> None:
-        self.in_features, self.out_features = _tuple(in_features), _tuple(out_features)
-        self.in_dims, self.out_dims = _tuple(dims[0]), _tuple(dims[1])
-        self.dtype = dtype
+        own = f"of {type(self).__name__}"
+        self.in_features = read_sizes(in_features, f"in_features= {own}")
+        self.out_features = read_sizes(out_features, f"out_features= {own}")
+        pair = read_list(dims, f"dims= {own}")
+        if len(pair) != 2:
+            details = ("expected those of the contracted and of the new dimensions", f"got {dims!r:.80}")
+            raise GraphError(message(f"dims= {own} are not two", *details, remedy='Pass dims=("embed", "mlp").'))
+        self.in_dims = read_dims(pair[0], len(self.in_features), f"dims= {own}")
+        self.out_dims = read_dims(pair[1], len(self.out_features), f"dims= {own}")
+        self.dtype, param_dtype = read_dtypes(dtype, param_dtype, own)
+        kernel_init = read_function(kernel_init, f"kernel_init= {own}")
+        bias_init = read_function(bias_init, f"bias_init= {own}")
+        rngs = read_rngs(rngs, own)
         shape, names = self.in_features + self.out_features, self.in_dims + self.out_dims
         flat = (math.prod(self.in_features), math.prod(self.out_features))
         self.kernel = parameter(kernel_init, shape, names, flat=flat, rngs=rngs, dtype=param_dtype)
         self.bias: nnx.Param[jax.Array] | None = nnx.data(None)
-        if use_bias:
+        if read_flag(use_bias, f"use_bias= {own}"):
             self.bias = parameter(bias_init, self.out_features, self.out_dims, rngs=rngs, dtype=param_dtype)
 
     @property
@@ -142,7 +154,3 @@ class Linear(LinearGeneral):
 
 def _shown(pairs: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{name}={size}" for name, size in pairs)
-
-
-def _tuple(value: Any) -> Any:
-    return (value,) if isinstance(value, int | str) else tuple(value)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.arguments import read_count, read_function
 from combinators.map import Map
 from combinators.value import Value
 from tapestry_jax.nnx.linear import Linear
@@ -39,7 +40,8 @@ class MLP(Module):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        self.features, self.activation = features, activation
+        self.features = read_count(features, "features= of MLP")
+        self.activation = read_function(activation, "activation= of MLP")
         options: dict[str, Any] = {"use_bias": use_bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.up = Linear(features, hidden, dims=("embed", "mlp"), **options)
         self.down = Linear(hidden, features, dims=("mlp", "embed"), **options)

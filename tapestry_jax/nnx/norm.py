@@ -10,10 +10,13 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
+from combinators.arguments import read_count, read_flag, read_number
+from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.map import Map
 from combinators.value import Value
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import ones, parameter, zeros
 
 
@@ -70,13 +73,21 @@ class _Norm(Module):
         param_dtype: Any,
         rngs: nnx.Rngs,
     ) -> None:
-        self.num_features, self.epsilon, self.dims, self.dtype = num_features, epsilon, tuple(dims), dtype
+        own = f"of {type(self).__name__}"
+        self.num_features = read_count(num_features, f"num_features= {own}")
+        self.epsilon = read_number(epsilon, f"epsilon= {own}")
+        if self.epsilon < 0:
+            remedy = "Pass a small positive number."
+            raise GraphError(message(f"epsilon= {own} is negative", f"got {epsilon!r}", remedy=remedy))
+        self.dims = read_dims(dims, 1, f"dims= {own}")
+        self.dtype, param_dtype = read_dtypes(dtype, param_dtype, own)
+        rngs = read_rngs(rngs, own)
         self.scale: nnx.Param[jax.Array] | None = nnx.data(None)
         self.bias: nnx.Param[jax.Array] | None = nnx.data(None)
-        if use_scale:
-            self.scale = parameter(ones, (num_features,), self.dims, rngs=rngs, dtype=param_dtype)
-        if use_bias:
-            self.bias = parameter(zeros, (num_features,), self.dims, rngs=rngs, dtype=param_dtype)
+        if read_flag(use_scale, f"use_scale= {own}"):
+            self.scale = parameter(ones, (self.num_features,), self.dims, rngs=rngs, dtype=param_dtype)
+        if read_flag(use_bias, f"use_bias= {own}"):
+            self.bias = parameter(zeros, (self.num_features,), self.dims, rngs=rngs, dtype=param_dtype)
 
     @property
     def signature(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.errors import GraphError, message
 from combinators.tensor_type import TensorType
 
 lecun_normal: Callable[..., Any] = jax.nn.initializers.lecun_normal()
@@ -38,8 +40,15 @@ def parameter(
       flat: the shape that the initializer sees, where it differs.
 
     Raises:
-      GraphError: when a name stands twice or a size is negative.
+      GraphError: when a name stands twice, a size is negative or too large, or the initializer gives no such array.
     """
     kind = TensorType.make(dims, shape, dtype)
-    value = initializer(rngs.params(), flat or shape, kind.dtype)
-    return nnx.Param(jnp.reshape(value, shape), dims=tuple(dims))
+    if math.prod(shape) >= 2**63:
+        raise GraphError(message("a parameter is too large", f"got {kind}", remedy="Choose smaller sizes."))
+    try:
+        value = jnp.reshape(initializer(rngs.params(), flat or shape, kind.dtype), shape)
+    except TypeError as error:
+        details = (f"of {kind}", f"{type(error).__name__}: {error}"[:200])
+        remedy = "Pass a function of key, shape and dtype, such as those of jax.nn.initializers."
+        raise GraphError(message("an initializer gives no parameter", *details, remedy=remedy)) from error
+    return nnx.Param(value, dims=tuple(dims))

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
+from combinators.arguments import read_count, read_flag
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.value import Value
@@ -17,6 +18,7 @@ from tapestry_jax.nnx.linear import Linear
 from tapestry_jax.nnx.mlp import MLP
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.norm import LayerNorm
+from tapestry_jax.nnx.options import read_dtypes, read_rngs
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,16 @@ class TransformerConfig:
     param_dtype: Any = jnp.float32
 
     def __post_init__(self) -> None:
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)[:6]}
-        wrong = [
-            f"{name} is {size}, expected at least 1" for name, size in sizes.items() if size is not None and size < 1
-        ]
-        if not wrong and self.embed % self.heads:
-            wrong.append(f"heads is {self.heads}, which does not divide embed, {self.embed}")
-        if wrong:
-            raise GraphError(message("TransformerConfig: no such transformer", *wrong, remedy="Choose other sizes."))
+        own = "of TransformerConfig"
+        for field in fields(self)[:6]:
+            size = getattr(self, field.name)
+            if size is not None or field.name != "mlp":
+                object.__setattr__(self, field.name, read_count(size, f"{field.name}= {own}"))
+        object.__setattr__(self, "use_bias", read_flag(self.use_bias, f"use_bias= {own}"))
+        read_dtypes(self.dtype, self.param_dtype, own)
+        if self.embed % self.heads:
+            details = f"heads is {self.heads}, which does not divide embed, {self.embed}"
+            raise GraphError(message("TransformerConfig: no such transformer", details, remedy="Choose other sizes."))
 
     @property
     def hidden(self) -> int:
@@ -68,6 +72,7 @@ class Block(Module):
     """One layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+        _check(config, rngs, type(self).__name__)
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.features = config.embed
         self.attention_norm = LayerNorm(config.embed, **dtypes)
@@ -100,6 +105,7 @@ class Transformer(Module):
     """
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+        _check(config, rngs, type(self).__name__)
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.config = config
         self.embed = Embed(config.vocab, config.embed, **dtypes)
@@ -128,3 +134,11 @@ class Transformer(Module):
         for block in self.decoder:
             x = block(x)
         return self.head(self.norm(x))
+
+
+def _check(config: Any, rngs: Any, name: str) -> None:
+    if not isinstance(config, TransformerConfig):
+        details = ("expected a TransformerConfig", f"got {type(config).__name__}: {config!r:.80}")
+        remedy = "Pass TransformerConfig(layers=2, embed=64, heads=4, vocab=256)."
+        raise GraphError(message(f"config= of {name} is not what it should be", *details, remedy=remedy))
+    read_rngs(rngs, f"of {name}")

@@ -150,6 +150,19 @@ DAMAGES: dict[str, Damage] = {
         "pass",
         "a text for a law of a monoid",
     ),
+    "true for a rank": (operation_json._signature_from_json, "type(rank) is int and", "", "true for a rank"),
+    "any name of a monoid": (
+        operation_json._monoid_from_json,
+        "isinstance(known, str) and",
+        "",
+        "a list for the name of a monoid",
+    ),
+    "anything for fields of a monoid": (
+        operation_json._monoid_from_json,
+        "not isinstance(inner, dict)",
+        "False",
+        "a list for the fields of a monoid",
+    ),
     "any rank": (operation_json._signature_from_json, "0 <= rank <= 64", "0 <= rank", "a signature of another rank"),
     # Structure.
     "keys of trees twice": (tree_json._dict, "found not in built", "True", "a key of a tree twice"),

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import tapestry_jax as tp
 
@@ -83,6 +84,11 @@ LEAF = tp.Map(jnp.tanh, "b c -> b c")
 GRAPH = tp.trace(lambda v: tp.fold(AGGREGATOR, "b c -> b")(LEAF(v)), X)
 PLAN = tp.plan(GRAPH, MESH, {"b": "d"})
 Q, K, V = (tp.TensorType({"h": 2, first: 4, last: 3}) for first, last in (("q", "d"), ("keys", "d"), ("keys", "e")))
+BOX = tp.Box((0,), (3,))
+RNGS = nnx.Rngs(0)
+CONFIG = tp.nnx.TransformerConfig(layers=1, embed=2, heads=1, vocab=3, mlp=2, max_len=2)
+FLOATS = {"jax array", "np.float32", "struct", "type"}
+POSITIVE = {"0", "1", "10**30", "2.7", "np.int64", "np.float32"}
 EXPRESS: Callable[[Any, Any], Any] = lambda state, reference: state  # noqa: E731
 
 
@@ -342,6 +348,78 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.assert_collectives(**({"plan": PLAN, "at_most": {}} | k)),
         {"plan": set(), "at_most": {"{}"}},
     ),
+    "Box": (lambda **k: tp.Box(**({"start": (0,), "stop": (3,)} | k)), {"start": set(), "stop": set()}),
+    "Box.of_shape": (
+        lambda **k: tp.Box.of_shape(**({"shape": (3,)} | k)),
+        {"shape": {"[]", "[1, 2]", "()", "range"}, "start": {"None"}},
+    ),
+    "Box.split": (
+        lambda **k: BOX.split(**({"axis": 0, "parts": 2} | k)),
+        {"axis": {"0"}, "parts": {"1", "np.int64"}},
+    ),
+    "Box.split at": (
+        lambda **k: BOX.split(0, **k),
+        {"at": {"0", "1", "[]", "[1, 2]", "()", "np.int64", "range"}, "size": COUNT},
+    ),
+    "Box.grid": (lambda parts: BOX.grid(parts), {"parts": set()}),
+    "Box.contains": (lambda item: BOX.contains(item), {"item": set()}),
+    "Box.translate": (lambda by: BOX.translate(by), {"by": set()}),
+    "Box.intersect": (lambda other: BOX.intersect(other), {"other": set()}),
+    "Box.bounding": (lambda other: BOX.bounding(other), {"other": set()}),
+    "Box.product": (lambda other: BOX.product(other), {"other": set()}),
+    "Box.slices": (lambda whole: BOX.slices(whole), {"whole": set()}),
+    "nnx.LinearGeneral": (
+        lambda **k: tp.nnx.LinearGeneral(
+            **({"in_features": 3, "out_features": 2, "dims": ("a", "b"), "rngs": RNGS} | k)
+        ),
+        {"in_features": {"1", "np.int64"}, "out_features": {"1", "np.int64"}, "dims": set(), "use_bias": FLAG}
+        | {"dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "kernel_init": set(), "bias_init": set(), "rngs": set()},
+    ),
+    "nnx.Linear": (
+        lambda **k: tp.nnx.Linear(**({"in_features": 3, "out_features": 2, "rngs": RNGS} | k)),
+        {"in_features": {"1", "np.int64"}, "out_features": {"1", "np.int64"}, "dims": set(), "rngs": set()},
+    ),
+    "nnx.LayerNorm": (
+        lambda **k: tp.nnx.LayerNorm(**({"num_features": 3, "rngs": RNGS} | k)),
+        {"num_features": {"1", "np.int64"}, "epsilon": POSITIVE, "use_bias": FLAG, "use_scale": FLAG}
+        | {"dims": {"text", "['a']", "np.str_"}, "dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "rngs": set()},
+    ),
+    "nnx.RMSNorm": (
+        lambda **k: tp.nnx.RMSNorm(**({"num_features": 3, "rngs": RNGS} | k)),
+        {"num_features": {"1", "np.int64"}, "epsilon": POSITIVE, "use_scale": FLAG, "rngs": set()},
+    ),
+    "nnx.Embed": (
+        lambda **k: tp.nnx.Embed(**({"num_embeddings": 3, "features": 2, "rngs": RNGS} | k)),
+        {"num_embeddings": {"1", "np.int64"}, "features": {"1", "np.int64"}, "dims": set(), "dtype": FLOATS | {"None"}}
+        | {"param_dtype": FLOATS, "embedding_init": set(), "rngs": set()},
+    ),
+    "nnx.PositionEmbed": (
+        lambda **k: tp.nnx.PositionEmbed(**({"num_embeddings": 3, "features": 2, "rngs": RNGS} | k)),
+        {
+            "num_embeddings": {"1", "np.int64"},
+            "features": {"1", "np.int64"},
+            "over": {"text", "np.str_"},
+            "dims": set(),
+        },
+    ),
+    "nnx.MLP": (
+        lambda **k: tp.nnx.MLP(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
+        {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "activation": {"class"}, "use_bias": FLAG},
+    ),
+    "nnx.MultiHeadAttention": (
+        lambda **k: tp.nnx.MultiHeadAttention(**({"num_heads": 1, "in_features": 2, "rngs": RNGS} | k)),
+        {"num_heads": {"1"}, "in_features": {"1", "np.int64"}, "qkv_features": {"None", "1", "np.int64"}}
+        | {"causal": FLAG, "use_bias": FLAG, "rngs": set()},
+    ),
+    "nnx.TransformerConfig": (
+        lambda **k: tp.nnx.TransformerConfig(**({"layers": 1, "embed": 2, "heads": 1, "vocab": 3} | k)),
+        {"layers": COUNT, "embed": COUNT, "heads": {"1"}, "vocab": COUNT, "mlp": COUNT | {"None"}, "max_len": COUNT}
+        | {"use_bias": FLAG, "dtype": FLOATS | {"None"}, "param_dtype": FLOATS},
+    ),
+    "nnx.Transformer": (
+        lambda **k: tp.nnx.Transformer(**({"config": CONFIG, "rngs": RNGS} | k)),
+        {"config": set(), "rngs": set()},
+    ),
     "exact_cover": (
         lambda **k: tp.exact_cover(**({"whole": tp.Box((0,), (4,)), "parts": []} | k)),
         {"whole": set(), "parts": {"[]", "()"}},
@@ -397,3 +475,12 @@ def test_wrong_options_of_aggregators_are_typed_errors(name: str) -> None:
         assert not raw, f"{name}({parameter.name}=...)"
         accepted = {key for key, error in found.items() if error is None}
         assert accepted <= MEANT.get(parameter.name, NUMBERS - {"True", "1j", "nan", "np.bool_", "-2"}), parameter.name
+
+
+def test_a_present_that_raises_is_told_where_an_aggregator_runs_on_arrays():
+    def present(state: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(tp.GraphError, match="its `present` fails") as caught:
+        AGGREGATOR.map(present).run(ARRAY)
+    assert "ValueError: no" in str(caught.value)
