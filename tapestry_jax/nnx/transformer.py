@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
-from combinators.arguments import read_count, read_flag
+from combinators.arguments import is_whole, read_flag
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.value import Value
@@ -52,15 +52,18 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         own = "of TransformerConfig"
-        for field in fields(self)[:6]:
-            size = getattr(self, field.name)
-            if size is not None or field.name != "mlp":
-                object.__setattr__(self, field.name, read_count(size, f"{field.name}= {own}"))
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[:6]}
+        sizes = {name: size for name, size in sizes.items() if size is not None or name != "mlp"}
+        fits = {name: is_whole(size) and size >= 1 for name, size in sizes.items()}
+        wrong = [f"{name} is {size!r:.40}, expected at least 1" for name, size in sizes.items() if not fits[name]]
+        if not wrong and self.embed % self.heads:
+            wrong.append(f"heads is {self.heads}, which does not divide embed, {self.embed}")
+        if wrong:
+            raise GraphError(message("TransformerConfig: no such transformer", *wrong, remedy="Choose other sizes."))
+        for name, size in sizes.items():
+            object.__setattr__(self, name, int(size))
         object.__setattr__(self, "use_bias", read_flag(self.use_bias, f"use_bias= {own}"))
         read_dtypes(self.dtype, self.param_dtype, own)
-        if self.embed % self.heads:
-            details = f"heads is {self.heads}, which does not divide embed, {self.embed}"
-            raise GraphError(message("TransformerConfig: no such transformer", details, remedy="Choose other sizes."))
 
     @property
     def hidden(self) -> int:
