@@ -52,7 +52,7 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         own = "of TransformerConfig"
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)[:6]}
+        sizes: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)[:6]}
         sizes = {name: size for name, size in sizes.items() if size is not None or name != "mlp"}
         fits = {name: is_whole(size) and size >= 1 for name, size in sizes.items()}
         wrong = [f"{name} is {size!r:.40}, expected at least 1" for name, size in sizes.items() if not fits[name]]
