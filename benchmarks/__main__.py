@@ -1,4 +1,4 @@
-"""Print the tables: `python -m benchmarks [--only one_device mesh_step ...] [--devices 1] [--json FILE]`."""
+"""Print the tables: `python -m benchmarks [one_device mesh_step ...] [--devices 1] [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ SECTIONS = {
     "monoids": "Folds by aggregators, beside plain jax.numpy and NumPy",
     "loom_fft": "Loom: pencil FFT",
 }
+ELSEWHERE = {"aot": "The compilers for TPU and CUDA, beside automatic JAX and by hand"}
+"""Sections that need more than the library: `pip install 'tapestry-jax[aot]'`."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the sections and print them; returns 0, since timings decide nothing."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="the sections to run")
+    known = SECTIONS | ELSEWHERE
+    parser.add_argument("sections", nargs="*", choices=[*known, []], help="the same as --only")
+    parser.add_argument("--only", nargs="+", choices=known, default=list(SECTIONS), help="the sections to run")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     # With eight devices XLA keeps eight threads, whatever the machine has: what runs on one device is slower then.
     parser.add_argument("--devices", type=int, default=8, help="simulated CPU devices; 1 for sections on one device")
@@ -42,9 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     jax.config.update("jax_num_cpu_devices", chosen.devices)
     print(machine(), flush=True)
     found: dict[str, list[dict[str, object]]] = {}
-    for name in chosen.only:
+    for name in chosen.sections or chosen.only:
         rows = importlib.import_module(f"benchmarks.{name}").rows()
-        print(f"\n{SECTIONS[name]}\n\n{table(rows)}", flush=True)
+        print(f"\n{known[name]}\n\n{table(rows)}", flush=True)
         found[name] = [row.as_dict() for row in rows]
     if chosen.json is not None:
         chosen.json.write_text(json.dumps({"machine": machine(), "sections": found}, indent=2))

@@ -26,6 +26,8 @@ def tpu_devices(machine: Machine) -> list[Any]:
     # libtpu would ask a metadata server which machine this is, and wait for it.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    # It lets in one process at a time, for the sake of the chips; compilers need none.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     try:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=str(machine)).devices)
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError, NotImplementedError) as error:
