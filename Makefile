@@ -47,8 +47,8 @@ laws: $(STAMP) ## all laws of all that is shipped; SEED=0 EXAMPLES=10
 	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m laws laws laws.shipped:pieces --jobs $(JOBS) --seed $(SEED) --examples $(EXAMPLES)
 
 mutants: $(STAMP) ## the mutants planted in the tests, and what sees them; SEEDS="0 1"
-	@echo "==> python -m tests.laws.planted"
-	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m tests.laws.planted --seeds $(SEEDS)
+	@echo "==> python -m tests.laws.mistakes.planted"
+	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m tests.laws.mistakes.planted --seeds $(SEEDS)
 
 pairs: $(STAMP) ## random plans of random programs against the programs; PAIRS=10000 SEED=0, goes on where it was
 	@echo "==> python -m tests.pairs --seed $(SEED) --pairs $(PAIRS)"

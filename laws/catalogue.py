@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from combinators.errors import message
-from laws import aggregator, arrow, choice, connected, declared, feedback, framed, monoid, plan, reduce, running, scan
-from laws import map as maps
 from laws.errors import LawError
+from laws.families import (
+    aggregator,
+    arrow,
+    choice,
+    connected,
+    declared,
+    feedback,
+    framed,
+    monoid,
+    plan,
+    reduce,
+    running,
+    scan,
+)
+from laws.families import map as maps
 from laws.law import Law
 
 catalogue: tuple[Law, ...] = (

@@ -10,16 +10,16 @@ from typing import Any
 
 from combinators.errors import message
 from laws.catalogue import catalogue
+from laws.counterexamples.known import KnownFailing
+from laws.counterexamples.message import law_error
+from laws.counterexamples.search import Failure, Search, judge
+from laws.counterexamples.tokens import check_recipe, unpack
 from laws.errors import LawError, TokenError
 from laws.examine import nothing_checked, outcomes
 from laws.given import given
-from laws.known import KnownFailing
 from laws.law import Law
-from laws.outcome import Checked, Report
 from laws.pieces import Asked
-from laws.report import law_error
-from laws.search import Failure, Search, judge
-from laws.tokens import check_recipe, unpack
+from laws.verdicts.outcome import Checked, Report
 
 
 def assert_lawful(

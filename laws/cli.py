@@ -12,13 +12,13 @@ from combinators.errors import message
 from laws.check import replay
 from laws.errors import LawError
 from laws.examine import examine
-from laws.mutants import mutants
-from laws.page import listing, page
+from laws.mistakes.mutants import mutants
 from laws.pieces import Asked
 from laws.quickly import compile_quickly
-from laws.survey import How, Row, collection, made, survey, survey_in_processes, total
+from laws.reports.page import listing, page
+from laws.reports.survey import How, Row, collection, made, survey, survey_in_processes, total
 from tapestry_jax import command
-from tapestry_jax.named_piece import imported_piece
+from tapestry_jax.commands.piece import imported_piece
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

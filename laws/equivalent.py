@@ -9,13 +9,13 @@ import numpy as np
 
 from combinators.errors import message
 from laws.catalogue import catalogue
+from laws.counterexamples.message import law_error
+from laws.counterexamples.search import Failure, judge
 from laws.errors import LawError
 from laws.law import Law
-from laws.outcome import Checked, Report
 from laws.pieces import Asked, is_plan
-from laws.plan_subject import PlanSubject
-from laws.report import law_error
-from laws.search import Failure, judge
+from laws.subjects.plan import PlanSubject
+from laws.verdicts.outcome import Checked, Report
 
 EQUIVALENCE = ("plan.values", "plan.gradients", "plan.nesting", "plan.retry")
 """What `assert_equivalent` checks; `assert_lawful` of a plan checks all its laws."""

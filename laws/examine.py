@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from combinators.errors import message
+from laws.counterexamples.known import KnownFailing, confirm
+from laws.counterexamples.message import law_error
+from laws.counterexamples.search import Failure, Search, search
 from laws.errors import LawError
-from laws.known import KnownFailing, confirm
 from laws.law import Law
-from laws.outcome import Checked, Report
 from laws.pieces import Asked
-from laws.report import law_error
-from laws.search import Failure, Search, search
 from laws.subject import Subject
+from laws.verdicts.outcome import Checked, Report
 
 
 def examine(

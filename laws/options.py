@@ -8,9 +8,9 @@ from typing import Any
 import jax
 
 from combinators.errors import message
+from laws.counterexamples.known import KnownFailing
+from laws.draws.listed import as_listed
 from laws.errors import LawError
-from laws.known import KnownFailing
-from laws.listed import as_listed
 
 
 def checked_options(called: str, options: Mapping[str, Any]) -> dict[str, Any]:

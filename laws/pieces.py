@@ -7,31 +7,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-from combinators.aggregator import Aggregator
-from combinators.arrow import Arrow, as_arrow
+from combinators.aggregation.aggregator import Aggregator
+from combinators.arrows.arrow import Arrow, as_arrow
+from combinators.arrows.program import program
+from combinators.arrows.tracing import trace
 from combinators.errors import TapestryError, message
-from combinators.graph import Graph
-from combinators.leaf import Leaf
-from combinators.monoid import Monoid
-from combinators.operation import Operation
-from combinators.program import program
-from combinators.sizes import axis_extent
-from combinators.tensor_type import TensorType
-from combinators.tracing import trace
-from combinators.value_remedies import NoSuchAttribute
-from laws.arrow_subject import ArrowSubject
-from laws.carrier import MonoidSubject
-from laws.carriers import aggregator_subjects, check_identity, monoid_subjects
+from combinators.graphs.graph import Graph
+from combinators.index_space.sizes import axis_extent
+from combinators.index_space.tensor_type import TensorType
+from combinators.leaves.leaf import Leaf
+from combinators.merging.monoid import Monoid
+from combinators.operations.operation import Operation
+from combinators.recording.remedies import NoSuchAttribute
 from laws.catalogue import select
+from laws.counterexamples.known import KnownFailing
 from laws.errors import LawError, first_line
 from laws.given import Given, resolve
-from laws.known import KnownFailing
 from laws.law import Law
-from laws.leaf import leaves_of
 from laws.options import checked_options
-from laws.plan_subject import PlanSubject
-from laws.structures import Semiring, Structure, StructureSubject, first_monoid
 from laws.subject import Subject
+from laws.subjects.arrow import ArrowSubject
+from laws.subjects.carrier import MonoidSubject
+from laws.subjects.carriers import aggregator_subjects, check_identity, monoid_subjects
+from laws.subjects.leaf import leaves_of
+from laws.subjects.plan import PlanSubject
+from laws.subjects.structures import Semiring, Structure, StructureSubject, first_monoid
 
 LEAF = ("map", "reduce", "scan")
 ARROW = ("arrow", "choice", "feedback")

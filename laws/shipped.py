@@ -7,14 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 
 from combinators import aggregators, monoids
-from combinators.aggregator import Aggregator
-from combinators.monoid import Monoid
-from laws.cells import BOOL, F32, I32, Struct
-from laws.examples_of import shipped
+from combinators.aggregation.aggregator import Aggregator
+from combinators.merging.monoid import Monoid
+from laws.draws.cells import BOOL, F32, I32, Struct
 from laws.given import Given, given
-from laws.shipped_aggregators import aggregator_pieces, piece
-from laws.shipped_arrows import arrows, operations
-from laws.structures import Action, Homomorphism, Semiring
+from laws.shipped_pieces.aggregators import aggregator_pieces, piece
+from laws.shipped_pieces.arrows import arrows, operations
+from laws.subjects.examples import shipped
+from laws.subjects.structures import Action, Homomorphism, Semiring
 
 
 def pieces() -> dict[str, Given]:

@@ -41,12 +41,12 @@ from combinators import iterate as iterate
 from combinators import monoids as monoids
 from combinators import named as named
 from combinators import program as program
-from combinators import random as random
 from combinators import rearrange as rearrange
 from combinators import scan as scan
 from combinators import stack as stack
 from combinators import trace as trace
 from combinators import window as window
+from combinators.leaves import random as random
 from tapestry_jax._lazy import __dir__ as __dir__
 from tapestry_jax._lazy import __getattr__ as __getattr__
 from tapestry_jax.aot.topology import topology as topology
@@ -56,11 +56,11 @@ from tapestry_jax.inference import infer as infer
 from tapestry_jax.mesh import mesh as mesh
 from tapestry_jax.plan import Plan as Plan
 from tapestry_jax.plan import plan as plan
-from tapestry_jax.planning.items import chunks as chunks
-from tapestry_jax.planning.items import halo as halo
-from tapestry_jax.planning.items import padded as padded
-from tapestry_jax.planning.items import ring as ring
-from tapestry_jax.planning.items import striped as striped
+from tapestry_jax.planning.entries.items import chunks as chunks
+from tapestry_jax.planning.entries.items import halo as halo
+from tapestry_jax.planning.entries.items import padded as padded
+from tapestry_jax.planning.entries.items import ring as ring
+from tapestry_jax.planning.entries.items import striped as striped
 from tapestry_jax.stored import fsdp as fsdp
 from tapestry_jax.stored import store_padded as store_padded
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from combinators.errors import TapestryError, message
 
-_MODULES = {"laws": "laws.cli", "aot": "tapestry_jax.aot.cli"}
+_MODULES = {"laws": "laws.cli", "aot": "tapestry_jax.commands.aot"}
 INTERRUPTED = 130
 """The exit status of a command that was interrupted, as shells have it: 128 and the number of the signal."""
 

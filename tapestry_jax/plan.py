@@ -9,8 +9,8 @@ from typing import Any
 from combinators.arguments import read_integer
 from combinators.errors import MeshError, PlanError, message
 from combinators.frozen import dataclass
-from combinators.graph import Graph
-from combinators.immutable import Immutable
+from combinators.graphs.graph import Graph
+from combinators.kernels.immutable import Immutable
 from tapestry_jax.aot.compile_only import compile_only
 from tapestry_jax.aot.seen import Seen
 from tapestry_jax.lowering.compiled import Compiled
@@ -18,19 +18,19 @@ from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
 from tapestry_jax.plan_json import plan_from_json, plan_to_json
 from tapestry_jax.planning.asked import Asked, read_asked
-from tapestry_jax.planning.carriers import Accumulate, carried
-from tapestry_jax.planning.collectives import Collective, collectives
-from tapestry_jax.planning.deepen import deepened
-from tapestry_jax.planning.entries import Entries
-from tapestry_jax.planning.layouts import Named
-from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.platforms import Platforms, platforms_of
-from tapestry_jax.planning.platforms import chosen as kernels_chosen
-from tapestry_jax.planning.positions import read_positions
+from tapestry_jax.planning.derivatives.positions import read_positions
+from tapestry_jax.planning.entries.layouts import Named
+from tapestry_jax.planning.entries.read import Entries
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.proof.prove import prove
-from tapestry_jax.planning.regather import regathered
-from tapestry_jax.planning.schedule import Schedule
-from tapestry_jax.planning.scheduler import schedule_graph
+from tapestry_jax.planning.refining.regather import regathered
+from tapestry_jax.planning.rewrites.carriers import Accumulate, carried
+from tapestry_jax.planning.rewrites.deepen import deepened
+from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
+from tapestry_jax.planning.rewrites.platforms import chosen as kernels_chosen
+from tapestry_jax.planning.scheduling.graph import schedule_graph
+from tapestry_jax.planning.scheduling.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,18 +11,30 @@ import jax
 from jax.sharding import AbstractMesh, AxisType
 
 from combinators.errors import FormatError, PlanError, TapestryError, message
-from combinators.graph import Graph, Loop
-from combinators.step_budget import bounded_steps
-from combinators.stored_json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
-from combinators.tensor_type import TensorType
+from combinators.graphs.graph import Graph, Loop
+from combinators.index_space.tensor_type import TensorType
+from combinators.stored.json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
+from combinators.stored.step_budget import bounded_steps
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.planning.asked import Asked
-from tapestry_jax.planning.carriers import read_accumulate
-from tapestry_jax.planning.entries import Entries, read_entries
-from tapestry_jax.planning.items import Chunks, Halo, Item, Padded, Ring, Striped, chunks, halo, padded, ring, striped
-from tapestry_jax.planning.layouts import Named
-from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.platforms import read_platforms
+from tapestry_jax.planning.entries.items import (
+    Chunks,
+    Halo,
+    Item,
+    Padded,
+    Ring,
+    Striped,
+    chunks,
+    halo,
+    padded,
+    ring,
+    striped,
+)
+from tapestry_jax.planning.entries.layouts import Named
+from tapestry_jax.planning.entries.read import Entries, read_entries
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.rewrites.carriers import read_accumulate
+from tapestry_jax.planning.rewrites.platforms import read_platforms
 
 Made = TypeVar("Made")
 Make = Callable[[Graph, Any, Asked], Made]

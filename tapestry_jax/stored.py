@@ -9,14 +9,14 @@ from typing import Any
 
 from combinators.arguments import read_count, read_flag, read_list, read_name
 from combinators.errors import PlanError, message
-from combinators.graph import Graph, Input, Loop, Ref, Rename
-from combinators.tensor_type import TensorType, is_inexact
+from combinators.graphs.graph import Graph, Input, Loop, Ref, Rename
+from combinators.index_space.tensor_type import TensorType, is_inexact
 from tapestry_jax.plan import Plan, asked_of, make_plan
-from tapestry_jax.planning.entries import Entries, read_entries
-from tapestry_jax.planning.items import Item, Padded
-from tapestry_jax.planning.layout import Layout
-from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.schedule import Convert
+from tapestry_jax.planning.entries.items import Item, Padded
+from tapestry_jax.planning.entries.read import Entries, read_entries
+from tapestry_jax.planning.geometry.layout import Layout
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.scheduling.schedule import Convert
 
 
 def fsdp(

@@ -20,7 +20,7 @@ from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.compiled import argument_structs
 from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.plan import Plan
-from tapestry_jax.planning.gradients import differentiated, is_inexact
+from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 
 Table = dict[tuple[str, frozenset[str]], int]
 Grad = bool | tuple[int, ...]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laws.shipped_aggregators import CLASSES
+from laws.shipped_pieces.aggregators import CLASSES
 
 INDEXED = ("ArgMax", "ArgMin", "Decayed", "Reservoir", "TopK")
 PAIRED = ("Recurrence", "SoftmaxMean")

@@ -1,4 +1,8 @@
-"""The aggregators that the library ships, as factories: `fold(aggregators.Moments(), "row col -> col")`."""
+"""The aggregators that the library ships, as factories: `fold(aggregators.Moments(), "row col -> col")`.
+
+One file a family, each alone; `elementwise`, `mean` and `moments` first. `entries`, `grid`, `sums`, `totals`,
+`two_stage` and `weights` are what several of them share.
+"""
 
 from __future__ import annotations
 

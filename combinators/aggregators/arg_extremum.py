@@ -15,9 +15,9 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
-from combinators.extrema import Extremum, attains, is_smooth
-from combinators.together import reduce_together
+from combinators.aggregation.aggregator import Aggregator
+from combinators.merging.extrema import Extremum, attains, is_smooth
+from combinators.merging.together import reduce_together
 
 
 def ArgMax() -> Aggregator:

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, bin_totals, columns, ends_of, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import float_weights, reference_weights
 from combinators.frozen import dataclass
-from combinators.pieces import InPieces
+from combinators.merging.pieces import InPieces
 
 
 def AUC(bins: int = 1024, range: tuple[float, float] = (0.0, 1.0)) -> Aggregator:

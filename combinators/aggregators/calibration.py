@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, bin_totals, columns, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights
 from combinators.frozen import dataclass
-from combinators.pieces import InPieces
+from combinators.merging.pieces import InPieces
 
 
 def CalibrationError(bins: int = 15) -> Aggregator:

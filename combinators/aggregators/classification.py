@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.grid import bin_totals
 from combinators.aggregators.mean import present_mean
@@ -18,7 +18,7 @@ from combinators.aggregators.weights import float_weights, over, reference_weigh
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.pieces import InPieces
+from combinators.merging.pieces import InPieces
 
 Average = Literal["macro", "micro", "weighted"]
 Score = Literal["precision", "recall", "f1"]

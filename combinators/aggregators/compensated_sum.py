@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.errors import GraphError, message
 from combinators.monoids.compensated_sum import compensated_value
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.moments import LiftOne, moved_mean, real
 from combinators.aggregators.sums import origin_near, unit_of, weighted_origin
 from combinators.aggregators.weights import reference_weights, total_weight, weigh

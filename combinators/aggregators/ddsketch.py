@@ -12,12 +12,12 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
 from combinators.arguments import is_real, read_number
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.pieces import InPieces
+from combinators.merging.pieces import InPieces
 
 MANTISSA = 23
 

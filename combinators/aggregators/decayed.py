@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.entries import spread
 from combinators.frozen import dataclass
 from combinators.monoids.decayed import Decay

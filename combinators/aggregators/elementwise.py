@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.frozen import dataclass
-from combinators.reductions import Cast, Reductions
-from combinators.together import Kind
+from combinators.merging.together import Kind
+from combinators.numerics.reductions import Cast, Reductions
 
 
 def present_state(state: typing.Any) -> typing.Any:

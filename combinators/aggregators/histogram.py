@@ -8,14 +8,14 @@ from typing import Any, final
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.grid import Grid, between, bin_totals, columns, ends_of, uniform
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights, weigh
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.pieces import InPieces
+from combinators.merging.pieces import InPieces
 
 
 def Histogram(bins: int | Sequence[float], range: tuple[float, float] | None = None) -> Aggregator:

@@ -10,13 +10,13 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.entries import each_entry, each_entry_on_host
 from combinators.arguments import is_whole, read_integer
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.hashing import hash32, reference_hash32
-from combinators.pieces import InPieces
+from combinators.merging.pieces import InPieces
+from combinators.numerics.hashing import hash32, reference_hash32
 
 RANK_BITS = 32  # the second hash, whose leading zeros are counted
 

@@ -10,13 +10,13 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.moments import real
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.frozen import dataclass
+from combinators.merging.pieces import in_pieces
 from combinators.monoids.logsumexp import finite_or_zero, logsumexp_value
-from combinators.pieces import in_pieces
-from combinators.reductions import Cast, Reductions
+from combinators.numerics.reductions import Cast, Reductions
 
 PIECE = 1 << 20
 """Elements of a piece of a long input: 4 MB of float32. With 64M of them it takes 43 ms, in pieces of 256k and of 4M 46

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 Semiring = Literal["real", "min_plus", "max_plus", "log"]
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.elementwise import SumMany, present_state
 from combinators.aggregators.totals import integer_total, settled, total, total_of_products
 from combinators.aggregators.weights import over, reference_weights, weigh
 from combinators.frozen import dataclass
-from combinators.reductions import Reductions, wider
+from combinators.numerics.reductions import Reductions, wider
 
 
 def Count() -> Aggregator:

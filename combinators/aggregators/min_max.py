@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.elementwise import ExtremeMany, reference_max, reference_min
 from combinators.aggregators.moments import LiftOne
-from combinators.reductions import ForkMany
+from combinators.numerics.reductions import ForkMany
 
 _BOTH = ForkMany((ExtremeMany("min"), ExtremeMany("max")))
 

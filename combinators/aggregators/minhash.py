@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.elementwise import present_state
 from combinators.aggregators.entries import counting_number, each_entry, each_entry_on_host
 from combinators.arguments import read_integer
 from combinators.frozen import dataclass
-from combinators.hashing import hash32, reference_hash32
+from combinators.numerics.hashing import hash32, reference_hash32
 
 
 def MinHash(size: int = 128, *, seed: int = 0) -> Aggregator:

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
+from combinators.aggregation.inputs import count_inputs, most_inputs
 from combinators.aggregators.sums import origin_near, unit_of, weighted_origin
 from combinators.aggregators.weights import over, reference_weights, total_weight, weigh
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.inputs import count_inputs, most_inputs
+from combinators.merging.together import reduce_together
 from combinators.monoids.moments import shift_sums
-from combinators.reductions import Reductions
-from combinators.together import reduce_together
+from combinators.numerics.reductions import Reductions
 
 
 def Moments(order: int = 4) -> Aggregator:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.covariance import covariance_many, deviations_of
 from combinators.aggregators.moments import LiftOne
 from combinators.aggregators.weights import reference_weights

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.entries import counting_number, spread
 from combinators.arguments import read_integer
 from combinators.frozen import dataclass
-from combinators.hashing import hash32, reference_hash32
 from combinators.monoids.reservoir import ABSENT, keep_smallest
+from combinators.numerics.hashing import hash32, reference_hash32
 
 
 def Reservoir(k: int = 16, *, seed: int = 0) -> Aggregator:

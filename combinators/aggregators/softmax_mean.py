@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.moments import LiftOne, real
 from combinators.monoids.attention import attention_logsumexp, attention_output
 from combinators.monoids.logsumexp import finite_or_zero

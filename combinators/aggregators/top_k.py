@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from combinators import monoids
-from combinators.aggregator import Aggregator
+from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators.two_stage import best_positions
 from combinators.arguments import is_whole
 from combinators.errors import GraphError, message

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.reductions import Reductions, wider
+from combinators.numerics.reductions import Reductions, wider
 
 
 @final

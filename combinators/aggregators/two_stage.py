@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.together import greatest
+from combinators.merging.together import greatest
 
 WIDTH = 32
 """Elements that lie side by side in a group; groups are whole multiples of it."""

@@ -1,7 +1,13 @@
-"""The monoids that the library ships, ready to use: `Reduce(kernel, signature, monoids.Sum)`."""
+"""The monoids that the library ships, ready to use: `Reduce(kernel, signature, monoids.Sum)`.
+
+One file each, each alone; `elementwise`, `mean` and `moments` first. `dual`, `optional`, `lexicographic`,
+`map_values`, `function`, `segmented` and `runs` make monoids of monoids.
+"""
 
 from __future__ import annotations
 
+from combinators.merging.product import product as product
+from combinators.merging.product import struct as struct
 from combinators.monoids.arg_extremum import ArgMax as ArgMax
 from combinators.monoids.arg_extremum import ArgMin as ArgMin
 from combinators.monoids.attention import AttentionState as AttentionState
@@ -41,5 +47,3 @@ from combinators.monoids.reservoir import Reservoir as Reservoir
 from combinators.monoids.runs import runs as runs
 from combinators.monoids.segmented import segmented as segmented
 from combinators.monoids.top_k import TopK as TopK
-from combinators.product import product as product
-from combinators.product import struct as struct

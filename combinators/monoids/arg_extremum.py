@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 from combinators.monoids.elementwise import highest, lowest
 
 # State: (value, index). NaN beats every number, as in NumPy; equal values, and NaNs, go to the lower index.

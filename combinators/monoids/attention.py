@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.frame import Frame
-from combinators.monoid import Monoid
+from combinators.merging.frame import Frame
+from combinators.merging.monoid import Monoid
 from combinators.monoids.logsumexp import finite_or_zero, log_ratio, logsumexp_value
 
 # State: (m, l, o): the largest score, the sum of exp(score - m), and the sum of exp(score - m) * value.

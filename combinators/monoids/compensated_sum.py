@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 # State: (total, error): a rounded sum, and the sum of all that rounding took from it.
 

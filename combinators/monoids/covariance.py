@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.frame import Frame
-from combinators.monoid import Monoid
+from combinators.merging.frame import Frame
+from combinators.merging.monoid import Monoid
 from combinators.monoids.moments import merge_means, reference_mean, summarize, weight
 
 # State: (count, mean, products): a number (integer, or float for a total weight), (d,) and (d, d).

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from combinators.arguments import is_real
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 from combinators.monoids.logsumexp import log_ratio
 
 # State: (time, total, weight): the latest time, and sums in which everything has decayed until then.

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, final
 
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
-from combinators.product import product, struct
+from combinators.merging.monoid import Monoid
+from combinators.merging.product import product, struct
 
 
 def dual(monoid: Monoid) -> Monoid:

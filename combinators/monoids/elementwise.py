@@ -12,8 +12,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from combinators.extrema import extreme_of
-from combinators.monoid import Monoid
+from combinators.merging.extrema import extreme_of
+from combinators.merging.monoid import Monoid
 
 
 def lowest(cell_type: typing.Any) -> typing.Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 # State: (value, valid). Where there is no element `valid` is False and the value is 0.
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
-from combinators.frame import Frame
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid, leafwise
-from combinators.product import product, struct
+from combinators.merging.frame import Frame
+from combinators.merging.monoid import Monoid, leafwise
+from combinators.merging.product import product, struct
 
 
 def function(monoid: Monoid) -> Monoid:

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.frame import Frame
-from combinators.monoid import Monoid
+from combinators.merging.frame import Frame
+from combinators.merging.monoid import Monoid
 
 # State: (m, s), which stands for s * exp(m); "nothing yet" is (-inf, 0).
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from combinators.errors import GraphError, message
-from combinators.monoid import Monoid
-from combinators.product import struct
+from combinators.merging.monoid import Monoid
+from combinators.merging.product import struct
 
 
 def map_values(monoid: Monoid, *keys: str) -> Monoid:

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 from combinators.monoids.logsumexp import log_ratio
 
 Semiring = Literal["min_plus", "max_plus", "log"]

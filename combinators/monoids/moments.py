@@ -8,8 +8,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.frame import Frame
-from combinators.monoid import Monoid
+from combinators.merging.frame import Frame
+from combinators.merging.monoid import Monoid
 
 # State: (count, mean, m2, m3, ...), as many orders as the state has leaves; m_p is the sum of (x - mean)**p. The count
 # of plain elements is an integer, so that it does not stop growing at 2**24; a float is a total weight.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid, leafwise
+from combinators.merging.monoid import Monoid, leafwise
 
 # State: (valid, state); "nothing yet" is False and zeros.
 

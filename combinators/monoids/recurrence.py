@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 
 def compose(first: Any, then: Any) -> Any:

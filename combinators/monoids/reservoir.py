@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 # State: (key, index, value), each (k, ...), ascending by key; padding has the largest key, at the largest index.
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 # State: (kind, label, state) with kind 0 for nothing, 1 for one run, 2 for several; label and state are the last run's.
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 
 # State: (begins, state): whether a segment begins in what was merged, and the state of its last segment.
 

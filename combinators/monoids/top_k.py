@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 from combinators.monoids.elementwise import highest, lowest
 
 

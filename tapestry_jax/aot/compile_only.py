@@ -15,9 +15,9 @@ from tapestry_jax.hlo.collectives import collectives_of
 from tapestry_jax.hlo.cycles import costed
 from tapestry_jax.hlo.text import read
 from tapestry_jax.lowering.pinned import lower_pinned
-from tapestry_jax.planning.collectives import collectives
-from tapestry_jax.planning.platforms import Platforms, platforms_of
-from tapestry_jax.planning.schedule import Region, Repeat, Schedule
+from tapestry_jax.planning.prediction.collectives import collectives
+from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
 _PACKAGES = {"tpu": "libtpu", "cuda": "jax-cuda12-pjrt"}
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from combinators.frozen import dataclass
-from combinators.immutable import Immutable
+from combinators.kernels.immutable import Immutable
 from tapestry_jax.hlo.collectives import Found
 from tapestry_jax.hlo.cycles import Costed
-from tapestry_jax.planning.collective import Collective
+from tapestry_jax.planning.prediction.collective import Collective
 
 Sent = Mapping[tuple[str, tuple[str, ...]], int]
 """Bytes per device by kind and mesh axes, executions counted."""

@@ -1,4 +1,8 @@
-"""What an unknown kernel reads, found by changing what it is given."""
+"""What an unknown kernel reads, found by changing what it is given.
+
+Read `infer` and `inferred`; then `draws`, `probe` and `relation`, which make one finding; `follow`, `folds` and
+`names` make a signature of `findings`.
+"""
 
 from __future__ import annotations
 

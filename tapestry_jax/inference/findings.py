@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import final
 
 from combinators.frozen import dataclass
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 from tapestry_jax.inference.probe import Place, Probe
 from tapestry_jax.inference.relation import Relation
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from combinators import monoids
 from combinators.errors import KernelError
-from combinators.monoid import Monoid
+from combinators.merging.monoid import Monoid
 from tapestry_jax.inference.findings import Findings
 from tapestry_jax.inference.follow import Direction
 from tapestry_jax.inference.probe import Place, is_close, say, sliced

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import jax
 
-from combinators.captured import check_captured
 from combinators.errors import GraphError, KernelError, message
-from combinators.kernels import check_kernel
-from combinators.leaf_options import kernel_name
-from combinators.tensor_type import TensorType, type_of
+from combinators.index_space.tensor_type import TensorType, type_of
+from combinators.kernels.captured import check_captured
+from combinators.kernels.kernel import check_kernel
+from combinators.leaves.options import kernel_name
 from tapestry_jax.inference.findings import Findings
 from tapestry_jax.inference.folds import find_folds, find_scan
 from tapestry_jax.inference.follow import follow

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from combinators.arrow import Arrow
+from combinators.arrows.arrow import Arrow
 from combinators.frozen import dataclass
-from combinators.map import Map
-from combinators.monoid import Monoid
-from combinators.reduce import Reduce
-from combinators.scan import Scan
+from combinators.leaves.map import Map
+from combinators.leaves.reduce import Reduce
+from combinators.leaves.scan import Scan
+from combinators.merging.monoid import Monoid
 
 
 @final

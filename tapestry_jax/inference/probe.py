@@ -11,7 +11,7 @@ import numpy as np
 
 from combinators.errors import KernelError, TapestryError, message
 from combinators.frozen import dataclass
-from combinators.tensor_type import TensorType, type_of
+from combinators.index_space.tensor_type import TensorType, type_of
 from tapestry_jax.inference.draws import Array, changes, exact_operands, operands_of
 from tapestry_jax.inference.relation import Relation, read_relation
 

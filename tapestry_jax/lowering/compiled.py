@@ -9,15 +9,15 @@ import jax
 from jax.sharding import AxisType
 
 from combinators.errors import PlanError, SignatureError, TapestryError, message
-from combinators.evaluate import flatten_arguments
-from combinators.immutable import Immutable
-from combinators.tensor_type import type_of, words_of
-from combinators.usable import check_usable
+from combinators.graphs.evaluate import flatten_arguments
+from combinators.index_space.tensor_type import type_of, words_of
+from combinators.index_space.usable import check_usable
+from combinators.kernels.immutable import Immutable
 from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
 from tapestry_jax.lowering.devices import is_compile_only, is_traced, require_running
-from tapestry_jax.lowering.here import Here
+from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.program import run_schedule
-from tapestry_jax.planning.schedule import Schedule, Slot
+from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
 
 
 class Compiled(Immutable):

@@ -10,8 +10,8 @@ import numpy as np
 
 from tapestry_jax.lowering.boundary import sharding
 from tapestry_jax.lowering.compiled import argument_structs, build
-from tapestry_jax.planning.gradients import differentiated, is_inexact
-from tapestry_jax.planning.schedule import Schedule
+from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
+from tapestry_jax.planning.scheduling.schedule import Schedule
 
 
 def lower_pinned(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False) -> Any:

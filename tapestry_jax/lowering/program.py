@@ -10,26 +10,26 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.blocks import identity_block
-from combinators.execute import present, run_blocks, states
-from combinators.shaped import Shaped
-from tapestry_jax.lowering.attained import value_of, with_counts
-from tapestry_jax.lowering.convert import convert
-from tapestry_jax.lowering.fold import merge_states, partial_states
-from tapestry_jax.lowering.here import Here
-from tapestry_jax.lowering.kernels import device_kernels
-from tapestry_jax.lowering.pad import pad_axis
-from tapestry_jax.lowering.pipeline import run_pipeline
-from tapestry_jax.lowering.read import read_blocks
-from tapestry_jax.lowering.regather import gathering
-from tapestry_jax.lowering.region import run_region
-from tapestry_jax.lowering.scan import scan_in_turn, scan_over_mesh, total_before
-from tapestry_jax.lowering.varying import received, vary, varying_axes
-from tapestry_jax.planning.folds import local_sizes, local_state
-from tapestry_jax.planning.reads import fold_axes, folds_nothing
-from tapestry_jax.planning.repeats import Part, repeated_parts
-from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
-from tapestry_jax.planning.time_axis import in_space
+from combinators.merging.blocks import identity_block
+from combinators.operations.execute import present, run_blocks, states
+from combinators.operations.shaped import Shaped
+from tapestry_jax.lowering.exchange.convert import convert
+from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
+from tapestry_jax.lowering.on_device.attained import value_of, with_counts
+from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.kernels import device_kernels
+from tapestry_jax.lowering.on_device.pad import pad_axis
+from tapestry_jax.lowering.on_device.read import read_blocks
+from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
+from tapestry_jax.lowering.time.pipeline import run_pipeline
+from tapestry_jax.lowering.time.regather import gathering
+from tapestry_jax.lowering.time.region import run_region
+from tapestry_jax.lowering.time.scan import scan_in_turn, scan_over_mesh, total_before
+from tapestry_jax.planning.folding.merges import local_sizes, local_state
+from tapestry_jax.planning.geometry.time_axis import in_space
+from tapestry_jax.planning.refining.repeats import Part, repeated_parts
+from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
 
 
 def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:

@@ -10,10 +10,10 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.errors import PlanError, message
-from combinators.tensor_type import keys_again, words_of
+from combinators.index_space.tensor_type import keys_again, words_of
 from tapestry_jax.lowering.boundary import cropped, padded, placed, sharding
 from tapestry_jax.lowering.compiled import planned_arguments
-from tapestry_jax.planning.schedule import Schedule, Slot
+from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
 
 
 def input_shardings(schedule: Schedule, mesh: Any) -> Any:

@@ -1,4 +1,9 @@
-"""Flax modules made of arrows: their parameters carry dimension names, and any plan may place them."""
+"""Flax modules made of arrows: their parameters carry dimension names, and any plan may place them.
+
+Read `module` with `parameter`, `symbolic`, `written` and `module_arrow`; then the layers, from `linear` to
+`attention`: `embed`, `norm`, `mlp`, and `transformer` with its `loss`. `rows` and `cast` are kernels, `options` reads
+what constructors are given.
+"""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_flag
-from combinators.attention import attention
 from combinators.errors import GraphError, message
-from combinators.value import Value
+from combinators.leaves.attention import attention
+from combinators.recording.value import Value
 from tapestry_jax.nnx.linear import LinearGeneral
 from tapestry_jax.nnx.module import Module
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from combinators.reorder import astype
+from combinators.recording.reorder import astype
 
 
 def cast(value: Any, dtype: Any) -> Any:

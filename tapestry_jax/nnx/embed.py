@@ -9,11 +9,11 @@ from flax import nnx
 
 from combinators.arguments import read_count, read_dimension, read_function
 from combinators.errors import SignatureError, message
-from combinators.index import index
-from combinators.map import Map
+from combinators.leaves.index import index
+from combinators.leaves.map import Map
+from combinators.leaves.reduce import Reduce
 from combinators.monoids import Sum
-from combinators.reduce import Reduce
-from combinators.value import Value
+from combinators.recording.value import Value
 from tapestry_jax.nnx.cast import cast
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs

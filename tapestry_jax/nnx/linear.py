@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_flag, read_function, read_list
-from combinators.einsum import einsum
 from combinators.errors import CompositionError, GraphError, SignatureError, message
-from combinators.value import Value
+from combinators.leaves.einsum import einsum
+from combinators.recording.value import Value
 from tapestry_jax.nnx.cast import cast
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs, read_sizes

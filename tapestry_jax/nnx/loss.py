@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators import aggregators
-from combinators.fold import fold
+from combinators.arrows.program import program
+from combinators.leaves.fold import fold
+from combinators.leaves.reduce import Reduce
 from combinators.monoids import LogSumExp, Sum
 from combinators.monoids.logsumexp import log_ratio, logsumexp_value
-from combinators.program import program
-from combinators.reduce import Reduce
-from combinators.value import Value
+from combinators.recording.value import Value
 from tapestry_jax.nnx.embed import check_integers
 from tapestry_jax.nnx.rows import Entry, EntryOfBlock
 

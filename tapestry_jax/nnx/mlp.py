@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_function
-from combinators.map import Map
-from combinators.value import Value
+from combinators.leaves.map import Map
+from combinators.recording.value import Value
 from tapestry_jax.nnx.linear import Linear
 from tapestry_jax.nnx.module import Module
 

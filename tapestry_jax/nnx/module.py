@@ -8,8 +8,8 @@ from typing import Any
 import jax
 from flax import nnx
 
-from combinators.arrow import Arrow
-from combinators.value import Value
+from combinators.arrows.arrow import Arrow
+from combinators.recording.value import Value
 from tapestry_jax.nnx.written import check_unguarded
 
 

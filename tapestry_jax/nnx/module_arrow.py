@@ -10,12 +10,12 @@ from weakref import WeakValueDictionary
 import jax
 from flax import nnx
 
-from combinators.arrow import Holder
-from combinators.arrow_types import Face
-from combinators.current import trace_of
-from combinators.graph import Graph
-from combinators.program import Program
-from combinators.signature import Operand, Signature
+from combinators.arrows.arrow import Holder
+from combinators.arrows.faces import Face
+from combinators.arrows.program import Program
+from combinators.graphs.graph import Graph
+from combinators.index_space.signature import Operand, Signature
+from combinators.recording.current import trace_of
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.symbolic import label, merge, program_of, state_types
 from tapestry_jax.nnx.written import check_unwritten

@@ -13,8 +13,8 @@ from jax import lax
 from combinators.arguments import read_count, read_flag, read_number
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.map import Map
-from combinators.value import Value
+from combinators.leaves.map import Map
+from combinators.recording.value import Value
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import ones, parameter, zeros

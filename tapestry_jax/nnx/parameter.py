@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.errors import GraphError, message
-from combinators.tensor_type import TensorType
+from combinators.index_space.tensor_type import TensorType
 
 lecun_normal: Callable[..., Any] = jax.nn.initializers.lecun_normal()
 embedding_normal: Callable[..., Any] = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
+from combinators.arrows.program import Program
 from combinators.errors import GraphError, message
-from combinators.program import Program
-from combinators.signature import Signature
-from combinators.tensor_type import TensorType, type_of
-from combinators.value import Value
+from combinators.index_space.signature import Signature
+from combinators.index_space.tensor_type import TensorType, type_of
+from combinators.recording.value import Value
 from tapestry_jax.nnx.written import guard
 
 if TYPE_CHECKING:

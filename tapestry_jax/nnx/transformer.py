@@ -11,7 +11,7 @@ from flax import nnx
 from combinators.arguments import is_whole, read_flag
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.value import Value
+from combinators.recording.value import Value
 from tapestry_jax.nnx.attention import MultiHeadAttention
 from tapestry_jax.nnx.embed import Embed, PositionEmbed
 from tapestry_jax.nnx.linear import Linear

@@ -8,14 +8,14 @@ from typing import Any
 from combinators.arguments import read_name
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from combinators.graph import Graph
-from tapestry_jax.planning.carriers import Accumulate, read_accumulate
-from tapestry_jax.planning.entries import Entries, check_placed, read_entries
-from tapestry_jax.planning.layout import Layout
-from tapestry_jax.planning.layouts import Named, place_layouts, read_layouts
-from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.placement import Placer
-from tapestry_jax.planning.platforms import Platforms, read_platforms
+from combinators.graphs.graph import Graph
+from tapestry_jax.planning.entries.layouts import Named, place_layouts, read_layouts
+from tapestry_jax.planning.entries.placement import Placer
+from tapestry_jax.planning.entries.read import Entries, check_placed, read_entries
+from tapestry_jax.planning.geometry.layout import Layout
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.rewrites.carriers import Accumulate, read_accumulate
+from tapestry_jax.planning.rewrites.platforms import Platforms, read_platforms
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,4 @@
-"""Tables that explain a plan."""
+"""Tables that explain a plan.
+
+`explain` stands alone.
+"""

@@ -9,25 +9,25 @@ from typing import Any
 
 import jax
 
-from combinators.dense import running
-from combinators.execute import run_blocks, states
 from combinators.frozen import dataclass
-from combinators.graph import Graph
-from combinators.operation import Operation
-from combinators.ready import portable, ready
-from combinators.shaped import Shaped, block_structs, shape
-from combinators.widening import WideKernel
-from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
-from tapestry_jax.planning.collectives import Collective, collectives
-from tapestry_jax.planning.deepen import is_barrier
-from tapestry_jax.planning.flow import flow_of
-from tapestry_jax.planning.folds import local_sizes
-from tapestry_jax.planning.gradients import differentiated
-from tapestry_jax.planning.layout import Cut
-from tapestry_jax.planning.merging import nbytes
-from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule
-from tapestry_jax.planning.time_axis import is_time, label
+from combinators.graphs.graph import Graph
+from combinators.operations.dense import running
+from combinators.operations.execute import run_blocks, states
+from combinators.operations.operation import Operation
+from combinators.operations.ready import portable, ready
+from combinators.operations.shaped import Shaped, block_structs, shape
+from combinators.operations.widening import WideKernel
+from tapestry_jax.planning.derivatives.gradients import differentiated
+from tapestry_jax.planning.folding.merges import local_sizes
+from tapestry_jax.planning.folding.traffic import nbytes
+from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import is_time, label
+from tapestry_jax.planning.prediction.collectives import Collective, collectives
+from tapestry_jax.planning.prediction.flow import flow_of
+from tapestry_jax.planning.rewrites.deepen import is_barrier
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 
 _DIMENSIONS, _NOTES = 72, 96
 """Beyond so many characters a cell of the table goes on in the next line."""

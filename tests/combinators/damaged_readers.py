@@ -13,17 +13,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from combinators import (
-    graph_check,
-    graph_json,
-    kernel_codec,
-    kernel_fields,
-    operation_json,
-    readable,
-    step_budget,
-    stored_json,
-    tree_json,
-)
+from combinators.graphs import check as graph_check
+from combinators.graphs import json as graph_json
+from combinators.operations import json as operation_json
+from combinators.stored import codec as kernel_codec
+from combinators.stored import fields as kernel_fields
+from combinators.stored import json as stored_json
+from combinators.stored import readable, step_budget
+from combinators.stored import trees as tree_json
 from tests.combinators import hostile
 from tests.damaged import damaged
 

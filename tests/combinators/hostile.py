@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 import combinators as tp
-from combinators import step_budget
-from combinators.cell_functions import LiftEach
-from combinators.kernel_codec import encode
+from combinators.aggregation.functions import LiftEach
+from combinators.stored import step_budget
+from combinators.stored.codec import encode
 from tests.combinators import hostile_kinds
 from tests.combinators.hostile_parts import FOLD, dataclass, edited, graph, monoid, named, partial, signed, sized
 

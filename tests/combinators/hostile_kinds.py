@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 import combinators as tp
-from combinators.stored_json import LARGEST_TEXT
+from combinators.stored.json import LARGEST_TEXT
 from tests.combinators.hostile_parts import BASE, dataclass, edited, graph, named, partial, signed
 
 Case = tuple[Any, tuple[str, ...], str]

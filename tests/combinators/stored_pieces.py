@@ -16,8 +16,8 @@ import combinators as tp
 import tapestry_jax
 from combinators import aggregators as A
 from combinators import monoids as M
-from combinators.kernel_codec import encode
-from laws.shipped_aggregators import make, names
+from combinators.stored.codec import encode
+from laws.shipped_pieces.aggregators import make, names
 
 
 def pieces() -> dict[str, Any]:

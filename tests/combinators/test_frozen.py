@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import pytest
 
 import combinators.frozen
-from combinators.axis import Axis
 from combinators.frozen import dataclass
+from combinators.index_space.axis import Axis
 
 STOCK, OURS = dataclasses.dataclass, dataclass
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from combinators.box import Box
-from combinators.cover import exact_cover
-from combinators.marginals import AffineCost, Marginals, cells_read, cells_read_by
-from combinators.projection import Projection
-from combinators.signature import Signature
+from combinators.index_space.box import Box
+from combinators.index_space.cover import exact_cover
+from combinators.index_space.marginals import AffineCost, Marginals, cells_read, cells_read_by
+from combinators.index_space.projection import Projection
+from combinators.index_space.signature import Signature
 
 
 def operands(text: str, dims: str, **sizes: int) -> list[Projection]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import laws
 import tapestry_jax as tp
-from laws.cells import plain
+from laws.draws.cells import plain
 from laws.pieces import Asked
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)

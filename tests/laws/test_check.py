@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import laws
 import tapestry_jax as tp
-from laws.programs import build_state, show_state
+from laws.draws.states import build_state, show_state
 
 ROOT = Path(__file__).resolve().parents[2]
 

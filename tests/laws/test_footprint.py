@@ -8,8 +8,8 @@ import pytest
 
 import laws
 from combinators import Map, aggregators, fold
-from laws.shipped_aggregators import folded, names
-from laws.shipped_arrows import operations
+from laws.shipped_pieces.aggregators import folded, names
+from laws.shipped_pieces.arrows import operations
 from tests.shipped import each
 
 OPERATIONS = operations()

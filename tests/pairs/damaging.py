@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tapestry_jax.planning.layout import Cut
-from tapestry_jax.planning.schedule import Schedule
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.scheduling.schedule import Schedule
 
 KEPT = {"type", "graph", "mesh", "path", "varying", "enters"}
 """Fields that are no part of what is proved: names for people, and what JAX checks itself."""

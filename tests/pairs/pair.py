@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
-from tapestry_jax.planning.schedule import Region, Repeat
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat
 from tests.pairs.plans import Placing, draw_placing, repaired
 from tests.pairs.programs import Program, draw_program
 from tests.simulated.evaluate import simulated

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 import tapestry_jax as tp
-from combinators.graph import Apply, Graph, Loop
-from laws.placements import dimensions
-from laws.placements import iterated as in_loops
-from tapestry_jax.planning.items import Chunks, Halo, Ring, Striped
+from combinators.graphs.graph import Apply, Graph, Loop
+from laws.strategies.plans import dimensions
+from laws.strategies.plans import iterated as in_loops
+from tapestry_jax.planning.entries.items import Chunks, Halo, Ring, Striped
 
 MESHES: tuple[dict[str, int], ...] = (
     *[{"data": 2, "model": 4}, {"data": 2, "model": 3}, {"data": 3}, {"data": 2, "model": 2}] * 2,

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from combinators.jaxprs import scan_parts
+from combinators.kernels.jaxprs import scan_parts
 from tests.simulated.devices import Devices, Lanes, is_collective, run_collective
 from tests.simulated.primitives import run_primitive
 

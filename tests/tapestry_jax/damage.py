@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tapestry_jax.planning.layout import Cut, Layout
-from tapestry_jax.planning.schedule import Convert, Region, Repeat, Run, Schedule
+from tapestry_jax.planning.geometry.layout import Cut, Layout
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule
 
 Edit = Callable[[Any], Any]
 

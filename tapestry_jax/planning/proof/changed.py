@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from combinators.box import Box
-from tapestry_jax.planning.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
-from tapestry_jax.planning.layout import Cut
+from combinators.index_space.box import Box
+from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.time_axis import in_time, label
 from tapestry_jax.planning.proof.exchanges import check_exchange
 from tapestry_jax.planning.proof.pieces import Piece, digits_of, piece_of, whole
 from tapestry_jax.planning.proof.site import Site, check_same, refuse
-from tapestry_jax.planning.time_axis import in_time, label
 
 Pieces = list[Piece]
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from combinators.box import Box
 from combinators.frozen import dataclass
-from tapestry_jax.planning.changes import Overlap
-from tapestry_jax.planning.halo import NeighbourExchange, Piece
-from tapestry_jax.planning.layout import Cut, Window
-from tapestry_jax.planning.mesh_shape import MeshShape
+from combinators.index_space.box import Box
+from tapestry_jax.planning.geometry.changes import Overlap
+from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece
+from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.proof.site import Site, refuse
 
 ZERO = -1

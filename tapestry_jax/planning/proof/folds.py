@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from combinators.shaped import Shaped
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.geometry.time_axis import in_space, in_time, label, ring_of
 from tapestry_jax.planning.proof.holdings import State
 from tapestry_jax.planning.proof.needs import Cuts
 from tapestry_jax.planning.proof.pieces import Piece, box_of, piece_of, spelled
 from tapestry_jax.planning.proof.site import Site, refuse
-from tapestry_jax.planning.schedule import Scatter
-from tapestry_jax.planning.time_axis import in_space, in_time, label, ring_of
+from tapestry_jax.planning.scheduling.schedule import Scatter
 
 
 def folded_axes(shaped: Shaped, cuts: Cuts, site: Site) -> tuple[str, ...]:

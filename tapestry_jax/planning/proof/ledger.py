@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from combinators.frozen import dataclass
-from combinators.graph import Apply, Graph, Ref, Rename
-from combinators.shaped import Shaped
-from tapestry_jax.planning.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice
+from combinators.graphs.graph import Apply, Graph, Ref, Rename
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.geometry.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.proof.changed import changed
 from tapestry_jax.planning.proof.holdings import Holding, Value
 from tapestry_jax.planning.proof.pieces import Piece, pieces_of
 from tapestry_jax.planning.proof.site import Site, check_same, refuse
-from tapestry_jax.planning.schedule import Schedule
-from tapestry_jax.planning.time_axis import spread
+from tapestry_jax.planning.scheduling.schedule import Schedule
 
 
 @dataclass(frozen=True)

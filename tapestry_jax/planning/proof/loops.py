@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from combinators.graph import Loop, Ref
+from combinators.graphs.graph import Loop, Ref
+from tapestry_jax.planning.geometry.time_axis import label
 from tapestry_jax.planning.proof.folds import added_up, two_boxes
 from tapestry_jax.planning.proof.holdings import Entering, Holding, Leaving, OfLastStage, State, Value
 from tapestry_jax.planning.proof.ledger import Ledger
@@ -12,8 +13,7 @@ from tapestry_jax.planning.proof.pieces import Piece
 from tapestry_jax.planning.proof.scans import entering_totals, leaving_totals
 from tapestry_jax.planning.proof.site import check_same, refuse
 from tapestry_jax.planning.proof.turns import check_loop, check_padding, closed, entering, put_together, rotated
-from tapestry_jax.planning.schedule import Region
-from tapestry_jax.planning.time_axis import label
+from tapestry_jax.planning.scheduling.schedule import Region
 
 Follow = Callable[[Ledger], None]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from combinators.axis import Axis, Term
-from combinators.execute import axis_modes
-from combinators.shaped import Shaped
-from tapestry_jax.planning.layout import Cut, Window
-from tapestry_jax.planning.mesh_shape import MeshShape
+from combinators.index_space.axis import Axis, Term
+from combinators.operations.execute import axis_modes
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import ring_of
 from tapestry_jax.planning.proof.pieces import Piece, digits_of, piece_of, whole
 from tapestry_jax.planning.proof.site import Site, refuse
-from tapestry_jax.planning.time_axis import ring_of
 
 Cuts = Mapping[str, Cut]
 

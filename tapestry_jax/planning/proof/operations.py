@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from combinators.graph import Apply
-from combinators.shaped import Shaped
-from tapestry_jax.planning.coverage import check_covers
+from combinators.graphs.graph import Apply
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.geometry.time_axis import in_space, in_time
+from tapestry_jax.planning.proof.coverage import check_covers
 from tapestry_jax.planning.proof.folds import check_finished, check_fold, folded_axes, kept_pieces, scattered
 from tapestry_jax.planning.proof.holdings import Holding, OwnPrefix, State
 from tapestry_jax.planning.proof.ledger import Ledger
@@ -15,8 +16,7 @@ from tapestry_jax.planning.proof.needs import made_pieces, needed_pieces, state_
 from tapestry_jax.planning.proof.pieces import Piece, piece_of
 from tapestry_jax.planning.proof.scans import after_turn, begun, check_scan
 from tapestry_jax.planning.proof.site import check_same, refuse
-from tapestry_jax.planning.schedule import Finish, Run
-from tapestry_jax.planning.time_axis import in_space, in_time
+from tapestry_jax.planning.scheduling.schedule import Finish, Run
 
 
 def prove_run(ledger: Ledger, step: Run) -> None:

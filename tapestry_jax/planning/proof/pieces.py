@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from combinators.box import Box
 from combinators.frozen import dataclass
-from tapestry_jax.planning.layout import Cut, Layout, Window
-from tapestry_jax.planning.mesh_shape import MeshShape
-from tapestry_jax.planning.time_axis import dim_of, is_time, ring_of
+from combinators.index_space.box import Box
+from tapestry_jax.planning.geometry.layout import Cut, Layout, Window
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import dim_of, is_time, ring_of
 
 Where = Mapping[str, int]
 """A device and a turn: the position along mesh axes, and the number of the turn of loops."""

@@ -6,16 +6,16 @@ and the cuts of its operations, and compared. So a schedule is right whoever mad
 
 from __future__ import annotations
 
-from combinators.graph import Input
-from tapestry_jax.planning.changes import Share
+from combinators.graphs.graph import Input
+from tapestry_jax.planning.geometry.changes import Share
+from tapestry_jax.planning.geometry.time_axis import in_time
 from tapestry_jax.planning.proof.holdings import OfLastStage, Value
 from tapestry_jax.planning.proof.ledger import Ledger
 from tapestry_jax.planning.proof.loops import prove_region
 from tapestry_jax.planning.proof.operations import prove_finish, prove_run
 from tapestry_jax.planning.proof.repeats import prove_repeat
 from tapestry_jax.planning.proof.site import Site, refuse
-from tapestry_jax.planning.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot, Step
-from tapestry_jax.planning.time_axis import in_time
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot, Step
 
 
 def prove(schedule: Schedule) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from combinators.graph import Input, Loop, Ref
-from tapestry_jax.planning.layout import Layout
+from combinators.graphs.graph import Input, Loop, Ref
+from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.proof.holdings import Entering, Leaving
 from tapestry_jax.planning.proof.ledger import Ledger
 from tapestry_jax.planning.proof.pieces import piece_of, pieces_of
 from tapestry_jax.planning.proof.site import check_same, refuse
-from tapestry_jax.planning.schedule import Convert, Repeat, Schedule
+from tapestry_jax.planning.scheduling.schedule import Convert, Repeat, Schedule
 
 
 def prove_repeat(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from combinators.box import Box
-from combinators.graph import Graph
-from combinators.shaped import Shaped
-from tapestry_jax.planning.layout import Cut
+from combinators.graphs.graph import Graph
+from combinators.index_space.box import Box
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.time_axis import in_space, in_time, label, ring_of, turns_of
 from tapestry_jax.planning.proof.folds import kept_pieces
 from tapestry_jax.planning.proof.holdings import Holding, OfDevice, Start, Total, Value
 from tapestry_jax.planning.proof.needs import Cuts
 from tapestry_jax.planning.proof.pieces import box_of, piece_of
 from tapestry_jax.planning.proof.site import Site, refuse
-from tapestry_jax.planning.schedule import Region
-from tapestry_jax.planning.time_axis import in_space, in_time, label, ring_of, turns_of
+from tapestry_jax.planning.scheduling.schedule import Region
 
 
 def check_scan(shaped: Shaped, cuts: Cuts, site: Site, path: str) -> None:

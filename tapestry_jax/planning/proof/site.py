@@ -8,9 +8,9 @@ from typing import NoReturn
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from tapestry_jax.planning.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import dim_of, is_time, label, ring_of
 from tapestry_jax.planning.proof.pieces import Piece, box_of, first_difference, spelled
-from tapestry_jax.planning.time_axis import dim_of, is_time, label, ring_of
 
 
 @dataclass(frozen=True)

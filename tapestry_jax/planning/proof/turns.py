@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tapestry_jax.planning.changes import Slice
-from tapestry_jax.planning.layout import Cut, Layout
+from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.geometry.layout import Cut, Layout
+from tapestry_jax.planning.geometry.time_axis import in_time, label, ring_of, turns_of
 from tapestry_jax.planning.proof.changed import joined_along, sliced
 from tapestry_jax.planning.proof.pieces import Piece, whole
 from tapestry_jax.planning.proof.site import Site, refuse
-from tapestry_jax.planning.schedule import Convert, Region, Slot
-from tapestry_jax.planning.time_axis import in_time, label, ring_of, turns_of
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Slot
 
 Pieces = list[Piece]
 

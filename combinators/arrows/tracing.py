@@ -1,0 +1,133 @@
+"""From arrows and functions to graphs, and from graphs back to functions of arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from combinators.arrows.arrow import Arrow, Holder
+from combinators.errors import GraphError, message
+from combinators.graphs.evaluate import as_array, compiled
+from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import TensorType, type_of
+from combinators.index_space.usable import check_usable
+from combinators.kernels.kernel import short_name
+from combinators.recording.current import current_trace
+from combinators.recording.function import trace_function
+
+
+def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Graph:
+    """Trace a program to its abstract expression graph.
+
+    Args:
+      function: an arrow, a `tp.program`, a module of `tp.nnx`, or a function of values.
+      arguments: for each parameter an array, a `jax.ShapeDtypeStruct`, a `tp.TensorType`, a module that holds
+        parameters, or a pytree of these. Nothing is computed.
+
+    Returns:
+      The graph. Arrays that an arrow holds (parameters, bound operands) are its first arguments.
+
+    Raises:
+      GraphError: for arguments that are not arrays, or a function that returns something else than values.
+      SignatureError: where sizes or ranks do not fit.
+      CompositionError: where axis names do not.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from combinators import TensorType
+      >>> from combinators import einsum
+      >>> def scores(x, w):
+      ...     y = einsum("s e, e d -> s d")(x, w)
+      ...     return einsum("q d, k d -> q k")(y, y.rename(seq="keys"))
+      >>> graph = trace(scores, TensorType({"seq": 4, "embed": 3}), TensorType({"embed": 3, "head": 2}))
+      >>> print(graph.type_of(graph.outputs[0][1]))
+      float32(seq=4, keys=4)
+    """
+    named = getattr(function, "name", None)
+    name = str(named or (short_name(function) if hasattr(function, "__name__") else "program"))
+    convert = getattr(function, "__tapestry_arrow__", None)
+    target: Any = convert() if convert is not None else function
+    if not callable(target):
+        raise GraphError(
+            message(
+                "only programs can be traced",
+                f"got {type(function).__name__}: {function!r:.80}",
+                remedy="Pass an arrow, a tp.program, a module of tp.nnx, or a function of values.",
+            )
+        )
+    holders = target.holders() if isinstance(target, Arrow) else []
+    names = _distinct([*(holder.held_name for holder in holders), *_parameter_names(target, len(arguments))])
+    split = [_split(argument) for argument in arguments]
+    specs = [*(holder.held_types() for holder in holders), *(leaves for leaves, _ in split)]
+
+    def run(*values: Any) -> Any:
+        held, given = values[: len(holders)], values[len(holders) :]
+        program = current_trace()
+        assert program is not None
+        for holder, leaves in zip(holders, held, strict=True):
+            program.provide(holder, leaves)
+        rebuilt = [rebuild(leaves) for (_, rebuild), leaves in zip(split, given, strict=True)]
+        if isinstance(target, Arrow):
+            return target.apply_top(*rebuilt)
+        return target(*rebuilt)
+
+    return trace_function(run, specs, names, name)
+
+
+def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
+    """Run an arrow on arrays: traced once per types, then a jitted function."""
+    held = [holder.held() for holder in arrow.holders()]
+    inputs = (*held, *args)
+    leaves, tree = jax.tree.flatten(inputs)
+    check_usable([f"operand {number}" for number in range(len(leaves))], leaves, arrow.name)
+    key = (tree, tuple(_type_key(leaf, arrow.name) for leaf in leaves))
+    known = arrow.graphs
+    graph = known.get(key)
+    if graph is None:
+        # Arrays may be JAX tracers here (under grad or vmap): only their types are looked at.
+        types = jax.tree.map(lambda leaf: type_of(leaf, f"an argument of `{arrow.name}`"), tuple(args))
+        graph = known[key] = trace(arrow, *types)
+    arrays = [as_array(leaf, node.results[0]) for node, leaf in zip(graph.inputs, leaves, strict=True)]
+    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
+
+
+def _type_key(leaf: Any, name: str) -> Any:
+    try:
+        return leaf.shape, leaf.dtype
+    except AttributeError:
+        kind = type_of(leaf, f"an argument of `{name}`")
+        return kind.shape, kind.dtype
+
+
+def _split(argument: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """An argument's arrays, and how to put values in their place: modules come apart and together again."""
+    splitter = getattr(argument, "__tapestry_split__", None)
+    return splitter() if splitter is not None else (argument, lambda leaves: leaves)
+
+
+def _parameter_names(target: Any, count: int) -> list[str]:
+    function = getattr(target, "function", target)
+    if not isinstance(target, Arrow) or function is not target:
+        try:
+            parameters = [
+                p.name
+                for p in inspect.signature(function).parameters.values()
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            ]
+        except (TypeError, ValueError):
+            parameters = []
+        if len(parameters) >= count:
+            return parameters[:count]
+    return ["x"] if count == 1 else [f"x{i}" for i in range(count)]
+
+
+def _distinct(names: list[str]) -> list[str]:
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"{name}_{i}" for i, name in enumerate(names)]
+
+
+__all__ = ["Holder", "TensorType", "call_on_arrays", "trace"]

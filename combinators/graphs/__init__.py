@@ -1,0 +1,4 @@
+"""The abstract expression graph, and what is made of it: results, key, text, file.
+
+Read `graph`, then `check` and `evaluate`; `key`, `show` and `json` stand alone.
+"""

@@ -1,0 +1,57 @@
+"""The structural key of a graph: equal for equal computations, whatever their paths and input names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Set
+
+from combinators.graphs.graph import Apply, Graph, Input, Loop, Node, Rename, needed_nodes
+from combinators.index_space.tensor_type import TensorType
+
+
+def graph_key(graph: Graph) -> str:
+    """A SHA-256 over operations, types, axis names and wiring of what the outputs need."""
+    needed = needed_nodes(graph)
+    order = [i for i, node in enumerate(graph.nodes) if i in needed or isinstance(node, Input)]
+    moved = {old: new for new, old in enumerate(order)}
+    name = _Names(graph.suggested)
+    lines = [_line(graph.nodes[i], moved, name) for i in order]
+    lines.append("outputs " + " ".join(f"{moved[ref.node]}.{ref.output}" for _, ref in graph.outputs))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+class _Names:
+    """Axis names as the key sees them: those that nobody gave (`_0`, `n_1`) count from the graph's first one.
+
+    So equal layers of one graph have equal keys, whatever their anonymous axes are called.
+    """
+
+    def __init__(self, suggested: Set[str]) -> None:
+        self._suggested = suggested
+        self._seen: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        if name not in self._suggested and not (name.startswith("_") and name[1:].isdigit()):
+            return name
+        return self._seen.setdefault(name, f"_{len(self._seen)}")
+
+    def type(self, kind: TensorType) -> str:
+        """The text of a type."""
+        names = [name if name is None else self(name) for name in kind.names]
+        return str(TensorType.make(names, kind.shape, kind.dtype))
+
+
+def _line(node: Node, moved: dict[int, int], name: _Names) -> str:
+    wires = " ".join(f"{moved[ref.node]}.{ref.output}" for ref in node.operands)
+    types = "; ".join(map(name.type, node.results))
+    match node:
+        case Input():
+            return f"input {types}"
+        case Rename():
+            return f"rename {[(name(old), name(new)) for old, new in node.names]} {wires} {types}"
+        case Loop():
+            return f"loop {node.length} {node.over} {node.carries} {node.axes} {node.body.key} {wires} {types}"
+        case Apply():
+            # The name of an operation is a label, as its path is.
+            names = [(dim, name(bound)) for dim, bound in sorted(node.names)]
+            return f"apply {node.operation.fingerprint} {names} {wires} {types}"

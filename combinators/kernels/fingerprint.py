@@ -1,0 +1,254 @@
+"""Fingerprints of kernels: a structural text that is equal where two kernels are, in this process and in the next.
+
+Graphs use it in their keys, so it must never be equal for kernels that compute different things, and it never holds
+what Python makes anew in each process: no `hash`, no `id`, no address, no line number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import enum
+import functools
+import hashlib
+from collections.abc import Collection, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.errors import KernelError, message
+from combinators.kernels.names import public_name
+
+
+def fingerprint(fn: object) -> str:
+    """Describe a kernel, or a plain value that one holds, by a stable text.
+
+    Importable callables are described by their public name; partials and objects by their parts; lambdas and local
+    functions by their qualified name, the SHA-256 of their code (its instructions, constants and names, those of nested
+    functions too), their defaults, and what their closure cells and the globals that they read hold.
+
+    Args:
+      fn: the kernel.
+
+    Returns:
+      A text that is equal for kernels of equal structure only. The text of a lambda depends on the version of Python.
+
+    Raises:
+      KernelError: when something inside has no structure to describe: a traced array, an open file.
+    """
+    return _text(fn, ())
+
+
+def loaded_globals(code: CodeType) -> list[str]:
+    """List the global names that a code object and the code objects nested in it read, in a fixed order.
+
+    Args:
+      code: the code of a function.
+
+    Returns:
+      The names, sorted; names of attributes and of local variables are not among them.
+    """
+    names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for nested in code.co_consts:
+        if isinstance(nested, CodeType):
+            names.update(loaded_globals(nested))
+    return sorted(names)
+
+
+def is_traced(array: jax.Array | np.ndarray[Any, Any]) -> bool:
+    """Tell whether an array stands for a value that is not known yet.
+
+    Args:
+      array: an array of JAX or of NumPy.
+
+    Returns:
+      True inside `jit`, `grad`, `vmap` and the like.
+    """
+    if isinstance(array, np.ndarray):
+        return False
+    try:
+        array.addressable_shards  # noqa: B018 - only an array that exists is anywhere
+    except (AttributeError, jax.errors.ConcretizationTypeError):
+        return True
+    return False
+
+
+def is_library_function(fn: FunctionType) -> bool:
+    """Tell whether a function is written in JAX or NumPy, whose modules are not looked into.
+
+    Args:
+      fn: a Python function, such as the wrapper that `jax.grad` returns.
+
+    Returns:
+      True where the globals that the function reads are those of a module of jax or numpy.
+    """
+    return _is_library(str(fn.__globals__.get("__name__")))
+
+
+def _is_library(module: str) -> bool:
+    """Tell whether a module is one of JAX or NumPy."""
+    return module.partition(".")[0] in ("jax", "jaxlib", "numpy")
+
+
+def _text(value: object, outer: tuple[object, ...]) -> str:
+    """Describe any value; `outer` are the values that it is a part of, the outermost first."""
+    plain = _plain(value)
+    if plain is not None:
+        return plain
+    for depth, other in enumerate(outer):
+        if other is value:  # a recursive function is in its own closure
+            return f"outer({depth})"
+    inner = (*outer, value)
+    if isinstance(value, (tuple, list, set, frozenset, dict)):
+        return _container(cast("Collection[object]", value), inner)
+    if (public := public_name(value)) is not None:
+        return f"name({public})"
+    if isinstance(value, type):
+        return _local_class(value, inner)
+    if isinstance(value, functools.partial):
+        partial = cast("functools.partial[object]", value)
+        return _call(
+            "partial", inner, {"function": partial.func, "arguments": partial.args, "keywords": partial.keywords}
+        )
+    if isinstance(value, FunctionType):
+        return _function(value, inner)
+    if isinstance(value, MethodType):
+        return _call("method", inner, {"function": value.__func__, "self": value.__self__})
+    if isinstance(value, BuiltinFunctionType):
+        return _call(f"builtin({value.__qualname__})", inner, {"self": value.__self__})
+    return _object(value, inner)
+
+
+def _plain(value: object) -> str | None:
+    """Describe a value without parts; None for one that has parts. The type is told: 1, 1.0 and True differ."""
+    if isinstance(value, ModuleType):
+        return f"module({value.__name__})"
+    if isinstance(value, enum.Enum):
+        return f"enum({type(value).__module__}:{type(value).__qualname__}.{value.name})"
+    if value is None or value is Ellipsis or type(value) in (bool, int, str, bytes, range):
+        return repr(value)
+    if type(value) is float:
+        return f"float({value.hex()})"
+    if type(value) is complex:
+        return f"complex({value.real.hex()},{value.imag.hex()})"
+    if isinstance(value, np.dtype):
+        return f"dtype({value})"
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return _array(value)
+    return None
+
+
+def _array(value: Any) -> str:
+    """Describe an array or a NumPy scalar by its dtype, its shape and the SHA-256 of its content."""
+    if isinstance(value, jax.Array):
+        if is_traced(value):
+            raise _no_fingerprint(value, "a traced array has no content yet")
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return f"key({value.dtype},{_array(jax.random.key_data(value))})"
+    host = np.asarray(value)
+    if host.dtype.hasobject:
+        raise _no_fingerprint(value, "it is an array of Python objects")
+    kind = "scalar" if isinstance(value, np.generic) else "array"
+    return f"{kind}({host.dtype},{host.shape},{hashlib.sha256(host.tobytes()).hexdigest()})"
+
+
+def _container(value: Collection[object], inner: tuple[object, ...]) -> str:
+    """Describe a tuple, a list, a set or a dict, and what is in it."""
+    kind = type(value).__name__ if type(value).__module__ == "builtins" else _text(type(value), inner)
+    if isinstance(value, dict):
+        texts = [f"{_text(key, inner)}:{_text(part, inner)}" for key, part in value.items()]
+    else:
+        texts = [_text(item, inner) for item in value]
+    # The order of a dict is kept: JAX flattens by sorted keys, but a kernel may iterate.
+    return f"{kind}({','.join(sorted(texts) if isinstance(value, (set, frozenset)) else texts)})"
+
+
+def _function(fn: FunctionType, inner: tuple[object, ...]) -> str:
+    """Describe a Python function that no import gives."""
+    cells: dict[str, object] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            cells[name] = cell.cell_contents
+        except ValueError:  # not bound yet
+            continue
+    digest = hashlib.sha256(_code(fn.__code__).encode()).hexdigest()
+    texts = [f"{name}={_text(cell, inner)}" for name, cell in cells.items()]
+    if not is_library_function(fn):
+        texts += [f"{name}={text}" for name, text in _globals(fn, inner)]
+    head = f"function({fn.__qualname__},{digest},{','.join(texts)})"
+    return _call(head, inner, {"defaults": fn.__defaults__, "keywords": fn.__kwdefaults__})
+
+
+def _globals(fn: FunctionType, inner: tuple[object, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the description of each global that a function reads."""
+    for name in loaded_globals(fn.__code__):
+        if name in fn.__globals__:
+            try:
+                yield name, _text(fn.__globals__[name], inner)
+            except KernelError:
+                # A kernel may read a logger or a mesh: such a global is told by its class.
+                yield name, f"some({_text(type(fn.__globals__[name]), inner)})"
+
+
+def _code(code: CodeType) -> str:
+    """Describe a code object by what it does: no file name and no line numbers."""
+    constants = [_code(item) if isinstance(item, CodeType) else _text(item, ()) for item in code.co_consts]
+    arguments = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return f"code({code.co_code.hex()},{arguments},{names},[{','.join(constants)}])"
+
+
+def _object(value: object, inner: tuple[object, ...]) -> str:
+    """Describe an object by its class and its fields."""
+    head = f"object({_text(type(value), inner)})"
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    elif isinstance(value, (jax.custom_jvp, jax.custom_vjp)):
+        # The function and its rules; the private rest is what functools.wraps copied.
+        names = [name for name in vars(cast("object", value)) if not name.startswith("_")]
+    elif callable(getattr(value, "__wrapped__", None)):
+        names = ["__wrapped__"]  # the result of jax.jit is opaque but shows the function that it compiles
+    else:
+        return _call(head, inner, {"state": _state(value)})
+    return _call(head, inner, {name: getattr(value, name, None) for name in names})
+
+
+def _state(value: object) -> tuple[object, ...]:
+    """Take an object apart as copying does: nothing that makes it differ from another is left out."""
+    try:
+        parts = value.__reduce_ex__(2)
+    except Exception as error:  # whatever its class raises, the object does not come apart
+        raise _no_fingerprint(value, str(error) or type(error).__name__) from error
+    if isinstance(parts, str):
+        return (parts,)
+    state, items, pairs = (*parts[1:], None, None, None, None)[1:4]
+    return (parts[1], state, list(items or ()), list(pairs or ()))
+
+
+def _call(head: str, inner: tuple[object, ...], parts: dict[str, object]) -> str:
+    """Join the description of a value with those of its parts."""
+    return f"{head}({','.join(f'{name}={_text(part, inner)}' for name, part in parts.items())})"
+
+
+def _local_class(cls: type, inner: tuple[object, ...]) -> str:
+    """Describe a class that no import gives by its bases, its methods and its plain attributes."""
+    if _is_library(cls.__module__):
+        return f"class({cls.__module__}:{cls.__qualname__})"
+    texts = [_text(base, inner) for base in cls.__bases__]
+    for name, attribute in sorted(vars(cls).items()):
+        method = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
+        # What the dataclass decorator writes follows from the fields; a method's code is in a file.
+        if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>":
+            texts.append(f"{name}={_text(method, inner)}")
+        elif not name.startswith("__") and (plain := _plain(attribute)) is not None:
+            texts.append(f"{name}={plain}")
+    return f"class({cls.__qualname__},{','.join(texts)})"
+
+
+def _no_fingerprint(value: object, reason: str) -> KernelError:
+    """Build the error for a value that has no structure to describe."""
+    headline = f"a kernel holds a {type(value).__name__}, by which it cannot be told from other kernels."
+    return KernelError(message(headline, reason, remedy="Pass it as an operand, or keep it in a frozen dataclass."))

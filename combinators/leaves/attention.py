@@ -1,0 +1,247 @@
+"""Attention: a fold over the keys with the attention state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+
+from combinators.arguments import read_dimension, read_flag, read_number
+from combinators.arrows.program import Program
+from combinators.arrows.tracing import trace
+from combinators.errors import CompositionError, SignatureError, message
+from combinators.graphs.graph import Graph
+from combinators.index_space.signature import Signature
+from combinators.index_space.tensor_type import TensorType, type_of
+from combinators.monoids import AttentionState, attention_output
+from combinators.numerics.attention_kernel import (
+    AttentionKernel,
+    DenseAttention,
+    RoundedOutput,
+    scores_rows,
+    state_dtype,
+)
+from combinators.numerics.fused_attention import FitsFused, FusedAttention
+from combinators.operations.dense import Dense
+from combinators.operations.operation import Operation
+from combinators.recording.current import trace_of
+from combinators.recording.value import Value
+
+Axes = tuple[str, ...]
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    over: str = "keys",
+    causal: bool | str = False,
+    mask: Any = None,
+    bias: Any = None,
+    scale: float | None = None,
+) -> Any:
+    """Softmax attention: a fold over the keys whose monoid is the attention state.
+
+    `y = softmax(scale * q . k + bias) . v`, the softmax over the keys that `mask` (and `causal`) leaves visible.
+
+    Args:
+      q: queries; its last axis is contracted with that of `k`. Axes are matched by name: those that `q` and `k` share
+        are batch-like, those of `q` alone are queries. Arrays without names are `(..., queries, heads, d)`.
+      k: keys, with the axis `over` and none of the queries' names: `k.rename(seq="keys")`.
+      v: values: the axes of `k` but the last, then its own.
+      over: the name of the folded dimension.
+      causal: a query sees the keys whose coordinate is at most its own along the query dimension. Of several (grouped
+        queries) it is the one that the keys were renamed from, or `causal="seq"` names it.
+      mask: bool, any of the axes of queries and keys; False hides. A row that sees no key gives zeros.
+      bias: added to the scores, any of their axes.
+      scale: of the dot products, by default `1 / sqrt(d)`.
+
+    Returns:
+      The axes of `q` but the last, then the last of `v`.
+
+    Raises:
+      SignatureError: when an axis has no name, or nothing tells which query dimension to compare with the keys.
+      CompositionError: when queries and keys share the name of their sequence.
+
+    Where the keys are whole in a block, a dense kernel runs: cuDNN's on CUDA for float16 and bfloat16 within its limits
+    (a plan for CUDA says so in `explain`; it has gradients, but no forward-mode derivatives), else one that XLA fuses.
+
+    Laws: fold_homomorphism over `over`; the dense kernels agree.
+
+    Source: Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> q = k = jnp.zeros((1, 3, 1, 2))  # batch, sequence, heads, features
+      >>> v = jnp.array([0.0, 1.0, 5.0]).reshape(1, 3, 1, 1)
+      >>> attention(q, k, v, causal=True).ravel().tolist()  # means of what each query sees
+      [0.0, 0.5, 2.0]
+    """
+    over = read_dimension(over, "over= of attention", SignatureError)
+    if not isinstance(causal, str):
+        causal = read_flag(causal, "causal= of attention, which may also name a query dimension,", SignatureError)
+    elif not causal.isidentifier():
+        read_dimension(causal, "causal= of attention", SignatureError)
+    scale = None if scale is None else read_number(scale, "scale= of attention", SignatureError)
+    optional = {name: value for name, value in (("mask", mask), ("bias", bias)) if value is not None}
+    operands = (q, k, v, *optional.values())
+    if not any(isinstance(operand, Value) for operand in operands):
+        return _on_arrays(operands, tuple(optional), over, causal, scale)
+    return _apply(operands, tuple(optional), over, causal, scale)
+
+
+def _apply(
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+) -> Any:
+    recording = trace_of(operands, "attention")
+    names = [_names(operand, label) for operand, label in zip(operands, ("q", "k", "v", *optional), strict=True)]
+    query, key, value = names[:3]
+    for label, operand in zip(optional, operands[3:], strict=True):
+        if label == "mask" and operand.dtype != bool:
+            raise SignatureError(
+                message(
+                    f"the mask of attention is {operand.dtype}, not bool",
+                    remedy="Compare it (mask > 0), or pass what is added to the scores as bias=.",
+                )
+            )
+    extra: Mapping[str, Axes] = dict(zip(optional, names[3:], strict=True))
+    if over not in key or over in query or over not in value:
+        raise CompositionError(
+            message(
+                f"attention folds `{over}`, which keys and values carry and queries do not",
+                f"q ({', '.join(query)}), k ({', '.join(key)}), v ({', '.join(value)})",
+                remedy=f'Rename the sequence of keys and values: k.rename(seq="{over}"), or pass over=.',
+            )
+        )
+    contracted, own = "~d", "~e"
+    query, key, value = (*query[:-1], contracted), (*key[:-1], contracted), (*value[:-1], own)
+    rows = [name for name in query[:-1] if name not in key]
+    at = _compared(recording.renamed_from(operands[1], over), rows, over, causal)
+    for label, axes in extra.items():
+        strange = [name for name in axes if name not in (*query[:-1], over)]
+        if strange:
+            raise CompositionError(
+                message(
+                    f"the {label} of attention has the axis `{strange[0]}`, which the scores have not",
+                    f"scores ({', '.join((*query[:-1], over))}), {label} ({', '.join(axes)})",
+                    remedy=f'Rename it, as in {label}.rename({strange[0]}="{over}").',
+                )
+            )
+    dims = dict.fromkeys((*query[:-1], *key[:-1], *value[:-1]))
+    local = {name: f"d{i}" for i, name in enumerate(dims)} | {contracted: "d", own: "e"}
+    fields: dict[str, Any] = {
+        label: tuple(local[name] for name in axes)
+        for label, axes in {"query": query, "key": key, "value": value, **extra}.items()
+    }
+    fields |= {"keys": local[over], "queries": at and local[at], "causal": at is not None, "scale": scale}
+    texts = [" ".join(fields[label]) for label in ("query", "key", "value", *optional)]
+    texts = [text[:-1] + f"[{text[-1]}]" if i < 2 else text for i, text in enumerate(texts)]
+    coordinates = [f"@{local[at]}", f"@{local[over]}"] if at is not None else []
+    row = " ".join(local[name] for name in query[:-1])
+    signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {row} e")
+    order = scores_rows(fields["query"], fields["key"])
+    state = (order, order, (*order, "e"))
+    kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)
+    # A causal kernel without coordinates starts at row 0 and key 0: the queries must be whole as well.
+    conditions: dict[str, Any] = {"whole": (local[at],) if at is not None else (), "takes": FitsFused(fused)}
+    dense = (Dense(fused, platforms=("cuda",), dtypes=("bfloat16", "float16"), **conditions), DenseAttention(**fields))
+    kept = state_dtype(jnp.zeros((), operands[2].dtype)) == operands[2].dtype
+    present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
+    operation = Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")
+    return recording.apply(operation, operands)
+
+
+def _compared(source: str | None, rows: Sequence[str], over: str, causal: Any) -> str | None:
+    """The query dimension that is compared with the keys; None where attention is not causal.
+
+    Args:
+      source: the name that the keys' sequence had before it was renamed.
+      rows: the query dimensions.
+      over: the keys' dimension.
+      causal: whether, or along which dimension.
+    """
+    if causal is False:
+        return None
+    found = [causal] if isinstance(causal, str) else rows if len(rows) == 1 else [source]
+    if isinstance(causal, bool | str) and found[0] in rows:
+        return found[0]
+    named = ", ".join(f"`{name}`" for name in rows) or "none"
+    raise SignatureError(
+        message(
+            f"causal attention compares one query dimension with `{over}`",
+            f"the query dimensions are {named}, got causal={causal!r:.40}",
+            remedy=f'Name it: causal="{rows[0]}".'
+            if rows
+            else "Give the queries a dimension that the keys do not have.",
+        )
+    )
+
+
+def _names(value: Any, label: str) -> Axes:
+    if not isinstance(value, Value) or None in value.settle().names:
+        raise SignatureError(
+            message(
+                f"attention matches axes by name, and an axis of `{label}` has none",
+                f"got {value!r:.120}",
+                remedy="Name the axes by the program's signature or by a tp.TensorType.",
+            )
+        )
+    return tuple(name for name in value.names if name is not None)
+
+
+def _on_arrays(
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+) -> Any:
+    """Attention of arrays `(..., queries, heads, d)`; optional ones broadcast to `(..., heads, queries, keys)`."""
+    types = [type_of(operand, "an operand of attention") for operand in operands]
+    lead = tuple(f"b{i}" for i in range(types[0].ndim - 3))
+    labels = [(*lead, "queries", "heads", "d"), (*lead, over, "heads", "d"), (*lead, over, "heads", "e")]
+    for kind, axes, label in zip(types, labels, ("q", "k", "v"), strict=False):
+        if kind.ndim != len(axes):
+            raise SignatureError(
+                message(
+                    f"`{label}` of attention has {kind.ndim} axes",
+                    f"expected ({', '.join(axes)}), got {kind}",
+                    remedy="Give q, k and v the same leading axes, then sequence, heads and features.",
+                )
+            )
+    sizes = dict(zip((*labels[0], over), (*types[0].shape, types[1].shape[-3]), strict=True))
+    named = [TensorType.make(axes, kind.shape, kind.dtype) for axes, kind in zip(labels, types, strict=False)]
+    arrays = list(operands[:3])
+    for operand, kind, label in zip(operands[3:], types[3:], optional, strict=True):
+        axes = _broadcast_axes(label, kind, (*lead, "heads", "queries", over), sizes)
+        gone = tuple(at for at, name in enumerate(axes) if name is None)
+        arrays.append(jnp.squeeze(operand, gone))
+        kept = [(name, size) for name, size in zip(axes, kind.shape, strict=True) if name is not None]
+        named.append(TensorType(kept, kind.dtype))
+    return _graph(tuple(named), optional, over, causal, scale)(*arrays)
+
+
+def _broadcast_axes(
+    label: str, kind: TensorType, full: Sequence[str], sizes: Mapping[str, int]
+) -> tuple[str | None, ...]:
+    """The names of the axes of a mask or bias, aligned from the right; None where one broadcasts."""
+    names = tuple(full[len(full) - kind.ndim :]) if kind.ndim <= len(full) else ()
+    if len(names) != kind.ndim or any(s not in (1, sizes[n]) for n, s in zip(names, kind.shape, strict=True)):
+        expected = ", ".join(f"{name}={sizes[name]}" for name in full)
+        raise SignatureError(
+            message(
+                f"`{label}` of attention does not broadcast to the scores",
+                f"expected ({expected}), got {kind}",
+                remedy="Give it these axes from the right, or size 1 where it broadcasts.",
+            )
+        )
+    return tuple(n if s == sizes[n] else None for n, s in zip(names, kind.shape, strict=True))
+
+
+@lru_cache(maxsize=64)
+def _graph(
+    types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+) -> Graph:
+    """The graph of attention on arrays, traced (and compiled) once per types."""
+    called = Program(lambda *values: _apply(values, optional, over, causal, scale), None)
+    called.name = "attention"
+    return trace(called, *types)

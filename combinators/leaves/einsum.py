@@ -1,0 +1,87 @@
+"""Einsum: the kernel comes from the signature."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import jax.numpy as jnp
+
+from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
+from combinators.index_space.signature import Operand, Signature, read_signature
+from combinators.leaves.leaf import Leaf
+from combinators.monoids import Sum
+from combinators.operations.operation import Operation
+
+
+@dataclass(frozen=True)
+class Einsum:
+    """`jnp.einsum` with fixed subscripts."""
+
+    subscripts: str
+
+    def __call__(self, *blocks: Any, preferred_element_type: Any = None) -> Any:
+        """The sum of products over a block."""
+        return jnp.einsum(self.subscripts, *blocks, preferred_element_type=preferred_element_type)
+
+
+def einsum(signature: str | Signature, *, name: str | None = None) -> Leaf:
+    """Sum of products: `tp.einsum("b s k, k h d -> b s h d")`.
+
+    Args:
+      signature: bare dimensions, whole ones, and `...`; what stands only on the left is summed.
+      name: for paths and errors.
+
+    Returns:
+      A `Reduce` with the monoid Sum, or a `Map` where nothing is summed.
+
+    Raises:
+      SignatureError: for windows, compositions, coordinates or several results.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> einsum("b s k, k h d -> b s h d")(jnp.ones((1, 2, 3)), jnp.ones((3, 4, 5))).shape
+      (1, 2, 4, 5)
+    """
+    parsed = read_signature(signature)
+    letters = _letters(parsed)
+    operands = ",".join(_subscripts(operand, letters, parsed) for operand in parsed.operands)
+    if len(parsed.results) != 1 or not parsed.operands:
+        raise _refused(parsed, "it needs operands and one result")
+    kernel = Einsum(f"{operands}->{_subscripts(parsed.results[0], letters, parsed)}")
+    if parsed.generated_dims:
+        raise _refused(parsed, f"`{parsed.generated_dims[0]}` stands only on the right")
+    folds = bool(parsed.fold_dims)
+    # Zero annihilates a product, so padding needs no case distinction.
+    pad = tuple(0 for _ in parsed.operands) if folds else None
+    return Leaf(Operation(parsed, kernel, Sum if folds else None, pad=pad, name=name or "einsum"))
+
+
+def _letters(signature: Signature) -> dict[str, str]:
+    if len(signature.dims) > len(string.ascii_letters):
+        raise _refused(signature, f"it has more than {len(string.ascii_letters)} dimensions")
+    return dict(zip(signature.dims, string.ascii_letters, strict=False))
+
+
+def _subscripts(operand: Operand, letters: dict[str, str], signature: Signature) -> str:
+    if operand.coordinate is not None:
+        raise _refused(signature, f"`@{operand.coordinate}` is a coordinate")
+    texts: list[str] = []
+    for axis in operand.axes:
+        name = axis.name or axis.whole_name
+        if name is None:
+            raise _refused(signature, f"the axis `{axis}` is not a bare dimension")
+        texts.append(letters[name])
+    return "".join(operand.around("...", texts))
+
+
+def _refused(signature: Signature, why: str) -> SignatureError:
+    return SignatureError(
+        message(
+            "tp.einsum cannot make a kernel for this signature",
+            f"signature {signature}",
+            why,
+            remedy="Write the kernel: tp.Reduce(kernel, signature, monoid), or rearrange before.",
+        )
+    )

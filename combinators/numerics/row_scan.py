@@ -1,0 +1,147 @@
+"""Prefixes of many steps in two passes over rows of them: less work and memory than a tree of all steps.
+
+The steps are cut into rows of `LENGTH` consecutive ones. The first pass walks along all rows at once and gives their
+totals; prefixes of the totals say what comes before each row; the second pass walks along the rows again, each from
+there, and gives the prefixes of the steps. What comes before the whole block enters between the passes, at no cost.
+
+Source: the reduce-then-scan of Dotsenko et al. 2008, "Fast scan algorithms on graphics processors", section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.frozen import dataclass
+from combinators.merging.blocks import Axes, combine_blocks, identity_block, is_native_scan, scan_block, shift_block
+from combinators.merging.monoid import Monoid
+from combinators.monoids.dual import dual
+
+LENGTH = 32
+"""The steps of a row: each takes one turn of a loop, in which all rows advance."""
+
+LONG = 1024
+"""From how many steps on two passes are faster than `lax.associative_scan`: see docs/design/lowering.md."""
+
+
+def prefixes(
+    monoid: Monoid,
+    tree: Any,
+    carrier: Sequence[Axes],
+    over: str,
+    state: list[Any],
+    reverse: bool = False,
+    exclusive: bool = False,
+) -> list[Any]:
+    """Prefixes of a block of steps along `over`, by whatever is fastest.
+
+    Args:
+      monoid: merges two states.
+      tree: how leaves make a state.
+      carrier: the axes of the leaves.
+      over: the scanned dimension.
+      state: the leaves of the steps.
+      reverse: suffixes instead.
+      exclusive: without the own step.
+    """
+    if has_rows(monoid, carrier, over, state):
+        return row_scan(monoid, tree, carrier, over, state, reverse).prefixes(None, exclusive)
+    scanned = scan_block(monoid, tree, carrier, over, state, reverse)
+    return shift_block(monoid, tree, carrier, over, scanned, reverse) if exclusive else scanned
+
+
+def has_rows(monoid: Monoid, carrier: Sequence[Axes], over: str, state: Sequence[Any]) -> bool:
+    """Whether a block is scanned by rows."""
+    return state[0].shape[carrier[0].index(over)] >= LONG and not is_native_scan(monoid, state)
+
+
+def row_scan(monoid: Monoid, tree: Any, carrier: Sequence[Axes], over: str, state: list[Any], reverse: bool) -> RowScan:
+    """The two passes over a block of steps; the arguments are those of `prefixes`."""
+    # Flipped steps come last first: the order of the monoid is kept by swapping the arguments back.
+    return RowScan(dual(monoid) if reverse else monoid, tree, tuple(carrier), over, state, reverse)
+
+
+@dataclass(frozen=True, eq=False)
+class RowScan:
+    """The two passes over one block of steps.
+
+    Attributes:
+      monoid: merges two states, the one that is scanned earlier first.
+      tree: how leaves make a state.
+      carrier: the axes of the leaves of the steps.
+      over: the scanned dimension.
+      state: the leaves of the steps.
+      reverse: whether the last step comes first.
+    """
+
+    monoid: Monoid
+    tree: Any
+    carrier: tuple[Axes, ...]
+    over: str
+    state: list[Any]
+    reverse: bool
+
+    def total(self) -> list[Any]:
+        """All steps merged, without `over`."""
+        return [leaf[-1] for leaf in self._ends]
+
+    def prefixes(self, before: list[Any] | None, exclusive: bool) -> list[Any]:
+        """The prefixes, from the state `before` (as `total`); from the identity where it is None."""
+        start = shift_block(self.monoid, self.tree, self._rows, "row", self._ends)
+        if before is not None:
+            spread = [jnp.broadcast_to(leaf, full.shape) for leaf, full in zip(before, start, strict=True)]
+            start = self._merge(spread, start)
+
+        def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], list[Any]]:
+            merged = self._merge(carry, step)
+            return merged, carry if exclusive else merged
+
+        _, found = lax.scan(turn, start, self._steps)
+        return [self._block(number, leaf) for number, leaf in enumerate(found)]
+
+    @cached_property
+    def _rows(self) -> list[Axes]:
+        return [("row", *(name for name in axes if name != self.over)) for axes in self.carrier]
+
+    @cached_property
+    def _steps(self) -> list[Any]:
+        """The first step of every row, then the second, and so on: leaves `(LENGTH, row, ...)`."""
+        steps = [
+            jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(self.state, self.carrier, strict=True)
+        ]
+        if self.reverse:
+            steps = [jnp.flip(leaf, 0) for leaf in steps]
+        size = steps[0].shape[0]
+        rows = -(-size // LENGTH)
+        if rows * LENGTH > size:
+            rest = identity_block(self.monoid, self.tree, self._rows, [leaf[: rows * LENGTH - size] for leaf in steps])
+            steps = [jnp.concatenate([leaf, more]) for leaf, more in zip(steps, rest, strict=True)]
+        return [jnp.swapaxes(leaf.reshape(rows, LENGTH, *leaf.shape[1:]), 0, 1) for leaf in steps]
+
+    @cached_property
+    def _ends(self) -> list[Any]:
+        """What the rows up to each one come to."""
+
+        def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], None]:
+            return self._merge(carry, step), None
+
+        first = [leaf[0] for leaf in self._steps]
+        unit = identity_block(self.monoid, self.tree, self._rows, first)
+        # In a mesh a loop has to start from what varies as its result does; the choice below is made when compiling.
+        like = [lax.stop_gradient(leaf) for leaf in self._merge(first, first)]
+        start = [jnp.where(True, one, other) for one, other in zip(unit, like, strict=True)]
+        totals, _ = lax.scan(turn, start, self._steps)
+        return prefixes(self.monoid, self.tree, self._rows, "row", totals)
+
+    def _merge(self, earlier: list[Any], later: list[Any]) -> list[Any]:
+        return combine_blocks(self.monoid, self.tree, self._rows, earlier, later)
+
+    def _block(self, number: int, found: Any) -> Any:
+        axis = self.carrier[number].index(self.over)
+        size = self.state[number].shape[axis]
+        steps = jnp.swapaxes(found, 0, 1).reshape(-1, *found.shape[2:])[:size]
+        return jnp.moveaxis(jnp.flip(steps, 0) if self.reverse else steps, 0, axis)

@@ -1,0 +1,5 @@
+"""The one kind of leaf that graphs hold: a signature, a kernel, perhaps a monoid; at given shapes, on blocks.
+
+Read `operation` and `shaped`, then `execute` with `binding` and `cells`; `dense` and `ready` choose among kernels;
+`widening`, `compositions` and `apart` make one operation of another; `json` stores them.
+"""

@@ -1,0 +1,165 @@
+"""Kernels that stand ready for special cases: for blocks that are whole, for a platform, for certain dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.errors import KernelError, message
+from combinators.kernels.immutable import Immutable
+from combinators.kernels.kernel import short_name
+from combinators.operations.operation import Operation
+
+Struct = jax.ShapeDtypeStruct
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""What programs are lowered for, as lowering names it."""
+
+
+@dataclass(frozen=True)
+class Dense(Immutable):
+    """A kernel and when it may stand in for the operation's own; the first of a list that may is used.
+
+    Args:
+      kernel: operand blocks to the presented result at once, or to a state block.
+      platforms: as lowering names them (`"cpu"`, `"cuda"`, `"rocm"`, `"tpu"`); None is any. Plans alone choose by
+        platform; an unplanned program runs the same kernels everywhere.
+      dtypes: every floating operand is of one of these; None is any.
+      whole: dimensions of the signature that are uncut in the block. What gives a result needs its fold dimensions
+        uncut in any case. By default that is all, and for a map every dimension.
+      gives: `"result"`, or `"state"`: a state block, which stands in where the fold is cut, over the mesh, in rings and
+        in chunks.
+      takes: a further condition: types of the blocks to whether the kernel takes them.
+
+    Raises:
+      KernelError: for conditions that cannot be read.
+
+    Laws: map.dense, on the whole and on every piece for which it may stand in.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from combinators import Map
+      >>> fast = Dense(jnp.sin, platforms=("tpu",), dtypes=(jnp.bfloat16,), whole=("c",))
+      >>> Map(jnp.sin, "r c -> r c", dense=[fast])(jnp.zeros((1, 2))).tolist()
+      [[0.0, 0.0]]
+    """
+
+    kernel: Callable[..., Any]
+    _: KW_ONLY
+    platforms: tuple[str, ...] | None = None
+    dtypes: tuple[Any, ...] | None = None
+    whole: tuple[str, ...] | None = None
+    gives: Literal["result", "state"] = "result"
+    takes: Callable[..., bool] | None = None
+
+    def __post_init__(self) -> None:
+        where = f"tp.Dense({short_name(self.kernel)})"
+        for name in ("platforms", "dtypes", "whole"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, _names(name, given, where))
+        if self.takes is not None and not callable(self.takes):
+            raise _refused(f"{where} takes {self.takes!r:.40}", "Pass a function of the blocks' types, or None.")
+        strange = [name for name in self.platforms or () if name not in (*PLATFORMS, "gpu")]
+        if strange:
+            raise _refused(f"{where} names the platform {strange[0]!r:.40}", f"Write some of {', '.join(PLATFORMS)}.")
+        if not isinstance(self.gives, str) or self.gives not in ("result", "state"):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _refused(f"{where} gives {self.gives!r:.40}", 'Write gives="result" or gives="state".')
+        if "gpu" in (self.platforms or ()):
+            raise _refused(f"{where} names the platform `gpu`", 'Write "cuda" or "rocm", or both.')
+
+    def __call__(self, *blocks: Any) -> Any:
+        """What the kernel gives."""
+        return self.kernel(*blocks)
+
+    def needs_whole(self, operation: Operation) -> frozenset[str]:
+        """The dimensions that must be uncut."""
+        signature = operation.signature
+        folds = signature.fold_dims if self.gives == "result" else ()
+        named = self.whole
+        if named is None:
+            named = signature.dims if operation.kind == "map" else ()
+        return frozenset((*folds, *named))
+
+    def may_run(self, operation: Operation, blocks: Sequence[Any], cut: Collection[str]) -> bool:
+        """Whether all conditions but that of the platform hold; `blocks` are arrays or their types."""
+        kinds = [block.dtype for block in blocks if jnp.issubdtype(block.dtype, jnp.inexact)]
+        return (
+            not self.needs_whole(operation) & set(cut)
+            and (self.dtypes is None or all(kind.name in self.dtypes for kind in kinds))
+            and (self.takes is None or bool(self.takes(*(Struct(block.shape, block.dtype) for block in blocks))))
+        )
+
+
+def as_dense(entry: Callable[..., Any]) -> Dense:
+    """An entry of `dense=` with its conditions; a bare function has none."""
+    return entry if isinstance(entry, Dense) else Dense(entry)
+
+
+def candidates(
+    operation: Operation, blocks: Sequence[Any], cut: Collection[str], gives: str, by_platform: bool
+) -> list[Dense]:
+    """The kernels that may run, up to the first that does so on any platform.
+
+    Args:
+      operation: with `dense` kernels.
+      blocks: operand blocks, or their types.
+      cut: the dimensions that are cut.
+      gives: `result` or `state`.
+      by_platform: whether kernels for a platform count.
+    """
+    found: list[Dense] = []
+    for entry in map(as_dense, operation.dense):
+        if entry.gives != gives or (entry.platforms is not None and not by_platform):
+            continue
+        if entry.may_run(operation, blocks, cut):
+            found.append(entry)
+            if entry.platforms is None:
+                break
+    return found
+
+
+def running(operation: Operation, blocks: Sequence[Any], cut: Collection[str], gives: str) -> str:
+    """The names of the kernels that stand in, by platform; empty where the operation's own kernel runs alone."""
+    found = candidates(operation, blocks, cut, gives, by_platform=True)
+    special = [f"{short_name(entry.kernel)} on {', '.join(entry.platforms)}" for entry in found if entry.platforms]
+    general = [short_name(entry.kernel) for entry in found if entry.platforms is None]
+    if special:
+        general = [f"else {general[0] if general else 'its own'}"]
+    return ", ".join([*special, *general])
+
+
+def for_platforms(operation: Operation, platforms: Sequence[str]) -> Operation:
+    """The operation with the kernels that run on some of these platforms; what runs on all needs no choice."""
+    kept: list[Callable[..., Any]] = []
+    for entry in operation.dense:
+        if not isinstance(entry, Dense) or entry.platforms is None:
+            kept.append(entry)
+            continue
+        common = tuple(platform for platform in entry.platforms if platform in platforms)
+        if common:
+            kept.append(replace(entry, platforms=None if set(platforms) <= set(common) else common))
+    return operation if tuple(kept) == operation.dense else replace(operation, dense=tuple(kept))
+
+
+def _names(label: str, given: Any, where: str) -> tuple[str, ...]:
+    listed: Any = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if label == "dtypes":
+        try:
+            found = [jnp.dtype(dtype) for dtype in listed]
+            if all(jnp.issubdtype(dtype, np.number) or dtype == np.bool_ for dtype in found):
+                return tuple(dtype.name for dtype in found)
+            raise TypeError(listed)
+        except (TypeError, ValueError):
+            raise _refused(f"{where}: dtypes={given!r:.60} names no dtype", "Write dtypes=(jnp.bfloat16,).") from None
+    if not all(isinstance(name, str) for name in listed):
+        raise _refused(f"{where}: {label}={given!r:.60} holds no names", f"Write a tuple of strings for {label}=.")
+    return cast("tuple[str, ...]", listed)
+
+
+def _refused(headline: str, remedy: str) -> KernelError:
+    return KernelError(message(headline, remedy=remedy))

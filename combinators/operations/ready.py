@@ -1,0 +1,106 @@
+"""Choosing the kernels that run: an operation made ready for what is cut of it, and for platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.operations.dense import Dense, as_dense, candidates
+from combinators.operations.execute import axis_modes, present, read_operand, run_blocks
+from combinators.operations.shaped import Shaped
+
+Finish = Callable[[list[Any]], list[Any]]
+Leaves = Callable[..., list[Any]]
+
+
+def run_whole(shaped: Shaped, arrays: Sequence[Any]) -> list[Any]:
+    """Run an operation uncut on whole arrays; returns the leaves of its result."""
+    modes = axis_modes(shaped)
+    remaining = iter(arrays)
+    blocks: list[Any] = []
+    for operand, operand_modes in zip(shaped.signature.operands, modes, strict=True):
+        if operand.coordinate is not None:
+            blocks.append(jnp.arange(shaped.sizes[operand.coordinate], dtype=jnp.int32))
+        else:
+            blocks.append(read_operand(operand, next(remaining), shaped.sizes, operand_modes))
+    return run_blocks(ready(shaped), blocks)
+
+
+def plain(shaped: Shaped) -> Shaped:
+    """The operation with its own kernel alone, which JAX can differentiate in every way."""
+    return replace(shaped, operation=replace(shaped.operation, dense=()))
+
+
+def portable(shaped: Shaped) -> Shaped:
+    """The operation without kernels that have conditions: what is left runs on every platform."""
+    kept = tuple(entry for entry in shaped.operation.dense if not isinstance(entry, Dense))
+    return replace(shaped, operation=replace(shaped.operation, dense=kept))
+
+
+def ready(
+    shaped: Shaped, cut: Collection[str] = (), *, by_platform: bool = False, finish: Finish | None = None
+) -> Shaped:
+    """The operation with the kernels that run where `cut` are the dimensions that are cut.
+
+    Args:
+      shaped: its `dense` kernels have conditions.
+      cut: dimensions that are cut, over a mesh or in time.
+      by_platform: whether a platform is chosen: the program then holds one kernel for each, and lowering takes one.
+      finish: makes the leaves that kernels for several platforms give alike, such as in the mesh axes they vary over.
+
+    Returns:
+      The same with one state kernel as its kernel, and at most one dense kernel, without conditions.
+    """
+    operation = shaped.operation
+    entries = [as_dense(entry) for entry in operation.dense]
+    alike = finish if finish is not None else list[Any]
+
+    def own(*blocks: Any) -> list[Any]:
+        return jax.tree.leaves(operation.kernel(*blocks))
+
+    def choose(gives: str, otherwise: Leaves) -> Leaves:
+        def run(*blocks: Any) -> list[Any]:
+            found = candidates(operation, blocks, cut, gives, by_platform)
+            return _on_platform(found, otherwise, alike)(*blocks)
+
+        return run
+
+    kernel = operation.kernel
+    if any(entry.gives == "state" for entry in entries):
+        kernel = choose("state", own)
+    dense: tuple[Callable[..., Any], ...] = ()
+    results = [entry for entry in entries if entry.gives == "result"]
+    if any(not entry.needs_whole(operation) & set(cut) for entry in results):
+
+        def undivided(*blocks: Any) -> list[Any]:
+            leaves = jax.tree.leaves(kernel(*blocks))
+            return leaves if operation.kind == "map" else present(shaped, leaves)
+
+        dense = (choose("result", undivided),)
+    return replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
+
+
+def _on_platform(found: Sequence[Dense], otherwise: Leaves, alike: Finish) -> Leaves:
+    """One function that runs the first kernel for the platform it is lowered for."""
+
+    def leaves_of(kernel: Callable[..., Any]) -> Leaves:
+        return lambda *blocks: jax.tree.leaves(kernel(*blocks))
+
+    general = next((leaves_of(entry.kernel) for entry in found if entry.platforms is None), otherwise)
+    special: dict[str, Leaves] = {}
+    for entry in found:
+        for platform in entry.platforms or ():
+            special.setdefault(platform, leaves_of(entry.kernel))
+    if not special:
+        return general
+
+    def on(kernel: Leaves) -> Leaves:
+        return lambda *blocks: alike(kernel(*blocks))
+
+    branches = {platform: on(kernel) for platform, kernel in special.items()}
+    return lambda *blocks: lax.platform_dependent(*blocks, default=on(general), **branches)

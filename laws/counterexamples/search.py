@@ -1,0 +1,168 @@
+"""Looking for a counterexample: draw arguments, compare the sides of a law, shrink what fails."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from random import Random
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import Phase, Verbosity, find, settings
+from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample, Unsatisfiable
+
+from laws.errors import whole_number
+from laws.law import Law
+from laws.subject import DOMAINS, Recipe, Subject
+from laws.verdicts.conditioning import Magnitudes, magnitudes
+from laws.verdicts.noise import spread
+from laws.verdicts.verdict import Terms, Verdict, compare, unit_roundoff
+
+
+@final
+@dataclass(frozen=True)
+class Search:
+    """How hard to look.
+
+    Attributes:
+      examples: arguments drawn for every law; fewer where there are fewer.
+      seed: of the draws; the same seed gives the same draws.
+      shrink: look for the smallest counterexample once there is one.
+
+    Raises:
+      LawError: when there is no example, or the seed is no integer.
+    """
+
+    examples: int = 50
+    seed: int = 0
+    shrink: bool = True
+
+    def __post_init__(self) -> None:
+        whole_number("laws: examples", self.examples, least=1)
+        whole_number("laws: seed", self.seed, least=0)
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """A counterexample.
+
+    Attributes:
+      law: the law that does not hold.
+      subject: what it does not hold for.
+      recipe: the arguments, one recipe each.
+      verdict: how the sides differ.
+      seed: of the search that found it.
+      tried: examples until the first counterexample, that one among them; 0 where none was searched for.
+    """
+
+    law: Law
+    subject: Subject
+    recipe: list[Recipe]
+    verdict: Verdict
+    seed: int
+    tried: int = 0
+
+
+def search(law: Law, subject: Subject, how: Search) -> Failure | int:
+    """Look for arguments on which a law does not hold.
+
+    Returns:
+      The smallest counterexample found, or how many examples the law held on.
+    """
+    count = first = 0
+
+    def fails(recipe: Any) -> bool:
+        nonlocal count, first
+        count += 1
+        broken = not judge(law, subject, list(recipe)).holds
+        first = first or (count if broken else 0)
+        return broken
+
+    kinds = [kind for _, kind in law.takes]
+    strategy = st.one_of([st.tuples(*(subject.drawing(kind, domain) for kind in kinds)) for domain in DOMAINS])
+    quiet = settings(
+        max_examples=how.examples if law.takes else 1,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if how.shrink else (Phase.generate,),
+        verbosity=Verbosity.quiet,
+        print_blob=False,
+    )
+    try:
+        found = list(find(strategy, fails, settings=quiet, random=Random(how.seed)))
+    except (NoSuchExample, Unsatisfiable):
+        return count
+    if how.shrink:
+        found = _simplest(law, subject, found)
+    return Failure(law, subject, found, judge(law, subject, found), how.seed, first)
+
+
+def _simplest(law: Law, subject: Subject, recipe: list[Recipe]) -> list[Recipe]:
+    """Make one argument after the other simpler, as long as the law fails in the same way."""
+    kind = judge(law, subject, recipe).kind
+
+    def fails(recipe: list[Recipe]) -> bool:
+        verdict = judge(law, subject, recipe)
+        return not verdict.holds and verdict.kind == kind
+
+    for i, (_, of) in enumerate(law.takes):
+        before, behind = recipe[:i], recipe[i + 1 :]
+        simplest = subject.simplest(of, recipe[i], lambda part: fails([*before, part, *behind]))  # noqa: B023
+        recipe = [*before, simplest, *behind]
+    return recipe
+
+
+def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
+    """Compare the sides of a law on one example.
+
+    Args:
+      law: any law that applies.
+      subject: what it is about.
+      recipe: one recipe for every argument that the law takes.
+
+    Returns:
+      The verdict. What the subject raises breaks the law: its two sides have no value.
+    """
+    # A GPU would multiply float32 matrices with ten bits of mantissa, which is no property of the algebra.
+    with jax.default_matmul_precision("highest"), np.errstate(all="ignore"):
+        try:
+            arguments = [subject.build(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True)]
+            sides = subject.compiled(law)(*arguments)
+            left, right = sides if law.oracle is None else (sides[0], law.oracle(subject, *arguments))
+            if law.judged != "object":
+                left, right = jax.device_get((left, right))
+        except Exception as error:  # noqa: BLE001 - the code under test may raise anything
+            return Verdict(False, "raised", error=error)
+        exact = all(subject.is_exact(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True))
+
+        function, key = subject.wide(law), law.name
+
+        def measure(picks: list[int], both: bool) -> Magnitudes | None:
+            return magnitudes(function, arguments, picks, of=law.scaled_by, both=both, cache=subject.cache, key=key)
+
+        unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
+        depth, oracle = law.depth * subject.depth, law.oracle is not None
+
+        @functools.cache
+        def moved() -> np.ndarray[Any, Any] | None:
+            if oracle:
+                # What the steps lose is what a reference is there to find. What rounded arguments may give counts.
+                found = spread(function, arguments, depth * unit, subject.cache, key, steps=False)
+            elif subject.is_composed or law.is_composed:
+                # A plan runs the very program that it is compared with, on the same arguments.
+                found = spread(function, arguments, unit, subject.cache, key, given=law.family == "plan")
+            else:
+                return None
+            return None if found is None else _largest(found, left)
+
+        return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))
+
+
+def _largest(found: np.ndarray[Any, Any], side: Any) -> np.ndarray[Any, Any]:
+    """The larger of what the sides round, entry by entry; they follow each other."""
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(side) if jnp.issubdtype(np.asarray(leaf).dtype, jnp.inexact))
+    return found.reshape(-1, size).max(axis=0)

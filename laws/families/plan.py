@@ -1,0 +1,107 @@
+"""The laws of plans: planned is unplanned, in values and in gradients, nested and repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from laws.law import Law, drawn
+from laws.subjects.plan import PlanSubject, Run, is_inexact, outputs, slopes
+
+DESIGN = "docs/design: by the law every plan computes the same result"
+
+
+def values(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run planned and unplanned."""
+    return outputs(s.planned, arguments), outputs(_jitted(s), arguments)
+
+
+def gradients(s: PlanSubject, arguments: Any, cotangents: Any) -> tuple[Any, Any]:
+    """Differentiate planned and unplanned."""
+    return slopes(s.planned, arguments, cotangents), slopes(_jitted(s), arguments, cotangents)
+
+
+def nesting(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run the plan inside of `jit`."""
+    return jax.jit(s.planned)(arguments), s.planned(arguments)
+
+
+def retry(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run the plan twice."""
+    return s.planned(arguments), s.planned(arguments)
+
+
+def mapping(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Map the plan over two arguments, the second one turned around."""
+    turned = [np.flip(np.asarray(leaf)) for leaf in arguments]
+    both = jax.vmap(s.planned)([np.stack([x, y]) for x, y in zip(arguments, turned, strict=True)])
+    each = [s.planned(arguments), s.planned(turned)]
+    return [[leaf[i] for leaf in both] for i in (0, 1)], each
+
+
+def blocking(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Cut the arguments into the plan's blocks, and put the blocks of the result together."""
+    plan: Any = s.plan
+    blocks = plan.put(*jax.tree.unflatten(s.graph.in_tree, list(arguments)))
+    return jax.tree.leaves(plan.take(plan.compile()(*blocks))), s.planned(arguments)
+
+
+def _jitted(s: PlanSubject) -> Run:
+    return s.cache.setdefault("unplanned", jax.jit(s.unplanned))
+
+
+def _blocks(s: PlanSubject) -> str | None:
+    fits = callable(getattr(s.plan, "put", None)) and callable(getattr(s.plan, "take", None))
+    return None if fits else f"`{s.name}` has no put and take"
+
+
+def _differentiable(s: PlanSubject) -> str | None:
+    if not any(is_inexact(kind) for kind in s.inputs):
+        return f"`{s.name}` has no floating input"
+    return None if any(is_inexact(kind) for kind in s.outputs) else f"`{s.name}` has no floating output"
+
+
+_ARGS = drawn("arguments", "args")
+
+LAWS = (
+    Law("plan.values", "run(args) ~ graph(args)", DESIGN, values, _ARGS, eager=True),
+    Law(
+        "plan.gradients",
+        "d <cotangents, run(args)> ~ d <cotangents, graph(args)>",
+        DESIGN,
+        gradients,
+        _ARGS + drawn("cotangents", "cotangents"),
+        _differentiable,
+        depth=3,
+        eager=True,
+    ),
+    Law("plan.nesting", "jit(run)(args) ~ run(args)", "a compiled plan nests in jit", nesting, _ARGS, eager=True),
+    Law(
+        "plan.retry",
+        "run(args), again ~ run(args)",
+        "a retried block is bitwise the same",
+        retry,
+        _ARGS,
+        judged="bits",
+        eager=True,
+    ),
+    Law(
+        "plan.mapping",
+        "vmap(run)([args, others]) ~ [run(args), run(others)]",
+        "JAX: transformations keep the meaning of pure functions",
+        mapping,
+        _ARGS,
+        eager=True,
+    ),
+    Law(
+        "plan.blocking",
+        "take(blocks of run(put(args))) ~ run(args)",
+        "unblock after block is the identity",
+        blocking,
+        _ARGS,
+        _blocks,
+        eager=True,
+    ),
+)

@@ -1,0 +1,47 @@
+"""Where the program is: on which device of the mesh, and in which turn of every loop around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.frozen import dataclass
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import is_time, ring_of, turns_of
+
+
+@dataclass(frozen=True, eq=False)
+class Here(MeshShape):
+    """A mesh as one device sees it in one turn.
+
+    Attributes:
+      counters: loop (a time axis) to the number of its turn.
+    """
+
+    counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def index(self, axes: Sequence[str]) -> Any:
+        """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""
+        if axes and not any(map(is_time, axes)):
+            return lax.axis_index(tuple(axes))
+        position: Any = jnp.int32(0)
+        for axis in axes:
+            position = position * self.size((axis,)) + self._along(axis)
+        return position
+
+    def _along(self, axis: str) -> Any:
+        if not is_time(axis):
+            return lax.axis_index(axis)
+        ring = ring_of(axis)
+        if ring is None:
+            return self.counters[axis]
+        # In turn t a device holds what the device t places behind it held at first.
+        return (lax.axis_index(ring) - self.counters[axis]) % turns_of(axis)
+
+    def turning(self, axis: str, counter: Any) -> Here:
+        """The same place inside a loop."""
+        return Here(self.axes, {**self.counters, axis: counter})

@@ -1,0 +1,31 @@
+"""Over which mesh axes a value varies, and making it vary over more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+
+from tapestry_jax.planning.geometry.time_axis import in_space
+
+
+def varying_axes(value: Any) -> frozenset[str]:
+    """The mesh axes over which a value of the SPMD program varies."""
+    return frozenset(jax.typeof(value).manual_axis_type.varying)
+
+
+def vary(value: Any, axes: Iterable[str]) -> Any:
+    """Let a value vary over all of `axes`; its gradient is then summed over those that are new."""
+    missing = tuple(axis for axis in in_space(axes) if axis not in varying_axes(value))
+    return lax.pcast(value, missing, to="varying") if missing else value
+
+
+def received(value: Any) -> Any:
+    """The same value, marked as what a collective brought: a loop in time keeps it, and does not send it again."""
+    return checkpoint_name(value, RECEIVED)
+
+
+RECEIVED = "received"

@@ -1,0 +1,48 @@
+"""Adding up states from turn to turn of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from jax import lax
+
+from combinators.merging.blocks import Axes, combine_blocks
+from combinators.merging.extrema import Attained, Extremum, merge_attained
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.folding.merges import Merge, mapped_frame, merges
+
+
+def accumulate(shaped: Shaped, carrier: Sequence[Axes], left: list[Any], right: list[Any]) -> list[Any]:
+    """`left (+) right` for the leaves of two states, with small residuals for the backward pass."""
+    assert shaped.operation.monoid is not None
+    total = list(left)
+    for merge in merges(shaped.operation.monoid, shaped.state_tree):
+        axes = [carrier[i] for i in merge.leaves]
+        first, second = [left[i] for i in merge.leaves], [right[i] for i in merge.leaves]
+        if merge.kind == "frame":
+            merged = _in_frame(merge, axes, first, second)
+        elif isinstance(first[0], Attained):
+            pairs = zip(first, second, strict=True)
+            merged = [merge_attained(cast("Extremum", merge.kind), a, b) for a, b in pairs]
+        else:
+            merged = combine_blocks(merge.monoid, merge.tree, axes, first, second)
+        for position, leaf in zip(merge.leaves, merged, strict=True):
+            total[position] = leaf
+    return total
+
+
+def _in_frame(merge: Merge, carrier: Sequence[Axes], left: list[Any], right: list[Any]) -> list[Any]:
+    """Add two states up in a common frame.
+
+    The fold is the same in every frame, so that the frame carries no derivative. What is carried then enters linearly,
+    and a loop need not store it for its backward pass.
+    """
+    assert merge.monoid.frame is not None
+    both = combine_blocks(
+        merge.monoid, merge.tree, carrier, *([lax.stop_gradient(x) for x in s] for s in (left, right))
+    )
+    frame = mapped_frame(merge, carrier, left)
+    reference = [lax.stop_gradient(leaf) for leaf in frame.at(frame.summary(both))]
+    addends = zip(frame.express(left, reference), frame.express(right, reference), strict=True)
+    return frame.restore(reference, [a + b for a, b in addends])

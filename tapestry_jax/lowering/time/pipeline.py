@@ -1,0 +1,71 @@
+"""Pipelines: a loop in time in which every device along an axis holds a stage, one chunk behind the stage before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tapestry_jax.lowering.exchange.collectives import permute_over
+from tapestry_jax.lowering.exchange.convert import convert
+from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.varying import RECEIVED, vary
+from tapestry_jax.lowering.time.region import padded_operands, together
+from tapestry_jax.planning.folding.sent import next_device
+from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.geometry.opening import turn_cut
+from tapestry_jax.planning.geometry.time_axis import turns_of
+from tapestry_jax.planning.scheduling.schedule import Region, Schedule
+
+RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
+
+
+def run_pipeline(step: Region, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
+    """Run all turns; returns the results, whose chunks were put together again, as each stage made them."""
+    body, chunks = step.body, turns_of(step.axis)
+    fixed = padded_operands(step, arrays)
+    entering = [fixed.pop(body.inputs[place]) for place in step.handed]
+    received = [body.inputs[place] for place in step.handed]
+    device = here.index(step.stages)
+
+    def chunk(operands: tuple[list[Any], list[Any], dict[int, Any], Any]) -> tuple[list[Any], list[Any]]:
+        moving, own, constant, counter = operands
+        # Before its first and behind its last chunk a device computes on cells that are real but not asked for.
+        inside = here.turning(step.axis, jnp.clip(counter - device, 0, chunks - 1))
+        enters = (device == 0) | (counter < device)
+        values = dict(constant)
+        for slot, handed, array in zip(received, moving, own, strict=True):
+            values[slot] = jnp.where(enters, _chunk(body, slot, step.axis, array, inside), handed)
+        outputs = run_body(body, values, inside)
+        return outputs[: len(moving)], outputs[len(moving) :]
+
+    # What was received from other devices is kept: recomputing must not send again.
+    policy = jax.checkpoint_policies.save_only_these_names(RECEIVED)
+    recomputed = jax.checkpoint(chunk, prevent_cse=False, policy=policy)
+    pairs = next_device(here.size(step.stages))
+
+    def turn(moving: list[Any], counter: Any) -> tuple[list[Any], list[Any]]:
+        handed, made = recomputed((moving, entering, fixed, counter))
+        return [permute_over(array, step.stages, pairs, here) for array in handed], made
+
+    start = [
+        vary(jnp.zeros(s.local_shape, s.type.dtype), sorted(s.varying)) for s in map(body.slots.__getitem__, received)
+    ]
+    _, pieces = lax.scan(turn, start, jnp.arange(step.turns(here), dtype=jnp.int32))
+    slots = [body.slots[slot] for slot in step.results_inside]
+    # A device made its first chunk in the turn of its own number.
+    own = [lax.dynamic_slice_in_dim(array, device, chunks) for array in pieces]
+    return [together(array, slot, step.axis, here) for array, slot in zip(own, slots, strict=True)]
+
+
+def _chunk(body: Schedule, slot: int, loop: str, array: Any, here: Here) -> Any:
+    kind = body.slots[slot]
+    slices = [
+        Slice(axis, turn_cut(cut, loop), kind.type.shape[axis])
+        for axis, cut in enumerate(kind.layout.cuts)
+        if cut is not None and loop in cut.axes
+    ]
+    return convert(array, slices, here)

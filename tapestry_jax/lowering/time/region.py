@@ -1,0 +1,168 @@
+"""Loops in time: one scan over the chunks of a dimension, its step recomputed in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.merging.blocks import Axes, identity_block
+from combinators.operations.shaped import Shaped
+from tapestry_jax.lowering.exchange.collectives import permute_over
+from tapestry_jax.lowering.on_device.attained import without_elements
+from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.on_device.stripes import in_order
+from tapestry_jax.lowering.on_device.varying import RECEIVED, vary
+from tapestry_jax.lowering.time.accumulate import accumulate
+from tapestry_jax.lowering.time.summed import ends_in_sum, run_summed
+from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Schedule, Slot
+
+RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
+State = tuple[Shaped, list[Any], list[Axes]]
+
+
+def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
+    """Run all turns; returns the states' leaves, then the values whose chunks were put together; or last totals."""
+    entering = len(step.body.inputs) - sum(leaves for _, leaves in step.scans)
+    fixed, starts = padded_operands(step, arrays[:entering]), arrays[entering:]
+    if ends_in_sum(step, schedule):
+        return run_summed(step, here, fixed, run_body, lambda given, at: _run(step, schedule, at, given, (), run_body))
+    return _run(step, schedule, here, fixed, starts, run_body)
+
+
+def _run(
+    step: Region, schedule: Schedule, here: Here, fixed: dict[int, Any], starts: Sequence[Any], run_body: RunBody
+) -> list[Any]:
+    """All turns, from operands by slot of the body and the first totals of scans."""
+    body, turns = step.body, turns_of(step.axis)
+    folded = sum(leaves for _, leaves in step.folds)
+    count = folded + sum(leaves for _, leaves in step.scans)
+    slots = [body.slots[slot] for slot in body.outputs[:count]]
+    folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
+    totals = body.inputs[len(body.inputs) - count + folded :]
+    around = [fixed[body.inputs[position]] for position in step.rotating]
+    moved = {body.inputs[position] for position in step.rotating}
+    fixed = {slot: array for slot, array in fixed.items() if slot not in moved}
+
+    def chunk(operands: tuple[list[Any], dict[int, Any], Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
+        moving, constant, counter = operands
+        values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}
+        values |= dict(zip(totals, state[folded:], strict=True))
+        outputs = run_body(body, values, here.turning(step.axis, counter))
+        local = _varying(outputs[:count], slots)
+        added = _accumulated(folds, state[:folded], local[:folded], reverse=step.reverse)
+        return [*added, *local[folded:]], outputs[count:]
+
+    # What was received from other devices is kept: recomputing must not send again.
+    policy = jax.checkpoint_policies.save_only_these_names(RECEIVED)
+    recomputed = jax.checkpoint(chunk, prevent_cse=False, policy=policy)
+
+    def turn(carry: tuple[list[Any], list[Any]], counter: Any) -> tuple[tuple[list[Any], list[Any]], list[Any]]:
+        state, moving = carry
+        state, made = recomputed((moving, fixed, counter), state)
+        return (state, _sent_on(step, moving, here)), made
+
+    # Scans over the mesh begin with what the devices before come to.
+    start = _varying([*_identity(folds), *starts, *_identity(scans)[len(starts) :]], slots)
+    counters = jnp.arange(turns, dtype=jnp.int32)
+    looped = counters[:-1] if step.rotating else counters
+    (states, moving), pieces = lax.scan(turn, (start, around), looped, reverse=step.reverse)
+    if step.rotating:
+        # Behind the last turn nothing is sent on: it stands behind the loop.
+        apart = jax.checkpoint(chunk, policy=policy)
+        states, last = apart((moving, fixed, counters[-1]), states)
+        pieces = jax.tree.map(lambda array, piece: jnp.concatenate([array, piece[None]]), pieces, last)
+    if step.ends:
+        return states
+    made = [body.slots[slot] for slot in body.outputs[count:]]
+    # Extrema that a loop inside has carried come with their counts.
+    pairs = zip(pieces, made, strict=True)
+    whole = [jax.tree.map(lambda part, slot=slot: together(part, slot, step.axis, here), leaf) for leaf, slot in pairs]
+    return [*states[:folded], *whole]
+
+
+def _varying(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
+    # Extrema come with their counts.
+    pairs = zip(leaves, slots, strict=True)
+    return [jax.tree.map(lambda part, slot=slot: vary(part, sorted(slot.varying)), leaf) for leaf, slot in pairs]
+
+
+def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[State]:
+    """Operation, types of the leaves and their axes, of states that are carried: of folds, or totals of scans."""
+    found: list[State] = []
+    leaves = iter(slots)
+    for node, _ in carried:
+        shaped = schedule.graph.shaped(node)
+        carrier = [tuple(name for name in axes if name != shaped.operation.over) for axes in shaped.carrier]
+        own = [next(leaves) for _ in carrier]
+        found.append((shaped, [jax.ShapeDtypeStruct(slot.local_shape, slot.type.dtype) for slot in own], carrier))
+    return found
+
+
+def _identity(states: Sequence[State]) -> list[Any]:
+    units: list[Any] = []
+    for shaped, like, carrier in states:
+        assert shaped.operation.monoid is not None
+        unit = identity_block(shaped.operation.monoid, shaped.state_tree, carrier, like)
+        units += unit if shaped.operation.over is not None else without_elements(shaped, unit)
+    return units
+
+
+def _accumulated(states: Sequence[State], before: list[Any], local: list[Any], *, reverse: bool) -> list[Any]:
+    total: list[Any] = []
+    for shaped, _, carrier in states:
+        own = slice(len(total), len(total) + len(carrier))
+        first, second = (local[own], before[own]) if reverse else (before[own], local[own])
+        total += accumulate(shaped, carrier, first, second)
+    return total
+
+
+def padded_operands(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:
+    """The operands by slot; those that are sliced are padded to whole chunks once, and not in every turn."""
+    values = dict(zip(step.body.inputs, arrays, strict=False))
+    for inner in step.body.steps:
+        if isinstance(inner, Convert) and inner.source in values:
+            for change in inner.changes:
+                if isinstance(change, Slice) and change.cut.axes == (step.axis,) and not change.cut.striped:
+                    extent = change.cut.block * (turns_of(step.axis) - 1) + change.cut.extent
+                    values[inner.source] = pad_axis(values[inner.source], change.axis, extent)
+    return values
+
+
+def _sent_on(step: Region, moving: list[Any], here: Here) -> list[Any]:
+    """What goes round a ring, one device further on."""
+    ring = ring_of(step.axis)
+    if ring is None:
+        return moving
+    devices = here.size((ring,))
+    pairs = [(device, (device + 1) % devices) for device in range(devices)]
+    return [permute_over(array, (ring,), pairs, here) for array in moving]
+
+
+def together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
+    """The chunks of all turns as one array."""
+    turns, ring = turns_of(loop), ring_of(loop)
+    at = next((i for i, cut in enumerate(slot.layout.cuts) if cut is not None and loop in cut.axes), None)
+    if at is None:
+        # A leaf of a state without the loop's dimension: every turn makes the same.
+        return pieces[0]
+    if ring is not None:
+        # Turn t made the piece of the device t places behind.
+        order = (lax.axis_index(ring) - jnp.arange(turns, dtype=jnp.int32)) % turns
+        pieces = jnp.take(pieces, order, axis=0)
+    cut = slot.layout.cuts[at]
+    assert cut is not None
+    shape = list(pieces.shape[1:])
+    shape[at] *= turns
+    whole = jnp.moveaxis(pieces, 0, at).reshape(shape)
+    if cut.axes != (loop,):
+        return whole
+    size = slot.type.shape[at]
+    whole = crop_axis(whole, at, size)
+    return in_order(whole, at, cut, size) if cut.striped else whole

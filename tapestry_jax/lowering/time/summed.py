@@ -1,0 +1,205 @@
+"""A loop in time that ends in one sum, such as a loss: its gradients are computed turn by turn, in the forward loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import is_inexact
+from tapestry_jax.lowering.exchange.convert import convert
+from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.range import keeps_range, traced
+from tapestry_jax.lowering.on_device.varying import vary, varying_axes
+from tapestry_jax.planning.folding.merges import merges
+from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.time_axis import turns_of
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Schedule
+
+RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
+RunLoop = Callable[[dict[int, Any], Here], list[Any]]
+
+
+def ends_in_sum(step: Region, schedule: Schedule) -> bool:
+    """Whether all that a loop gives is scalars that are added up, one of them with a derivative.
+
+    Where an operand is the same on devices whose sums differ, a turn would compute the gradient of all their sums by
+    it, and not of this device's own: such a loop is differentiated as others are.
+    """
+    body = step.body
+    if step.rotating or step.scans or len(body.outputs) != sum(leaves for _, leaves in step.folds):
+        return False
+    kinds = [body.slots[slot].type for slot in body.outputs]
+    if any(kind.shape for kind in kinds) or sum(is_inexact(kind.dtype) for kind in kinds) != 1:
+        return False
+    sums = frozenset[str]().union(*(body.slots[slot].varying for slot in body.outputs))
+    operands = [body.slots[slot] for slot in body.inputs]
+    if any(is_inexact(operand.type.dtype) and not sums <= operand.varying for operand in operands):
+        return False
+    operations = [schedule.graph.shaped(node) for node, _ in step.folds]
+    return all(
+        merge.kind == "sum"
+        for shaped in operations
+        if shaped.operation.monoid is not None
+        for merge in merges(shaped.operation.monoid, shaped.state_tree)
+    )
+
+
+def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: RunBody, run_loop: RunLoop) -> list[Any]:
+    """The sums of all turns.
+
+    Differentiating the loop would store, or compute again, what a turn needs for its backward pass. But the gradient
+    of a sum by its turns is the sum of their gradients: the rule below computes a turn's value and gradient together.
+
+    The cotangent of the sum is not known yet then, so that gradients are taken with 1 and scaled afterwards. That
+    gives the same only where no float on the way is too narrow for it: a gradient of 1e-8 is zero in float16 and stays
+    so, whatever it is scaled by. A turn with such a float is recomputed in the backward pass, as other loops are.
+
+    Args:
+      step: a loop that `ends_in_sum`.
+      here: the device, outside the loop.
+      operands: by slot of the body, padded to whole chunks.
+      run_body: runs a schedule.
+      run_loop: the loop as it is run and differentiated where it does not end in a sum.
+    """
+    loop = _Summed(step, tuple(operands), here, run_body)
+    names = tuple(here.counters)
+
+    @jax.custom_jvp
+    def total(arrays: list[Any], counters: list[Any]) -> list[Any]:
+        return loop.values(arrays, Here(here.axes, dict(zip(names, counters, strict=True))))
+
+    @total.defjvp
+    def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+        arrays, counters = primals
+        at = Here(here.axes, dict(zip(names, counters, strict=True)))
+        together = traced(lambda given: loop.values_and_gradients(given, at), arrays)
+        if not keeps_range(together.jaxpr):
+            # Only the operands have tangents: counters are integers.
+            return jax.jvp(lambda given: run_loop(dict(zip(operands, given, strict=True)), at), (arrays,), tangents[:1])
+        sums, gradients = together(arrays)
+        return sums, [loop.tangent(leaf, gradients, tangents[0]) for leaf in sums]
+
+    return total(list(operands.values()), list(here.counters.values()))
+
+
+@dataclass(frozen=True)
+class _Summed:
+    step: Region
+    slots: tuple[int, ...]
+    here: Here
+    run_body: RunBody
+
+    @property
+    def slices(self) -> list[Convert]:
+        """The steps that take a turn's chunk of an operand."""
+        return [
+            step
+            for step in self.step.body.steps
+            if isinstance(step, Convert)
+            and step.source in self.slots
+            and all(isinstance(c, Slice) and c.cut == Cut((self.step.axis,), c.cut.block) for c in step.changes)
+        ]
+
+    @property
+    def rest(self) -> Schedule:
+        """The body without its slices."""
+        taken = {step.result for step in self.slices}
+        steps = [step for step in self.step.body.steps if not (isinstance(step, Convert) and step.result in taken)]
+        return replace(self.step.body, steps=tuple(steps))
+
+    def values(self, arrays: list[Any], here: Here) -> list[Any]:
+        """The sums alone."""
+        given = dict(zip(self.slots, arrays, strict=True))
+
+        def turn(sums: list[Any], counter: Any) -> tuple[list[Any], None]:
+            at = here.turning(self.step.axis, counter)
+            return self._added(sums, self.run_body(self.step.body, dict(given), at)), None
+
+        return self._loop(turn, self._zero())
+
+    def values_and_gradients(self, arrays: list[Any], here: Here) -> tuple[list[Any], list[Any]]:
+        """The sums, and the gradient of the smooth one by every operand (None by those without a derivative)."""
+        given = dict(zip(self.slots, arrays, strict=True))
+        slices, body = self.slices, self.rest
+        wanted = _read(body)
+        shared = {slot: array for slot, array in given.items() if slot in wanted and is_inexact(array.dtype)}
+        cut = [step for step in slices if is_inexact(given[step.source].dtype)]
+
+        def turn(carry: Any, counter: Any) -> tuple[Any, None]:
+            sums, added, placed = carry
+            at = here.turning(self.step.axis, counter)
+            chunks = {step.result: convert(given[step.source], step.changes, at) for step in slices}
+            own = {step.result: chunks[step.result] for step in cut}
+
+            def run(shared: dict[int, Any], own: dict[int, Any]) -> tuple[Any, list[Any]]:
+                leaves = self.run_body(body, {**given, **chunks, **shared, **own}, at)
+                return next(leaf for leaf in leaves if is_inexact(leaf.dtype)), leaves
+
+            value, pull, leaves = jax.vjp(run, shared, own, has_aux=True)
+            by_shared, by_own = pull(vary(jnp.ones((), value.dtype), sorted(varying_axes(value))))
+            added = {slot: added[slot] + by_shared[slot] for slot in shared}
+            placed = {step.result: _put(placed[step.result], by_own[step.result], step, at) for step in cut}
+            return (self._added(sums, leaves), added, placed), None
+
+        start = {slot: _zeros(array) for slot, array in shared.items()}
+        places = {step.result: _zeros(given[step.source]) for step in cut}
+        sums, added, placed = self._loop(turn, (self._zero(), start, places))
+        gradients: list[Any] = []
+        for slot in self.slots:
+            parts = [added[slot]] if slot in added else []
+            parts += [placed[step.result] for step in cut if step.source == slot]
+            gradients.append(sum(parts[1:], parts[0]) if parts else None)
+        return sums, gradients
+
+    def tangent(self, leaf: Any, gradients: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """How a sum changes along `tangents` of the operands."""
+        if not is_inexact(leaf.dtype):
+            # The one way to a zero of the tangent type of a varying integer.
+            return jax.jvp(lambda _: leaf, (0.0,), (0.0,))[1]
+        total = jnp.zeros_like(leaf)
+        for gradient, tangent in zip(gradients, tangents, strict=True):
+            if gradient is not None:
+                # Its transpose then scales in the precision of the sum, and rounds once.
+                kind = jnp.promote_types(gradient.dtype, leaf.dtype)
+                part = jnp.sum(gradient.astype(kind) * tangent.astype(kind)).astype(leaf.dtype)
+                # What lies in pieces on devices that have the same sum contributes piece by piece.
+                pieces = tuple(sorted(varying_axes(part) - varying_axes(leaf)))
+                part = lax.psum(part, pieces) if pieces else part
+                total = total + vary(part, sorted(varying_axes(leaf)))
+        return total
+
+    def _loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
+        return lax.scan(turn, start, jnp.arange(turns_of(self.step.axis), dtype=jnp.int32))[0]
+
+    def _zero(self) -> list[Any]:
+        found = [self.step.body.slots[slot] for slot in self.step.body.outputs]
+        return [vary(jnp.zeros((), slot.type.dtype), sorted(slot.varying)) for slot in found]
+
+    def _added(self, sums: list[Any], leaves: list[Any]) -> list[Any]:
+        return [total + vary(leaf, sorted(varying_axes(total))) for total, leaf in zip(sums, leaves, strict=True)]
+
+
+def _read(body: Schedule) -> set[int]:
+    """The slots that the steps of a schedule read."""
+    read = {step.source for step in body.steps if isinstance(step, Convert)}
+    return read.union(*(step.operands for step in body.steps if not isinstance(step, Convert)))
+
+
+def _zeros(array: Any) -> Any:
+    return vary(jnp.zeros(array.shape, array.dtype), sorted(varying_axes(array)))
+
+
+def _put(whole: Any, chunk: Any, step: Convert, here: Here) -> Any:
+    """Write the gradient of a chunk where the chunk was taken."""
+    starts = [jnp.int32(0)] * whole.ndim
+    for change in step.changes:
+        assert isinstance(change, Slice)
+        starts[change.axis] = here.index(change.cut.axes) * change.cut.block
+    return lax.dynamic_update_slice(whole, chunk.astype(whole.dtype), starts)

@@ -1,0 +1,82 @@
+"""Which outputs of a function depend on which inputs: read off its jaxpr, nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from combinators.kernels.jaxprs import WRAPPERS, is_literal
+
+# Calls whose inner program can be followed; loops are taken as touching everything they return.
+_CALLS = frozenset((*WRAPPERS, "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"))
+
+Matrix = tuple[tuple[bool, ...], ...]
+
+
+def dependence(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> Matrix:
+    """For every output of `function(*arguments)` whether it depends on each input.
+
+    Args:
+      function: takes flat lists, returns a flat list.
+      arguments: types of the leaves of each argument.
+
+    Returns:
+      One row for each output; columns in the order of the flattened arguments.
+    """
+    jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    columns: list[list[bool]] = []
+    for variable in jaxpr.invars:
+        reached = reachable(jaxpr, {variable})
+        columns.append([is_variable(out) and out in reached for out in jaxpr.outvars])
+    return tuple(zip(*columns, strict=True)) if columns else tuple(() for _ in jaxpr.outvars)
+
+
+def passed_through(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> tuple[int | None, ...]:
+    """For every output the input that it is, unchanged; None where it is computed."""
+    jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    positions = {variable: position for position, variable in enumerate(jaxpr.invars)}
+    return tuple(positions.get(out) if is_variable(out) else None for out in jaxpr.outvars)
+
+
+def is_variable(atom: Any) -> bool:
+    """Whether an atom of a jaxpr is a variable and no literal."""
+    return not is_literal(atom)
+
+
+def reachable(jaxpr: Any, sources: set[Any]) -> set[Any]:
+    """The variables of a jaxpr that depend on `sources`."""
+    reached = set(sources)
+    for equation in jaxpr.eqns:
+        touched = [is_variable(v) and v in reached for v in equation.invars]
+        if not any(touched):
+            continue
+        if equation.primitive.name == "cond" and not touched[0]:
+            reached.update(_through_branches(equation, touched[1:]))
+            continue
+        inner = _inner(equation)
+        if inner is None or len(inner.invars) != len(equation.invars):
+            reached.update(equation.outvars)
+            continue
+        reached.update(_through(equation, inner, touched))
+    return reached
+
+
+def _through(equation: Any, inner: Any, touched: Sequence[bool]) -> set[Any]:
+    """The results of an equation that its inner program makes of `touched` operands."""
+    inside = reachable(inner, {v for v, hit in zip(inner.invars, touched, strict=True) if hit})
+    made = zip(equation.outvars, inner.outvars, strict=True)
+    return {out for out, source in made if is_variable(source) and source in inside}
+
+
+def _through_branches(equation: Any, touched: Sequence[bool]) -> set[Any]:
+    """The same of a condition: what any of its branches makes of them."""
+    return set().union(*(_through(equation, branch.jaxpr, touched) for branch in equation.params["branches"]))
+
+
+def _inner(equation: Any) -> Any:
+    if equation.primitive.name not in _CALLS:
+        return None
+    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    return getattr(inner, "jaxpr", inner)

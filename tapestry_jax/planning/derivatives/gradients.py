@@ -1,0 +1,139 @@
+"""Which values and which gradients flow through an operation: what tells which collectives remain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import is_inexact
+from combinators.operations.execute import present, states
+from combinators.operations.operation import Operation
+from combinators.operations.ready import plain, run_whole
+from combinators.operations.shaped import block_structs, shape
+from tapestry_jax.planning.derivatives.dependence import Matrix, dependence
+
+Struct = jax.ShapeDtypeStruct
+
+
+def value_dependence(graph: Graph, node: int) -> Matrix:
+    """For each result and operand of an operation, whether the one depends on the other."""
+    return _value_dependence(*_key(graph, node))
+
+
+def state_dependence(graph: Graph, node: int, sizes: Mapping[str, int]) -> Matrix:
+    """For each leaf of a block's state and each operand of a fold or scan, whether the one depends on the other.
+
+    Args:
+      graph: the program.
+      node: of the operation.
+      sizes: of the block: of one row, say, no leaf says how far its rows are apart.
+    """
+    return _state_dependence(*_key(graph, node), tuple(sorted(sizes.items())))
+
+
+def derivative_dependence(graph: Graph, node: int) -> Matrix:
+    """For each result and operand of an operation, whether the derivative can differ from 0."""
+    return _derivative_dependence(*_key(graph, node))
+
+
+def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> bool:
+    """Whether the derivative of an operation by one operand is computed from the value of an operand."""
+    return _derivative_needs(*_key(graph, node), direction)[value]
+
+
+def presents_linearly(graph: Graph, node: int) -> bool:
+    """Whether no derivative of a fold's result by its merged state is computed from the state's value."""
+    return _presents_linearly(*_key(graph, node))
+
+
+def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:
+    structs = tuple(graph.type_of(ref).struct for ref in graph.nodes[node].operands)
+    return graph.shaped(node).operation, structs
+
+
+@lru_cache(maxsize=4096)
+def _value_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
+    shaped = plain(shape(operation, structs))
+    return dependence(lambda arrays: run_whole(shaped, arrays), structs)
+
+
+@lru_cache(maxsize=4096)
+def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Matrix:
+    shaped = plain(shape(operation, structs))
+    blocks = block_structs(shaped.signature, structs, dict(sizes))
+    arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
+    rows = dependence(lambda leaves: states(shaped, leaves), blocks)
+    return tuple(tuple(row[place] for place in arrays) for row in rows)
+
+
+@lru_cache(maxsize=4096)
+def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
+    shaped = plain(shape(operation, structs))
+    smooth = [i for i, struct in enumerate(structs) if is_inexact(struct.dtype)]
+    results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
+    rows = [[False] * len(structs) for _ in shaped.results]
+    if smooth and results:
+
+        def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
+            def run(*chosen: Any) -> list[Any]:
+                arrays = list(primals)
+                for position, value in zip(smooth, chosen, strict=True):
+                    arrays[position] = value
+                outputs = run_whole(shaped, arrays)
+                return [outputs[j] for j in results]
+
+            return jax.jvp(run, [primals[i] for i in smooth], directions)[1]
+
+        matrix = dependence(tangents, [structs[i] for i in smooth], structs)
+        for j, row in zip(results, matrix, strict=True):
+            for i, depends in zip(smooth, row, strict=False):
+                rows[j][i] = depends
+    return tuple(map(tuple, rows))
+
+
+@lru_cache(maxsize=4096)
+def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], direction: int) -> tuple[bool, ...]:
+    shaped = plain(shape(operation, structs))
+    results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
+
+    def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
+        def run(chosen: Any) -> list[Any]:
+            outputs = run_whole(shaped, [*primals[:direction], chosen, *primals[direction + 1 :]])
+            return [outputs[j] for j in results]
+
+        return jax.jvp(run, [primals[direction]], directions)[1]
+
+    matrix = dependence(tangents, [structs[direction]], structs)
+    return tuple(any(row[place + 1] for row in matrix) for place in range(len(structs)))
+
+
+@lru_cache(maxsize=4096)
+def _presents_linearly(operation: Operation, structs: tuple[Struct, ...]) -> bool:
+    shaped = shape(operation, structs)
+    if operation.present is None:
+        return True
+    if not all(is_inexact(leaf.dtype) for leaf in (*shaped.state, *shaped.results)):
+        return False
+
+    def tangents(directions: list[Any], state: list[Any]) -> list[Any]:
+        return jax.jvp(lambda *leaves: present(shaped, list(leaves)), state, directions)[1]
+
+    matrix = dependence(tangents, shaped.state, shaped.state)
+    return not any(any(row[len(shaped.state) :]) for row in matrix)
+
+
+def differentiated(graph: Graph, grad: bool | int | Sequence[int]) -> tuple[int, ...]:
+    """The positions of the inputs that a gradient is taken for: all inexact ones, or those of the given arguments."""
+    smooth = [i for i, node in enumerate(graph.inputs) if is_inexact(node.results[0].dtype)]
+    if grad is True:
+        return tuple(smooth)
+    if grad is False:
+        return ()
+    wanted = {grad} if isinstance(grad, int) else set(grad)
+    arguments = jax.tree.unflatten(graph.in_tree, list(range(len(graph.inputs))))
+    chosen = {i for number, argument in enumerate(arguments) if number in wanted for i in jax.tree.leaves(argument)}
+    return tuple(i for i in smooth if i in chosen)

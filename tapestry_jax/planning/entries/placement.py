@@ -1,0 +1,362 @@
+"""Where the dimensions of every operation go, and whether they can go there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from combinators.errors import PlanError, message
+from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, Striped, axes_of
+from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops, unused_ring
+from tapestry_jax.planning.entries.read import Entries
+from tapestry_jax.planning.entries.stage_rules import no_microbatches, turns_in_loops
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import chunk_axis, in_space, ring_axis, ring_of
+
+Placement = dict[str, tuple[str, ...]]
+
+
+@dataclass
+class Placer:
+    """Applies a plan's entries to operations and remembers which of them cut anything.
+
+    Attributes:
+      mesh: the mesh.
+      entries: for all operations.
+      ops: exceptions: path (of an operation or a scope) and entries.
+      used: exception (None is the plan itself) and name of all that cuts anything.
+      rings: name and mesh axis of all that goes round.
+      single: name and path of all that an entry takes in one chunk, which is no loop.
+      stopped: path of a repetition, and why no chunks flow through its turns.
+    """
+
+    mesh: MeshShape
+    entries: Entries
+    ops: tuple[tuple[str, Entries], ...]
+    used: set[tuple[str | None, str]] = field(default_factory=set[tuple[str | None, str]])
+    rings: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    single: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    stopped: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def place(self, node: Apply, shaped: Shaped, path: str) -> Placement:
+        """The mesh axes of each dimension of an operation; dimensions that are not cut are left out.
+
+        Raises:
+          PlanError: when two dimensions want the same mesh axis, or an exception cannot hold.
+        """
+        placed: Placement = {}
+        found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
+        cuttable = {dim: items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None}
+        plain = {axis for dim, items in cuttable.items() if _cells(shaped, dim) > 1 for axis in axes_of(items)}
+        listed = {axis for items in cuttable.values() for axis in axes_of(items)}
+        for dim, (name, origin, items) in found.items():
+            if origin == "" or not items:
+                continue
+            reason = why_whole(shaped, dim)
+            if reason is not None:
+                if origin is not None:
+                    raise PlanError(
+                        message(
+                            f"ops[{origin!r}] places `{name}`, which `{path}` cannot cut",
+                            f"signature {shaped.signature}",
+                            reason,
+                            remedy=f"Leave `{name}` out, or write None for it.",
+                        )
+                    )
+                continue
+            self.used.add((origin, name))
+            size = _cells(shaped, dim)
+            axes = self._axes(name, path, items, size, plain) if size else ()
+            # Less than two cells have no pieces, and none goes round, whatever an entry says of them.
+            placed[dim] = axes if size > 1 else ()
+            self.rings |= {
+                (name, item.axis) for item in items if isinstance(item, Ring) and (size < 2 or item.axis in listed)
+            }
+        self._check_once(node, shaped, path, placed)
+        check_loops(shaped, node.bound, path, placed)
+        return {dim: axes for dim, axes in placed.items() if axes}
+
+    def _axes(self, name: str, path: str, items: tuple[Item, ...], size: int, plain: set[str]) -> tuple[str, ...]:
+        """Mesh axes and loops of a dimension; `plain` are the mesh axes of the operation's dimensions."""
+        axes: list[str] = []
+        for item in items:
+            match item:
+                case str() | Striped():
+                    axes.extend(axes_of((item,)))
+                case Ring(axis):
+                    # Where nothing else lies on the ring's axis, the dimension lies there itself.
+                    axes.append(ring_axis(name, axis, self.mesh.size((axis,))) if axis in plain else axis)
+                case Chunks(count, largest):
+                    block = -(-size // self.mesh.size(axes))
+                    turns = count if count is not None else -(-block // (largest or 1))
+                    check_chunks(name, path, turns, block)
+                    axes.append(chunk_axis(name, max(turns, 1)))
+                    if turns <= 1:
+                        self.single[name, path] = None
+                case _:
+                    pass
+        return self.mesh.real(axes)
+
+    def place_turns(self, node: Loop, path: str, stopped: tuple[str, ...] | None) -> tuple[str, ...]:
+        """The mesh axes on which the turns of a repetition lie; none where they run one after the other everywhere.
+
+        Args:
+          node: the repetition.
+          path: of the repetition.
+          stopped: None where chunks of some dimension flow through its turns, else what stops them.
+
+        Raises:
+          PlanError: when an exception places turns through which none flow, or for anything but mesh axes.
+        """
+        if node.over is None:
+            return ()
+        origin, items = self._wanted(node.over, path)
+        listed = tuple(item for item in items if isinstance(item, str))
+        if len(listed) < len(items) and (listed or origin is not None):
+            raise turns_in_loops(node, path, items)
+        axes = self.mesh.real(listed) if node.length else ()
+        if listed and (stopped is None or not axes):
+            self.used.add((origin, node.over))
+            return axes
+        if stopped is not None:
+            single = dict.fromkeys(name for name, place in self.single if place.startswith(f"{path}/"))
+            self.stopped[path] = (*stopped, *(f"`{name}` is one chunk, where stages need two" for name in single))
+            if axes and origin is not None:
+                raise no_microbatches(node, path, self.stopped[path])
+        return ()
+
+    def striped(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> frozenset[str]:
+        """The dimensions that lie in stripes: by their entry, or going round the axes of one that does.
+
+        Stripes are dealt to devices: where a dimension has one, that holds blocks, of which chunks are a part. What
+        lies on mesh axes and also goes round another one stays in blocks: pieces that are sent round, and pieces that
+        are sliced where they do not lie on the ring, would be stripes of different devices.
+        """
+        free = [
+            (dim, self._wanted(node.bound[dim], path)[1])
+            for dim, axes in placed.items()
+            if _keeps_no_order(shaped, dim) and not (in_space(axes) and any(ring_of(axis) for axis in axes))
+        ]
+        dealt = {dim for dim, items in free if in_space(placed[dim]) and any(isinstance(i, Striped) for i in items)}
+        axes = {axis for dim in dealt for axis in placed[dim]}
+        return frozenset(dim for dim, _ in free if dim in dealt or any(ring_of(axis) in axes for axis in placed[dim]))
+
+    def is_free(self, name: str, path: str) -> bool:
+        """Whether no entry speaks of a dimension at an operation, not even to leave it whole."""
+        return self._wanted(name, path)[0] == ""
+
+    def mesh_axes(self, name: str, path: str) -> tuple[str, ...]:
+        """The mesh axes that the entries give to a name at an operation."""
+        return axes_of(self._wanted(name, path)[1])
+
+    def halo(self, name: str, path: str) -> int | None:
+        """The depth of the halo that the entries give to a name at an operation; None where they give none."""
+        return next((item.depth for item in self._wanted(name, path)[1] if isinstance(item, Halo)), None)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names that the plan places, in its order: loops of the first are outermost."""
+        return tuple(dict.fromkeys(dim for entries in (self.entries, *(e for _, e in self.ops)) for dim, _ in entries))
+
+    def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[Item, ...]]:
+        """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""
+        best: tuple[str | None, tuple[Item, ...]] = ("", ())
+        for dim, axes in self.entries:
+            if dim == name:
+                best = (None, axes)
+        depth = -1
+        for scope, entries in self.ops:
+            if (path == scope or path.startswith(scope + "/")) and len(scope) > depth:
+                for dim, axes in entries:
+                    if dim == name:
+                        best, depth = (scope, axes), len(scope)
+                        if not axes:
+                            self.used.add((scope, name))
+        return best
+
+    def _check_once(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> None:
+        owner: dict[str, str] = {}
+        for dim, axes in placed.items():
+            for axis in axes:
+                if axis in owner:
+                    first, second = node.bound[owner[axis]], node.bound[dim]
+                    raise PlanError(
+                        message(
+                            f"`{path}` has both `{first}` and `{second}` on the mesh axis `{axis}`",
+                            f"signature {shaped.signature}",
+                            remedy=f'Except one of them: ops={{"{path}": {{"{second}": None}}}}.',
+                        )
+                    )
+                owner[axis] = dim
+
+    def check_all_used(self, graph: Graph) -> None:
+        """Every entry must cut something, and every exception must name an operation.
+
+        Raises:
+          PlanError: for one that does not.
+        """
+        known = dict(walk(graph))
+        dims = {name: dim for node in known.values() for dim, name in node.names}
+        for scope, entries in self.ops:
+            inside = [path for path in known if path == scope or path.startswith(scope + "/")]
+            if not inside:
+                raise PlanError(
+                    message(
+                        f"ops names the path {scope!r}, where the graph has no operation",
+                        f"paths: {_some(sorted(known))}",
+                        remedy="Give the path of an operation or scope, as graph.show() prints them.",
+                    )
+                )
+            for dim, _ in entries:
+                if (scope, dim) not in self.used:
+                    self._refuse_there(dim, scope, {name for path in inside for _, name in known[path].names})
+        for dim, axes in self.entries:
+            if not axes and dim not in dims and not _carriers(graph, dim):
+                self._refuse(dim, set(dims), graph)
+            if axes and (None, dim) not in self.used:
+                excepted = any((scope, dim) in self.used for scope, _ in self.ops)
+                if not excepted:
+                    self._refuse(dim, set(dims), graph)
+        for dim, items in (entry for entries in (self.entries, *(e for _, e in self.ops)) for entry in entries):
+            for item in items:
+                if isinstance(item, Ring) and (dim, item.axis) not in self.rings:
+                    raise unused_ring(dim, item.axis)
+
+    def _refuse_there(self, dim: str, scope: str, dims: set[str]) -> None:
+        longer = [other for other, entries in self.ops if other.startswith(scope + "/") and dim in dict(entries)]
+        if dim in dims and longer:
+            why, remedy = f"longer paths place it: {_some(longer)}", "Leave it out."
+        else:
+            why, remedy = f"dimensions there that can be placed: {_some(sorted(dims))}", "Name one of them."
+        raise PlanError(message(f"ops[{scope!r}] places `{dim}`, which cuts nothing there", why, remedy=remedy))
+
+    def _refuse(self, dim: str, dims: set[str], graph: Graph) -> None:
+        if dim not in dims:
+            whole = _carriers(graph, dim)
+            for path, loop in _loops(graph):
+                if loop.over == dim:
+                    items = dict(self.entries)[dim]
+                    if not all(isinstance(item, str) for item in items):
+                        raise turns_in_loops(loop, path, items)
+                    raise no_microbatches(loop, path, self.stopped.get(path, ()))
+            if not whole:
+                raise PlanError(
+                    message(
+                        f"the plan places `{dim}`, which is no dimension of the graph",
+                        f"dimensions: {_some(sorted(dims | {loop.over for _, loop in _loops(graph) if loop.over}))}",
+                        *_called_otherwise(graph, dim),
+                        remedy="Name one of them; graph.show() prints where they occur.",
+                    )
+                )
+            raise PlanError(
+                message(
+                    f"the plan places `{dim}`, which nothing can cut: it is whole everywhere",
+                    f"it is an axis of {_some(whole)}",
+                    remedy="Leave it out, or write the operation with a dimension that can be cut.",
+                )
+            )
+        reasons = [
+            f"{path}: {why_whole(shaped, local)}"
+            for path, node, shaped in _shaped_nodes(graph)
+            for local, name in node.names
+            if name == dim and why_whole(shaped, local) is not None
+        ]
+        raise PlanError(
+            message(
+                f"the plan places `{dim}`, which cuts nothing",
+                *reasons[:4],
+                remedy="Leave it out, or place it where it can be cut.",
+            )
+        )
+
+
+def _called_otherwise(graph: Graph, local: str) -> list[str]:
+    """Where the signature of an operation has a dimension that the graph calls by another name."""
+    found = {path: name for path, node, _ in _shaped_nodes(graph) for dim, name in node.names if dim == local}
+    return [f"`{local}` of `{path}` is called `{name}` here" for path, name in list(found.items())[:2]]
+
+
+def _cells(shaped: Shaped, dim: str) -> int:
+    """How many cells of a dimension there are to divide: none where it shares an axis with an empty dimension.
+
+    A composition with an empty dimension has no cells, and a window of an empty dimension reads none.
+    """
+    axes = (axis for operand in (*shaped.signature.operands, *shaped.signature.results) for axis in operand.axes)
+    shared = (axis.names for axis in axes if dim in axis.names)
+    return 0 if any(shaped.sizes[name] == 0 for names in shared for name in names) else shaped.sizes[dim]
+
+
+def _keeps_no_order(shaped: Shaped, dim: str) -> bool:
+    """Whether an operation takes the cells of a dimension in any order: their coordinates are all it knows of it."""
+    signature, operation = shaped.signature, shaped.operation
+    ordered = operation.monoid is not None and not operation.monoid.commutative
+    if operation.over == dim or (ordered and dim in signature.fold_dims):
+        return False
+    axes = (axis for operand in (*signature.operands, *signature.results) for axis in operand.axes)
+    return all(axis.name == dim for axis in axes if dim in axis.names)
+
+
+def why_whole(shaped: Shaped, dim: str) -> str | None:
+    """Why an operation cannot cut a dimension; None where it can."""
+    signature, operation = shaped.signature, shaped.operation
+    if signature.role(dim) == "whole":
+        return f"its kernel sees all of `[{dim}]`"
+    for operand in (*signature.operands, *signature.results):
+        inside = [axis for axis in operand.axes if any(term.name == dim for term in axis.terms)]
+        if len(inside) > 1:
+            return f"`{dim}` stands twice in one operand"
+        for axis in inside:
+            if axis.kind == "composite" and axis.terms[0].name != dim:
+                return f"`{dim}` is inner in the composition `{axis}`, of which only the outermost can be cut"
+    if signature.role(dim) == "fold":
+        monoid = operation.monoid
+        if monoid is not None and not monoid.commutative and signature.fold_dims[0] != dim:
+            return f"the monoid is not commutative, so of several folds only the outermost, `{signature.fold_dims[0]}`"
+        return None
+    if any(dim not in {term.name for axis in result.axes for term in axis.terms} for result in signature.results):
+        return f"not every result carries `{dim}`"
+    return None
+
+
+def walk(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply]]:
+    """Every operation with its full path, those inside loops too."""
+    for node in graph.nodes:
+        if isinstance(node, Apply):
+            yield prefix + node.path, node
+        elif isinstance(node, Loop):
+            yield from walk(node.body, f"{prefix}{node.path}/")
+
+
+def _shaped_nodes(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply, Shaped]]:
+    for index, node in enumerate(graph.nodes):
+        if isinstance(node, Apply):
+            yield prefix + node.path, node, graph.shaped(index)
+        elif isinstance(node, Loop):
+            yield from _shaped_nodes(node.body, f"{prefix}{node.path}/")
+
+
+def _loops(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Loop]]:
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            yield prefix + node.path, node
+            yield from _loops(node.body, f"{prefix}{node.path}/")
+
+
+def _carriers(graph: Graph, dim: str) -> list[str]:
+    found: list[str] = []
+    for node in graph.nodes:
+        if any(dim in kind.names for kind in node.results) or (isinstance(node, Loop) and node.over == dim):
+            found.append(f"`{node.path}`")
+        if isinstance(node, Loop):
+            found.extend(_carriers(node.body, dim))
+    return found
+
+
+def _some(items: list[str], most: int = 12) -> str:
+    shown = ", ".join(items[:most])
+    return shown + (f", ... ({len(items)} in all)" if len(items) > most else "")
+
+
+Bound = Mapping[str, str]

@@ -1,0 +1,161 @@
+"""Where what is predicted is a bound: collectives that JAX or XLA may run less often than the schedule does.
+
+Two rules, and no third one. What does not depend on the turn of a loop may be moved out of it, and run once. And XLA
+sends equal values once: two folds or scans that read one value may exchange the same, and the gradients of two values
+that enter a sum are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from combinators.graphs.graph import Graph, Ref, Rename
+from combinators.index_space.tensor_type import is_inexact
+from tapestry_jax.planning.derivatives.gradients import derivative_needs, state_dependence
+from tapestry_jax.planning.folding.merges import local_sizes
+from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.prediction.collective import Collective
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+
+Turning = tuple[frozenset[int], ...]
+"""For every loop around a schedule, the outermost first, its slots that differ from turn to turn of that loop."""
+
+Readers = dict[int, list[tuple[Step, int]]]
+"""Steps by the slots that they read, and the place among their operands."""
+
+
+def is_still(step: Step, turning: Turning) -> bool:
+    """Whether a step does the same in every turn of one of the loops around it."""
+    return any(slots.isdisjoint(step.operands) for slots in turning)
+
+
+def sends_still(graph: Graph, step: Run | Finish, leaves: Iterable[int], turning: Turning) -> bool:
+    """Whether what a fold or scan sends of some leaves of its state is the same in every turn of a loop around it.
+
+    The leaves of a state may differ in this: the weights of a mean of what a loop carries are none that it carries.
+    """
+    return any(_leaves_turning(graph, step, slots).isdisjoint(leaves) for slots in turning)
+
+
+def _leaves_turning(graph: Graph, step: Run | Finish, slots: frozenset[int] | set[int]) -> set[int]:
+    """The leaves of a state of which a device's own part differs from turn to turn, as `slots` do."""
+    if isinstance(step, Finish):
+        return {leaf for leaf, slot in enumerate(step.operands) if slot in slots}
+    rows = enumerate(state_dependence(graph, step.node, local_sizes(graph.shaped(step.node), dict(step.cuts))))
+    # The operands come first; totals of scans, which are carried, stand behind them.
+    return {leaf for leaf, row in rows if any(hit and s in slots for hit, s in zip(row, step.operands, strict=False))}
+
+
+def turning_in(step: Region | Repeat, turning: Turning) -> Turning:
+    """What differs inside of a loop: from turn to turn of the loops around it, and of the loop itself."""
+    entering = list(zip(step.body.inputs, step.operands, strict=False))
+    outer = [{inner for inner, slot in entering if slot in slots} for slots in turning]
+    return (*(_reached(step, starts) for starts in outer), _reached(step, set(_own(step))))
+
+
+def _own(step: Region | Repeat) -> Iterator[int]:
+    body = step.body
+    if isinstance(step, Repeat):
+        yield from body.inputs[: step.carries + len(step.axes)]
+        return
+    # Totals of scans, what goes round, and what a stage hands on; chunks are sliced by steps of the body.
+    yield from body.inputs[len(step.operands) :]
+    yield from (body.inputs[place] for place in (*step.rotating, *step.handed))
+    for inner in body.steps:
+        if isinstance(inner, Convert) and any(isinstance(c, Slice) and step.axis in c.cut.axes for c in inner.changes):
+            yield inner.result
+        elif isinstance(inner, Run | Finish) and any(step.axis in cut.axes for _, cut in inner.cuts):
+            yield from inner.results
+
+
+def _reached(loop: Region | Repeat, starts: set[int]) -> frozenset[int]:
+    """The slots of a loop's body that depend on some of them, in the same turn or a later one."""
+    found, carried = set(starts), _carried(loop)
+    early = loop.prologue if isinstance(loop, Repeat) else ()
+    for _ in range(len(carried) + 1):
+        for step in (*early, *loop.body.steps):
+            if not found.isdisjoint(step.operands):
+                found.update(_results_reached(loop.body.graph, step, found))
+        more = {after for before, after in carried if before in found} - found
+        if not more:
+            break
+        found |= more
+    return frozenset(found)
+
+
+def _results_reached(graph: Graph, step: Step, found: set[int]) -> Iterable[int]:
+    """The results of a step that depend on the slots `found`; where that is not looked into, all of them."""
+    if isinstance(step, Region):
+        entering = zip(step.body.inputs, step.operands, strict=False)
+        inside = _reached(step, {inner for inner, slot in entering if slot in found})
+        return [slot for inner, slot in zip(step.results_inside, step.results, strict=True) if inner in inside]
+    if isinstance(step, Run) and step.carried and graph.shaped(step.node).operation.over is None:
+        return [step.results[leaf] for leaf in _leaves_turning(graph, step, found)]
+    return step.results
+
+
+def _carried(loop: Region | Repeat) -> list[tuple[int, int]]:
+    """What a turn of a loop makes, and the input of the next one that it becomes."""
+    inputs, outputs = loop.body.inputs, loop.body.outputs
+    if isinstance(loop, Repeat):
+        return list(zip(outputs[: loop.carries], inputs, strict=False))
+    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (loop.folds, loop.scans))
+    totals = list(zip(outputs[folded : folded + scanned], inputs[len(inputs) - scanned :], strict=True))
+    handed = zip(outputs[folded + scanned :], (inputs[place] for place in loop.handed), strict=False)
+    return [*totals, *handed]
+
+
+def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iterator[Collective]:
+    """The collectives of one schedule's own steps; those that XLA may find equal to another step's are bounds."""
+    readers = _readers(schedule)
+    keys = [set(_keys(schedule, readers, step, sent)) for step, sent in found]
+    steps: dict[Hashable, set[int]] = {}
+    for (step, _), own in zip(found, keys, strict=True):
+        for key in own:
+            steps.setdefault(key, set()).add(id(step))
+    for (_, sent), own in zip(found, keys, strict=True):
+        yield replace(sent, bound=sent.bound or any(len(steps[key]) > 1 for key in own))
+
+
+def _keys(schedule: Schedule, readers: Readers, step: Step, sent: Collective) -> Iterator[Hashable]:
+    """What two steps have in common if they may send the same."""
+    like = sent.kind, sent.axes, sent.bytes, sent.backward
+    if isinstance(step, Run | Finish):
+        for ref in schedule.graph.nodes[step.node].operands:
+            yield (*like, _unrenamed(schedule, ref))
+    if sent.backward and _passes_on(schedule, readers, step):
+        yield like
+
+
+def _unrenamed(schedule: Schedule, ref: Ref) -> Ref:
+    node = schedule.graph.nodes[ref.node]
+    return _unrenamed(schedule, node.operands[0]) if isinstance(node, Rename) else ref
+
+
+def _readers(schedule: Schedule) -> Readers:
+    found: Readers = {}
+    for step in schedule.steps:
+        for place, slot in enumerate(step.operands):
+            found.setdefault(slot, []).append((step, place))
+    return found
+
+
+def _passes_on(schedule: Schedule, readers: Readers, step: Step) -> bool:
+    """Whether the gradient at a step is that of what it enters, multiplied by no value."""
+    if isinstance(step, Convert):
+        entered = readers.get(step.result, [])
+        return bool(entered) and all(isinstance(s, Run) and _is_linear(schedule, s, at) for s, at in entered)
+    return isinstance(step, Run) and all(_is_linear(schedule, step, at) for at in range(_arity(schedule, step)))
+
+
+def _arity(schedule: Schedule, step: Run) -> int:
+    return len(schedule.graph.nodes[step.node].operands)
+
+
+def _is_linear(schedule: Schedule, step: Run, place: int) -> bool:
+    """Whether an operation's derivative by one operand is computed without any value."""
+    count = _arity(schedule, step)
+    if place >= count or not is_inexact(schedule.slots[step.operands[place]].type.dtype):
+        return False
+    return not any(derivative_needs(schedule.graph, step.node, place, value) for value in range(count))

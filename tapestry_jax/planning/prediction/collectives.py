@@ -1,0 +1,298 @@
+"""What a schedule communicates: kind, mesh axes, bytes per device, and the operation that causes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tapestry_jax.planning.derivatives.gradients import (
+    derivative_dependence,
+    derivative_needs,
+    differentiated,
+    value_dependence,
+)
+from tapestry_jax.planning.folding.merges import local_state
+from tapestry_jax.planning.folding.sent import Sent, next_device
+from tapestry_jax.planning.folding.traffic import sent_by_fold, sent_by_scan
+from tapestry_jax.planning.geometry.changes import (
+    Cast,
+    Change,
+    Deal,
+    Exchange,
+    Gather,
+    Overlap,
+    Share,
+    Slice,
+    changed_shape,
+)
+from tapestry_jax.planning.geometry.halo import permuted_axes
+from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
+from tapestry_jax.planning.prediction.bounds import Turning, is_still, marked, sends_still, turning_in
+from tapestry_jax.planning.prediction.collective import Collective as Collective
+from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot, Step
+
+
+def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
+    """The collectives of a schedule, forward and, with `grad`, backward.
+
+    Args:
+      schedule: of a plan.
+      grad: True for the gradient by every inexact input, or the positions of the arguments to differentiate.
+    """
+    sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
+    # XLA drops what moves no bytes.
+    return tuple(found for found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
+
+
+def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterable[Collective]:
+    """All collectives; `loops` in time run the steps, each of which runs them again in the backward pass."""
+    seen: set[Any] = set()
+    found: list[tuple[Step, Collective]] = []
+    for step in schedule.steps:
+        sent = _of_step(schedule, step, flow, loops, turning, seen)
+        found += [(step, replace(each, bound=each.bound or is_still(step, turning))) for each in sent]
+    return marked(schedule, found)
+
+
+def _of_step(
+    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any]
+) -> Iterable[Collective]:
+    match step:
+        case Convert():
+            yield from _of_convert(schedule, step, flow, seen)
+        case Run():
+            yield from _of_gathers(schedule, step, flow, seen, loops)
+            yield from _of_run(schedule, step, flow, turning)
+        case Finish():
+            yield from _of_run(schedule, step, flow, turning)
+        case Repeat():
+            yield from _of_repeat(step, flow, loops, turning)
+        case Region():
+            yield from _of_region(schedule, step, flow, loops, turning, seen)
+
+
+def _of_convert(
+    schedule: Schedule, step: Convert, flow: Flow, seen: set[Any], leading: int = 1
+) -> Iterable[Collective]:
+    if step.result not in flow.live:
+        return
+    smooth = flow.carries_gradient(step.source) and step.result in flow.useful
+    yield from _of_changes(schedule, step.source, step.changes, step.path, smooth, seen, leading)
+
+
+def _of_changes(
+    schedule: Schedule,
+    source: int,
+    changes: Sequence[Change],
+    path: str,
+    smooth: bool,
+    seen: set[Any],
+    leading: int = 1,
+    again: bool = False,
+) -> Iterable[Collective]:
+    """What changes of a value send: forward, `again` where the backward pass makes them once more, and transposed."""
+    slot = schedule.slots[source]
+    mesh, unit, shape = schedule.mesh, leading * slot.type.dtype.itemsize, slot.local_shape
+    for number, change in enumerate(changes):
+        match change:
+            case Cast(axes):
+                if smooth:
+                    yield Collective("all-reduce", axes, unit * math.prod(shape), path, backward=True)
+            case Slice(axis, cut, _, alike):
+                if smooth and alike:
+                    others = math.prod(size for other, size in enumerate(shape) if other != axis)
+                    full = unit * others * cut.block * mesh.size(cut.axes)
+                    yield Collective("all-gather", cut.axes, full, path, backward=True)
+            case Share(axes):
+                yield Collective("all-reduce", axes, unit * math.prod(shape), path)
+            case Gather(_, axes, _, varying):
+                full = unit * math.prod(shape) * mesh.size(axes)
+                # XLA merges equal gathers, whatever they transpose to.
+                key = (source, tuple(map(_forward, changes[: number + 1])))
+                if key not in seen:
+                    seen.add(key)
+                    yield Collective("all-gather", axes, full, path)
+                if again:
+                    yield Collective("all-gather", axes, full, path, backward=True)
+                if smooth and varying:
+                    yield Collective("reduce-scatter", axes, full, path, backward=True)
+            case Exchange(_, target, _, _, cut):
+                others = math.prod(size for axis, size in enumerate(shape) if axis != target)
+                moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
+                yield moved
+                yield from [replace(moved, backward=True)] * (again + smooth)
+            case Deal(_, cut):
+                moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
+                yield moved
+                yield from [replace(moved, backward=True)] * (again + smooth)
+            case Overlap(axis, _, cut, _):
+                others = math.prod(size for other, size in enumerate(shape) if other != axis)
+                for hop in change.exchange(mesh).hops:
+                    permuted = permuted_axes(hop.pairs, cut.axes, mesh)
+                    sent = Collective("collective-permute", permuted, unit * others * hop.length, path)
+                    # XLA merges equal permutations, whatever becomes of what arrives.
+                    key = (source, tuple(map(_forward, changes[:number])), axis, cut.axes, hop.key)
+                    if key not in seen:
+                        seen.add(key)
+                        yield sent
+                    yield from [replace(sent, backward=True)] * (again + smooth)
+            case _:
+                pass
+        shape = changed_shape(shape, change, mesh)
+
+
+def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops: int) -> Iterable[Collective]:
+    """What an operation gathers itself, in the backward pass again where its derivative needs the value.
+
+    Loops in time run it again too, each once, unless they keep its result, which other devices have added to.
+    """
+    if not step.gathers:
+        return
+    cuts = dict(step.cuts)
+    is_kept = any(dim in cuts for dim in schedule.graph.shaped(step.node).signature.fold_dims)
+    reruns = 0 if is_kept or not any(map(flow.carries_gradient, step.results)) else loops
+    used = value_dependence(schedule.graph, step.node)
+    live = [number for number, slot in enumerate(step.results) if slot in flow.live]
+    back = [
+        place
+        for place, slot in enumerate(step.operands)
+        if flow.carries_gradient(slot) and _is_reached(schedule, step, place, flow)
+    ]
+    for place, changes in step.gathers:
+        if any(used[number][place] for number in live):
+            again = any(derivative_needs(schedule.graph, step.node, direction, place) for direction in back)
+            smooth = place in back
+            source = step.operands[place]
+            yield from _of_changes(schedule, source, changes, step.path, smooth, seen, again=again)
+            for found in [*_of_changes(schedule, source, changes, step.path, False, set())] * reruns:
+                yield replace(found, backward=True)
+
+
+def _is_reached(schedule: Schedule, step: Run, place: int, flow: Flow) -> bool:
+    """Whether a gradient that arrives at a result goes on to an operand."""
+    matrix = derivative_dependence(schedule.graph, step.node)
+    return any(row[place] and slot in flow.useful for slot, row in zip(step.results, matrix, strict=True))
+
+
+def _forward(change: Any) -> Any:
+    return replace(change, varying=True) if isinstance(change, Gather) else change
+
+
+def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow, turning: Turning) -> Iterable[Collective]:
+    shaped, cuts, mesh = schedule.graph.shaped(step.node), dict(step.cuts), schedule.mesh
+    if isinstance(step, Finish) and shaped.operation.over is not None:
+        yield from _of_totals(schedule, step, flow, turning)
+        return
+    live = [number for number in range(len(shaped.results)) if step.results[number] in flow.live]
+    smooth = any(flow.carries_gradient(slot) for slot in step.results)
+    folded = () if isinstance(step, Run) and step.carried else in_space(fold_axes(shaped, cuts))
+    if not live or folds_nothing(shaped):
+        return
+    if step.scatter is not None:
+        (state,), _ = local_state(shaped, cuts)
+        others = math.prod(size for axis, size in enumerate(state.shape) if axis != step.scatter.axis)
+        size = others * step.scatter.cut.block * mesh.size(folded) * state.dtype.itemsize
+        yield Collective("reduce-scatter", folded, size, step.path)
+        if smooth:
+            yield Collective("all-gather", folded, size, step.path, backward=True)
+    else:
+        operands = [schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands]
+        sending: Iterable[Sent] = ()
+        if folded:
+            sending = sent_by_fold(shaped, operands, cuts, mesh, live)
+        elif isinstance(step, Run) and not step.carried and shaped.operation.over in cuts:
+            sending = sent_by_scan(shaped, cuts, mesh, live)
+        yield from _of_sent(schedule, step, sending, smooth, turning)
+
+
+def _of_sent(
+    schedule: Schedule, step: Run | Finish, sending: Iterable[Sent], smooth: bool, turning: Turning
+) -> Iterable[Collective]:
+    for sent in sending:
+        still = sends_still(schedule.graph, step, sent.leaves, turning)
+        yield Collective(sent.kind, sent.axes, sent.bytes, step.path, bound=still)
+        if sent.backward is not None and smooth:
+            yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True, bound=still)
+
+
+def _of_totals(schedule: Schedule, step: Finish, flow: Flow, turning: Turning) -> Iterable[Collective]:
+    """The exchange between the two passes of a scan over the mesh and in time."""
+    if not any(slot in flow.live for slot in step.results):
+        return
+    shaped = schedule.graph.shaped(step.node)
+    smooth = any(flow.carries_gradient(slot) for slot in step.results)
+    live = sorted(_live_results(schedule, step.node, flow))
+    sending = sent_by_scan(shaped, dict(step.cuts), schedule.mesh, live, in_turns=True)
+    yield from _of_sent(schedule, step, sending, smooth, turning)
+
+
+def _live_results(schedule: Schedule, node: int, flow: Flow) -> set[int]:
+    """The results of a scan that anybody needs; loops in time run it, more than once where one finds totals first."""
+    found = set[int]()
+    for step in schedule.steps:
+        if isinstance(step, Run) and step.node == node:
+            results = step.results[: len(schedule.graph.shaped(node).results)]
+            found |= {number for number, slot in enumerate(results) if slot in flow.live}
+        elif isinstance(step, Region):
+            found |= _live_results(step.body, node, flow_of_region(step, flow))
+    return found
+
+
+def _of_region(
+    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning, seen: set[Any]
+) -> Iterable[Collective]:
+    turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
+    for position in step.rotating:
+        slot = step.operands[position]
+        if ring is not None and slot in flow.live:
+            value = schedule.slots[slot]
+            moved = _local_bytes(value)
+            # Between two devices no loop is left, and XLA merges equal rotations of several rings.
+            key = (slot, "rotated", ring)
+            still = any(slot not in slots for slots in turning)
+            sent = Collective("collective-permute", (ring,), moved, step.path, turns - 1, bound=still)
+            if turns > 2 or key not in seen:
+                yield sent
+            seen.add(key)
+            if flow.carries_gradient(slot):
+                yield replace(sent, backward=True)
+    inner = flow_of_region(step, flow)
+    for place in step.handed:
+        yield from _of_handing_on(step, step.body.inputs[place], inner, turns)
+    for found in _of(step.body, inner, loops + 1, turning_in(step, turning)):
+        yield replace(found, times=found.times * turns)
+
+
+def _local_bytes(slot: Slot) -> int:
+    return math.prod(slot.local_shape) * slot.type.dtype.itemsize
+
+
+def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable[Collective]:
+    """What goes from one stage of a pipeline to the next."""
+    if slot not in inner.live:
+        return
+    mesh, value = step.body.mesh, step.body.slots[slot]
+    axes = permuted_axes(next_device(mesh.size(step.stages)), step.stages, mesh)
+    sent = Collective("collective-permute", axes, _local_bytes(value), step.path, turns)
+    yield sent
+    if inner.carries_gradient(slot):
+        yield replace(sent, backward=True)
+
+
+def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterable[Collective]:
+    if step.length == 0:
+        return
+    body, inner = step.body, flow_of_body(step, flow)
+    stacked = set(body.inputs[step.carries : step.carries + len(step.axes)])
+    seen: set[Any] = set()
+    for early in step.prologue:
+        leading = step.length if early.source in stacked else 1
+        if early.source in stacked:
+            stacked.add(early.result)
+        yield from _of_convert(body, early, inner, seen, leading)
+    for found in _of(body, inner, loops, turning_in(step, turning)):
+        yield replace(found, times=found.times * step.length)

@@ -1,0 +1,190 @@
+"""Liveness: which values of a schedule anybody needs, and which of them a gradient flows through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import is_inexact
+from tapestry_jax.planning.derivatives.gradients import derivative_dependence, value_dependence
+from tapestry_jax.planning.scheduling.reads import folds_nothing
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+
+Edges = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Slots by what flows through them.
+
+    Attributes:
+      live: an output depends on them.
+      forward: they depend, differentiably, on a differentiated input.
+      useful: an output depends on them differentiably.
+    """
+
+    live: frozenset[int]
+    forward: frozenset[int]
+    useful: frozenset[int]
+
+    def carries_gradient(self, slot: int) -> bool:
+        """Whether a gradient that is not known to be 0 arrives at the slot and goes on to an input."""
+        return slot in self.forward and slot in self.useful
+
+
+def flow_of(schedule: Schedule, sources: set[int]) -> Flow:
+    """The flow of a schedule whose inputs `sources` (slots) are differentiated."""
+    live = _backward(schedule, schedule.steps, set(schedule.outputs), smooth=False)
+    forward = _forward(schedule, schedule.steps, sources) if sources else set[int]()
+    sinks = (
+        {slot for slot in schedule.outputs if is_inexact(schedule.slots[slot].type.dtype)} if sources else set[int]()
+    )
+    useful = _backward(schedule, schedule.steps, sinks, smooth=True)
+    return Flow(frozenset(live), frozenset(forward), frozenset(useful))
+
+
+def flow_of_body(step: Repeat, outer: Flow) -> Flow:
+    """The flow inside a loop, where what is carried flows on from turn to turn."""
+    sources = {slot for slot, out in zip(step.body.inputs, step.operands, strict=True) if outer.carries_gradient(out)}
+    return _flow_inside(_inside(step), sources, outer)
+
+
+def flow_of_region(step: Region, outer: Flow) -> Flow:
+    """The flow inside a loop in time; the total of a scan takes the way that its steps take in their own turn.
+
+    What a stage hands on enters the next one.
+    """
+    body = step.body
+    sources = {slot for slot, out in zip(body.inputs, step.operands, strict=False) if outer.carries_gradient(out)}
+    handed = tuple((body.inputs[place], body.outputs[number]) for number, place in enumerate(step.handed))
+    return _flow_inside(replace(_inside(step), carried=handed), sources, outer)
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The body of a loop: its steps, and what becomes of the loop's operands and results in it.
+
+    Attributes:
+      schedule: of the body.
+      steps: those of the body, after what runs once before.
+      entering: operand of the loop and input of the body.
+      leaving: output of the body and result of the loop.
+      carried: input of the body and the output that enters it in the next turn.
+    """
+
+    schedule: Schedule
+    steps: tuple[Step, ...]
+    entering: tuple[tuple[int, int], ...]
+    leaving: tuple[tuple[int, int], ...]
+    carried: tuple[tuple[int, int], ...]
+
+    def forward(self, sources: set[int]) -> set[int]:
+        """What depends on slots of the body, differentiably, in the same turn or a later one."""
+        while True:
+            reached = _forward(self.schedule, self.steps, sources)
+            more = {slot for slot, out in self.carried if out in reached and self._is_smooth(slot)} - sources
+            if not more:
+                return reached
+            sources = sources | more
+
+    def backward(self, sinks: set[int], *, smooth: bool) -> set[int]:
+        """What slots of the body depend on, in the same turn or an earlier one."""
+        while True:
+            reached = _backward(self.schedule, self.steps, sinks, smooth=smooth)
+            more = {out for slot, out in self.carried if slot in reached} - sinks
+            if not more:
+                return reached
+            sinks = sinks | more
+
+    def made(self, reached: set[int]) -> set[int]:
+        """The results of the loop that depend, differentiably, on its operands among `reached`."""
+        inside = self.forward({slot for operand, slot in self.entering if operand in reached and self._is_smooth(slot)})
+        return {result for out, result in self.leaving if out in inside}
+
+    def read(self, reached: set[int], *, smooth: bool) -> set[int]:
+        """The operands of the loop that its results among `reached` depend on."""
+        inside = self.backward({out for out, result in self.leaving if result in reached}, smooth=smooth)
+        return {o for o, slot in self.entering if slot in inside and (not smooth or self._is_smooth(slot))}
+
+    def _is_smooth(self, slot: int) -> bool:
+        return is_inexact(self.schedule.slots[slot].type.dtype)
+
+
+def _inside(step: Repeat | Region) -> _Inside:
+    body, entering = step.body, tuple(zip(step.operands, step.body.inputs, strict=False))
+    if isinstance(step, Region):
+        return _Inside(body, body.steps, entering, tuple(zip(step.results_inside, step.results, strict=True)), ())
+    leaving = tuple(zip(body.outputs, step.results, strict=True))
+    carried = tuple(zip(body.inputs[: step.carries], body.outputs[: step.carries], strict=True))
+    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried)
+
+
+def _flow_inside(inside: _Inside, sources: set[int], outer: Flow) -> Flow:
+    forward = inside.forward(sources)
+    useful = inside.backward({out for out, result in inside.leaving if result in outer.useful}, smooth=True)
+    live = inside.backward({out for out, result in inside.leaving if result in outer.live}, smooth=False)
+    return Flow(frozenset(live), frozenset(forward), frozenset(useful))
+
+
+def _forward(schedule: Schedule, steps: tuple[Step, ...], sources: set[int]) -> set[int]:
+    reached = set(sources)
+    for step in steps:
+        if isinstance(step, Repeat | Region):
+            operands = {slot for slot in step.operands if slot in reached and schedule.slots[slot].has_cells}
+            made = _inside(step).made(operands) if operands else operands
+            reached.update(slot for slot in made if schedule.slots[slot].has_cells)
+        else:
+            reached.update(result for operand, result in edges(schedule, step, smooth=True) if operand in reached)
+    return reached
+
+
+def _backward(schedule: Schedule, steps: tuple[Step, ...], sinks: set[int], *, smooth: bool) -> set[int]:
+    reached = set(sinks)
+    for step in reversed(steps):
+        if isinstance(step, Repeat | Region):
+            results = {slot for slot in step.results if slot in reached and schedule.slots[slot].has_cells}
+            read = _inside(step).read(results, smooth=smooth) if results else results
+            reached.update(slot for slot in read if schedule.slots[slot].has_cells)
+        else:
+            reached.update(operand for operand, result in edges(schedule, step, smooth=smooth) if result in reached)
+    return reached
+
+
+def edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
+    """Pairs of slots of which the second depends on the first (`smooth`: with a derivative).
+
+    Nothing flows into or out of a tensor without cells, nor through a fold over nothing.
+    """
+    found = _edges(schedule, step, smooth=smooth)
+    return [(a, b) for a, b in found if schedule.slots[a].has_cells and schedule.slots[b].has_cells]
+
+
+def _edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
+    match step:
+        case Convert():
+            return [(step.source, step.result)]
+        case Run():
+            if folds_nothing(schedule.graph.shaped(step.node)):
+                return []
+            matrix = (derivative_dependence if smooth else value_dependence)(schedule.graph, step.node)
+            if step.carried:
+                # A state, or a total, is taken to depend on whatever any result does.
+                row = [any(column) for column in zip(*matrix, strict=True)]
+                row += [True] * (len(step.operands) - len(row))
+                matrix = [row for _ in step.results]
+            return _chosen(schedule, step, matrix, smooth=smooth)
+        case Finish():
+            return _chosen(schedule, step, [[True] * len(step.operands) for _ in step.results], smooth=smooth)
+
+
+def _chosen(schedule: Schedule, step: Run | Finish, matrix: Sequence[Sequence[bool]], *, smooth: bool) -> Edges:
+    def differs(slot: int) -> bool:
+        return not smooth or is_inexact(schedule.slots[slot].type.dtype)
+
+    return [
+        (operand, result)
+        for result, row in zip(step.results, matrix, strict=True)
+        for operand, depends in zip(step.operands, row, strict=True)
+        if depends and differs(operand) and differs(result)
+    ]

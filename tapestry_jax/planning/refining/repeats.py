@@ -1,0 +1,146 @@
+"""Parts of a schedule that do the same, such as the layers of a model: lowering traces them once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import groupby
+
+from combinators.frozen import dataclass
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.scheduling.schedule import Convert, Run, Schedule, Step
+
+_WORTHWHILE = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive steps of one scope.
+
+    Attributes:
+      steps: in order.
+      scope: the scope they share; empty for steps that stand alone.
+      operands: slots that come from outside, by first use.
+      results: slots that are used outside, in the order of the steps.
+      kind: parts of one kind do the same to their operands; None for steps that have no equal.
+    """
+
+    steps: tuple[Step, ...]
+    scope: str = ""
+    operands: tuple[int, ...] = ()
+    results: tuple[int, ...] = ()
+    kind: int | None = None
+
+
+def repeated_parts(schedule: Schedule) -> tuple[Part, ...]:
+    """Divide a schedule into parts, so that scopes which do the same are parts of one kind.
+
+    Two parts are of one kind when their steps run equal operations on equal blocks with the same wiring, whatever their
+    paths, names and slots. The outermost scopes that have an equal are taken.
+
+    Args:
+      schedule: of a graph, or of the body of a loop.
+
+    Returns:
+      Parts that hold all steps in order.
+    """
+    # Equal operations on equal types are shaped once: one object, whose identity is cheaper to compare than its fields.
+    shaped = {step.node: schedule.graph.shaped(step.node) for step in schedule.steps if isinstance(step, Run)}
+    parts = [Part(schedule.steps)]
+    kinds: dict[Hashable, int] = {}
+    depth = 1
+    while any(part.kind is None and _deepest(part.steps) > depth for part in parts):
+        parts = [piece for part in parts for piece in (_split(part, depth) if part.kind is None else [part])]
+        parts = _matched(schedule, shaped, parts, kinds)
+        depth += 1
+    return tuple(parts)
+
+
+def _deepest(steps: Sequence[Step]) -> int:
+    return max((step.path.count("/") + 1 for step in steps), default=0)
+
+
+def _split(part: Part, depth: int) -> list[Part]:
+    """One part for each run of steps below one scope of `depth` names."""
+    runs = groupby(part.steps, key=lambda step: _scope(step.path, depth))
+    return [Part(tuple(steps), scope) for scope, steps in runs]
+
+
+def _scope(path: str, depth: int) -> str:
+    names = path.split("/")
+    return "/".join(names[:depth]) if len(names) > depth else ""
+
+
+def _matched(
+    schedule: Schedule, shaped: Mapping[int, Shaped], parts: list[Part], kinds: dict[Hashable, int]
+) -> list[Part]:
+    """Give a kind to every part that has an equal."""
+    later = _used_later(schedule, parts)
+    described = [
+        _described(schedule, shaped, part, used) if _is_candidate(part) else (part, None)
+        for part, used in zip(parts, later, strict=True)
+    ]
+    count = Counter(key for _, key in described if key is not None)
+    found: list[Part] = []
+    for part, key in described:
+        if key is not None and count[key] > 1:
+            kind = kinds.setdefault(key, len(kinds))
+            part = Part(part.steps, part.scope, part.operands, part.results, kind)
+        found.append(part)
+    return found
+
+
+def _is_candidate(part: Part) -> bool:
+    known = all(isinstance(step, Run | Convert) for step in part.steps)
+    return part.kind is None and part.scope != "" and known and len(part.steps) >= _WORTHWHILE
+
+
+def _used_later(schedule: Schedule, parts: Sequence[Part]) -> list[frozenset[int]]:
+    """For each part the slots that steps behind it, or the outputs, use."""
+    used = set(schedule.outputs)
+    behind: list[frozenset[int]] = []
+    for part in reversed(parts):
+        behind.append(frozenset(used))
+        for step in part.steps:
+            used.update(step.operands)
+    return behind[::-1]
+
+
+def _described(
+    schedule: Schedule, shaped: Mapping[int, Shaped], part: Part, used_later: frozenset[int]
+) -> tuple[Part, Hashable]:
+    """The part with its operands and results, and a description that equal parts share."""
+    place: dict[int, int] = {}
+    operands: list[int] = []
+    results: list[int] = []
+    lines: list[Hashable] = []
+    for step in part.steps:
+        assert isinstance(step, Run | Convert)
+        for slot in step.operands:
+            if slot not in place:
+                place[slot] = len(place)
+                operands.append(slot)
+                lines.append(_slot(schedule, slot))
+        for slot in step.results:
+            place[slot] = len(place)
+            if slot in used_later:
+                results.append(slot)
+        lines.append(
+            (
+                step.path.removeprefix(part.scope),
+                tuple(place[slot] for slot in (*step.operands, *step.results)),
+                tuple(_slot(schedule, slot) for slot in step.results),
+                step.changes if isinstance(step, Convert) else _work(shaped[step.node], step),
+            )
+        )
+    lines.append(tuple(place[slot] for slot in results))
+    return Part(part.steps, part.scope, tuple(operands), tuple(results)), tuple(lines)
+
+
+def _slot(schedule: Schedule, number: int) -> Hashable:
+    slot = schedule.slots[number]
+    return slot.type.shape, slot.type.dtype, slot.layout, slot.varying
+
+
+def _work(shaped: Shaped, step: Run) -> Hashable:
+    return id(shaped), step.cuts, step.axes, step.scatter, step.gathers, step.carried

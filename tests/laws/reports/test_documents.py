@@ -1,0 +1,42 @@
+"""What documents print of the laws is what the laws print; the example package proves its pieces."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import laws
+import tapestry_jax as tp
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "examples" / "lawful_package"
+
+
+def test_readme_shows_what_a_failing_law_prints():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = next(block for block in re.findall(r"```text\n(.*?)\n```", text, re.DOTALL) if block.startswith("LAW "))
+    mean = tp.Reduce(lambda x: x.mean(0), "row col -> col", tp.monoids.Sum, name="mean")
+    with pytest.raises(laws.LawError) as caught:
+        laws.assert_lawful(mean, types=[tp.TensorType({"row": 4, "col": 2})])
+    assert str(caught.value) == shown
+
+
+def test_package_of_somebody_else_proves_its_pieces():
+    """By its own tests, on two workers, as a user would run them; not all of them, for time."""
+    some = "semantic or chunks or associativity or identity_gradient or split or footprint"
+    words = ["-k", some, "-q", "-rA", "-n", "2", "-p", "no:randomly", "-p", "no:cacheprovider", "--rootdir=."]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=PACKAGE,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"PASSED tests/test_laws.py::test_resultant\[ResultantLength-semantic\]", done.stdout)
+    assert re.search(r"PASSED tests/test_laws.py::test_blur\[blur-split\]", done.stdout)

@@ -1,0 +1,166 @@
+"""Gradients where several elements attain an extremum, and beside infinities and NaN: the same under every plan."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import laws
+import tapestry_jax as tp
+from combinators.graphs.evaluate import evaluate
+
+agg, monoids = tp.aggregators, tp.monoids
+COUNT = 7
+# Of each column several elements are largest, and several least.
+X = np.array(
+    [[1, 2, 0], [5, 2, 1], [0, 0, 1], [5, 2, 0], [0, 1, 1], [5, 0, 1], [3, 0, 0]],
+    np.float32,
+)
+WEIGHTS = np.array([1.0, 2.0, 1.0], np.float32)
+LABELS = np.array([0, 1, 0, 1, 0, 1, 2], np.int32)
+RUNS = np.array([4, 4, 4, 4, 5, 5, 5], np.int32)
+largest = tp.Reduce(lambda x, w: jnp.max(x * w, axis=0), "x c, c -> c", monoids.Max)
+least = tp.Reduce(lambda x, w: jnp.transpose(jnp.min(x * w, axis=0)), "x c, c -> c", monoids.Min)
+lifted_one_by_one = tp.Aggregator(lambda x: (2 * x, x), monoids.Max & monoids.Sum, lambda state: state)
+
+
+def folds(x, weights, labels, runs):
+    del runs
+    return (
+        largest(x, weights),
+        least(x, weights),
+        tp.fold((agg.Max() & agg.Moments()) & agg.MinMax(), "x c -> c")(x),
+        tp.fold(agg.Max(), "x c -> ")(x),
+        tp.fold(agg.Max().contramap(lambda x, w: x * w), "x c, c -> c")(x, weights),
+        tp.fold((agg.Max() & agg.Min()).by_key(None, 2), "x c, x -> c")(x, labels),
+        tp.fold(agg.MinMax().masked(), "x c, x -> c")(x, labels),
+        tp.fold(lifted_one_by_one, "x c -> c")(x),
+    )
+
+
+def choices(x, weights, labels, runs):
+    del weights
+    coordinates = tp.index("x", like=x)
+    return (
+        tp.fold(agg.ArgMax() & agg.ArgMin(), "x c, x -> c")(x, coordinates),
+        tp.fold(agg.TopK(2), "x c, x -> c")(x, coordinates),
+        tp.fold(agg.First() & agg.Last(), "x c -> c")(x),
+        tp.fold(agg.ArgMax().by_segment(None, 3), "x c, x, x -> c")(x, coordinates, labels),
+        tp.fold((agg.Max() & agg.Min()).by_run(), "x c, x -> c")(x, runs),
+        # Apart from the other scans: one loop runs in one direction.
+        tp.Scan(monoids.Min, "x c -> x c", "x", reverse=True, exclusive=True)(x),
+    )
+
+
+def prefixes(x, weights, labels, runs):
+    del weights
+    return (
+        tp.Scan(monoids.Max, "x c -> x c", "x", final=True)(x),
+        tp.scan(agg.MinMax(), "x c -> x c", "x")(x),
+        tp.scan(agg.Max().by_run(), "x c, x -> x c", "x")(x, runs),
+        tp.scan(agg.Max().segmented(), "x c, x -> x c", "x")(x, labels),
+        tp.window(agg.Max(), 3, "x c -> x c", "x")(x),
+    )
+
+
+TYPES = (
+    tp.TensorType({"x": COUNT, "c": 3}),
+    tp.TensorType({"c": 3}),
+    *(tp.TensorType({"x": COUNT}, jnp.int32),) * 2,
+)
+GRAPHS = {program.__name__: tp.trace(program, *TYPES) for program in (folds, choices, prefixes)}
+# Over a mesh and turn by turn at once, in a loop of another dimension; and out of order.
+NESTED = {"x": ("m", tp.chunks(2)), "c": tp.chunks(3)}
+STRIPED = {"x": (tp.striped("m"), tp.chunks(2))}
+PAIRS = [("folds", NESTED), ("folds", STRIPED), ("choices", NESTED), ("prefixes", {"x": ("m", tp.chunks(2))})]
+
+
+def gradients(run, x):
+    """By `x`, of all results times numbers that differ; what is not finite is left out."""
+
+    def loss(x):
+        leaves = [leaf for leaf in jax.tree.leaves(run(x, WEIGHTS, LABELS, RUNS)) if leaf.dtype == jnp.float32]
+        parts = [
+            jnp.where(jnp.isfinite(leaf), leaf, 0) * (1 + jnp.arange(leaf.size)).reshape(leaf.shape) for leaf in leaves
+        ]
+        return sum((number + 1) * jnp.sum(part) for number, part in enumerate(parts))
+
+    return jax.grad(loss)(x)
+
+
+UNUSUAL = X.copy()
+UNUSUAL[1, 0] = UNUSUAL[5, 0] = np.nan
+UNUSUAL[:, 1] = -np.inf
+UNUSUAL[3, 2] = np.inf
+
+
+@pytest.mark.parametrize(("name", "entries"), PAIRS, ids=["folds", "folds in stripes", "choices", "prefixes"])
+def test_gradients_at_ties_do_not_depend_on_the_plan(name, entries):
+    planned = jax.jit(lambda x: gradients(tp.plan(GRAPHS[name], tp.mesh(m=2), entries).compile(), x))
+    np.testing.assert_allclose(planned(X), _unplanned(name)(X), rtol=1e-5, atol=1e-5)
+    if name == "choices":
+        np.testing.assert_array_equal(np.isnan(planned(UNUSUAL)), np.isnan(_unplanned(name)(UNUSUAL)))
+
+
+KNOWN = {}
+
+
+def _unplanned(name):
+    if name not in KNOWN:
+        KNOWN[name] = jax.jit(lambda x: gradients(lambda *args: evaluate(GRAPHS[name], args), x))
+    return KNOWN[name]
+
+
+def test_folds_share_and_prefixes_choose_the_first():
+    x = jnp.asarray(X[:, 0])
+    for arrow in (tp.Reduce(lambda x: jnp.max(x, axis=0), "x -> ", monoids.Max), tp.fold(agg.Max(), "x -> ")):
+        for entries in ({"x": "m"}, {"x": (tp.striped("m"), tp.chunks(2))}):
+            run = tp.plan(tp.trace(arrow, x), tp.mesh(m=2), entries).compile()
+            np.testing.assert_allclose(jax.grad(run)(x), [0, 1 / 3, 0, 1 / 3, 0, 1 / 3, 0], rtol=1e-6)
+    total = jax.grad(lambda x: tp.scan(agg.Max())(x)[-1])(x)
+    assert total.tolist() == [0, 1, 0, 0, 0, 0, 0]
+    index = jax.grad(lambda x: agg.ArgMax().run(x, jnp.arange(COUNT))["value"])(x)
+    assert index.tolist() == [0, 1, 0, 0, 0, 0, 0]
+
+
+def test_rings_share_by_what_every_device_has_met():
+    keys = np.array([5, 1, 5, 5, 0, 2, 5, 1], np.float32)
+    best = tp.Reduce(lambda q, k: jnp.max(q[:, None] * k, axis=1), "q, k -> q", monoids.Max)
+    queries = np.array([1.0, 2.0, 4.0, 8.0], np.float32)
+    run = tp.plan(tp.trace(best, queries, keys), tp.mesh(m=4), {"q": "m", "k": tp.ring("m")}).compile()
+    shares = jax.jacobian(run, argnums=1)(queries, keys)
+    np.testing.assert_allclose(shares, queries[:, None] * (keys == 5) / 4, rtol=1e-6)
+
+
+def test_kernel_that_sorts_gives_a_subgradient():
+    x = X[:, 0]
+    sorting = tp.Reduce(lambda x: jnp.sort(x)[-1], "x -> ", monoids.Max)
+    for entries in ({"x": "m"}, {"x": tp.chunks(3)}):
+        share = jax.grad(tp.plan(tp.trace(sorting, x), tp.mesh(m=2), entries).compile())(x)
+        assert share.sum() == 1 and np.all(share >= 0) and np.all(share[x < 5] == 0)
+
+
+def test_infinity_beside_a_logsumexp_has_no_gradient_anywhere():
+    x = np.array([1.0, np.inf, 2.0, -np.inf, 0.0, 3.0, 1.0], np.float32)
+    arrow = tp.fold(agg.LogSumExp(), "x -> ")
+    for entries in ({"x": "m"}, {"x": tp.chunks(3)}):
+        run = tp.plan(tp.trace(arrow, x), tp.mesh(m=2), entries).compile()
+        assert jax.grad(run)(x).tolist() == jax.grad(arrow)(x).tolist() == [0.0] * COUNT
+
+
+def test_infinity_in_one_run_does_not_reach_the_gradient_of_the_next():
+    x = np.array([np.inf, 0.0, 2.0, 3.0, 1.0, 5.0, 1.0], np.float32)
+    runs = np.array([0, 1, 1, 1, 2, 2, 2], np.int32)
+    arrow = tp.scan(agg.Prod().by_run(), "x, x -> x", "x")
+    for run in (arrow, tp.plan(tp.trace(arrow, x, runs), tp.mesh(m=3), {"x": "m"}).compile()):
+        slope = jax.grad(lambda x, run=run: jnp.sum(run(x, runs)[1:]))(x)
+        assert slope.tolist() == [0.0, 1.0 + 2.0 + 6.0, 0.0, 0.0, 1.0 + 5.0 + 5.0, 1.0 + 1.0, 5.0]
+
+
+def test_law_of_gradients_holds_at_ties():
+    x = jnp.asarray(X[:, 0])
+    arrow = tp.Reduce(lambda x: jnp.max(x, axis=0), "x -> ", monoids.Max)
+    plan = tp.plan(tp.trace(arrow, x), tp.mesh(m=2), {"x": ("m", tp.chunks(2))})
+    assert "plan.gradients" in laws.assert_equivalent(plan, args=(x,)).held

@@ -1,0 +1,295 @@
+"""Planning without arrays: layouts, changes of layout, what may be cut, what an abstract mesh tells."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+import tapestry_jax as tp
+from combinators.graphs.graph import Apply
+from tapestry_jax.planning.entries.placement import why_whole
+from tapestry_jax.planning.geometry.changes import Cast, Exchange, Gather, Slice, changed_shape, layout_changes
+from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tests.tapestry_jax.draw import named
+
+SHAPE = MeshShape((("data", 2), ("model", 4)))
+MESH = AbstractMesh((2, 4), ("data", "model"))
+matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+
+
+def cut(size, *axes):
+    return even_cut(size, axes, SHAPE)
+
+
+def test_even_cut_rounds_up_and_leaves_out_axes_of_one_device():
+    assert cut(13, "model") == Cut(("model",), 4)
+    assert cut(3, "model", "data") == Cut(("model", "data"), 1)
+    assert even_cut(9, ("one",), MeshShape((("one", 1),))) is None
+    assert cut(0, "data") is None
+
+
+def test_layout_shapes():
+    layout = Layout((cut(7, "data"), None, cut(9, "model")))
+    assert layout.axes == {"data", "model"}
+    assert layout.local_shape((7, 5, 9)) == (4, 5, 3)
+    assert layout.padded_shape((7, 5, 9), SHAPE) == (8, 5, 12)
+    assert layout.describe(("a", "b", None)) == "a:data None:model"
+
+
+# Changes of layout
+
+
+def changes(shape, source, target, varying=None):
+    source, target = (
+        Layout(tuple(None if axes is None else cut(n, *axes) for n, axes in zip(shape, layout, strict=True)))
+        for layout in (source, target)
+    )
+    return layout_changes(shape, source, target, target.axes if varying is None else frozenset(varying), SHAPE)
+
+
+def test_a_slice_of_equal_copies_is_free():
+    assert changes((8, 6), (None, None), (("data",), None)) == (Slice(0, Cut(("data",), 4), 8, alike=True),)
+
+
+def test_gradients_of_slices_are_gathered_where_that_sends_no_more():
+    # On the wire an all-reduce of 3 cells sends 6, an all-gather of 4 blocks of 1 sends 4. One cell is not cut.
+    assert changes((3,), (None,), (("model",),)) == (Slice(0, Cut(("model",), 1), 3, alike=True),)
+    assert changes((1,), (None,), (("model",),)) == ()
+
+
+def test_a_gather_over_what_the_consumer_does_not_use():
+    assert changes((7, 6), (("data",), None), (None, None)) == (Gather(0, ("data",), 7, False),)
+
+
+def test_a_gather_for_a_consumer_that_varies_over_the_same_axis():
+    # Its transpose is a reduce-scatter, and no cast is needed.
+    assert changes((7, 6), (("data",), None), (None, None), {"data"}) == (Gather(0, ("data",), 7, True),)
+
+
+def test_a_cut_that_moves_is_one_all_to_all():
+    assert changes((8, 12), (("model",), None), (None, ("model",))) == (Exchange(0, 1, 8, 12, Cut(("model",), 3)),)
+
+
+def test_slices_come_before_gathers():
+    steps = changes((8, 12), (("model",), None), (None, ("data",)))
+    assert [type(step) for step in steps] == [Slice, Gather]
+
+
+def test_inner_axes_are_gathered_and_outer_blocks_kept():
+    assert changes((16,), (("data", "model"),), (("data",),)) == (Gather(0, ("model",), 16, False),)
+    # Nine cells in blocks of 2 over eight devices are not two blocks of 5: all is gathered and sliced again.
+    uneven = changes((9,), (("data", "model"),), (("data",),))
+    assert {axis for step in uneven if isinstance(step, Gather) for axis in step.axes} == {"data", "model"}
+    assert isinstance(uneven[-1], Slice)
+
+
+def test_equal_layouts_need_nothing_and_a_wider_consumer_a_cast():
+    assert changes((8,), (("data",),), (("data",),)) == ()
+    assert changes((8,), (("data",),), (("data",),), {"data", "model"}) == (Cast(("model",)),)
+
+
+def test_a_cut_into_smaller_blocks_is_free():
+    assert changes((16,), (("data",),), (("data", "model"),)) == (Slice(0, Cut(("model",), 2), 16, alike=True),)
+
+
+DEVICES = list(itertools.product(range(2), range(4)))
+PADDING = -1
+
+
+def _position(device, axes):
+    index = 0
+    for name in axes:
+        index = index * SHAPE.size((name,)) + device[SHAPE.names.index(name)]
+    return index
+
+
+def _run(pieces, step):
+    """One step in every device's terms: a piece is, for every axis, the global coordinates in local order."""
+
+    def group(device, axes):
+        kept = [number for number, name in enumerate(SHAPE.names) if name not in axes]
+        members = [other for other in DEVICES if all(other[number] == device[number] for number in kept)]
+        return sorted(members, key=lambda other: _position(other, axes))
+
+    def sliced(cells, device, cut_of):
+        padded = cells + [PADDING] * (cut_of.block * SHAPE.size(cut_of.axes) - len(cells))
+        start = _position(device, cut_of.axes) * cut_of.block
+        return padded[start : start + cut_of.block]
+
+    def gathered(device, axis, axes, size):
+        return list(itertools.chain.from_iterable(pieces[other][axis] for other in group(device, axes)))[:size]
+
+    after = {device: list(piece) for device, piece in pieces.items()}
+    for device in DEVICES:
+        match step:
+            case Cast():
+                pass
+            case Slice(axis, cut_of, _):
+                after[device][axis] = sliced(pieces[device][axis], device, cut_of)
+            case Gather(axis, axes, size, _):
+                after[device][axis] = gathered(device, axis, axes, size)
+            case Exchange(source, target, size, _, cut_of):
+                after[device][source] = gathered(device, source, cut_of.axes, size)
+                after[device][target] = sliced(pieces[device][target], device, cut_of)
+    return after
+
+
+def _held(shape, layout):
+    """What each device holds in a layout, from the definition: cell `i` lies on device `i // block`."""
+    pieces = {device: [list(range(size)) for size in shape] for device in DEVICES}
+    for axis, (size, axes) in enumerate(zip(shape, layout, strict=True)):
+        if axes is not None:
+            block = -(-size // SHAPE.size(axes))
+            for device in DEVICES:
+                cells = [cell for cell in range(size) if cell // block == _position(device, axes)]
+                pieces[device][axis] = cells + [PADDING] * (block - len(cells))
+    return pieces
+
+
+LAYOUTS = [
+    (None, None),
+    (("data",), None),
+    (None, ("data",)),
+    (("model",), ("data",)),
+    (("data", "model"), None),
+    (None, ("data", "model")),
+    (("data",), ("model",)),
+    (None, ("model", "data")),
+]
+
+
+@pytest.mark.parametrize("shape", [(8, 16), (7, 9)], ids=str)
+def test_every_change_of_layout_moves_the_right_cells(shape):
+    for source, target in itertools.product(LAYOUTS, LAYOUTS):
+        pieces = _held(shape, source)
+        for step in changes(shape, source, target):
+            pieces = _run(pieces, step)
+        assert pieces == _held(shape, target), f"{source} -> {target}"
+
+
+def test_changed_shapes_follow_the_steps():
+    steps = changes((7, 9), (("model",), None), (None, ("model",)))
+    assert [changed_shape((2, 9), step, SHAPE) for step in steps] == [(7, 3)]
+    assert changed_shape((2, 9), Gather(0, ("model",), 7, True), SHAPE) == (7, 9)
+
+
+# What may be cut
+
+
+def _shaped(arrow, text, *shapes):
+    graph = tp.trace(arrow, *named(text, *(np.ones(shape, np.float32) for shape in shapes)))
+    return next(graph.shaped(i) for i, node in enumerate(graph.nodes) if isinstance(node, Apply))
+
+
+def test_why_whole_names_the_reason():
+    softmax = _shaped(tp.Map(jax.nn.softmax, "a [c] -> a [c]"), "a c", (2, 3))
+    assert why_whole(softmax, "a") is None
+    assert why_whole(softmax, "c") == "its kernel sees all of `[c]`"
+    split = _shaped(tp.rearrange("(h d) -> h d", h=2), "e", (6,))
+    assert why_whole(split, "h") is None
+    assert why_whole(split, "d") == "`d` is inner in the composition `(h d)`, of which only the outermost can be cut"
+
+
+def _flip(x):
+    return x[::-1]
+
+
+def _outer_sum(x, y):
+    return x, y
+
+
+def test_why_whole_of_reversed_axes_and_partial_results():
+    flip = _shaped(tp.Map(_flip, "(3-y) -> y", sizes={"y": 4}), "y", (4,))
+    assert why_whole(flip, "y") is None
+    both = _shaped(tp.Map(_outer_sum, "a, b -> a, b"), "a, b", (4,), (3,))
+    assert why_whole(both, "a") == "not every result carries `a`"
+
+
+# Layouts of inputs and outputs
+
+
+def spec(sharding):
+    """The mesh axes of every axis; JAX writes one of them with or without a tuple, by version."""
+    return tuple(axes if axes is None or isinstance(axes, tuple) else (axes,) for axes in sharding.spec)
+
+
+def test_inputs_come_as_their_first_user_wants_them():
+    graph = tp.trace(
+        lambda x, w, v: matmul(matmul(x, w), v), *named("b e, e f, f g", *map(np.ones, ((4, 6), (6, 8), (8, 2))))
+    )
+    plan = tp.plan(graph, MESH, {"b": "data", "f": "model"})
+    assert [spec(s) for s in plan.in_shardings] == [(("data",), None), (None, ("model",)), (("model",), None)]
+    assert spec(plan.out_shardings) == (("data",), None)
+    assert plan.in_shardings[0] == NamedSharding(MESH, PartitionSpec(("data",), None))
+
+
+def test_the_first_user_may_lie_behind_a_name_or_inside_a_loop():
+    step = tp.program("b e, e f -> b e")(lambda x, w: matmul(x, w).rename(f="e"))
+    graph = tp.trace(
+        lambda x, w: tp.iterate(step, 2)(x.rename(a="b"), w), *named("a e, e f", np.ones((4, 8)), np.ones((8, 8)))
+    )
+    plan = tp.plan(graph, MESH, {"b": "data", "f": "model"})
+    assert [spec(s) for s in plan.in_shardings] == [(("data",), None), (None, ("model",))]
+
+
+def test_stacked_weights_keep_the_stacked_axis_whole():
+    layer = tp.program("b e, e f -> b e")(lambda x, w: matmul(x, w).rename(f="e"))
+    graph = tp.trace(
+        lambda x, ws: tp.stack(layer, 3)(x, ws), *named("b e, layer e f", np.ones((4, 8)), np.ones((3, 8, 8)))
+    )
+    plan = tp.plan(graph, MESH, {"f": "model"})
+    assert spec(plan.in_shardings[1]) == (None, None, ("model",))
+
+
+def test_layouts_keep_the_structure_of_arguments_and_results():
+    def program(parameters, x):
+        return {"y": matmul(x, parameters["w"]), "x": [x]}
+
+    specs = ({"w": named("k n", np.ones((4, 8)))[0]}, named("m k", np.ones((6, 4)))[0])
+    plan = tp.plan(tp.trace(program, *specs), MESH, {"m": "data", "n": "model"})
+    assert jax.tree.structure(plan.in_shardings) == jax.tree.structure(({"w": 0}, 0))
+    assert jax.tree.structure(plan.out_shardings) == jax.tree.structure({"y": 0, "x": [0]})
+
+
+def test_unused_inputs_are_whole():
+    graph = tp.trace(lambda x, y: tp.Map(jnp.sin)(x), *named("a, b", np.ones(4), np.ones(6)))
+    assert spec(tp.plan(graph, MESH, {"a": "data"}).in_shardings[1]) == (None,)
+
+
+def test_exceptions_go_by_the_longest_path():
+    @tp.program("b e, e f -> b f")
+    def inner(x, w):
+        return tp.Map(jnp.tanh)(matmul(x, w))
+
+    def outer(x, w):
+        return tp.Map(jnp.sin)(inner(x, w))
+
+    graph = tp.trace(outer, *named("b e, e f", np.ones((8, 6)), np.ones((6, 8))))
+    plan = tp.plan(graph, MESH, {"b": "data"}, ops={"inner": {"b": None}, "inner/tanh": {"b": ("data", "model")}})
+    cuts = {step.path: dict(step.cuts) for step in plan.schedule.steps if hasattr(step, "cuts")}
+    assert {path: {d: c.axes for d, c in found.items()} for path, found in cuts.items()} == {
+        "inner/matmul": {},
+        "inner/tanh": {"d0": ("data", "model")},
+        "sin": {"d0": ("data",)},
+    }
+
+
+def test_an_abstract_mesh_predicts_what_a_real_one_does(mesh2x4):
+    graph = tp.trace(lambda x, w: matmul(x, w), *named("b e, e f", np.ones((7, 6)), np.ones((6, 8))))
+    plans = [tp.plan(graph, mesh, {"e": "model", "b": "data"}) for mesh in (MESH, mesh2x4)]
+    assert plans[0].collectives(grad=True) == plans[1].collectives(grad=True)
+    assert plans[0].schedule == plans[1].schedule
+    plans[0].verify()
+
+
+def test_collectives_name_kind_axes_bytes_and_operation():
+    graph = tp.trace(lambda x, w: matmul(x, w), *named("b e, e f", np.ones((8, 6), "f"), np.ones((6, 5), "f")))
+    (found,) = tp.plan(graph, MESH, {"e": "model", "b": "data"}).collectives()
+    # Four rows of five float32.
+    assert str(found) == "all-reduce over model: 80 B, matmul"
