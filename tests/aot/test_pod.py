@@ -1,0 +1,25 @@
+"""What README shows of a pod is what the compiler says today."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs pip install 'tapestry-jax[aot]'")
+def test_readme_prints_what_the_compiler_says() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "pod.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stderr
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"```text\n(mlp on TPU.*?)```", readme, re.DOTALL)
+    assert shown is not None and done.stdout == shown.group(1)
