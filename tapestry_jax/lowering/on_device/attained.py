@@ -1,24 +1,23 @@
 """How many elements of a device's box attain an extremum, so that all of them have equal shares of its gradient.
 
 A partial maximum does not tell how many elements attain it. Folds of the library's own count them by what they lift; of
-any other kernel the program is read: where a state is what a reduction by maximum or minimum gives, that counts. Of a
-kernel that finds its extremum in another way (by sorting, say) a box counts as one: the gradient is then shared by
-boxes, which leaves a subgradient, whose shares add up to one.
+any other kernel the program is read (`ties.py`). Of a kernel that finds its extremum in another way (by sorting, say) a
+box counts as one: the gradient is then shared by boxes, which leaves a subgradient, whose shares add up to one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.kernels.jaxprs import WRAPPERS, is_literal
-from combinators.merging.extrema import Attained, Extremum, attains, is_smooth
+from combinators.merging.extrema import Attained, Extremum, is_smooth
 from combinators.operations.shaped import Shaped
-from tapestry_jax.lowering.on_device.loops import run_program, with_varying_loops
+from tapestry_jax.lowering.on_device.loops import with_varying_loops
+from tapestry_jax.lowering.on_device.ties import attaining
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 from tapestry_jax.planning.folding.merges import merges
 
@@ -40,9 +39,7 @@ def with_counts(shaped: Shaped, blocks: Sequence[Any], leaves: Sequence[Any]) ->
     counts = _counts(shaped, blocks, [lax.stop_gradient(leaf) for leaf in leaves], kinds)
     wrapped = list(leaves)
     for place, count in counts.items():
-        # What no element seems to attain, since it was rounded differently here and there, counts as one.
-        known = jnp.maximum(count, 1).astype(jnp.int32)
-        wrapped[place] = Attained(leaves[place], vary(known, sorted(varying_axes(leaves[place]))))
+        wrapped[place] = Attained(leaves[place], vary(count.astype(jnp.int32), sorted(varying_axes(leaves[place]))))
     return wrapped
 
 
@@ -68,7 +65,9 @@ def _counts(shaped: Shaped, blocks: Sequence[Any], leaves: Sequence[Any], kinds:
     if own is not None:
 
         def count(*arrays: Any) -> Any:
-            return own(places, arrays[: len(leaves)], arrays[len(leaves) :])
+            counts = own(places, arrays[: len(leaves)], arrays[len(leaves) :])
+            # What no element seems to attain, since it was rounded differently here and there, counts as one.
+            return [jnp.maximum(each, 1) for each in counts]
 
         return dict(zip(places, with_varying_loops(count, axes)(*leaves, *blocks), strict=True))
     structs = [jax.ShapeDtypeStruct(block.shape, block.dtype) for block in blocks]
@@ -79,56 +78,3 @@ def _counts(shaped: Shaped, blocks: Sequence[Any], leaves: Sequence[Any], kinds:
     return {
         place: jnp.int32(1) + jnp.zeros_like(leaves[place], jnp.int32) if c is None else c for place, c in found.items()
     }
-
-
-_MOVING = ("reshape", "squeeze", "transpose", "expand_dims", "broadcast_in_dim", "copy")
-
-
-def attaining(
-    jaxpr: Any, constants: Sequence[Any], operands: Sequence[Any], place: int, kind: Extremum, axes: list[str]
-) -> Any:
-    """How many elements attain a result of a program; None where it is not what one reduction gives.
-
-    Args:
-      jaxpr: the program.
-      constants: of the program.
-      operands: arrays.
-      place: of the result.
-      kind: of the extremum.
-      axes: mesh axes over which values may vary.
-    """
-    moves: list[Callable[[Any], Any]] = []
-    variable, made = jaxpr.outvars[place], {out: equation for equation in jaxpr.eqns for out in equation.outvars}
-    while not is_literal(variable) and variable in made:
-        equation = made[variable]
-        name, source = equation.primitive.name, equation.invars[0] if equation.invars else None
-        if name in _MOVING and source is not None and source.aval.size == variable.aval.size:
-            moves.append(lambda count, of=equation: of.primitive.bind(count, **of.params))
-            variable = source
-            continue
-        count: Any = None
-        if name == f"reduce_{kind}":
-            (values,) = _values(jaxpr, constants, operands, [source], axes)
-            over = equation.params["axes"]
-            top = (jnp.max if kind == "max" else jnp.min)(values, axis=over, keepdims=True)
-            count = jnp.sum(attains(values, top), axis=over, dtype=jnp.int32)
-        elif name in WRAPPERS:
-            inner = equation.params["jaxpr"]
-            given = _values(jaxpr, constants, operands, equation.invars, axes)
-            place = equation.outvars.index(variable)
-            count = attaining(inner.jaxpr, inner.consts, given, place, kind, axes)
-        if count is not None:
-            for move in reversed(moves):
-                count = move(count)
-        return count
-    return None
-
-
-def _values(
-    jaxpr: Any, constants: Sequence[Any], operands: Sequence[Any], wanted: Sequence[Any], axes: list[str]
-) -> list[Any]:
-    """What some variables of a program hold."""
-    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *operands), strict=True))
-    if all(is_literal(atom) or atom in known for atom in wanted):
-        return [atom.val if is_literal(atom) else known[atom] for atom in wanted]
-    return run_program(jaxpr, constants, operands, axes, wanted)

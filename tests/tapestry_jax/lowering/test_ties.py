@@ -10,6 +10,7 @@ import pytest
 import laws
 import tapestry_jax as tp
 from combinators.graphs.evaluate import evaluate
+from tests.simulated.evaluate import simulated
 
 agg, monoids = tp.aggregators, tp.monoids
 COUNT = 7
@@ -164,3 +165,26 @@ def test_law_of_gradients_holds_at_ties():
     arrow = tp.Reduce(lambda x: jnp.max(x, axis=0), "x -> ", monoids.Max)
     plan = tp.plan(tp.trace(arrow, x), tp.mesh(m=2), {"x": ("m", tp.chunks(2))})
     assert "plan.gradients" in laws.assert_equivalent(plan, args=(x,)).held
+
+
+BEHIND_MAXIMA = {
+    "initial": (lambda x: jnp.max(x, axis=0, initial=-jnp.inf), monoids.Max),
+    "least": (lambda x: jnp.min(x, axis=0, initial=jnp.inf), monoids.Min),
+    "floor of the same size": (lambda x: jnp.maximum(2.0, jnp.max(x, axis=0)), monoids.Max),
+    "floors": (lambda x: jnp.maximum(jnp.clip(jnp.max(x, axis=0), min=0.5), 0.75), monoids.Max),
+    "where": (lambda x: jnp.max(x, axis=0, where=x < 4, initial=-jnp.inf), monoids.Max),
+    "wider": (lambda x: jnp.max(x.astype(jnp.bfloat16), axis=0).astype(jnp.float32), monoids.Max),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_MAXIMA)
+def test_kernels_with_constants_beside_an_extremum_share_as_plain_ones(name):
+    kernel, monoid = BEHIND_MAXIMA[name]
+    arrow = tp.Reduce(kernel, "x c -> c", monoid)
+    graph, weights = tp.trace(arrow, tp.TensorType({"x": 5, "c": 3})), jnp.arange(1.0, 4.0)
+    # One of the three devices has a single cell more than the next, and blocks attain unlike numbers of times.
+    x = np.float32([[2, 5, 0], [2, 2, 1], [2, 5, 1], [0, 4, 1], [2, 5, 0]])
+    for entries in ({"c": "m", "x": tp.ring("m")}, {"x": (tp.striped("m"), tp.chunks(size=1))}):
+        run = tp.plan(graph, tp.mesh(m=3), entries).compile().jitted
+        share, expected = (simulated(jax.grad(lambda x, f=f: f(x) @ weights), x) for f in (run, arrow))
+        np.testing.assert_allclose(share, expected, rtol=1e-6)
