@@ -116,7 +116,8 @@ def check(
       A function that pytest collects; bind it to a name that starts with `test`, in a module or in a class.
 
     Raises:
-      LawError: when called inside of a running test, where the tests that it makes would never run.
+      LawError: when called inside of a running test, where the tests that it makes would never run; when an option
+        cannot be used.
     """
     import pytest  # here, since all else of the laws works without it
 
@@ -130,6 +131,7 @@ def check(
                 remedy="Use tp.laws.assert_lawful inside of a test; call check at the top of a module.",
             )
         )
+    how = Search(examples, seed)
     chosen = {law.name: law for law in asked.selected}
     # Made by the first test and shared by the others, so that what they compile is compiled once.
     subjects = functools.cache(asked.subjects)
@@ -137,7 +139,7 @@ def check(
     @pytest.mark.parametrize("law", list(chosen), ids=[f"{asked.called}-{name}" for name in _short(asked.selected)])
     def test_law(law: str) -> None:
         known = [entry for entry in asked.known if entry.law == law]
-        checked = list(outcomes([chosen[law]], subjects(), Search(examples, seed), known))
+        checked = list(outcomes([chosen[law]], subjects(), how, known))
         for entry in checked:
             if entry.error is not None:
                 raise entry.error

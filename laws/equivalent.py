@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from combinators.arguments import read_flag, read_list, read_optional_name
 from combinators.errors import message
 from laws.catalogue import catalogue
 from laws.counterexamples.message import law_error
 from laws.counterexamples.search import Failure, judge
-from laws.errors import LawError
+from laws.errors import LawError, whole_number
 from laws.law import Law
 from laws.pieces import Asked, is_plan
 from laws.subjects.plan import PlanSubject
@@ -41,8 +42,8 @@ def assert_equivalent(
       A report, as of `assert_lawful`.
 
     Raises:
-      LawError: with the arguments, and the first entry that differs by more than rounding; or when every result was
-        infinite or NaN.
+      LawError: with the arguments, and the first entry that differs by more than rounding; when every result was
+        infinite or NaN; or when an option cannot be used.
     """
     if not is_plan(plan):
         raise LawError(
@@ -52,6 +53,10 @@ def assert_equivalent(
                 remedy="Pass tp.plan(graph, mesh, entries).",
             )
         )
+    grads = read_flag(grads, "grads= of laws.assert_equivalent", LawError)
+    seed = whole_number("laws.assert_equivalent: seed", seed, least=0)
+    name = read_optional_name(name, "name= of laws.assert_equivalent", LawError)
+    args = None if args is None else read_list(args, "args= of laws.assert_equivalent", LawError)
     asked = Asked(plan, name=name, values=None if args is None else [tuple(args)])
     subject = PlanSubject(plan, asked.called, asked.values)
     checked: list[Checked] = []

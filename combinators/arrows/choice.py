@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.combined import Combined, Steps, joined_name
@@ -107,10 +108,24 @@ class Right(Combined):
 
 def _either(name: str, values: Sequence[Any]) -> Either:
     if len(values) == 1 and isinstance(values[0], Either):
-        return values[0]
+        return _checked(name, values[0])
     if len(values) == 3:  # an arrow before gave the three parts as results
-        return Either(*values)
+        return _checked(name, Either(*values))
     got = ", ".join(type(value).__name__ for value in values)
     raise CompositionError(
         message(f"`{name}` takes one tp.Either", f"got {got}", remedy="Pass tp.Either(is_left, left, right).")
+    )
+
+
+def _checked(name: str, case: Either) -> Either:
+    """The same case, whose condition is one: a number would be taken for True wherever it is not 0."""
+    condition = case.is_left
+    if isinstance(condition, bool | np.bool_) or getattr(condition, "dtype", None) == np.bool_:
+        return case
+    raise CompositionError(
+        message(
+            f"`{name}` chooses by a condition that is not bool",
+            f"got {type(condition).__name__}: {condition!r:.80}",
+            remedy="Compare it: tp.Either(x > 0, left, right).",
+        )
     )

@@ -74,7 +74,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
     Axes align by name. Where an axis has no name, operands align from the right as in NumPy, and their names unify.
 
     Raises:
-      GraphError: for an operand that is neither a value nor a number.
+      GraphError: for an operand that is neither a value nor a number, and for numbers alone.
       CompositionError: when anonymous axes do not meet.
       KernelError: when the function mixes cells.
     """
@@ -90,6 +90,14 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
                     remedy="Pass arrays as arguments of the program; only numbers may stand in it.",
                 )
             )
+    if not values:
+        raise GraphError(
+            message(
+                f"`{name}` was applied to numbers alone",
+                f"got {', '.join(map(repr, operands)):.80}",
+                remedy="Compute with them in Python, or pass a value of the program.",
+            )
+        )
     recording = trace_of(values, name)
     structs = [jax.ShapeDtypeStruct((2, 3), v.dtype) for v in values]
     numbers = tuple(operand for operand in operands if not isinstance(operand, Value))

@@ -14,7 +14,8 @@ from hypothesis import Phase, Verbosity, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
-from laws.errors import whole_number
+from combinators.arguments import read_flag
+from laws.errors import LawError, whole_number
 from laws.law import Law
 from laws.subject import DOMAINS, Recipe, Subject
 from laws.verdicts.conditioning import Magnitudes, magnitudes
@@ -33,7 +34,7 @@ class Search:
       shrink: look for the smallest counterexample once there is one.
 
     Raises:
-      LawError: when there is no example, or the seed is no integer.
+      LawError: when there is no example, the seed is no integer, or `shrink` no flag.
     """
 
     examples: int = 50
@@ -41,8 +42,10 @@ class Search:
     shrink: bool = True
 
     def __post_init__(self) -> None:
-        whole_number("laws: examples", self.examples, least=1)
-        whole_number("laws: seed", self.seed, least=0)
+        # Hypothesis takes plain integers only, and users pass those of NumPy.
+        object.__setattr__(self, "examples", whole_number("laws: examples", self.examples, least=1))
+        object.__setattr__(self, "seed", whole_number("laws: seed", self.seed, least=0))
+        object.__setattr__(self, "shrink", read_flag(self.shrink, "laws: shrink=", LawError))
 
 
 @final

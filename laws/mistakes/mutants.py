@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import jax
 
@@ -102,7 +102,7 @@ def mutants(
       Every mistake with the laws that failed on it.
 
     Raises:
-      LawError: when the piece has no mutations.
+      LawError: when the piece has no mutations, or an option cannot be used.
 
     Example:
       >>> import jax.numpy as jnp, tapestry_jax as tp
@@ -112,8 +112,9 @@ def mutants(
         wrong identity: monoid.left_identity
     """
     asked = Asked.of(piece, types=types, lift=lift, values=values, observe=observe, laws=laws, name=name)
+    begin = _beginnings(only)
     subjects = asked.subjects()
-    begin = () if only is None else (only,) if isinstance(only, str) else tuple(only)
+    how = Search(examples, seed, shrink=False)
     found = [mutation for subject in _mutable(subjects) for mutation in mutations(subject)]
     planted = [mutation for mutation in found if not begin or mutation.name.startswith(begin)]
     if found and not planted:
@@ -130,8 +131,20 @@ def mutants(
                 f"`{asked.called}` has no mutations.", remedy="Pass a monoid, an aggregator or an arrow of operations."
             )
         )
-    how = Search(examples, seed, shrink=False)
     return Mutants(tuple(_judged(mutation, asked.selected, how) for mutation in planted))
+
+
+def _beginnings(only: Any) -> tuple[str, ...]:
+    listed: Any = () if only is None else (only,) if isinstance(only, str) else only
+    if isinstance(listed, list | tuple) and all(isinstance(name, str) for name in cast("Sequence[Any]", listed)):
+        return tuple(cast("Sequence[str]", listed))
+    raise LawError(
+        message(
+            "laws.mutants: `only` is no list of mistakes.",
+            f"got {type(only).__name__}: {only!r:.80}",
+            remedy='Pass how their names begin: only=["swap", "wrong identity"].',
+        )
+    )
 
 
 def _mutable(subjects: Sequence[Subject]) -> list[Subject]:

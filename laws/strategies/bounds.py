@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -84,13 +85,13 @@ def bounds_of(dtype: Any, low: Any, high: Any) -> Bounds:
     return found
 
 
-def check_numbers(role: str, listed: Sequence[Any], dtype: Any, bounds: Bounds | None = None) -> None:
+def check_numbers(role: str, listed: Any, dtype: Any, bounds: Bounds | None = None) -> None:
     """Refuse listed numbers that a dtype does not hold, or that lie outside of a range.
 
     Raises:
       LawError: when there is one, or the list is empty.
     """
-    if not hasattr(listed, "__len__"):
+    if not isinstance(listed, Collection) and not (isinstance(listed, np.ndarray | jax.Array) and listed.ndim):
         raise LawError(
             message(
                 f"laws.values: {role}= is no list.",
@@ -99,14 +100,15 @@ def check_numbers(role: str, listed: Sequence[Any], dtype: Any, bounds: Bounds |
             )
         )
     problems: list[str] = []
-    for entry in listed:
+    entries: list[Any] = list(cast("Sequence[Any]", listed))
+    for entry in entries:
         if not _is_number(entry):
             problems.append(f"{entry!r:.60} is no number")
         elif first_misfit(entry, dtype) is not None:
             problems.append(f"{entry!r:.60} is no {np.dtype(dtype).name}")
         elif bounds is not None and np.asarray(entry, dtype) not in bounds:
             problems.append(f"{entry!r:.60} does not lie between {bounds.low} and {bounds.high}")
-    if problems or not len(listed):
+    if problems or not entries:
         raise LawError(
             message(
                 f"laws.values: {role}= {'cannot be drawn' if problems else 'is empty'}.",

@@ -7,6 +7,7 @@ from typing import Any, cast
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from combinators.arguments import read_flag
 from combinators.errors import message
 from combinators.index_space.box import Box
 from laws.errors import LawError, whole_number
@@ -24,7 +25,7 @@ def partitions(box: Box, most: int = 8, empty: bool = True) -> SearchStrategy[tu
       A strategy of tuples of boxes that cover `box` exactly; those that are cut along one axis are in order.
 
     Raises:
-      LawError: when `box` is none, or `most` is no positive integer.
+      LawError: when `box` is none, `most` is no positive integer, or `empty` no flag.
 
     Example:
       >>> from hypothesis import find
@@ -39,7 +40,9 @@ def partitions(box: Box, most: int = 8, empty: bool = True) -> SearchStrategy[tu
                 remedy="Pass a tp.Box(start, stop).",
             )
         )
-    return _partition(box, whole_number("laws.partitions: most", most, least=1), empty)
+    return _partition(
+        box, whole_number("laws.partitions: most", most, least=1), read_flag(empty, "laws.partitions: empty=", LawError)
+    )
 
 
 @st.composite

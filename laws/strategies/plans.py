@@ -51,7 +51,7 @@ def plans(graph: Graph, mesh: Any) -> SearchStrategy[Plan]:
         )
     sizes = MeshShape.of(mesh)
     dims = dimensions(graph)
-    if not dims:
+    if not dims or not sizes.names:
         return st.builds(plan, st.just(graph), st.just(mesh), st.just({}))
     axes = list(sizes.names)
     cut = st.tuples(

@@ -70,7 +70,7 @@ def values(
     for leaf, within in zip(leaves, bounds, strict=True):
         if elements is not None and not isinstance(elements, SearchStrategy):
             check_numbers("elements", elements, leaf.dtype, within)
-        if not isinstance(special, tuple) or special:
+        if not isinstance(special, tuple) or len(special):
             check_numbers("special", special, leaf.dtype)
 
     def of_domain(domain: str) -> SearchStrategy[Any]:
@@ -95,7 +95,7 @@ def _entries(
     else:
         drawn = numbers(leaf.dtype, domain).map(bounds.fit)
         drawn = st.one_of(drawn, st.sampled_from(bounds.ends)) if bounds.ends else drawn
-    return st.one_of(drawn, st.sampled_from(list(special))) if special else drawn
+    return st.one_of(drawn, st.sampled_from(list(special))) if len(special) else drawn
 
 
 def _array(leaf: Any, entries: SearchStrategy[Number]) -> SearchStrategy[np.ndarray[Any, Any]]:

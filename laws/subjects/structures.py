@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import jax
 from hypothesis.strategies import SearchStrategy
 
+from combinators.arguments import read_function, read_optional_name
+from combinators.errors import message
 from combinators.merging.monoid import Monoid
 from laws.draws.cells import Struct, build_cell, cells, is_dyadic, numbers, show_cell
+from laws.errors import LawError
 from laws.subject import Recipe, Subject
 from laws.subjects.carrier import MonoidSubject, same_state
 
@@ -29,6 +33,9 @@ class Semiring:
     multiply: Monoid
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, monoids=("add", "multiply"))
+
 
 @final
 @dataclass(frozen=True)
@@ -46,6 +53,9 @@ class Homomorphism:
     source: Monoid
     target: Monoid
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, monoids=("source", "target"), functions=("function",))
 
 
 @final
@@ -65,8 +75,43 @@ class Action:
     point: Struct
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        _check(self, monoids=("monoid",), functions=("act",))
+        leaves = jax.tree.leaves(self.point)
+        if isinstance(self.point, type) or not leaves or not all(map(_is_type, leaves)):
+            raise _refused("Action", "point", "the type of a point", self.point)
+
 
 Structure = Semiring | Homomorphism | Action
+
+
+def _check(structure: Any, monoids: Sequence[str], functions: Sequence[str] = ()) -> None:
+    """Refuse fields that are not what the class says.
+
+    Raises:
+      LawError: for the first one.
+    """
+    called = type(structure).__name__
+    for field in monoids:
+        if not isinstance(getattr(structure, field), Monoid):
+            raise _refused(called, field, "a tp.Monoid", getattr(structure, field))
+    for field in functions:
+        read_function(getattr(structure, field), f"`{field}` of laws.{called}", LawError)
+    read_optional_name(structure.name, f"name= of laws.{called}", LawError)
+
+
+def _is_type(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, type)
+
+
+def _refused(called: str, field: str, expected: str, got: Any) -> LawError:
+    return LawError(
+        message(
+            f"`{field}` of laws.{called} is not what it should be",
+            f"got {type(got).__name__}: {got!r:.80}",
+            remedy=f"Pass {expected}.",
+        )
+    )
 
 
 def first_monoid(structure: Structure) -> Monoid:
