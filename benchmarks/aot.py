@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding
 
 import tapestry_jax as tp
 from benchmarks import (
+    aot_cases,
     loom_attention,
     loom_cross_entropy,
     loom_fft,
@@ -81,8 +82,10 @@ def said(program: Any, mesh: Any) -> Said:
 
 
 def cases() -> tuple[Case, ...]:
-    """Every Loom row, at the sizes of its benchmark."""
+    """Every Loom row, at the sizes of its benchmark; an MLP, and layers under FSDP."""
     return (
+        aot_cases.mlp_case(),
+        aot_cases.fsdp_case(),
         loom_attention.case(),
         loom_attention.case(causal=True),
         loom_attention.case(gradients=True),

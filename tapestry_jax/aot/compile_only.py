@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -68,7 +69,10 @@ def compile_only(
 def _compiled(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int]) -> Any:
     lowered = lower_pinned(schedule, mesh, grad)
     try:
-        return lowered.compile()
+        with warnings.catch_warnings():
+            # What was compiled for devices that are not here can be stored, not read: JAX says so, and compiles again.
+            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+            return lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         fits = re.search(r"Used ([\d.]+\w+) of ([\d.]+\w+)", str(error))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.hlo.overlap import enclosed
+from tapestry_jax.hlo.chains import links
+from tapestry_jax.hlo.overlap import Enclosed, enclosed
 from tapestry_jax.hlo.text import Instruction, Module, read
 from tapestry_jax.hlo.trips import executions
 
@@ -36,7 +37,9 @@ class Found:
       bytes: per device and execution: the larger of operand and result.
       times: executions.
       origin: where it comes from, in JAX's words (`op_name`).
-      enclosed: how many computing instructions are scheduled between its start and its end; 0 where it is waited for.
+      enclosed: how many instructions of weight (`overlap`) are scheduled between its start and its end; 0 where it is
+        waited for.
+      cycles: estimated, of what is enclosed; 0 where the compiler estimates none.
     """
 
     kind: str
@@ -45,6 +48,7 @@ class Found:
     times: int
     origin: str = ""
     enclosed: int = 0
+    cycles: int = 0
 
     def __str__(self) -> str:
         repeated = f" x{self.times}" if self.times > 1 else ""
@@ -69,11 +73,15 @@ def collectives_of(module: Module, mesh: Any) -> list[Found]:
     times = executions(module)
     groups = _axis_groups(mesh)
     hidden = enclosed(module)
+    # A collective that goes on in several fusions is sent once: where it starts.
+    repeated = {(name, link.name) for name, link in links(module).items() if not link.starts}
     return [
-        replace(found, enclosed=hidden.get((name, instruction.name), 0))
+        replace(found, enclosed=between.kernels, cycles=between.cycles)
         for name, instructions in module.computations.items()
         if times[name]
         for instruction in instructions
+        if (name, instruction.name) not in repeated
+        for between in (hidden.get((name, instruction.name), Enclosed()),)
         for found in _read(instruction, groups, times[name], mesh)
     ]
 

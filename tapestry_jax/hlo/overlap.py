@@ -1,36 +1,79 @@
 """Which transfers of a scheduled program go on while something is computed.
 
 A collective that is split into a start and a done leaves the time between them to what stands there in the schedule.
+What stands there counts where it computes something of weight: a counter of a loop, a copy, or a fusion that only moves
+elements hides nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from combinators.frozen import dataclass
+from tapestry_jax.hlo.chains import links
 from tapestry_jax.hlo.text import Instruction, Module
+from tapestry_jax.hlo.trips import executions
 
-_FREE = frozenset(
-    ("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "reshape", "iota")
-    + ("after-all", "partition-id", "replica-id", "opt-barrier")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
+_KERNELS = frozenset(
+    ("convolution", "dot", "sort", "scatter", "reduce", "reduce-window", "select-and-scatter", "fft", "map")
+    + ("triangular-solve", "cholesky", "ragged-dot", "scaled-dot")
 )
-_MOVES = ("-start", "-done", "-update")
+_RUNS = frozenset(("fusion", "while", "conditional", "call"))
+# What fusions may hold that moves elements, and computes none.
+_MOVES = frozenset(
+    ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "copy", "transpose", "broadcast")
+    + (
+        "convert",
+        "slice",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "concatenate",
+        "pad",
+        "iota",
+        "reverse",
+        "opt-barrier",
+    )
+    + ("copy-start", "copy-done", "after-all", "partition-id", "replica-id")
+)
+# Custom calls by which compilers hold places in memory.
+_PLACES = re.compile(r"AllocateBuffer|Sharding|ShardShape|FullShape|Pin|Assume|Token|Barrier", re.IGNORECASE)
 
 
-def is_compute(instruction: Instruction) -> bool:
-    """Whether a device is busy with it: neither bookkeeping nor the start or end of a transfer."""
-    return instruction.opcode not in _FREE and not instruction.opcode.endswith(_MOVES)
+@dataclass(frozen=True)
+class Enclosed:
+    """What stands between the start of a transfer and its end.
+
+    Attributes:
+      kernels: how many instructions of weight.
+      cycles: of them, trip counts of loops among them included, where the compiler estimates any.
+    """
+
+    kernels: int = 0
+    cycles: int = 0
+
+    def __add__(self, other: Enclosed) -> Enclosed:
+        return Enclosed(self.kernels + other.kernels, self.cycles + other.cycles)
+
+    def __sub__(self, other: Enclosed) -> Enclosed:
+        return Enclosed(self.kernels - other.kernels, self.cycles - other.cycles)
 
 
-def enclosed(module: Module) -> Mapping[tuple[str, str], int]:
-    """How many computing instructions stand between each start of a transfer and its end.
+def enclosed(module: Module) -> Mapping[tuple[str, str], Enclosed]:
+    """What stands between each start of a transfer and its end.
 
     Returns:
-      The number by computation and name of the starting instruction; what has no end in the same computation is absent.
+      By computation and name of the starting instruction, or of the collective in the fusion that starts it; what has
+      no end in the same computation is absent.
     """
-    found: dict[tuple[str, str], int] = {}
+    weights, chained = Weights(module), links(module)
+    found: dict[tuple[str, str], Enclosed] = {}
     for name, instructions in module.computations.items():
-        begun: dict[str, int] = {}
-        busy = 0
+        begun: dict[str, Enclosed] = {}
+        chains: dict[str, tuple[tuple[str, str], Enclosed]] = {}
+        busy = Enclosed()
         for instruction in instructions:
             if instruction.opcode.endswith("-start"):
                 begun[instruction.name] = busy
@@ -38,5 +81,66 @@ def enclosed(module: Module) -> Mapping[tuple[str, str], int]:
                 for operand in instruction.operands:
                     if operand in begun:
                         found[name, operand] = busy - begun.pop(operand)
-            busy += is_compute(instruction)
+            else:
+                callee, link = next(((to, chained[to]) for _, to in instruction.called if to in chained), ("", None))
+                if link is not None and link.ends and link.chain in chains:
+                    key, before = chains.pop(link.chain)
+                    found[key] = busy - before
+                busy += weights.of(instruction, name)
+                if link is not None and link.starts:
+                    chains[link.chain] = (callee, link.name), busy
     return found
+
+
+class Weights:
+    """Which instructions compute something of weight, and in how many cycles."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._times = executions(module)
+        self._known: dict[str, Enclosed] = {}
+
+    def of(self, instruction: Instruction, where: str) -> Enclosed:
+        """The weight of one execution of an instruction: one kernel at most, and the cycles of all that it runs.
+
+        Args:
+          instruction: of the program.
+          where: the computation that it stands in.
+        """
+        if instruction.opcode in _KERNELS or self._is_kernel_call(instruction):
+            return Enclosed(1, _cycles(instruction))
+        if instruction.opcode not in _RUNS:
+            return Enclosed()
+        fused, inside = instruction.opcode == "fusion", Enclosed()
+        for role, callee in instruction.called:
+            turns = self._times.get(callee, 1) // max(self._times.get(where, 1), 1) if role == "body" else 1
+            body = self._computation(callee, fused)
+            inside += Enclosed(body.kernels, 0 if fused else body.cycles * max(turns, 1))
+        return Enclosed(1, inside.cycles + _cycles(instruction)) if inside.kernels else Enclosed()
+
+    def _computation(self, name: str, fused: bool) -> Enclosed:
+        """The weight of what a computation runs; inside of a fusion what computes elements counts."""
+        if name not in self._known:
+            self._known[name] = Enclosed()
+            total = Enclosed()
+            for each in self._module.computations.get(name, ()):
+                total += Enclosed(1) if fused and _computes(each) else self.of(each, name)
+            self._known[name] = total
+        return self._known[name]
+
+    @staticmethod
+    def _is_kernel_call(instruction: Instruction) -> bool:
+        if instruction.opcode != "custom-call":
+            return False
+        target = _TARGET.search(instruction.rest)
+        return target is None or _PLACES.search(target.group(1)) is None
+
+
+def _computes(fused: Instruction) -> bool:
+    """Whether an instruction of a fusion computes elements; numbers alone, such as places of slices, are none."""
+    return fused.opcode not in _MOVES | _RUNS and "[]" not in fused.shape
+
+
+def _cycles(instruction: Instruction) -> int:
+    said = _CYCLES.search(instruction.rest)
+    return int(said.group(1)) if said else 0

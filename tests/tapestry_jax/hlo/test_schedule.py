@@ -21,29 +21,62 @@ BUSY = (
     'metadata={op_name="jit(f)/transpose(jvp(f))/shard_map/iterate/while/body/iterate/diffuse/mul"}, '
     f"backend_config={{{COST}}}"
 )
+INNER = (
+    "%inner (q: f32[256]) -> f32[256] {\n  %q = f32[256]{0} parameter(0)\n"
+    f"  ROOT %r = f32[256]{{0}} negate(%q), backend_config={{{COST}}}\n}}\n"
+)
+CHAINED = (
+    "%{name} (q: f32[32]) -> f32[256] {{\n  %q = f32[32]{{0}} parameter(0)\n  %n = f32[32]{{0}} negate(%q)\n"
+    "  %g = f32[256]{{0}} all-gather(%n), replica_groups={{{{0,1,2,3,4,5,6,7}}}}, dimensions={{0}}, "
+    'frontend_attributes={{chain_id="0"}}\n'
+    '  ROOT %c = f32[256]{{0}} custom-call(%g), custom_call_target="{target}"\n}}\n'
+)
+BEGINS, GOES_ON, ENDS = (
+    f"%{name[0]}x = f32[256]{{0}} fusion(%p), kind=kCustom, calls=%{name}, backend_config={{{COST}}}"
+    for name in ("begins", "goes_on", "ends")
+)
+MOVING = "%m = f32[256]{0} fusion(%p), kind=kLoop, calls=%moving"
+COUNTER = "%n = s32[] add(%i, %j)"
+COPY = "%k = f32[256]{0} copy(%p)"
+PLACE = '%a = f32[256]{0} custom-call(), custom_call_target="AllocateBuffer"'
+KERNEL = '%a = f32[256]{0} custom-call(%p), custom_call_target="tpu_custom_call"'
+LOOP = '%w = f32[256]{0} while(%p), condition=%none, body=%loop, backend_config={"known_trip_count":{"n":"5"}}'
 IDLE = "%t = (f32[256]{0}) tuple(%p)"
 
 
 def module(*lines: str) -> str:
     body = "\n".join(f"  {line}" for line in lines)
-    only = f"  ROOT %q = f32[256]{{0}} parameter(0), backend_config={{{COST}}}"
-    inner = f"%inner (q: f32[256]) -> f32[256] {{\n{only}\n}}\n"
+    inner = INNER.replace("ROOT %r", "%r").replace("negate", "copy").replace("%inner", "%moving")
+    inner += INNER + CHAINED.format(name="begins", target="AsyncCollectiveStart")
+    inner += CHAINED.format(name="goes_on", target="Other") + CHAINED.format(name="ends", target="AsyncCollectiveDone")
+    inner += "%loop (w: f32[256]) -> f32[256] {\n" + BUSY.replace("%b =", "  ROOT %b =") + "\n}\n"
     return f"HloModule jit_f, is_scheduled=true\n\n{inner}\nENTRY %main (p: f32[256]) -> f32[256] {{\n{body}\n}}\n"
 
 
 @pytest.mark.parametrize(
-    ("lines", "enclosed"),
+    ("lines", "enclosed", "cycles"),
     [
-        ((START, BUSY, DONE), 1),
-        ((START, IDLE, BUSY, DONE), 1),
-        ((START, DONE, BUSY), 0),
-        ((BUSY, START, IDLE, DONE), 0),
-        ((START, BUSY), 0),
+        ((START, BUSY, DONE), 1, 2153),
+        ((START, IDLE, BUSY, DONE), 1, 2153),
+        ((START, DONE, BUSY), 0, 0),
+        ((BUSY, START, IDLE, DONE), 0, 0),
+        ((START, BUSY), 0, 0),
+        ((START, MOVING, COUNTER, COPY, PLACE, DONE), 0, 0),
+        ((START, KERNEL, DONE), 1, 0),
+        ((START, LOOP, DONE), 1, 5 * 2153),
     ],
 )
-def test_a_transfer_encloses_what_stands_between_its_ends(lines: tuple[str, ...], enclosed: int) -> None:
+def test_a_transfer_encloses_what_computes_between_its_ends(lines: tuple[str, ...], enclosed: int, cycles: int) -> None:
+    (found,) = (each for each in collectives_of(read(module(*lines)), MESH) if each.kind == "collective-permute")
+    assert (found.bytes, found.enclosed, found.cycles) == (1024, enclosed, cycles)
+
+
+@pytest.mark.parametrize(
+    ("lines", "enclosed"), [((BEGINS, GOES_ON, BUSY, ENDS), 2), ((BEGINS, MOVING, ENDS), 0), ((BEGINS, BUSY), 0)]
+)
+def test_a_gather_that_runs_in_several_fusions_is_sent_once(lines: tuple[str, ...], enclosed: int) -> None:
     (found,) = collectives_of(read(module(*lines)), MESH)
-    assert (found.bytes, found.enclosed) == (1024, enclosed)
+    assert (found.kind, found.bytes, found.enclosed) == ("all-gather", 1024, enclosed)
 
 
 def test_cycles_belong_to_operations_and_not_to_the_inside_of_fusions() -> None:

@@ -1,0 +1,126 @@
+"""Plans beside the gallery whose collectives are held to both compilers: transformers, rings, stripes, scans, halos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+import tapestry_jax as tp
+
+TENSOR = {"batch": "data", "heads": "model", "mlp": "model"}
+
+
+@tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
+def attention(q, k, v):
+    return tp.attention(q, k, v)
+
+
+@tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
+def causal(q, k, v):
+    return tp.attention(q, k, v, causal=True)
+
+
+@tp.program("t d -> t d, t d, t d")
+def scans(x):
+    sums = tp.Scan(tp.monoids.Sum, "t d -> t d", over="t")
+    back = tp.Scan(tp.monoids.Sum, "t d -> t d", over="t", reverse=True, exclusive=True)
+    return sums(x), back(x), tp.Scan(tp.monoids.Max, "t d -> t d", over="t", reverse=True)(x)
+
+
+@tp.program("t d -> t d, t d")
+def backwards(x):
+    last = tp.Scan(tp.monoids.Max, "t d -> t d", over="t", reverse=True)
+    return tp.Scan(tp.monoids.Sum, "t d -> t d", over="t", reverse=True)(x), last(x)
+
+
+def wide(block):
+    return block[:-4] - 2 * block[2:-2] + block[4:]
+
+
+@tp.program("t -> t")
+def windows(x):
+    step = tp.Map(wide, "(t+[w]-2) -> t", sizes={"w": 5}, boundary="zero")
+    return tp.iterate(step, 4)(x)
+
+
+@tp.program("batch embed, layer embed mlp, layer mlp embed -> batch embed")
+def deep(x, up, down):
+    linear = tp.einsum("b k, k n -> b n")
+
+    def layer(x, up, down):
+        return x + linear(tp.Map(jax.nn.gelu)(linear(x, up)), down)
+
+    return tp.stack(layer, 4)(x, up, down)
+
+
+@cache
+def transformer() -> Any:
+    """The loss of two layers."""
+    config = tp.nnx.TransformerConfig(layers=2, embed=16, heads=4, vocab=32, max_len=8)
+    module = nnx.eval_shape(lambda: tp.nnx.Transformer(config, rngs=nnx.Rngs(0)))
+    tokens = jax.ShapeDtypeStruct((4, 8), jnp.int32)
+    return tp.trace(_loss, module, tokens, tokens)
+
+
+def _loss(model: Any, tokens: Any, targets: Any) -> Any:
+    return tp.nnx.cross_entropy(model(tokens), targets)
+
+
+def _traced(program: Any, *shapes: tuple[int, ...]) -> Any:
+    return tp.trace(program, *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+
+
+def _planned(graph: Callable[[], Any], entries: Mapping[str, Any], mesh: Mapping[str, int] | None = None) -> Any:
+    return lambda devices: tp.plan(graph(), tp.mesh(devices, **(mesh or {"data": 2, "model": 4})), entries)
+
+
+def _fsdp(devices: Any) -> Any:
+    return tp.fsdp(_planned(transformer, {"batch": "data"}, {"data": 8})(devices), "data", smallest=1)
+
+
+def _attention() -> Any:
+    return _traced(attention, *[(2, 32, 4)] * 3)
+
+
+def _causal() -> Any:
+    return _traced(causal, *[(2, 32, 4)] * 3)
+
+
+def _scans() -> Any:
+    return _traced(scans, (32, 4))
+
+
+def _backwards() -> Any:
+    return _traced(backwards, (32, 4))
+
+
+def _windows() -> Any:
+    return _traced(windows, (64,))
+
+
+def _deep() -> Any:
+    return _traced(deep, (16, 8), (4, 8, 16), (4, 16, 8))
+
+
+LINE = {"data": 8}
+PLANS: dict[str, Callable[[Any], Any]] = {
+    "transformer, batch": _planned(transformer, {"batch": "data"}, LINE),
+    "transformer, batch, heads, mlp": _planned(transformer, TENSOR),
+    "transformer, batch, heads, mlp, vocab": _planned(transformer, TENSOR | {"vocab": "model"}),
+    "transformer, FSDP": _fsdp,
+    "stack, pipeline of tensor-parallel layers": _planned(
+        _deep, {"layer": "stage", "mlp": "model", "batch": tp.chunks(4)}, {"stage": 4, "model": 2}
+    ),
+    "ring": _planned(_attention, {"queries": "data", "keys": tp.ring("data")}, LINE),
+    "ring, heads": _planned(_attention, {"queries": "model", "keys": tp.ring("model"), "heads": "data"}),
+    "ring, causal, striped": _planned(_causal, {"queries": tp.striped("data"), "keys": tp.ring("data")}, LINE),
+    "scans": _planned(_scans, {"t": "data"}, LINE),
+    "scans backwards, in chunks": _planned(_backwards, {"t": ("model", tp.chunks(2)), "d": "data"}),
+    "halos": _planned(_windows, {"t": "data"}, LINE),
+    "deep halos": _planned(_windows, {"t": ("data", tp.halo(depth=2))}, LINE),
+}
