@@ -57,6 +57,22 @@ def blocks(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     return found, parts
 
 
+def edges(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
+    """Run the kernel on blocks that go beyond a dimension, where coordinates repeat, and look at what lies inside."""
+    whole = s.presented(s.run(operands, s.whole))
+    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for dim in _told(s):
+        size = s.shaped.sizes[dim]
+        for label, box in (("before", (-_BEYOND, size)), ("after", (0, size + _BEYOND))):
+            blocks = s.beyond(operands, dim, box)
+            leaves = s.presented(jax.tree.leaves(s.shaped.operation.kernel(*blocks)))
+            inside = s.whole | {dim: (-box[0], size - box[0])}
+            found[f"{label} {dim}"] = s.part(leaves, inside, s.shaped.sizes | {dim: box[1] - box[0]})
+            parts[f"{label} {dim}"] = whole
+    return found, parts
+
+
 def marginal(s: LeafSubject) -> tuple[Any, Any]:
     """Count what one more step costs, after a box and after a larger one; XLA counts, before it optimises.
 
@@ -213,11 +229,24 @@ def _cuts(s: LeafSubject) -> str | None:
     return None if s.cuttable("map") else f"`{s.name}` has no map dimension of two cells or more"
 
 
+def _told(s: LeafSubject) -> list[str]:
+    """The dimensions that a plan may cut and whose coordinates the kernel is told."""
+    told = {operand.coordinate for operand in s.shaped.signature.operands}
+    return [dim for dim in s.cuttable("map") if dim in told]
+
+
+def _is_told(s: LeafSubject) -> str | None:
+    return None if _told(s) else f"`{s.name}` is told no coordinates of a map dimension of two cells or more"
+
+
 def _has_dense(s: LeafSubject) -> str | None:
     if not s.shaped.operation.dense:
         return f"`{s.name}` has no dense kernel"
     return None if _standing_in(s) else f"no dense kernel of `{s.name}` takes these operands on this platform"
 
+
+_BEYOND = 2
+"""Cells by which a block goes beyond its dimension; a halo of depth `n` computes as many for its neighbours' sake."""
 
 _OPERANDS = drawn("operands", "operands")
 
@@ -234,6 +263,14 @@ LAWS = (
         eager=True,
     ),
     Law("map.blocks", "kernel(block of B) ~ block of kernel(B)", POLYHEDRAL, blocks, _OPERANDS, _cuts),
+    Law(
+        "map.edges",
+        "kernel(B and cells beyond it, whose coordinates repeat the edge's) on B ~ kernel(B)",
+        "docs/design/lowering.md: what a device computes for its neighbours' sake",
+        edges,
+        _OPERANDS,
+        _is_told,
+    ),
     Law(
         "map.marginal",
         "cost(n + 2k) - cost(n + k) ~ cost(n + k) - cost(n), along every map dimension, k one cell or window",

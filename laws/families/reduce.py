@@ -102,7 +102,9 @@ def _padded(s: LeafSubject, blocks: Sequence[Any], dim: str) -> list[Any]:
     padded: list[Any] = []
     for operand, block, value in zip(s.shaped.signature.operands, blocks, _values(s), strict=True):
         if operand.coordinate == dim:
-            padded.append(jnp.arange(block.shape[0] + PADDING, dtype=block.dtype))
+            # As on devices: coordinates end with the dimension, and repeat there.
+            ends = jnp.arange(block.shape[0] + PADDING, dtype=block.dtype)
+            padded.append(jnp.minimum(ends, max(block.shape[0] - 1, 0)))
             continue
         widths = [(0, PADDING if axis.name == dim else 0) for axis in operand.axes]
         if operand.coordinate is not None or not any(after for _, after in widths):

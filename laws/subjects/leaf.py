@@ -98,6 +98,17 @@ class LeafSubject(Subject):
                 found.append(self._read(operand, jnp.asarray(next(remaining)), box, modes))
         return found
 
+    def beyond(self, operands: Sequence[Any], dim: str, span: Span) -> list[Any]:
+        """What the kernel sees for a box that goes beyond a dimension, where cells and coordinates repeat."""
+        found = self.blocks(operands, self.whole)
+        for number, operand in enumerate(self.shaped.signature.operands):
+            widths = [_beyond(axis, self.whole, dim, span) for axis in operand.axes]
+            if operand.coordinate == dim:
+                widths = [(-span[0], span[1] - self.whole[dim][1])]
+            if any(map(any, widths)):
+                found[number] = jnp.pad(found[number], widths, mode="edge")
+        return found
+
     def run(self, operands: Sequence[Any], box: IndexBox) -> list[Any]:
         """The leaves that the kernel gives for a box: of the result, or of the state of a fold or scan."""
         return jax.tree.leaves(self.shaped.operation.kernel(*self.blocks(operands, box)))
@@ -106,14 +117,12 @@ class LeafSubject(Subject):
         """The leaves of the result of a fold; those of a map, and the steps of a scan, as they are."""
         return present(self.shaped, leaves) if self.shaped.operation.kind == "reduce" else leaves
 
-    def part(self, leaves: Sequence[Any], box: IndexBox) -> list[Any]:
-        """What belongs to a box of leaves that hold the whole index space."""
+    def part(self, leaves: Sequence[Any], box: IndexBox, sizes: Mapping[str, int] | None = None) -> list[Any]:
+        """What belongs to a box of leaves that hold the whole index space, or one of other `sizes`."""
+        sizes = self.shaped.sizes if sizes is None else sizes
         if self.shaped.operation.kind == "scan":
             return [_named_part(leaf, axes, box) for leaf, axes in zip(leaves, self.shaped.carrier, strict=True)]
-        return [
-            _axes_part(leaf, axes, box, self.shaped.sizes)
-            for leaf, axes in zip(leaves, self.shaped.result_axes, strict=True)
-        ]
+        return [_axes_part(leaf, axes, box, sizes) for leaf, axes in zip(leaves, self.shaped.result_axes, strict=True)]
 
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `operands`."""
@@ -154,6 +163,17 @@ def reads(axis: Axis, box: IndexBox) -> Span:
         return 0, 0
     ends = [sorted((t.coefficient * box[t.name][0], t.coefficient * (box[t.name][1] - 1))) for t in axis.terms]
     return axis.offset + sum(low for low, _ in ends), axis.offset + sum(high for _, high in ends) + 1
+
+
+def _beyond(axis: Axis, whole: IndexBox, dim: str, span: Span) -> Span:
+    """By how many cells an axis grows at its two ends where one dimension does."""
+    if axis.kind == "one" or dim not in axis.names:
+        return 0, 0
+    if axis.kind == "composite":
+        inner = math.prod(whole[name][1] for name in axis.names[1:])
+        return -span[0] * inner, (span[1] - whole[dim][1]) * inner
+    (low, high), (wide_low, wide_high) = reads(axis, whole), reads(axis, {**whole, dim: span})
+    return low - wide_low, wide_high - high
 
 
 def leaves_of(graph: Graph, name: str, values: Values = None) -> list[LeafSubject]:

@@ -142,6 +142,21 @@ MUTANTS = {
         Map(lambda x: x[::2] + jnp.roll(x, -2)[::2], "(2*y) -> y", name="wider than its stride"),
     ],
     "map.blocks": [Map(small_in_both, "n m -> n m", name="small in both")],
+    "map.edges": [
+        # The first coordinate is no offset: before the first cell of a deep halo it is repeated.
+        Map(lambda x, at: x * (at[0] + jnp.arange(len(at))), "n, @n -> n", name="an offset"),
+        Map(lambda x, at: x * (at[-1] - jnp.arange(len(at))[::-1]), "n, @n -> n", name="an offset from the end"),
+        Map(
+            lambda x, at: (x[:-2] + x[1:-1] + x[2:]) * (at[0] + jnp.arange(len(at))),
+            "(y+[dy]-1), @y -> y",
+            boundary="zero",
+            sizes={"dy": 3},
+            name="an offset of windows",
+        ),
+        Reduce(
+            lambda x, at: jnp.sum(x, axis=0) * (at[0] + jnp.arange(len(at))), "k n, @n -> n", monoids.Sum, name="a sum"
+        ),
+    ],
     "map.marginal": [
         Map(lambda x: jnp.sum(x[:, None] - x[None, :] * 0, axis=1) / x.shape[0], "n -> n", name="all pairs"),
     ],
@@ -169,7 +184,11 @@ MUTANTS = {
     "reduce.permutation": [
         Reduce(lambda x: x[-1], "k n -> n", Monoid(0.0, lambda a, b: b, commutative=True, name="Last"), name="last"),
     ],
-    "reduce.pad": [Reduce(lambda x: jnp.max(x, axis=0), "k n -> n", monoids.Max, pad=(0,), name="zero for a maximum")],
+    "reduce.pad": [
+        Reduce(lambda x: jnp.max(x, axis=0), "k n -> n", monoids.Max, pad=(0,), name="zero for a maximum"),
+        # Of padding the coordinate is the last one's again.
+        Reduce(lambda x, at: x.sum(0) + (at[-1] == at[-2]), "k n, @k -> n", monoids.Sum, pad=(0,), name="repeated"),
+    ],
     "scan.prefix": [Scan(DIFFERENCE, "t -> t", over="t", name="not associative")],
     "scan.last": [Scan(DIFFERENCE, "t -> t", over="t", name="not associative")],
     "scan.exclusive": [Scan(Monoid(1.0, jnp.add, name="Sum from 1"), "t -> t", over="t", name="one too many")],
@@ -191,7 +210,10 @@ def test_what_does_not_apply_is_reported():
     report = laws.assert_lawful(LAWFUL["matmul"][0], LAWFUL["matmul"][1], examples=3)
     maps = {"map.split", "map.footprint", "map.blocks", "map.marginal"}
     assert set(report.held) == maps | {"reduce.fold", "reduce.empty", "reduce.permutation", "reduce.pad"}
-    assert report.not_checked == {"map.dense": "`matmul` has no dense kernel"}
+    assert report.not_checked == {
+        "map.edges": "`matmul` is told no coordinates of a map dimension of two cells or more",
+        "map.dense": "`matmul` has no dense kernel",
+    }
 
 
 def test_leaf_is_checked_at_types_that_fit_its_signature():
