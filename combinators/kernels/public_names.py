@@ -82,7 +82,7 @@ _KERNELS = {
     "combinators.scan": "Steps",
     "combinators.scan_ends": "AtStep Begin Total",
     "combinators.segments": "Flags Labels SegmentLift SegmentMany PresentLast",
-    "combinators.slicing": "Pick",
+    "combinators.slicing": "Pick Turn",
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",
     "tapestry_jax.nnx.cast": "Cast",

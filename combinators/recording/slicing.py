@@ -33,8 +33,26 @@ class Pick:
         return jnp.expand_dims(picked, self.added)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Turn axes around, which are whole in a block.
+
+    Attributes:
+      axes: positions in the operand.
+    """
+
+    axes: tuple[int, ...]
+
+    def __call__(self, block: Any) -> Any:
+        """The same cells, the last one first."""
+        return jnp.flip(block, self.axes)
+
+
 def pick(value: Value, key: Any) -> Value:
-    """Read `value[key]`: integers, slices with a positive step, `None` and `...`.
+    """Read `value[key]`: integers, slices, `None` and `...`.
+
+    A slice with a negative step reads its cells in ascending order, and turns them around whole: where a plan cuts
+    the axis, its pieces are gathered.
 
     Raises:
       GraphError: for any other index, and for a position that does not exist.
@@ -44,6 +62,7 @@ def pick(value: Value, key: Any) -> Value:
     result: list[str] = []
     added: list[int] = []
     sizes: dict[str, int] = {}
+    turned: list[int] = []
     axes = iter(range(value.ndim))
     for item in _full(value, key):
         if item is None:
@@ -54,6 +73,9 @@ def pick(value: Value, key: Any) -> Value:
         size, name = value.shape[axis], f"d{axis}"
         if isinstance(item, slice):
             start, count, step = _bounds(value, item, size)
+            if step < 0:
+                start, step = start + (count - 1) * step if count else 0, -step
+                turned.append(len(result))
             plain = (start, count, step) == (0, size, 1)
             # A window of one cell has a size of its own, where a bare name would have that of the axis.
             operand.append(name if plain else f"({step}*{name}+[w{axis}]+{start})")
@@ -66,12 +88,21 @@ def pick(value: Value, key: Any) -> Value:
             operand.append(f"([{name}]+[w{axis}]+{at})")
             steps.append(None)
             sizes |= {name: 1, f"w{axis}": 1}
-    if not sizes and not added:
-        return value
-    signature = Signature.parse(f"{' '.join(operand)} -> {' '.join(result)}")
-    kernel = Pick(tuple(steps), tuple(added))
-    listed = tuple(sorted(sizes.items()))
-    return trace_of([value], "slice").apply(Operation(signature, kernel, sizes=listed, name="slice"), [value])
+    picked = value
+    if sizes or added:
+        kernel, listed = Pick(tuple(steps), tuple(added)), tuple(sorted(sizes.items()))
+        picked = _applied(f"{' '.join(operand)} -> {' '.join(result)}", kernel, listed, value)
+    return _turned(picked, turned) if turned else picked
+
+
+def _turned(value: Value, axes: list[int]) -> Value:
+    whole = " ".join(f"[d{axis}]" if axis in axes else f"d{axis}" for axis in range(value.ndim))
+    return _applied(f"{whole} -> {whole}", Turn(tuple(axes)), (), value)
+
+
+def _applied(text: str, kernel: Any, sizes: tuple[tuple[str, int], ...], value: Value) -> Value:
+    operation = Operation(Signature.parse(text), kernel, sizes=sizes, name="slice")
+    return trace_of([value], "slice").apply(operation, [value])
 
 
 def _full(value: Value, key: Any) -> list[Any]:
@@ -100,11 +131,10 @@ def _bounds(value: Value, item: slice, size: int) -> tuple[int, int, int]:
     if not all(part is None or _is_integer(part) for part in (item.start, item.stop, item.step)):
         _refuse(value, f"has the slice {item}", "Only constants may stand in it.")
     step = 1 if item.step is None else operator.index(item.step)
-    if step < 1:
-        remedy = 'Turn an axis around by a kernel: tp.Map(lambda x: x[::-1], "[n] -> [n]").'
-        _refuse(value, f"has the slice {item}", remedy)
+    if not step:
+        _refuse(value, f"has the slice {item}, whose step is 0", "Give a step of 1 or more, or of -1 or less.")
     start, stop, step = item.indices(size)
-    count = max(-(-(stop - start) // step), 0)
+    count = len(range(start, stop, step))
     return (start if count else 0), count, step
 
 

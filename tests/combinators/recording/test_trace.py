@@ -187,11 +187,6 @@ NOW = "a value of a program that is being traced"
             f"NumPy was called on {NOW}\n  got {VALUE}\n  Make it a leaf of the program: tp.Map(kernel, signature)(x).",
         ),
         (
-            lambda x: x[::-1],
-            f"{NOW} has the slice slice(None, None, -1)\n  got {VALUE}\n"
-            '  Turn an axis around by a kernel: tp.Map(lambda x: x[::-1], "[n] -> [n]").',
-        ),
-        (
             lambda x: list(x),
             f"Python iterates over {NOW}\n  got {VALUE}\n  Use a Map over the dimension, tp.stack or tp.iterate.",
         ),

@@ -23,6 +23,13 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "slice to the end": lambda x: x[-3:],
     "empty slice": lambda x: x[5:2],
     "step": lambda x: x[1::3],
+    "from the end": lambda x: x[-3:-1],
+    "backwards": lambda x: x[::-1],
+    "some backwards": lambda x: x[6:1:-2],
+    "both axes backwards": lambda x: x[-2::-3, None, ::-1],
+    "a column backwards": lambda x: x[::-1, 1],
+    "none backwards": lambda x: x[2:5:-1],
+    "one backwards": lambda x: x[3:2:-1],
     "position": lambda x: x[3],
     "first": lambda x: x[0],
     "last": lambda x: x[-1],
@@ -53,11 +60,12 @@ def test_it_is_what_arrays_do(how: str) -> None:
 
 
 def test_slices_keep_names_and_are_planned() -> None:
-    graph = tp.trace(lambda x: (x[2:7], x[1::3, 1], x.T), X)
+    graph = tp.trace(lambda x: (x[2:7], x[1::3, 1], x.T, x[:1:-3, ::-1]), X)
     assert [str(graph.type_of(ref)) for _, ref in graph.outputs] == [
         "float32(b=5, c=4)",
         "float32(b=3)",
         "float32(c=4, b=8)",
+        "float32(b=2, c=4)",
     ]
     for entries in ({"b": "d"}, {"b": tp.chunks(2)}, {"c": "d"}):
         plan = tp.plan(graph, tp.mesh(d=4), entries)
@@ -77,7 +85,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "real": (lambda x: x.real, r"tp\.Map\(jnp\.real\)"),
     "sharding": (lambda x: x.sharding, r"A program says nothing of devices"),
     "anything": (lambda x: x.whatever, r"has no `whatever`"),
-    "reversed slice": (lambda x: x[::-1], r"Turn an axis around by a kernel"),
+    "step of zero": (lambda x: x[::0], r"whose step is 0"),
     "too many": (lambda x: x[0, 0, 0], r"indexed by 3 axes"),
     "out of bounds": (lambda x: x[8], r"has no cell 8 along axis 0"),
     "mask": (lambda x: x[x > 0], r"is indexed by Value"),
