@@ -109,6 +109,7 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((1,), {}),
     ((float("nan"),), {}),
     ((1, "x"), {"d": 2}),
+    ((1, "x", 5), {}),
     ((1, "x", 5), {"e": 9}),
     ((1, "x", 6), {"e": 9}),
     ((13,), {}),
@@ -157,6 +158,13 @@ def test_subclasses_refuse_as_well() -> None:
         below.other = 2
         with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'a'"):
             below.a = 3
+
+
+def test_objects_of_other_classes_are_not_equal() -> None:
+    for make in (OURS, STOCK):
+        first, second = one(make), one(make)
+        assert first(1.0) != second(1.0) and first(1.0) == first(1.0)
+        assert first(1.0) != type("Below", (first,), {})(1.0)
 
 
 def test_only_plain_classes_are_made_here() -> None:

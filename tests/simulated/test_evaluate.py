@@ -49,7 +49,7 @@ def test_collectives_along_axes_in_any_order(mesh2x4):
         gathered = lax.all_gather(x, axes, axis=0, tiled=True)
         scattered = lax.psum_scatter(gathered, axes, scatter_dimension=0, tiled=True)
         moved = lax.all_to_all(x.reshape(8, -1), axes, 0, 0, tiled=True)
-        shifted = lax.ppermute(x, ("data", "model"), [(i, i + 1) for i in range(7)])
+        shifted = lax.ppermute(x, axes, [(i, i + 1) for i in range(7)])
         top = lax.pmax(x, "data") - lax.pmin(x, "data") + lax.psum(x, "data")
         place = jnp.full(size, lax.axis_index(axes))
         return gathered[:size] * place + scattered, moved.ravel(), shifted, top

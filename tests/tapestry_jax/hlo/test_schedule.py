@@ -7,6 +7,7 @@ from jax.sharding import AbstractMesh
 
 from tapestry_jax.hlo.collectives import collectives_of
 from tapestry_jax.hlo.cycles import costed, path_of
+from tapestry_jax.hlo.overlap import enclosed
 from tapestry_jax.hlo.text import read
 
 MESH = AbstractMesh((8,), ("data",))
@@ -77,6 +78,14 @@ def test_a_transfer_encloses_what_computes_between_its_ends(lines: tuple[str, ..
 def test_a_gather_that_runs_in_several_fusions_is_sent_once(lines: tuple[str, ...], enclosed: int) -> None:
     (found,) = collectives_of(read(module(*lines)), MESH)
     assert (found.kind, found.bytes, found.enclosed) == ("all-gather", 1024, enclosed)
+
+
+def test_every_computation_is_looked_at_by_itself_and_updates_end_nothing() -> None:
+    update = "%u = f32[256]{0} collective-permute-update(%s)"
+    body = "\n".join(f"  {line}" for line in (START, BUSY, update, BUSY.replace("%b", "%c"), DONE))
+    text = module(START, BUSY, DONE).replace("\nENTRY", f"\n%other (p: f32[256]) -> f32[256] {{\n{body}\n}}\n\nENTRY")
+    found = {where: between.kernels for (where, _), between in enclosed(read(text)).items()}
+    assert found == {"other": 2, "main": 1}
 
 
 def test_cycles_belong_to_operations_and_not_to_the_inside_of_fusions() -> None:

@@ -59,6 +59,8 @@ USUAL = {
         ({"direction": "LE"}, 33),
         ({"direction": "GT", "compared": "%bound, %j"}, 32),
         ({"direction": "GT", "start": 31, "bound": -1, "step": -1}, 32),
+        ({"direction": "GT", "start": 31, "bound": -1, "step": -3}, 11),
+        ({"direction": "NE"}, 32),
         ({"direction": "GE", "start": 31, "bound": 0, "advance": "subtract(%i, %one)"}, 32),
         ({"advance": "add(%one, %i)"}, 32),
         ({"compared": "%j, %carried"}, 12),
@@ -86,3 +88,13 @@ def test_printed_turns_count() -> None:
 def test_a_computation_that_two_loops_run_counts_for_both() -> None:
     again = "  %again = (s32[], f32[64,256], s32[]) while(%given), condition=%goes_on, body=%turn\n  ROOT %y"
     assert executions(read(LOOP.format(**USUAL).replace("  ROOT %y", again)))["turn"] == 64
+
+
+def test_a_loop_inside_a_loop_runs_in_every_turn_and_its_condition_counts_once() -> None:
+    around = (
+        "ENTRY %outer (o: f32[64,256]) -> f32[64,256] {\n  %o = f32[64,256]{1,0} parameter(0)\n"
+        "  ROOT %z = f32[64,256]{1,0} while(%o), condition=%any, body=%main, "
+        'backend_config={"known_trip_count":{"n":"3"}}\n}\n'
+    )
+    found = executions(read(LOOP.format(**USUAL).replace("ENTRY %main", "%main") + around))
+    assert (found["main"], found["turn"], found["goes_on"]) == (3, 96, 3)

@@ -573,3 +573,12 @@ def test_the_cost_does_not_depend_on_devices_or_sizes() -> None:
         began = time.process_time()
         plan.verify()
         assert time.process_time() - began < 1
+
+
+def test_what_is_not_proved_is_neither_compiled_nor_shown_to_a_compiler(mesh2x4: Any) -> None:
+    plan = tp.plan(tp.trace(blur, typed(y=16)), mesh2x4, {"y": "data"})
+    broken = replace(plan, schedule=damaged(plan.schedule, Convert, lambda step: replace(step, changes=())))
+    with pytest.raises(tp.PlanError, match="is not compiled: it cannot be proved"):
+        broken.compile()
+    with pytest.raises(tp.PlanError, match="this schedule was damaged"):
+        broken.compile_only()
