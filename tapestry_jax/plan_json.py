@@ -183,7 +183,7 @@ def _item(item: Item) -> Any:
             return {"striped": list(axes)}
         case Padded(axes):
             return {"padded": list(axes)}
-        case _:
+        case str():
             return item
 
 

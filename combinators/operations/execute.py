@@ -16,7 +16,8 @@ from combinators.merging.blocks import Axes, combine_blocks, present_block
 from combinators.numerics.row_scan import prefixes
 from combinators.operations.shaped import Shaped
 
-_PAD_MODES = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
+# What is valid reads nothing outside; blocks that are padded ask for cells there nevertheless, which no index reads.
+_PAD_MODES = {"valid": "edge", "zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 
 
 def read_operand(operand: Operand, array: Any, sizes: Mapping[str, int], modes: Sequence[str]) -> Any:
@@ -36,7 +37,7 @@ def read_axis(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
     if before or after:
         widths = [(0, 0)] * array.ndim
         widths[axis] = (before, after)
-        array = jnp.pad(array, widths, mode=_PAD_MODES.get(mode, "edge"))
+        array = jnp.pad(array, widths, mode=_PAD_MODES[mode])
     return lax.slice_in_dim(array, low + before, high + before, axis=axis)
 
 

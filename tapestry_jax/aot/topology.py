@@ -42,12 +42,11 @@ def topology(name: str, **axes: int) -> Mesh:
 
 def _devices(machine: Machine) -> list[Any]:
     # What loads compilers is itself loaded when one is asked for: most programs have devices.
-    if machine.is_tpu:
-        from tapestry_jax.aot.tpu import tpu_devices
-
-        return tpu_devices(machine)
     from tapestry_jax.aot.cuda import cuda_devices
+    from tapestry_jax.aot.tpu import tpu_devices
 
+    if machine.is_tpu:
+        return tpu_devices(machine)
     return cuda_devices(machine)
 
 

@@ -10,6 +10,8 @@ from flax import nnx
 
 from combinators.arrows.arrow import Arrow
 from combinators.recording.value import Value
+from tapestry_jax.nnx.module_arrow import arrow_of
+from tapestry_jax.nnx.symbolic import is_symbolic, program_of, scope_of, split
 from tapestry_jax.nnx.written import check_unguarded
 
 
@@ -56,9 +58,6 @@ class Module(nnx.Module):
 
     def __call__(self, *args: Any) -> Any:
         """Apply to values of a program, inside which it makes a scope, or run on arrays."""
-        from tapestry_jax.nnx.module_arrow import arrow_of
-        from tapestry_jax.nnx.symbolic import is_symbolic, program_of, scope_of
-
         if is_symbolic(self):
             program = program_of(self, args, scope_of(self))
             return program.apply(*args) if scope_of(self) else program.apply_top(*args)
@@ -70,13 +69,9 @@ class Module(nnx.Module):
     # What makes it an arrow.
 
     def __tapestry_arrow__(self) -> Arrow[Any, Any]:
-        from tapestry_jax.nnx.module_arrow import arrow_of
-
         return arrow_of(self)
 
     def __tapestry_split__(self) -> tuple[Any, Callable[[Any], Any]]:
-        from tapestry_jax.nnx.symbolic import split
-
         return split(self)
 
     def __rshift__(self, other: Any) -> Arrow[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import jax
@@ -16,9 +16,11 @@ from combinators.arrows.program import Program
 from combinators.graphs.graph import Graph
 from combinators.index_space.signature import Operand, Signature
 from combinators.recording.current import trace_of
-from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.symbolic import label, merge, program_of, state_types
 from tapestry_jax.nnx.written import check_unwritten
+
+if TYPE_CHECKING:
+    from tapestry_jax.nnx.module import Module
 
 
 class ModuleArrow(Holder[Any, Any]):

@@ -57,9 +57,11 @@ def state_types(module: Module) -> nnx.State[Any, Any]:
     Raises:
       GraphError: when a variable carries another number of names than it has axes.
     """
-    parts, state = dict(nnx.iter_modules(module)), nnx.state(module)
-    types: list[TensorType] = []
-    for path, variable in nnx.to_flat_state(state):
+    state = nnx.state(module)
+    flat, types = list(nnx.to_flat_state(state)), list[TensorType]()
+    all_named = all(variable.get_metadata().get("dims") for _, variable in flat)
+    parts = {} if all_named else dict(nnx.iter_modules(module))  # a walk over all that the module holds
+    for path, variable in flat:
         names = variable.get_metadata().get("dims") or _declared(parts.get(path[:-1]), path[-1])
         kind = type_of(variable.get_value(), f"`{'.'.join(map(str, path))}` of a {type(module).__name__}")
         _check_dims(names, kind.shape, path)
@@ -122,6 +124,5 @@ def _declared(module: Any, name: Any) -> tuple[str, ...] | None:
 
 
 def _is_ours(part: Any) -> bool:
-    from tapestry_jax.nnx.module import Module
-
-    return isinstance(part, Module)
+    # By what makes it an arrow, since the class itself is written with this module.
+    return hasattr(part, "__tapestry_arrow__")

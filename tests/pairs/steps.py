@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 import tapestry_jax as tp
+from combinators.index_space.sizes import BOUNDARIES
 from tests.pairs import kernels
 
 FRESH = "efghijklmnop"
-BOUNDARIES = ("valid", "zero", "periodic", "reflect", "edge")
 Sum, agg = tp.monoids.Sum, tp.aggregators
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Apply, Graph, Loop
 from combinators.operations.shaped import Shaped
-from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, Striped, axes_of
+from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Padded, Ring, Striped, axes_of
 from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops, unused_ring
 from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.stage_rules import no_microbatches, turns_in_loops
@@ -95,7 +95,7 @@ class Placer:
                     axes.append(chunk_axis(name, max(turns, 1)))
                     if turns <= 1:
                         self.single[name, path] = None
-                case _:
+                case Halo() | Padded():
                     pass
         return self.mesh.real(axes)
 
@@ -283,6 +283,8 @@ def _cells(shaped: Shaped, dim: str) -> int:
 
     A composition with an empty dimension has no cells, and a window of an empty dimension reads none.
     """
+    if 0 not in shaped.sizes.values():
+        return shaped.sizes[dim]
     axes = (axis for operand in (*shaped.signature.operands, *shaped.signature.results) for axis in operand.axes)
     shared = (axis.names for axis in axes if dim in axis.names)
     return 0 if any(shaped.sizes[name] == 0 for names in shared for name in names) else shaped.sizes[dim]

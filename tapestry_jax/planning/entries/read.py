@@ -65,7 +65,7 @@ def _named(item: Item) -> tuple[str, ...]:
             return axes
         case Ring(axis):
             return (axis,)
-        case _:
+        case Chunks() | Halo():
             return ()
 
 

@@ -187,6 +187,8 @@ def _answering_cell(positions: Table, size: int, mode: str) -> Table:
     if mode == "reflect" and size > 1:
         folded = positions % (2 * size - 2)
         return np.minimum(folded, 2 * size - 2 - folded)
+    if mode not in ("valid", "zero", "reflect", "edge"):
+        raise ValueError(f"no exchange knows the boundary {mode!r}")
     return np.clip(positions, 0, size - 1)
 
 

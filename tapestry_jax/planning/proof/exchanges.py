@@ -148,6 +148,8 @@ def _answer(position: int, size: int, mode: str) -> int | None:
     if mode == "reflect" and size > 1:
         there = position % (2 * (size - 1))
         return there if there < size else 2 * (size - 1) - there
+    if mode not in ("reflect", "edge"):
+        raise ValueError(f"no proof knows the boundary {mode!r}")
     return 0 if position < 0 else size - 1
 
 

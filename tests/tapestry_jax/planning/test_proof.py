@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
+from combinators.index_space.sizes import BOUNDARIES
 from tapestry_jax.planning.entries import placement
 from tapestry_jax.planning.geometry.changes import Gather, Overlap, Share, Slice
 from tapestry_jax.planning.geometry.halo import Hop, NeighbourExchange
@@ -530,7 +531,7 @@ def test_a_wrong_exchange_is_refused(monkeypatch: Any, change: Any, told: str) -
     assert told in detail
 
 
-@pytest.mark.parametrize("mode", ["valid", "zero", "periodic", "reflect", "edge"])
+@pytest.mark.parametrize("mode", BOUNDARIES)
 @pytest.mark.parametrize(("size", "depth"), [(64, 1), (61, 1), (64, 3), (13, 1), (5, 1)])
 def test_exchanges_hold_for_every_boundary(mode: str, size: int, depth: int) -> None:
     step = tp.Map(mean, "(y+[dy]-1) -> y" if mode != "valid" else "(y+[dy]) -> y", sizes={"dy": 3}, boundary=mode)
