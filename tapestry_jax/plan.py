@@ -21,10 +21,12 @@ from tapestry_jax.planning.asked import Asked, read_asked
 from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.entries.read import Entries
+from tapestry_jax.planning.entries.remat import Remat, check_remat
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.refining.regather import regathered
+from tapestry_jax.planning.refining.remat import rematerialised
 from tapestry_jax.planning.rewrites.carriers import Accumulate, carried
 from tapestry_jax.planning.rewrites.deepen import deepened
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
@@ -47,6 +49,7 @@ class Plan(Immutable):
       schedule: the steps of one device; its graph carries folds as `accumulate` says.
       accumulate: dtypes in which folds are carried, by scope.
       platforms: what it is lowered for; empty for the platform of the mesh.
+      remat: scopes whose repeated layers the backward pass computes again.
     """
 
     graph: Graph = field(repr=False)
@@ -58,6 +61,7 @@ class Plan(Immutable):
     schedule: Schedule = field(repr=False)
     accumulate: Accumulate = ()
     platforms: Platforms = ()
+    remat: Remat = ()
 
     @property
     def in_shardings(self) -> Any:
@@ -258,6 +262,7 @@ def plan(
     outputs: Mapping[str, Mapping[str, Any]] | None = None,
     accumulate: Any = None,
     platforms: Any = None,
+    remat: Any = None,
 ) -> Plan:
     """Plan a graph by hand.
 
@@ -281,14 +286,19 @@ def plan(
       platforms: what the program will be lowered for, where that is not the platform of the mesh: `"cuda"` plans for
         export on a CPU. It chooses among kernels for platforms (`tp.Dense`); with several platforms the program holds
         the kernels of each.
+      remat: which layers the backward pass computes again instead of keeping all that they make: True for everything
+        that is repeated (`tp.stack`, `tp.iterate`, `feedback`), or a mapping from paths or scopes to True and False,
+        such as `{"decoder": True}`; the longest path that fits wins. The unit is one turn of the outermost repetition
+        in a scope: kept are what it carries on and what other devices sent, so that nothing but gathered parameters
+        is sent again. Values and gradients stay what they are.
 
     Returns:
       The plan. Nothing has run.
 
     Raises:
       PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
-        halo that no loop can have, a layout asked for that does not divide, or a carrier that is no float or narrower
-        than what it carries.
+        halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
+        than what it carries, or remat where nothing is repeated.
       MeshError: for an unknown mesh axis.
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -299,7 +309,7 @@ def plan(
                 remedy="Trace the program first: tp.plan(tp.trace(f, *specs), mesh, {...}).",
             )
         )
-    asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms)
+    asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms, remat)
     return make_plan(graph, mesh, asked)
 
 
@@ -320,14 +330,15 @@ def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
     # It is written out as the steps of one device.
     inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
     schedule = schedule_graph(chosen, shape, placer, inputs, outputs)
-    # The schedule is rewritten: what is stored in pieces is gathered where it is used.
-    refined = regathered(schedule)
+    # The schedule is rewritten: what the backward pass computes again, and what is gathered where it is used.
+    refined = regathered(rematerialised(schedule, asked.remat))
     placer.check_all_used(graph)
-    return Plan(
-        graph, mesh, asked.entries, asked.ops, asked.inputs, asked.outputs, refined, asked.accumulate, asked.platforms
-    )
+    check_remat(graph, asked.remat)
+    entries = asked.entries, asked.ops, asked.inputs, asked.outputs
+    return Plan(graph, mesh, *entries, refined, asked.accumulate, asked.platforms, asked.remat)
 
 
 def asked_of(plan: Plan) -> Asked:
     """What a plan was made of, beside its graph and its mesh."""
-    return Asked(plan.entries, plan.ops, plan.inputs, plan.outputs, plan.accumulate, plan.platforms)
+    entries = plan.entries, plan.ops, plan.inputs, plan.outputs
+    return Asked(*entries, plan.accumulate, plan.platforms, plan.remat)

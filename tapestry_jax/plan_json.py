@@ -32,6 +32,7 @@ from tapestry_jax.planning.entries.items import (
 )
 from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.entries.read import Entries, read_entries
+from tapestry_jax.planning.entries.remat import read_remat
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.rewrites.carriers import read_accumulate
 from tapestry_jax.planning.rewrites.platforms import read_platforms
@@ -42,6 +43,7 @@ Make = Callable[[Graph, Any, Asked], Made]
 _FORMAT, _VERSION = "tapestry-plan", 1
 _REMEDY = "It was truncated or edited; store the plan again with plan.to_json()."
 _CONTENT = ("graph", "mesh", "entries", "ops", "inputs", "outputs", "accumulate", "platforms")
+_LATER: dict[str, Any] = {"remat": []}  # what files say only where it was asked for
 _MOST_DEVICES = 2**20
 _PER_NODE = 2000  # characters that a node of the graph counts for, when the work of planning is bounded
 
@@ -58,6 +60,8 @@ def plan_to_json(graph: Graph, mesh: Any, asked: Asked) -> str:
         "accumulate": [list(pair) for pair in asked.accumulate],
         "platforms": list(asked.platforms),
     }
+    if asked.remat:
+        content["remat"] = [list(pair) for pair in asked.remat]
     stored = {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}
     return json.dumps(stored, indent=1)
 
@@ -88,7 +92,7 @@ def plan_from_json(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made
 
 
 def _plan(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made:
-    content = entries(_content(text), _CONTENT, "the plan")
+    content = entries(_content(text), _CONTENT, "the plan", _LATER)
     key = text_of(content["graph"], "the plan, graph")
     if key != graph.key:
         raise FormatError(
@@ -134,7 +138,8 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any, make: Make[Made])
     accumulate = read_accumulate({scope: text_of(dtype, "the plan, accumulate") for scope, dtype in pairs})
     named = listed(content["platforms"], "the plan, platforms")
     platforms = read_platforms(tuple(text_of(name, "the plan, platforms") for name in named))
-    return make(graph, mesh, Asked(own, ops, inputs, outputs, accumulate, platforms))
+    remat = read_remat(dict(_pairs(content["remat"], "the plan, remat")))
+    return make(graph, mesh, Asked(own, ops, inputs, outputs, accumulate, platforms, remat))
 
 
 def _content(text: object) -> dict[str, Any]:

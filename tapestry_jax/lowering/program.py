@@ -20,6 +20,7 @@ from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
+from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.pipeline import run_pipeline
 from tapestry_jax.lowering.time.regather import gathering
@@ -78,7 +79,8 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                     values.update({slot: _without_cells(schedule.slots[slot]) for slot in step.results})
                 case Convert():
                     values[step.result] = jax.tree.map(
-                        lambda part, changes=step.changes: convert(part, changes, here), values[step.source]
+                        lambda part, step=step: convert(part, step.changes, here, kept=not step.again),
+                        values[step.source],
                     )
                 case Run():
                     results = _run(schedule, step, here, [values[slot] for slot in step.operands])
@@ -205,9 +207,14 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         place = stacked if early.source in stacked else outside
         place[early.result] = convert(place[early.source], early.changes, here)
 
-    def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
+    def once(carry: list[Any], slices: dict[int, Any], outside: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)
         return outputs[:count], outputs[count:]
+
+    run = recomputed(once) if step.remat else once
+
+    def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
+        return run(carry, slices, outside)
 
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
         final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)

@@ -1,8 +1,8 @@
 """Flax modules made of arrows: their parameters carry dimension names, and any plan may place them.
 
 Read `module` with `parameter`, `symbolic`, `written` and `module_arrow`; then the layers, from `linear` to
-`attention`: `embed`, `norm`, `mlp`, and `transformer` with its `loss`. `rows` and `cast` are kernels, `options` reads
-what constructors are given.
+`attention`: `embed`, `norm`, `mlp`, `stack`, and `transformer` with its `loss`. `rows` are kernels,
+`options` reads what constructors are given.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tapestry_jax.nnx.module import Module as Module
 from tapestry_jax.nnx.module_arrow import ModuleArrow as ModuleArrow
 from tapestry_jax.nnx.norm import LayerNorm as LayerNorm
 from tapestry_jax.nnx.norm import RMSNorm as RMSNorm
+from tapestry_jax.nnx.stack import Stack as Stack
 from tapestry_jax.nnx.transformer import Block as Block
 from tapestry_jax.nnx.transformer import Transformer as Transformer
 from tapestry_jax.nnx.transformer import TransformerConfig as TransformerConfig

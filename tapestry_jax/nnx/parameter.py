@@ -1,4 +1,4 @@
-"""Parameters that carry dimension names, and how they start."""
+"""Parameters that carry dimension names, how they start, and the dtype in which they are used."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from flax import nnx
 
 from combinators.errors import GraphError, message
 from combinators.index_space.tensor_type import TensorType
+from combinators.recording.reorder import astype
 
 lecun_normal: Callable[..., Any] = jax.nn.initializers.lecun_normal()
 embedding_normal: Callable[..., Any] = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
@@ -52,3 +53,8 @@ def parameter(
         remedy = "Pass a function of key, shape and dtype, such as those of jax.nn.initializers."
         raise GraphError(message("an initializer gives no parameter", *details, remedy=remedy)) from error
     return nnx.Param(value, dims=tuple(dims))
+
+
+def cast(value: Any, dtype: Any) -> Any:
+    """A parameter, or what meets it, in `dtype`; itself where it has it, or where `dtype` is None."""
+    return value if dtype is None else astype(value, dtype)

@@ -19,6 +19,7 @@ from tapestry_jax.nnx.mlp import MLP
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.norm import LayerNorm
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
+from tapestry_jax.nnx.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TransformerConfig:
       use_bias: whether projections of the blocks add biases.
       dtype: of the computation; by default that of the parameters.
       param_dtype: of the parameters.
+      stacked: whether the blocks are one `Stack`, whose parameters have a leading dimension `layer`: one block is
+        traced, planned and compiled for all. The same `rngs` give the same weights.
 
     Raises:
       GraphError: when a size is not positive, or the heads do not divide `embed`.
@@ -49,6 +52,7 @@ class TransformerConfig:
     use_bias: bool = True
     dtype: Any = None
     param_dtype: Any = jnp.float32
+    stacked: bool = False
 
     def __post_init__(self) -> None:
         own = "of TransformerConfig"
@@ -63,6 +67,7 @@ class TransformerConfig:
         for name, size in sizes.items():
             object.__setattr__(self, name, int(size))
         object.__setattr__(self, "use_bias", read_flag(self.use_bias, f"use_bias= {own}"))
+        object.__setattr__(self, "stacked", read_flag(self.stacked, f"stacked= {own}"))
         read_dtypes(self.dtype, self.param_dtype, own)
 
     @property
@@ -113,7 +118,8 @@ class Transformer(Module):
         self.config = config
         self.embed = Embed(config.vocab, config.embed, **dtypes)
         self.positions = PositionEmbed(config.max_len, config.embed, **dtypes)
-        self.decoder = nnx.List([Block(config, rngs=rngs) for _ in range(config.layers)])
+        blocks = [Block(config, rngs=rngs) for _ in range(config.layers)]
+        self.decoder: nnx.List[Block] | Stack = Stack(blocks) if config.stacked else nnx.List(blocks)
         self.norm = LayerNorm(config.embed, **dtypes)
         self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
 
@@ -134,7 +140,8 @@ class Transformer(Module):
           SignatureError: when tokens are not integers, or there are more than `max_len` positions.
         """
         x = self.embed(tokens) + self.positions(tokens)
-        for block in self.decoder:
+        blocks = [self.decoder] if isinstance(self.decoder, Stack) else self.decoder
+        for block in blocks:
             x = block(x)
         return self.head(self.norm(x))
 

@@ -12,6 +12,7 @@ from combinators.graphs.graph import Graph
 from tapestry_jax.planning.entries.layouts import Named, place_layouts, read_layouts
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.entries.read import Entries, check_placed, read_entries
+from tapestry_jax.planning.entries.remat import Remat, read_remat
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.rewrites.carriers import Accumulate, read_accumulate
@@ -29,6 +30,7 @@ class Asked:
       outputs: layouts asked for, by name of the output.
       accumulate: dtypes in which folds are carried, by scope.
       platforms: what it is lowered for; empty for the platform of the mesh.
+      remat: scopes whose repeated layers the backward pass computes again.
     """
 
     entries: Entries
@@ -37,6 +39,7 @@ class Asked:
     outputs: Named
     accumulate: Accumulate = ()
     platforms: Platforms = ()
+    remat: Remat = ()
 
     def placer(self, mesh: MeshShape) -> Placer:
         """What says where the dimensions of each operation go.
@@ -65,7 +68,14 @@ class Asked:
 
 
 def read_asked(
-    mesh: MeshShape, entries: Any, ops: Any, inputs: Any, outputs: Any, accumulate: Any, platforms: Any
+    mesh: MeshShape,
+    entries: Any,
+    ops: Any,
+    inputs: Any,
+    outputs: Any,
+    accumulate: Any,
+    platforms: Any,
+    remat: Any,
 ) -> Asked:
     """Read the arguments of `tp.plan`; None where nothing was asked for.
 
@@ -80,6 +90,7 @@ def read_asked(
         read_layouts(outputs, mesh, "outputs"),
         read_accumulate(accumulate),
         read_platforms(platforms),
+        read_remat(remat),
     )
 
 

@@ -1,4 +1,4 @@
 """Tables that explain a plan.
 
-`explain` stands alone.
+Read `alive`, the bytes that are alive at once, then `explain`.
 """

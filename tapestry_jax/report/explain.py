@@ -17,7 +17,6 @@ from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import Shaped, block_structs, shape
 from combinators.operations.widening import WideKernel
-from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
@@ -25,9 +24,9 @@ from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import is_time, label
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
-from tapestry_jax.planning.prediction.flow import flow_of
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
+from tapestry_jax.report.alive import alive_at_once
 
 _DIMENSIONS, _NOTES = 72, 96
 """Beyond so many characters a cell of the table goes on in the next line."""
@@ -54,7 +53,7 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
 
     FLOPs are XLA's count for one device's block of the forward pass, bytes what the operation reads and writes there.
     Collective bytes are per device. The peak is the largest sum of values that are alive at once (with `grad`, of all
-    values that a gradient needs), before XLA fuses or reuses anything.
+    values that a gradient needs, those of all turns of a loop too), before XLA fuses or reuses anything.
 
     Args:
       graph: the program.
@@ -94,7 +93,7 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     lines = [f"{graph.name} on the mesh {schedule.mesh}", "inputs:", *inputs, *_table(header, body)]
     lines.append(f"one device, forward: {amount(flops)}FLOP")
     lines.append(f"communication{' with gradients' if grad is not False else ''}: {len(found)} collectives, {sent:,} B")
-    lines.append(f"values alive at once: {amount(_peak(schedule, grad))}B")
+    lines.append(f"values alive at once: {amount(alive_at_once(schedule, grad))}B")
     return "\n".join(lines)
 
 
@@ -161,7 +160,9 @@ def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] 
                 if not step.carried:
                     found.pop(step.path, None)
             case Repeat():
-                yield Row(step.path, f"{step.length} turns", None, None, "", times)
+                yield Row(
+                    step.path, f"{step.length} turns{', computed again backwards' * step.remat}", None, None, "", times
+                )
                 yield from _rows(step.body, found, times * step.length)
             case Region():
                 notes = [_note(item, times) for item in found.get(step.path, ())]
@@ -308,32 +309,3 @@ def _cost(
     outputs = jax.tree.leaves(lowered.out_info)
     size = sum(nbytes(struct) for struct in (*blocks, *outputs))
     return float((cost or {}).get("flops", 0.0)), size
-
-
-def _peak(schedule: Schedule, grad: bool | int | Sequence[int]) -> int:
-    """The largest sum of local values alive at once."""
-    sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
-    kept = flow_of(schedule, sources).forward if sources else frozenset[int]()
-    last = {slot: number for number, step in enumerate(schedule.steps) for slot in step.operands}
-    last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
-    ends: dict[int, list[int]] = {}
-    for slot, number in last.items():
-        ends.setdefault(number, []).append(slot)
-    alive = set(schedule.inputs)
-    peak = current = sum(_local_bytes(schedule, slot) for slot in alive)
-    for number, step in enumerate(schedule.steps):
-        made = set(step.results) - alive
-        alive |= made
-        current += sum(_local_bytes(schedule, slot) for slot in made)
-        inner = _peak(step.body, False) if isinstance(step, Repeat | Region) else 0
-        peak = max(peak, current + inner)
-        # What nobody reads any more, and what nobody has ever read.
-        over = {slot for slot in (*ends.get(number, ()), *(slot for slot in made if slot not in last)) if slot in alive}
-        alive -= over
-        current -= sum(_local_bytes(schedule, slot) for slot in over)
-    return peak
-
-
-def _local_bytes(schedule: Schedule, slot: int) -> int:
-    value = schedule.slots[slot]
-    return nbytes(jax.ShapeDtypeStruct(value.local_shape, value.type.dtype))

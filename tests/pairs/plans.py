@@ -44,6 +44,7 @@ class Placing:
       outputs: layouts of outputs.
       fsdp: the mesh axis over which parameters are stored.
       accumulate: the dtype of carriers.
+      remat: whether what is repeated is computed again backwards.
     """
 
     mesh: dict[str, int]
@@ -53,6 +54,7 @@ class Placing:
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
     fsdp: str | None = None
     accumulate: str | None = None
+    remat: bool = False
 
     def plan(self, graph: Graph, mesh: Any = None) -> tp.Plan:
         """The plan; PlanError where it is refused."""
@@ -64,6 +66,7 @@ class Placing:
             inputs=self.inputs,
             outputs=self.outputs,
             accumulate=self.accumulate,
+            remat=self.remat,
         )
         return tp.fsdp(plan, self.fsdp, smallest=1) if self.fsdp is not None else plan
 
@@ -71,6 +74,7 @@ class Placing:
         """The same with one thing left out, all such."""
         found = [replace(self, fsdp=None)] if self.fsdp else []
         found += [replace(self, accumulate=None)] if self.accumulate else []
+        found += [replace(self, remat=False)] if self.remat else []
         for part in ("ops", "inputs", "outputs"):
             given = getattr(self, part)
             found += [replace(self, **{part: {k: v for k, v in given.items() if k != key}}) for key in given]
@@ -85,7 +89,7 @@ class Placing:
     def __str__(self) -> str:
         parts = [f"tp.mesh({', '.join(f'{k}={v}' for k, v in self.mesh.items())})", _shown(self.entries)]
         parts += [f"{name}={getattr(self, name)}" for name in ("ops", "inputs", "outputs") if getattr(self, name)]
-        parts += [f"{name}={getattr(self, name)!r}" for name in ("fsdp", "accumulate") if getattr(self, name)]
+        parts += [f"{name}={getattr(self, name)!r}" for name in ("fsdp", "accumulate", "remat") if getattr(self, name)]
         return ", ".join(parts)
 
 
@@ -117,6 +121,8 @@ def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
     wider = {"bfloat16": ("float32",), "float32": ("float64",)}.get(str(dtype))
     if wider and rng.random() < 0.5:
         placing = replace(placing, accumulate=rng.choice(wider))
+    if any(isinstance(node, Loop) for node in graph.nodes) and rng.random() < 0.4:
+        placing = replace(placing, remat=True)
     return placing
 
 

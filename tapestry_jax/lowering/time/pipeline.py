@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
-from tapestry_jax.lowering.on_device.varying import RECEIVED, vary
+from tapestry_jax.lowering.on_device.recomputed import recomputed
+from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.region import padded_operands, together
 from tapestry_jax.planning.folding.sent import next_device
 from tapestry_jax.planning.geometry.changes import Slice
@@ -42,13 +42,11 @@ def run_pipeline(step: Region, here: Here, arrays: Sequence[Any], run_body: RunB
         outputs = run_body(body, values, inside)
         return outputs[: len(moving)], outputs[len(moving) :]
 
-    # What was received from other devices is kept: recomputing must not send again.
-    policy = jax.checkpoint_policies.save_only_these_names(RECEIVED)
-    recomputed = jax.checkpoint(chunk, prevent_cse=False, policy=policy)
+    again = recomputed(chunk)
     pairs = next_device(here.size(step.stages))
 
     def turn(moving: list[Any], counter: Any) -> tuple[list[Any], list[Any]]:
-        handed, made = recomputed((moving, entering, fixed, counter))
+        handed, made = again((moving, entering, fixed, counter))
         return [permute_over(array, step.stages, pairs, here) for array in handed], made
 
     start = [

@@ -15,8 +15,9 @@ from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.attained import without_elements
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
+from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.stripes import in_order
-from tapestry_jax.lowering.on_device.varying import RECEIVED, vary
+from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.accumulate import accumulate
 from tapestry_jax.lowering.time.summed import ends_in_sum, run_summed
 from tapestry_jax.planning.geometry.changes import Slice
@@ -59,13 +60,11 @@ def _run(
         added = _accumulated(folds, state[:folded], local[:folded], reverse=step.reverse)
         return [*added, *local[folded:]], outputs[count:]
 
-    # What was received from other devices is kept: recomputing must not send again.
-    policy = jax.checkpoint_policies.save_only_these_names(RECEIVED)
-    recomputed = jax.checkpoint(chunk, prevent_cse=False, policy=policy)
+    again = recomputed(chunk)
 
     def turn(carry: tuple[list[Any], list[Any]], counter: Any) -> tuple[tuple[list[Any], list[Any]], list[Any]]:
         state, moving = carry
-        state, made = recomputed((moving, fixed, counter), state)
+        state, made = again((moving, fixed, counter), state)
         return (state, _sent_on(step, moving, here)), made
 
     # Scans over the mesh begin with what the devices before come to.
@@ -75,7 +74,7 @@ def _run(
     (states, moving), pieces = lax.scan(turn, (start, around), looped, reverse=step.reverse)
     if step.rotating:
         # Behind the last turn nothing is sent on: it stands behind the loop.
-        apart = jax.checkpoint(chunk, policy=policy)
+        apart = recomputed(chunk, in_loop=False)
         states, last = apart((moving, fixed, counters[-1]), states)
         pieces = jax.tree.map(lambda array, piece: jnp.concatenate([array, piece[None]]), pieces, last)
     if step.ends:

@@ -1,4 +1,5 @@
 """What users write in a plan, read and checked, and what it says of every operation.
 
-Read `items`, then `read` and `layouts`; then `placement`, which refuses by `loop_rules` and `stage_rules`.
+Read `items`, then `read` and `layouts`; then `placement`, which refuses by `loop_rules` and `stage_rules`. `remat`
+says what is computed again.
 """

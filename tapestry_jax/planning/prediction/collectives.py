@@ -32,6 +32,7 @@ from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
 from tapestry_jax.planning.prediction.bounds import Turning, is_still, marked, sends_still, turning_in
 from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.prediction.recomputed import Again, again_in
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot, Step
 
@@ -49,21 +50,23 @@ def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) ->
 
 
 def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterable[Collective]:
-    """All collectives; `loops` in time run the steps, each of which runs them again in the backward pass."""
+    """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass."""
     seen: set[Any] = set()
+    again = again_in(schedule, flow)
     found: list[tuple[Step, Collective]] = []
     for step in schedule.steps:
-        sent = _of_step(schedule, step, flow, loops, turning, seen)
+        sent = _of_step(schedule, step, flow, loops, turning, seen, again)
         found += [(step, replace(each, bound=each.bound or is_still(step, turning))) for each in sent]
     return marked(schedule, found)
 
 
 def _of_step(
-    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any]
+    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any], again: Again
 ) -> Iterable[Collective]:
     match step:
         case Convert():
             yield from _of_convert(schedule, step, flow, seen)
+            yield from _of_repeated(schedule, step, flow, loops, again)
         case Run():
             yield from _of_gathers(schedule, step, flow, seen, loops)
             yield from _of_run(schedule, step, flow, turning)
@@ -82,6 +85,15 @@ def _of_convert(
         return
     smooth = flow.carries_gradient(step.source) and step.result in flow.useful
     yield from _of_changes(schedule, step.source, step.changes, step.path, smooth, seen, leading)
+
+
+def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: int, again: Again) -> Iterable[Collective]:
+    """What brings an operand of a recomputed turn again: once for its derivatives, once for every loop around it."""
+    if not step.again or step.result not in flow.live:
+        return
+    times = (step.result in again.backward) + (loops - 1) * (step.result in again.forward and bool(again.backward))
+    for found in [*_of_changes(schedule, step.source, step.changes, step.path, False, set())] * times:
+        yield replace(found, backward=True)
 
 
 def _of_changes(
@@ -294,5 +306,5 @@ def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterab
         if early.source in stacked:
             stacked.add(early.result)
         yield from _of_convert(body, early, inner, seen, leading)
-    for found in _of(body, inner, loops, turning_in(step, turning)):
+    for found in _of(body, inner, loops + step.remat, turning_in(step, turning)):
         yield replace(found, times=found.times * step.length)

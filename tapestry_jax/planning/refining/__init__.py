@@ -1,4 +1,4 @@
-"""Schedule to schedule: what is gathered where it is used, and what is done more than once.
+"""Schedule to schedule: what is computed again, gathered where it is used, done more than once.
 
-`regather` and `repeats` stand alone.
+`remat`, then `regather`, which knows of it; `repeats` stands alone.
 """

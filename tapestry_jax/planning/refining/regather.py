@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import TypeGuard
 
 from tapestry_jax.planning.derivatives.gradients import presents_linearly
 from tapestry_jax.planning.geometry.changes import Gather
@@ -20,7 +21,8 @@ def regathered(schedule: Schedule) -> Schedule:
 
     A gather stays a step of its own where several steps share its result: their gradients are added before they are
     scattered, once. It stays one as well where the operation is a fold over the mesh that is no plain sum: running it
-    again would merge its states again.
+    again would merge its states again. Where the whole turn is computed again, gathers stay what they are, and are
+    only not kept.
     """
     return replace(schedule, steps=tuple(_inside(step) for step in schedule.steps))
 
@@ -39,6 +41,9 @@ def _with_body(loop: Repeat) -> Repeat:
     body = regathered(loop.body)
     slices = set(body.inputs[loop.carries : loop.carries + len(loop.axes)])
     slices.update(early.result for early in loop.prologue if early.source in slices)
+    if loop.remat:
+        marked = (replace(s, again=True) if _gathers(s) and set(s.operands) <= slices else s for s in body.steps)
+        return replace(loop, body=replace(body, steps=tuple(marked)))
     uses = Counter(slot for step in body.steps for slot in step.operands)
     uses.update(body.outputs)
     consumers = {slot: step for step in body.steps for slot in step.operands}
@@ -46,12 +51,15 @@ def _with_body(loop: Repeat) -> Repeat:
     for step in body.steps:
         if isinstance(step, Convert) and step.source in slices and uses[step.result] == 1:
             consumer = consumers.get(step.result)
-            gathers = any(isinstance(change, Gather) for change in step.changes)
-            if gathers and isinstance(consumer, Run) and _may_run_again(body, consumer):
+            if _gathers(step) and isinstance(consumer, Run) and _may_run_again(body, consumer):
                 moved[step.result] = step
     kept = [step for step in body.steps if not (isinstance(step, Convert) and step.result in moved)]
     steps = tuple(_gathering(step, moved) if isinstance(step, Run) else step for step in kept)
     return replace(loop, body=replace(body, steps=steps))
+
+
+def _gathers(step: Step) -> TypeGuard[Convert]:
+    return isinstance(step, Convert) and any(isinstance(change, Gather) for change in step.changes)
 
 
 def _gathering(step: Run, moved: dict[int, Convert]) -> Run:

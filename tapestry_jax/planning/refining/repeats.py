@@ -130,7 +130,7 @@ def _described(
                 step.path.removeprefix(part.scope),
                 tuple(place[slot] for slot in (*step.operands, *step.results)),
                 tuple(_slot(schedule, slot) for slot in step.results),
-                step.changes if isinstance(step, Convert) else _work(shaped[step.node], step),
+                (step.changes, step.again) if isinstance(step, Convert) else _work(shaped[step.node], step),
             )
         )
     lines.append(tuple(place[slot] for slot in results))

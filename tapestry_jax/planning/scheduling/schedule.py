@@ -36,7 +36,8 @@ class Slot:
 class Convert:
     """A change of layout, made for the operation `path` and shared by all that want the same.
 
-    An argument that `enters` the program otherwise than its first user reads it is brought there first.
+    An argument that `enters` the program otherwise than its first user reads it is brought there first. In a turn that
+    the backward pass computes `again`, what is so marked is not kept from the first time, but brought again too.
     """
 
     source: int
@@ -44,6 +45,7 @@ class Convert:
     changes: tuple[Change, ...]
     path: str
     enters: bool = False
+    again: bool = False
 
     @property
     def operands(self) -> tuple[int, ...]:
@@ -179,6 +181,8 @@ class Repeat:
       path: of the loop.
       stage: of a pipeline: how all `layers` turns are divided among devices, `length` for each.
       layers: all turns of all stages.
+      remat: whether the backward pass computes each turn again, from its carries and from what other devices have
+        sent, instead of finding all that the turn has made.
     """
 
     node: int
@@ -192,6 +196,7 @@ class Repeat:
     path: str
     stage: Cut | None = None
     layers: int = 0
+    remat: bool = False
 
 
 Step = Convert | Run | Finish | Repeat | Region

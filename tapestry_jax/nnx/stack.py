@@ -1,0 +1,122 @@
+"""Layers of one structure, stacked: their parameters have a leading dimension, and one loop runs them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from combinators.arguments import read_dimension, read_list
+from combinators.arrows.loops import stack
+from combinators.errors import GraphError, message
+from combinators.index_space.tensor_type import TensorType
+from combinators.recording.value import Value
+from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.symbolic import merge, state_types
+
+
+class Stack(Module):
+    """Layers one after the other, as one `tp.stack`: traced, planned and compiled once for all of them.
+
+    The parameters are those of one layer with a leading dimension, `layer.attention.query.kernel` for instance with
+    `(layer, embed, heads, head_dim)`. A plan may place it (`{"layer": "stage"}` is a pipeline), gather the parameters
+    layer by layer (`tp.fsdp`), and compute layers again in the backward pass (`remat=`).
+
+    Args:
+      layers: modules of one structure, each from one value to one of its type; their parameters are copied.
+      over: the name of the new dimension.
+
+    Raises:
+      GraphError: where the layers are none, or differ in structure, names, shapes or dtypes.
+
+    Example:
+      >>> from tapestry_jax.nnx.mlp import MLP
+      >>> model = Stack([MLP(4, 8, rngs=nnx.Rngs(seed)) for seed in range(3)])
+      >>> model.layer.up.kernel.shape
+      (3, 4, 8)
+    """
+
+    def __init__(self, layers: Any, over: str = "layer") -> None:
+        self.over = read_dimension(over, "over= of Stack")
+        listed = list(layers) if isinstance(layers, nnx.List) else read_list(layers, "layers= of Stack")
+        self.length = len(listed)
+        self.layer = _stacked(listed, self.over)
+
+    @property
+    def signature(self) -> str | None:
+        """That of a layer."""
+        return self.layer.signature
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Those of a layer."""
+        return self.layer.sizes
+
+    def forward(self, x: Value) -> Value:
+        """Run the layers one after the other."""
+        graphdef, state = nnx.split(self.layer)
+
+        def layer(carry: Value, values: Any) -> Value:
+            return merge(graphdef, state, values).forward(carry)
+
+        return stack(layer, self.length, self.over, name="layer")(x, jax.tree.leaves(state))
+
+
+def _stacked(layers: Sequence[Any], over: str) -> Any:
+    """One module with the parameters of all, each along a first dimension."""
+    if not layers:
+        raise _no_layers("got none")
+    for layer in layers:
+        if not isinstance(layer, Module):
+            raise _no_layers(f"got {type(layer).__name__}: {layer!r:.80}")
+    types = _types(layers[0])
+    for number, layer in enumerate(layers[1:], 1):
+        _check_alike(types, layers[0], layer, number)
+    taken = [path for path, kind in types.items() if over in kind.names]
+    if taken:
+        raise _no_layers(
+            f"`{taken[0]}` has a dimension `{over}` already", remedy="Call the new dimension otherwise: over=."
+        )
+    graphdef, state = nnx.split(layers[0])
+    arrays = zip(*(jax.tree.leaves(nnx.state(layer)) for layer in layers), strict=True)
+    module: Any = nnx.merge(graphdef, jax.tree.unflatten(jax.tree.structure(state), [*map(jnp.stack, arrays)]))
+    _name(module, over, types)
+    return module
+
+
+def _types(layer: Module) -> dict[str, TensorType]:
+    paths = [".".join(map(str, path)) for path, _ in nnx.to_flat_state(nnx.state(layer))]
+    return dict(zip(paths, jax.tree.leaves(state_types(layer)), strict=True))
+
+
+def _check_alike(types: dict[str, TensorType], first: Module, layer: Module, number: int) -> None:
+    own = _types(layer)
+    differing = [path for path in {**types, **own} if types.get(path) != own.get(path)]
+    if differing:
+        path = differing[0]
+        raise _no_layers(f"`{path}` is {types.get(path)} in layer 0 and {own.get(path)} in layer {number}")
+    if nnx.graphdef(layer) != nnx.graphdef(first):
+        raise _no_layers(f"layer {number} is built otherwise than layer 0")
+
+
+def _name(module: Module, over: str, types: dict[str, TensorType]) -> None:
+    """Put the new dimension before the names of all parameters that have names."""
+    parts = dict(nnx.iter_modules(module))
+    for path, variable in list(nnx.iter_graph(module)):
+        kind = types.get(".".join(map(str, path))) if isinstance(variable, nnx.Variable) else None
+        if kind is None or None in kind.names:
+            continue
+        variable.set_metadata(dims=(over, *kind.names))
+        parent = parts.get(path[:-1])
+        if isinstance(parent, Module) and isinstance(path[-1], str):
+            # The module itself knows the names of its parameters, too.
+            setattr(parent, path[-1], variable)
+
+
+def _no_layers(
+    *details: str, remedy: str = "Give modules of one structure, such as those of an nnx.List."
+) -> GraphError:
+    return GraphError(message("these are no layers that can be stacked", *details, remedy=remedy))

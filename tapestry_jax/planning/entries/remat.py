@@ -1,0 +1,82 @@
+"""Which repetitions the backward pass computes again: what users write, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from combinators.arguments import read_name
+from combinators.errors import PlanError, message
+from combinators.graphs.graph import Graph, Loop
+
+Remat = tuple[tuple[str, bool], ...]
+"""Scope, and whether its repetitions are computed again; `""` is the whole program."""
+
+
+def read_remat(remat: Any) -> Remat:
+    """Normalise `bool | {scope: bool}`.
+
+    Raises:
+      PlanError: for anything else.
+    """
+    if remat is None or remat is False:
+        return ()
+    if remat is True:
+        return (("", True),)
+    if not isinstance(remat, Mapping):
+        raise _no_choice("remat", remat)
+    found: dict[Any, Any] = dict(remat)  # pyright: ignore[reportUnknownArgumentType]
+    for scope, chosen in found.items():
+        if not isinstance(chosen, bool):
+            raise _no_choice(f"remat[{scope!r}]", chosen)
+    return tuple((_read_scope(scope), chosen) for scope, chosen in found.items())
+
+
+def check_remat(graph: Graph, remat: Remat) -> None:
+    """Every scope holds something that is repeated.
+
+    Raises:
+      PlanError: where one does not.
+    """
+    repeated = list(_repeated(graph, "")) if remat else []
+    for scope, _ in remat:
+        if not any(_is_inside(path, scope) for path in repeated):
+            raise PlanError(
+                message(
+                    f"remat[{scope!r}] names nothing that is repeated" if scope else "remat: nothing is repeated",
+                    f"repeated are: {', '.join(repeated[:12]) or 'none'}",
+                    remedy="Give the path of a tp.stack, tp.iterate or feedback, or of a scope around it; layers that "
+                    "stand one by one go into a tp.stack, or a tp.nnx.Stack.",
+                )
+            )
+
+
+def wanted_remat(path: str, remat: Remat) -> tuple[str | None, bool]:
+    """The longest scope that holds a path, and what it says."""
+    found = [(scope, chosen) for scope, chosen in remat if _is_inside(path, scope)]
+    return max(found, key=lambda pair: len(pair[0]), default=(None, False))
+
+
+def _repeated(graph: Graph, prefix: str) -> Iterator[str]:
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            yield prefix + node.path
+            yield from _repeated(node.body, f"{prefix}{node.path}/")
+
+
+def _is_inside(path: str, scope: str) -> bool:
+    return not scope or path == scope or path.startswith(scope + "/")
+
+
+def _read_scope(scope: Any) -> str:
+    return "" if isinstance(scope, str) and not scope else read_name(scope, "a path in remat=", PlanError)
+
+
+def _no_choice(where: str, given: Any) -> PlanError:
+    return PlanError(
+        message(
+            f"{where} does not say what is computed again",
+            f"got {type(given).__name__}: {given!r:.80}",
+            remedy='Write remat=True, or paths and True or False: remat={"decoder": True}.',
+        )
+    )

@@ -1,0 +1,89 @@
+"""What a turn that the backward pass computes again needs: which of its values, and so which of its gathers.
+
+XLA drops of the second pass what no derivative is computed from. What other devices have sent is kept, so that nothing
+behind it is needed for its sake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from combinators.frozen import dataclass
+from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, value_dependence
+from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Share
+from tapestry_jax.planning.geometry.time_axis import in_space
+from tapestry_jax.planning.prediction.flow import Flow
+from tapestry_jax.planning.scheduling.reads import fold_axes
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+
+
+@dataclass(frozen=True)
+class Again:
+    """Slots of a turn that are computed again.
+
+    Attributes:
+      backward: for the derivatives of the turn.
+      forward: for what the turn hands on, as a loop in time around it needs that.
+    """
+
+    backward: frozenset[int] = frozenset()
+    forward: frozenset[int] = frozenset()
+
+
+def again_in(schedule: Schedule, flow: Flow) -> Again:
+    """What is computed again of a schedule whose backward pass finds its inputs, and what was received."""
+    if not any(isinstance(step, Convert) and step.again for step in schedule.steps):
+        return Again()
+    seeds = {slot for step in schedule.steps for slot in _read_by_derivative(schedule, step, flow)}
+    handed_on = {slot for slot in schedule.outputs if slot in flow.live}
+    return Again(_computed(schedule, seeds), _computed(schedule, handed_on))
+
+
+def is_received(schedule: Schedule, step: Step) -> bool:
+    """Whether the results of a step are what other devices sent, as far as they are not computed from it at once."""
+    match step:
+        case Convert():
+            return not step.again and any(isinstance(c, Gather | Exchange | Deal | Share) for c in step.changes)
+        case Run():
+            shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+            return not step.carried and bool(in_space(fold_axes(shaped, cuts)))
+        case _:
+            return isinstance(step, Finish)
+
+
+def _computed(schedule: Schedule, wanted: Iterable[int]) -> frozenset[int]:
+    """The slots that are computed to have some."""
+    found = set(wanted)
+    for step in reversed(schedule.steps):
+        if not found.isdisjoint(step.results) and not is_received(schedule, step):
+            found.update(_read(schedule, step, found))
+    return frozenset(found)
+
+
+def _read(schedule: Schedule, step: Step, found: set[int]) -> Iterable[int]:
+    """The operands that results of a step among `found` are computed from."""
+    if not isinstance(step, Run):
+        return step.operands
+    matrix = value_dependence(schedule.graph, step.node)
+    rows = [row for slot, row in zip(step.results, matrix, strict=False) if slot in found]
+    return [slot for place, slot in enumerate(step.operands) if any(row[place] for row in rows if place < len(row))]
+
+
+def _read_by_derivative(schedule: Schedule, step: Step, flow: Flow) -> Iterable[int]:
+    """The operands whose values the derivative of a step is computed from, where a gradient flows through it."""
+    if not any(map(flow.carries_gradient, step.results)):
+        return []
+    match step:
+        case Convert():
+            return []
+        case Run():
+            graph, node = schedule.graph, step.node
+            reached = [any(column) for column in zip(*derivative_dependence(graph, node), strict=True)]
+            back = [place for place, slot in enumerate(step.operands) if flow.carries_gradient(slot) and reached[place]]
+            return [
+                slot
+                for place, slot in enumerate(step.operands)
+                if any(derivative_needs(graph, node, direction, place) for direction in back)
+            ]
+        case Repeat() | Region() | Finish():
+            return step.operands

@@ -1,0 +1,91 @@
+"""How many bytes of values are alive at once on one device, before XLA fuses or reuses anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import jax
+
+from tapestry_jax.planning.derivatives.gradients import differentiated
+from tapestry_jax.planning.folding.traffic import nbytes
+from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.prediction.recomputed import is_received
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
+
+
+def alive_at_once(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> int:
+    """The largest sum of local values alive at once.
+
+    Args:
+      schedule: of a plan.
+      grad: as in `plan.collectives`; a gradient is taken to need every value that it flows through.
+
+    Returns:
+      Bytes of one device.
+    """
+    sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
+    return _peak(schedule, flow_of(schedule, sources) if sources else None)
+
+
+def _peak(schedule: Schedule, flow: Flow | None) -> int:
+    """The peak of one pass over the steps; with a flow what the backward pass needs stays to the end."""
+    kept = flow.forward if flow is not None else frozenset[int]()
+    last = {slot: number for number, step in enumerate(schedule.steps) for slot in step.operands}
+    last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
+    ends: dict[int, list[int]] = {}
+    for slot, number in last.items():
+        ends.setdefault(number, []).append(slot)
+    alive = set(schedule.inputs)
+    peak = current = _bytes(schedule, alive)
+    for number, step in enumerate(schedule.steps):
+        made = set(step.results) - alive
+        alive |= made
+        current += _bytes(schedule, made)
+        inner = 0
+        if isinstance(step, Repeat | Region):
+            inside = _flow_inside(step, flow)
+            if inside is not None:
+                current += _kept_by_turns(schedule, step, inside)
+            # What all turns keep is counted; a turn that is computed again has all that it makes at hand besides.
+            again = isinstance(step, Region) or step.remat
+            inner = _peak(step.body, inside if again else None)
+        peak = max(peak, current + inner)
+        # What nobody reads any more, and what nobody has ever read.
+        over = {slot for slot in (*ends.get(number, ()), *(slot for slot in made if slot not in last)) if slot in alive}
+        alive -= over
+        current -= _bytes(schedule, over)
+    return peak
+
+
+def _flow_inside(step: Repeat | Region, flow: Flow | None) -> Flow | None:
+    """The flow of a loop that a gradient flows through."""
+    if flow is None or not any(map(flow.carries_gradient, step.results)):
+        return None
+    return flow_of_body(step, flow) if isinstance(step, Repeat) else flow_of_region(step, flow)
+
+
+def _kept_by_turns(schedule: Schedule, step: Repeat | Region, inside: Flow) -> int:
+    """What all turns of a loop keep for the backward pass, besides the loop's operands."""
+    if isinstance(step, Region):
+        return step.turns(schedule.mesh) * _kept(step.body, inside, again=True)
+    return step.length * (
+        _bytes(step.body, step.body.inputs[: step.carries]) + _kept(step.body, inside, again=step.remat)
+    )
+
+
+def _kept(schedule: Schedule, flow: Flow, *, again: bool) -> int:
+    """What one turn keeps: all that a gradient flows through or, where it is computed `again`, what was received."""
+    found = 0
+    for step in schedule.steps:
+        if not again or is_received(schedule, step):
+            found += _bytes(schedule, (slot for slot in step.results if slot in flow.forward))
+        if isinstance(step, Repeat | Region):
+            inside = _flow_inside(step, flow)
+            if inside is not None and not again:
+                found += _kept_by_turns(schedule, step, inside)
+    return found
+
+
+def _bytes(schedule: Schedule, slots: Iterable[int]) -> int:
+    values = map(schedule.slots.__getitem__, slots)
+    return sum(nbytes(jax.ShapeDtypeStruct(value.local_shape, value.type.dtype)) for value in values)
