@@ -49,7 +49,8 @@ def attention(
 
     Args:
       q: queries; its last axis is contracted with that of `k`. Axes are matched by name: those that `q` and `k` share
-        are batch-like, those of `q` alone are queries. Arrays without names are `(..., queries, heads, d)`.
+        are batch-like, those of `q` alone are queries. Arrays without names are `(..., queries, heads, d)`, and keys
+        may have fewer heads, which divide those of the queries: consecutive heads then share one of the keys.
       k: keys, with the axis `over` and none of the queries' names: `k.rename(seq="keys")`.
       v: values: the axes of `k` but the last, then its own.
       over: the name of the folded dimension.
@@ -195,7 +196,16 @@ def _names(value: Any, label: str) -> Axes:
 def _on_arrays(
     operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
 ) -> Any:
-    """Attention of arrays `(..., queries, heads, d)`; optional ones broadcast to `(..., heads, queries, keys)`."""
+    """Attention of arrays `(..., queries, heads, d)`; optional ones broadcast to `(..., heads, queries, keys)`.
+
+    Where keys have fewer heads, consecutive heads of queries share one: a dimension `group` beside `queries`.
+    """
+    groups = _groups(operands)
+    if groups > 1:
+        query, keys = operands[0], operands[1]
+        split = (*query.shape[:-2], keys.shape[-2], groups, query.shape[-1])
+        result = _on_grouped((jnp.reshape(query, split), *operands[1:]), optional, over, causal, scale)
+        return jnp.reshape(result, (*query.shape[:-1], result.shape[-1]))
     types = [type_of(operand, "an operand of attention") for operand in operands]
     lead = tuple(f"b{i}" for i in range(types[0].ndim - 3))
     labels = [(*lead, "queries", "heads", "d"), (*lead, over, "heads", "d"), (*lead, over, "heads", "e")]
@@ -218,6 +228,34 @@ def _on_arrays(
         kept = [(name, size) for name, size in zip(axes, kind.shape, strict=True) if name is not None]
         named.append(TensorType(kept, kind.dtype))
     return _graph(tuple(named), optional, over, causal, scale)(*arrays)
+
+
+def _groups(operands: tuple[Any, ...]) -> int:
+    """How many heads of queries share one of the keys; 1 where the numbers do not divide."""
+    shapes: list[tuple[int, ...]] = [getattr(operand, "shape", ()) for operand in operands[:2]]
+    if any(len(shape) < 3 for shape in shapes) or not shapes[1][-2] or shapes[0][-2] % shapes[1][-2]:
+        return 1
+    return shapes[0][-2] // shapes[1][-2]
+
+
+def _on_grouped(
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+) -> Any:
+    """Attention of queries `(..., queries, heads, group, d)`, keys and values as without groups."""
+    types = [type_of(operand, "an operand of attention") for operand in operands]
+    lead = tuple(f"b{i}" for i in range(types[0].ndim - 4))
+    query, keys = (*lead, "queries", "heads", "group", "d"), (*lead, over, "heads", "d")
+    if any(kind.ndim != len(keys) for kind in types[1:3]) or optional:
+        raise SignatureError(
+            message(
+                "attention of arrays with grouped queries takes q, k, v of the same leading axes, no mask or bias",
+                f"got {', '.join(map(str, types))}",
+                remedy="Write a program, whose axes have names: queries with a dimension that keys do not have.",
+            )
+        )
+    axes = (query, keys, (*keys[:-1], "e"))
+    named = tuple(TensorType.make(names, kind.shape, kind.dtype) for names, kind in zip(axes, types, strict=True))
+    return _graph(named, optional, over, "queries" if causal is True else causal, scale)(*operands)
 
 
 def _broadcast_axes(

@@ -26,6 +26,8 @@ class MultiHeadAttention(Module):
       num_heads: the heads.
       in_features: size of `embed`.
       qkv_features: total over the heads, by default `in_features`.
+      num_key_value_heads: heads of keys and values, where several heads of queries share one (grouped queries). The
+        kernels of `query` and `out` then have the axes `heads` and `group` for the heads.
       causal: whether a position sees only itself and what comes before it.
       use_bias: whether the projections add biases.
       dtype: of the computation; by default what JAX promotes inputs and parameters to.
@@ -33,7 +35,7 @@ class MultiHeadAttention(Module):
       rngs: whose stream `params` initialises.
 
     Raises:
-      GraphError: when the heads do not divide the features.
+      GraphError: when the heads do not divide the features, or heads of keys those of queries.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class MultiHeadAttention(Module):
         in_features: int,
         qkv_features: int | None = None,
         *,
+        num_key_value_heads: int | None = None,
         causal: bool = True,
         use_bias: bool = True,
         dtype: Any = None,
@@ -62,14 +65,29 @@ class MultiHeadAttention(Module):
                     remedy="Choose a number of heads that divides the features.",
                 )
             )
+        shared = num_heads
+        if num_key_value_heads is not None:
+            shared = read_count(num_key_value_heads, f"num_key_value_heads= {own}")
+        if num_heads % shared:
+            raise GraphError(
+                message(
+                    f"{shared} heads of keys cannot be shared evenly by {num_heads} heads of queries",
+                    remedy="Choose a num_key_value_heads= that divides num_heads=.",
+                )
+            )
         self.num_heads, self.in_features, self.causal = num_heads, in_features, causal
+        self.num_key_value_heads = shared
         self.head_dim = features // num_heads
         heads, names = (num_heads, self.head_dim), ("heads", "head_dim")
         linear = partial(LinearGeneral, use_bias=use_bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.query = linear(in_features, heads, dims=("embed", names))
+        rows, row_names = heads, names
+        if shared != num_heads:
+            heads = (shared, self.head_dim)
+            rows, row_names = (shared, num_heads // shared, self.head_dim), ("heads", "group", "head_dim")
+        self.query = linear(in_features, rows, dims=("embed", row_names))
         self.key = linear(in_features, heads, dims=("embed", names))
         self.value = linear(in_features, heads, dims=("embed", names))
-        self.out = linear(heads, in_features, dims=(names, "embed"))
+        self.out = linear(rows, in_features, dims=(row_names, "embed"))
 
     @property
     def signature(self) -> str:
@@ -84,5 +102,5 @@ class MultiHeadAttention(Module):
     def forward(self, x: Value) -> Value:
         """Project, attend, project back."""
         other = x.rename(seq="keys")
-        y = attention(self.query(x), self.key(other), self.value(other), causal=self.causal)
+        y = attention(self.query(x), self.key(other), self.value(other), causal="seq" if self.causal else False)
         return self.out(y)

@@ -409,7 +409,7 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
     "nnx.MultiHeadAttention": (
         lambda **k: tp.nnx.MultiHeadAttention(**({"num_heads": 1, "in_features": 2, "rngs": RNGS} | k)),
         {"num_heads": {"1"}, "in_features": {"1", "np.int64"}, "qkv_features": {"None", "1", "np.int64"}}
-        | {"causal": FLAG, "use_bias": FLAG, "rngs": set()},
+        | {"causal": FLAG, "use_bias": FLAG, "num_key_value_heads": {"None", "1"}, "rngs": set()},
     ),
     "nnx.TransformerConfig": (
         lambda **k: tp.nnx.TransformerConfig(**({"layers": 1, "embed": 2, "heads": 1, "vocab": 3} | k)),
