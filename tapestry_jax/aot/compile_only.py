@@ -13,7 +13,7 @@ from combinators.errors import PlanError, message
 from tapestry_jax.aot.missing import version
 from tapestry_jax.aot.seen import Memory, Seen
 from tapestry_jax.hlo.collectives import collectives_of
-from tapestry_jax.hlo.cycles import costed
+from tapestry_jax.hlo.cycles import costed, unestimated
 from tapestry_jax.hlo.text import read
 from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.planning.prediction.collectives import collectives
@@ -63,6 +63,7 @@ def compile_only(
         flops=costs.get("flops"),
         bytes_accessed=costs.get("bytes accessed"),
         hlo=text,
+        unestimated=unestimated(module),
     )
 
 

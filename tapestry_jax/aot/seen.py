@@ -52,6 +52,7 @@ class Seen(Immutable):
       predicted: the collectives of the plan.
       collectives: those of the compiled program, with trip counts, and with how much compute each encloses.
       operations: instructions with estimated cycles, by operation; empty where the compiler estimates none.
+      unestimated: executions of kernels that have no estimated cycles, such as those of Pallas.
       flops: of one device, as the compiler counts them: a loop's body once; None where it does not count.
       bytes_accessed: of one device, counted in the same way.
       hlo: the scheduled program, as text.
@@ -67,6 +68,7 @@ class Seen(Immutable):
     flops: float | None
     bytes_accessed: float | None
     hlo: str = field(repr=False)
+    unestimated: int = 0
 
     @property
     def sent(self) -> Sent:
@@ -120,7 +122,8 @@ def _lines(seen: Seen) -> Iterator[str]:
         yield f"loops counted once: {seen.flops:,.0f} FLOP, {seen.bytes_accessed:,.0f} B accessed"
     yield from _collective_lines(seen)
     if seen.cycles is not None:
-        yield f"estimated cycles: {seen.cycles:,}"
+        without = f", without {seen.unestimated:,} kernels that have no estimate" if seen.unestimated else ""
+        yield f"estimated cycles: {seen.cycles:,}{without}"
         for path, cycles in list(seen.cycles_by_operation.items())[:12]:
             yield f"  {cycles:>14,}  {path or '(made by the compiler)'}"
 

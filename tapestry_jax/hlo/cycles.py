@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from combinators.frozen import dataclass
+from tapestry_jax.hlo.overlap import is_kernel
 from tapestry_jax.hlo.text import Module
 from tapestry_jax.hlo.trips import executions
 
@@ -50,6 +51,17 @@ def costed(module: Module, paths: Collection[str] = ()) -> tuple[Costed, ...]:
         for name in scheduled(module)
         for each in module.computations[name]
         if times[name] and (found := _CYCLES.search(each.rest)) is not None
+    )
+
+
+def unestimated(module: Module) -> int:
+    """How many executions of kernels have no estimated cycles: sorts, and Pallas kernels, the compiler's own too."""
+    times = executions(module)
+    return sum(
+        times[name]
+        for name in scheduled(module)
+        for each in module.computations[name]
+        if is_kernel(each) and _CYCLES.search(each.rest) is None
     )
 
 

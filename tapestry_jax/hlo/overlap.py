@@ -38,8 +38,10 @@ _MOVES = frozenset(
     )
     + ("copy-start", "copy-done", "after-all", "partition-id", "replica-id")
 )
-# Custom calls by which compilers hold places in memory.
-_PLACES = re.compile(r"AllocateBuffer|Sharding|ShardShape|FullShape|Pin|Assume|Token|Barrier", re.IGNORECASE)
+# Custom calls by which compilers hold places in memory, or name a part of a number or of a transfer.
+_PLACES = re.compile(
+    r"AllocateBuffer|AsyncCollective|Bitcast|X64|Sharding|ShardShape|FullShape|Pin|Assume|Token|Barrier", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Weights:
           instruction: of the program.
           where: the computation that it stands in.
         """
-        if instruction.opcode in _KERNELS or self._is_kernel_call(instruction):
+        if is_kernel(instruction):
             return Enclosed(1, _cycles(instruction))
         if instruction.opcode not in _RUNS:
             return Enclosed()
@@ -128,12 +130,13 @@ class Weights:
             self._known[name] = total
         return self._known[name]
 
-    @staticmethod
-    def _is_kernel_call(instruction: Instruction) -> bool:
-        if instruction.opcode != "custom-call":
-            return False
-        target = _TARGET.search(instruction.rest)
-        return target is None or _PLACES.search(target.group(1)) is None
+
+def is_kernel(instruction: Instruction) -> bool:
+    """Whether an instruction computes by itself, running no other computation: a product, or a call of a kernel."""
+    if instruction.opcode != "custom-call":
+        return instruction.opcode in _KERNELS
+    target = _TARGET.search(instruction.rest)
+    return target is None or _PLACES.search(target.group(1)) is None
 
 
 def _computes(fused: Instruction) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import AbstractMesh
 
 from tapestry_jax.hlo.collectives import collectives_of
-from tapestry_jax.hlo.cycles import costed, path_of
+from tapestry_jax.hlo.cycles import costed, path_of, unestimated
 from tapestry_jax.hlo.overlap import enclosed
 from tapestry_jax.hlo.text import read
 
@@ -91,6 +91,10 @@ def test_every_computation_is_looked_at_by_itself_and_updates_end_nothing() -> N
 def test_cycles_belong_to_operations_and_not_to_the_inside_of_fusions() -> None:
     (found,) = costed(read(module(BUSY)), ["iterate", "iterate/diffuse", "diffuse"])
     assert (found.path, found.cycles, found.times, found.backward) == ("iterate/diffuse", 2153, 1, True)
+
+
+def test_kernels_without_an_estimate_are_told() -> None:
+    assert unestimated(read(module(BUSY, KERNEL, PLACE))) == 1
 
 
 @pytest.mark.parametrize(
