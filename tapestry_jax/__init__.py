@@ -1,9 +1,16 @@
 """Maps, monoids and arrows over index spaces, planned onto meshes: `import tapestry_jax as tp`.
 
-Leaves are `Map`, `Reduce`, `Scan`, `einsum`, `rearrange`, `fold`, `scan`, `window` and `attention`; `program`,
-`iterate` and `stack` put them together, `monoids` and `aggregators` say how partial results merge. `trace` gives the
-graph of a program, `plan` says on which mesh axes and in which chunks its dimensions lie, and `plan.compile()` runs it.
-`laws` (property tests) and `nnx` (Flax modules) are loaded when they are used.
+Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
+Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
+Merging   monoids aggregators Monoid Aggregator Frame
+Graphs    trace Graph TensorType infer Inferred
+Plans     plan Plan mesh topology chunks ring striped halo padded store_padded fsdp assert_collectives
+Spaces    Box Signature Projection exact_cover
+Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
+Apart     laws (property tests) and nnx (Flax modules), loaded when they are used
+
+`trace` gives the graph of a program, `plan` says on which mesh axes and in which chunks its dimensions lie, and
+`plan.compile()` runs it. `help(tp.fold)` and so on tell more than `help(tp)`, which lists every method.
 """
 
 from __future__ import annotations

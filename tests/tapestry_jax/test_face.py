@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,11 @@ def test_names_are_those_that_are_documented():
     assert {"laws", "nnx", "__version__", *tp.__all__} <= set(dir(tp))
     assert "plan_json" not in dir(tp)
     assert tp.__version__ == importlib.metadata.version("tapestry-jax")
+
+
+def test_help_begins_with_every_name_by_subject():
+    written = set(re.findall(r"\w+", tp.__doc__ or ""))
+    assert [name for name in tp.__all__ if name not in written] == []
 
 
 def test_importing_every_name_needs_neither_hypothesis_nor_flax():
