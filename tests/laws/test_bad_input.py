@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import laws
 import tapestry_jax as tp
-from laws.draws.cells import plain
+from laws.draws.cells import plain, show_cell
 from laws.pieces import Asked
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
@@ -74,7 +74,7 @@ def test_listed_values_take_the_dtype_of_all():
 def test_integers_stay_integers():
     assert plain(np.array([2**53 + 1])) == [2**53 + 1]
     assert plain(np.array([2**64 - 1], np.uint64)) == [2**64 - 1]
-    assert laws.cells.show_cell(plain(np.array([2**32 - 1], np.uint32))) == "[4294967295]"
+    assert show_cell(plain(np.array([2**32 - 1], np.uint32))) == "[4294967295]"
     with jax.enable_x64(True):
         [subject] = Asked.of(PLUS, values=[np.array([2**53 + 1])]).subjects()
         found = hypothesis.find(subject.strategy("state", "normal"), lambda recipe: recipe[0] == "value")
