@@ -19,6 +19,7 @@ from tapestry_jax.planning.geometry.changes import Cast
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.scheduling.schedule import Convert
 from tests.contract import assert_contract, assert_holds, table
+from tests.simulated.evaluate import simulated
 from tests.tapestry_jax.damage import damaged
 from tests.tapestry_jax.draw import named, normal
 
@@ -278,3 +279,13 @@ def test_fsdp_in_padded_pieces(mesh2x4):
     assert_contract(plan)
     run = plan.compile()
     np.testing.assert_allclose(run(*plan.put(*ARGS)), plain(*ARGS), rtol=1e-4, atol=1e-5)
+
+
+def test_no_gradient_flows_through_the_padding_of_a_result(mesh2x4):
+    # 5 rows in pieces of two: the third device holds one row of padding, the fourth two, all computed with `w`.
+    args = (normal(5, 3), normal(3, seed=1))
+    graph, stored = tp.trace(lambda x, w: x * w, *named("row col, col", *args)), {"y": {"row": tp.padded("model")}}
+    run = tp.plan(graph, mesh2x4, {"row": "model"}, outputs=stored).compile().jitted
+    slopes = simulated(lambda args, weights: jax.vjp(run, *args)[1](weights), args, jnp.ones((8, 3)))
+    np.testing.assert_allclose(slopes[0], jnp.broadcast_to(args[1], (5, 3)), rtol=1e-4)
+    np.testing.assert_allclose(slopes[1], args[0].sum(0), rtol=1e-4)
