@@ -11,7 +11,8 @@ import jax
 from jax.sharding import AbstractMesh, AxisType
 
 from combinators.errors import FormatError, PlanError, TapestryError, message
-from combinators.graphs.graph import Graph, Loop
+from combinators.graphs import walk
+from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from combinators.stored.json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
 from combinators.stored.step_budget import bounded_steps
@@ -169,7 +170,7 @@ def _checksum(content: Any) -> str:
 
 def _count(graph: Graph) -> int:
     """The nodes of a graph, those in loops too."""
-    return sum(1 + (_count(node.body) if isinstance(node, Loop) else 0) for node in graph.nodes)
+    return len(graph.nodes) + sum(len(loop.body.nodes) for _, loop in walk.loops(graph))
 
 
 def _entries(given: Entries) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from combinators.arguments import read_count, read_flag, read_list, read_name
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph, Input, Loop, Ref, Rename
+from combinators.graphs.scopes import is_inside
 from combinators.index_space.tensor_type import TensorType, is_inexact
 from tapestry_jax.plan import Plan, asked_of, make_plan
 from tapestry_jax.planning.entries.items import Item, Padded
@@ -121,7 +122,7 @@ def store_padded(plan: Plan, *, only: Sequence[str] | None = None) -> Plan:
     for node, number in zip(plan.graph.inputs, plan.schedule.inputs, strict=True):
         kind, layout = node.results[0], plan.schedule.slots[number].layout
         read = _first_read(plan, number)
-        chosen = only is None or any(_is_below(node.name, name) for name in only)
+        chosen = only is None or any(is_inside(node.name, name) for name in only)
         if chosen and read != layout and node.name not in stored and _is_named(kind, read):
             named = zip(kind.names, kind.shape, read.cuts, strict=True)
             stored[node.name] = tuple((str(name), _written(size, cut.axes, mesh)) for name, size, cut in named if cut)
@@ -171,7 +172,7 @@ def _stored(
     """The name of every parameter that can be stored over `axes`, and its whole layout."""
     for node, number in zip(plan.graph.inputs, plan.schedule.inputs, strict=True):
         kind, read, layout = node.results[0], _first_read(plan, number), plan.schedule.slots[number].layout
-        chosen = only is None or any(_is_below(node.name, name) for name in only)
+        chosen = only is None or any(is_inside(node.name, name) for name in only)
         layout = read if padded else layout
         if not chosen or not _is_parameter(kind, read, axes, smallest) or not _is_named(kind, layout):
             continue
@@ -240,7 +241,7 @@ def _looped_axes(graph: Graph, ref: Ref) -> frozenset[int]:
 
 def _check_names(graph: Graph, only: Sequence[str] | None) -> None:
     names = [node.name for node in graph.inputs]
-    unknown = [name for name in only or () if not any(_is_below(known, name) for known in names)]
+    unknown = [name for name in only or () if not name or not any(is_inside(known, name) for known in names)]
     if unknown:
         raise PlanError(
             message(
@@ -249,10 +250,6 @@ def _check_names(graph: Graph, only: Sequence[str] | None) -> None:
                 remedy="Name an input, or what several lie below.",
             )
         )
-
-
-def _is_below(name: str, scope: str) -> bool:
-    return name == scope or name.startswith(f"{scope}/")
 
 
 def _listed(plan: Plan, smallest: int) -> str:

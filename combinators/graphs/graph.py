@@ -12,6 +12,7 @@ import jax
 from combinators.arguments import read_name
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
+from combinators.graphs.scopes import is_inside
 from combinators.index_space.tensor_type import TensorType
 from combinators.kernels.immutable import Immutable
 from combinators.operations.operation import Operation
@@ -192,7 +193,7 @@ class Graph(Immutable):
           GraphError: where no operation lies there.
         """
         path = read_name(path, "the path of a subgraph")
-        inside = [i for i, n in enumerate(self.nodes) if not isinstance(n, Input) and _is_below(n.path, path)]
+        inside = [i for i, n in enumerate(self.nodes) if not isinstance(n, Input) and is_inside(n.path, path)]
         if not inside:
             raise GraphError(
                 message(
@@ -313,10 +314,6 @@ def _below(name: str, known: Iterable[str]) -> list[str]:
     """The name, or, where it is none itself, the names below it."""
     inside = [other for other in known if other.startswith(f"{name}/")]
     return [name] if name in known or not inside else inside
-
-
-def _is_below(path: str, scope: str) -> bool:
-    return path == scope or path.startswith(scope + "/")
 
 
 def _cut_out(graph: Graph, inside: Sequence[int], path: str) -> Graph:

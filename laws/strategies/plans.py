@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs import walk
+from combinators.graphs.graph import Graph, Loop
 from laws.errors import LawError
 from tapestry_jax.plan import Plan, plan
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, chunks, halo, ring, striped
@@ -73,13 +74,7 @@ def plans(graph: Graph, mesh: Any) -> SearchStrategy[Plan]:
 
 def dimensions(graph: Graph) -> list[str]:
     """The dimensions of a graph's operations, those inside of loops too, in order."""
-    found: dict[str, None] = {}
-    for node in graph.nodes:
-        if isinstance(node, Apply):
-            found |= dict.fromkeys(node.bound.values())
-        elif isinstance(node, Loop):
-            found |= dict.fromkeys(dimensions(node.body))
-    return list(found)
+    return list(dict.fromkeys(dim for _, node in walk.operations(graph) for dim in node.bound.values()))
 
 
 def iterated(graph: Graph) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -12,7 +12,8 @@ import numpy as np
 from hypothesis.strategies import SearchStrategy
 from jax import lax
 
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs import walk
+from combinators.graphs.graph import Graph
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Operand
 from combinators.operations.execute import axis_modes, present, read_axis
@@ -179,21 +180,14 @@ def _beyond(axis: Axis, whole: IndexBox, dim: str, span: Span) -> Span:
 def leaves_of(graph: Graph, name: str, values: Values = None) -> list[LeafSubject]:
     """One subject for every different operation of a graph, those inside of loops too."""
     found: dict[Any, LeafSubject] = {}
-    applied = list(_applied(graph))
-    for inner, index, node in applied:
-        operands = tuple(inner.type_of(ref).struct for ref in node.operands)
+    applied = list(walk.operations(graph))
+    for place, node in applied:
+        operands = tuple(place.graph.type_of(ref).struct for ref in node.operands)
         called = name if len(applied) == 1 else f"{name}/{node.path}"
         given = values if len(applied) == 1 else None
-        found.setdefault((node.operation, operands), LeafSubject(inner.shaped(index), operands, called, given))
+        subject = LeafSubject(place.graph.shaped(place.index), operands, called, given)
+        found.setdefault((node.operation, operands), subject)
     return list(found.values())
-
-
-def _applied(graph: Graph) -> Iterator[tuple[Graph, int, Apply]]:
-    for index, node in enumerate(graph.nodes):
-        if isinstance(node, Apply):
-            yield graph, index, node
-        elif isinstance(node, Loop):
-            yield from _applied(node.body)
 
 
 def _axes_part(array: Any, axes: Sequence[Axis], box: IndexBox, sizes: Mapping[str, int]) -> Any:

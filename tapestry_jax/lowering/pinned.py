@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,9 @@ from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexa
 from tapestry_jax.planning.scheduling.schedule import Schedule
 
 
-def lower_pinned(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False) -> Any:
+def lower_pinned(
+    schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False, run: Callable[..., Any] | None = None
+) -> Any:
     """Lower a schedule for XLA, arrays in and out as they are stored, each where the plan wants it.
 
     Without pinned layouts XLA chooses those of the results, and adds or saves collectives that no plan asked for.
@@ -24,20 +26,22 @@ def lower_pinned(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int]
       mesh: with devices.
       grad: False for the program alone; otherwise the values together with the gradients by the arguments chosen, as in
         `Plan.collectives`.
+      run: the program of the schedule as a jitted function, where there is one already: what JAX has traced of it is
+        not traced again.
 
     Returns:
       A `jax.stages.Lowered`. The program alone takes the flat list of arguments and returns the flat list of results.
       With `grad` it takes this list and the list of cotangents of the inexact results, and returns the results and the
       gradients by the chosen inexact leaves.
     """
-    run = jax.jit(build(schedule, mesh))
+    program = run or jax.jit(build(schedule, mesh))
     structs = jax.tree.leaves(argument_structs(schedule, mesh))
     given = [struct.sharding for struct in structs]
     slots = [schedule.slots[number] for number in schedule.outputs]
     made = [sharding(slot.layout, mesh) for slot in slots]
 
     def values(leaves: list[Any]) -> list[Any]:
-        return jax.tree.leaves(run(*jax.tree.unflatten(schedule.graph.in_tree, leaves)))
+        return jax.tree.leaves(program(*jax.tree.unflatten(schedule.graph.in_tree, leaves)))
 
     if grad is False:
         return jax.jit(values, in_shardings=(given,), out_shardings=made).lower(structs)

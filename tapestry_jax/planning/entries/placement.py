@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combinators.errors import PlanError, message
+from combinators.graphs import walk
 from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs.scopes import is_inside
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Padded, Ring, Striped, axes_of
 from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops, unused_ring
@@ -197,10 +199,10 @@ class Placer:
         Raises:
           PlanError: for one that does not.
         """
-        known = dict(walk(graph))
+        known = {place.path: node for place, node in walk.operations(graph)}
         dims = {name: dim for node in known.values() for dim, name in node.names}
         for scope, entries in self.ops:
-            inside = [path for path in known if path == scope or path.startswith(scope + "/")]
+            inside = [path for path in known if is_inside(path, scope)]
             if not inside:
                 raise PlanError(
                     message(
@@ -235,17 +237,18 @@ class Placer:
     def _refuse(self, dim: str, dims: set[str], graph: Graph) -> None:
         if dim not in dims:
             whole = _carriers(graph, dim)
-            for path, loop in _loops(graph):
+            for place, loop in walk.loops(graph):
                 if loop.over == dim:
                     items = dict(self.entries)[dim]
                     if not all(isinstance(item, str) for item in items):
-                        raise turns_in_loops(loop, path, items)
-                    raise no_microbatches(loop, path, self.stopped.get(path, ()))
+                        raise turns_in_loops(loop, place.path, items)
+                    raise no_microbatches(loop, place.path, self.stopped.get(place.path, ()))
             if not whole:
+                known = dims | {loop.over for _, loop in walk.loops(graph) if loop.over}
                 raise PlanError(
                     message(
                         f"the plan places `{dim}`, which is no dimension of the graph",
-                        f"dimensions: {_some(sorted(dims | {loop.over for _, loop in _loops(graph) if loop.over}))}",
+                        f"dimensions: {_some(sorted(known))}",
                         *_called_otherwise(graph, dim),
                         remedy="Name one of them; graph.show() prints where they occur.",
                     )
@@ -258,10 +261,10 @@ class Placer:
                 )
             )
         reasons = [
-            f"{path}: {why_whole(shaped, local)}"
-            for path, node, shaped in _shaped_nodes(graph)
+            f"{place.path}: {why}"
+            for place, node in walk.operations(graph)
             for local, name in node.names
-            if name == dim and why_whole(shaped, local) is not None
+            if name == dim and (why := why_whole(place.graph.shaped(place.index), local)) is not None
         ]
         raise PlanError(
             message(
@@ -274,7 +277,7 @@ class Placer:
 
 def _called_otherwise(graph: Graph, local: str) -> list[str]:
     """Where the signature of an operation has a dimension that the graph calls by another name."""
-    found = {path: name for path, node, _ in _shaped_nodes(graph) for dim, name in node.names if dim == local}
+    found = {place.path: name for place, node in walk.operations(graph) for dim, name in node.names if dim == local}
     return [f"`{local}` of `{path}` is called `{name}` here" for path, name in list(found.items())[:2]]
 
 
@@ -320,30 +323,6 @@ def why_whole(shaped: Shaped, dim: str) -> str | None:
     if any(dim not in {term.name for axis in result.axes for term in axis.terms} for result in signature.results):
         return f"not every result carries `{dim}`"
     return None
-
-
-def walk(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply]]:
-    """Every operation with its full path, those inside loops too."""
-    for node in graph.nodes:
-        if isinstance(node, Apply):
-            yield prefix + node.path, node
-        elif isinstance(node, Loop):
-            yield from walk(node.body, f"{prefix}{node.path}/")
-
-
-def _shaped_nodes(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Apply, Shaped]]:
-    for index, node in enumerate(graph.nodes):
-        if isinstance(node, Apply):
-            yield prefix + node.path, node, graph.shaped(index)
-        elif isinstance(node, Loop):
-            yield from _shaped_nodes(node.body, f"{prefix}{node.path}/")
-
-
-def _loops(graph: Graph, prefix: str = "") -> Iterator[tuple[str, Loop]]:
-    for node in graph.nodes:
-        if isinstance(node, Loop):
-            yield prefix + node.path, node
-            yield from _loops(node.body, f"{prefix}{node.path}/")
 
 
 def _carriers(graph: Graph, dim: str) -> list[str]:

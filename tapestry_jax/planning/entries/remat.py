@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from combinators.arguments import read_name
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Graph, Loop
+from combinators.graphs import walk
+from combinators.graphs.graph import Graph
+from combinators.graphs.scopes import is_inside
 
 Remat = tuple[tuple[str, bool], ...]
 """Scope, and whether its repetitions are computed again; `""` is the whole program."""
@@ -38,9 +40,9 @@ def check_remat(graph: Graph, remat: Remat) -> None:
     Raises:
       PlanError: where one does not.
     """
-    repeated = list(_repeated(graph, "")) if remat else []
+    repeated = [place.path for place, _ in walk.loops(graph)] if remat else []
     for scope, _ in remat:
-        if not any(_is_inside(path, scope) for path in repeated):
+        if not any(is_inside(path, scope) for path in repeated):
             raise PlanError(
                 message(
                     f"remat[{scope!r}] names nothing that is repeated" if scope else "remat: nothing is repeated",
@@ -53,19 +55,8 @@ def check_remat(graph: Graph, remat: Remat) -> None:
 
 def wanted_remat(path: str, remat: Remat) -> tuple[str | None, bool]:
     """The longest scope that holds a path, and what it says."""
-    found = [(scope, chosen) for scope, chosen in remat if _is_inside(path, scope)]
+    found = [(scope, chosen) for scope, chosen in remat if is_inside(path, scope)]
     return max(found, key=lambda pair: len(pair[0]), default=(None, False))
-
-
-def _repeated(graph: Graph, prefix: str) -> Iterator[str]:
-    for node in graph.nodes:
-        if isinstance(node, Loop):
-            yield prefix + node.path
-            yield from _repeated(node.body, f"{prefix}{node.path}/")
-
-
-def _is_inside(path: str, scope: str) -> bool:
-    return not scope or path == scope or path.startswith(scope + "/")
 
 
 def _read_scope(scope: Any) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 from combinators.arguments import read_name
 from combinators.errors import PlanError, SignatureError, message
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs import walk
+from combinators.graphs.graph import Apply, Graph
+from combinators.graphs.scopes import is_inside
 from combinators.operations.operation import Operation
 from combinators.operations.widening import float_dtype, is_enabled, is_narrower, state_floats, widened
 from tapestry_jax.planning.rewrites.operations import with_operations
@@ -92,15 +94,15 @@ def _wanted(path: str, accumulate: Accumulate) -> str | None:
     """The dtype of the longest scope that holds a path."""
     best: tuple[int, str | None] = (-1, None)
     for scope, dtype in accumulate:
-        if _is_inside(path, scope) and len(scope) > best[0]:
+        if is_inside(path, scope) and len(scope) > best[0]:
             best = (len(scope), dtype)
     return best[1]
 
 
 def _check(graph: Graph, scope: str, dtype: str | None) -> None:
     where = f"accumulate[{scope!r}]" if scope else "accumulate"
-    folds = dict(_folds(graph, ""))
-    inside = {path: kinds for path, kinds in folds.items() if _is_inside(path, scope)}
+    folds = dict(_folds(graph))
+    inside = {path: kinds for path, kinds in folds.items() if is_inside(path, scope)}
     if not inside:
         raise PlanError(
             message(
@@ -120,16 +122,9 @@ def _check(graph: Graph, scope: str, dtype: str | None) -> None:
         )
 
 
-def _folds(graph: Graph, prefix: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _folds(graph: Graph) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Path and float dtypes of the states of every fold and scan."""
-    for index, node in enumerate(graph.nodes):
-        if isinstance(node, Loop):
-            yield from _folds(node.body, f"{prefix}{node.path}/")
-        elif isinstance(node, Apply) and node.operation.monoid is not None:
-            kinds = state_floats(graph.shaped(index))
-            if kinds:
-                yield prefix + node.path, kinds
-
-
-def _is_inside(path: str, scope: str) -> bool:
-    return not scope or path == scope or path.startswith(scope + "/")
+    for place, node in walk.operations(graph):
+        kinds = () if node.operation.monoid is None else state_floats(place.graph.shaped(place.index))
+        if kinds:
+            yield place.path, kinds
