@@ -18,7 +18,7 @@ from laws.quickly import compile_quickly
 from laws.reports.page import listing, page
 from laws.reports.survey import How, Row, collection, made, survey, survey_in_processes, total
 from tapestry_jax import command
-from tapestry_jax.commands.piece import imported_piece
+from tapestry_jax.commands.piece import imported_piece, made_piece
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +64,8 @@ def _laws(chosen: argparse.Namespace) -> int:
         )
     status = 0
     for text in chosen.pieces:
-        found = made(find_piece(text))
+        found = find_piece(text)
+        found = made_piece(text, lambda found=found: made(found), "tapestry laws", LawError)
         pieces = collection(found)
         if pieces is None:
             status = max(status, _report(text, found, chosen))

@@ -16,6 +16,9 @@ Sent = Mapping[tuple[str, tuple[str, ...]], int]
 """Bytes per device by kind and mesh axes, executions counted."""
 
 
+_REDUCED = ("all-reduce", "reduce-scatter", "all-gather")
+
+
 @dataclass(frozen=True)
 class Memory:
     """Bytes of one device, as the compiler allots them.
@@ -81,6 +84,18 @@ class Seen(Immutable):
         return _sent(self.predicted)
 
     @property
+    def unpredicted(self) -> Sent:
+        """Bytes sent beyond what was predicted, by kind and mesh axes; empty where the prediction holds.
+
+        The TPU compiler runs some reduce-scatters, and gathers of short vectors, as all-reduces of the same bytes; on
+        TPUs the three count together, as `all-reduce` (docs/design/accelerators.md).
+        """
+        together = self.machine.startswith("TPU")
+        sent, predicted = (_merged(each) if together else each for each in (self.sent, self.predicted_sent))
+        more = {key: size - predicted.get(key, 0) for key, size in sent.items()}
+        return {key: size for key, size in more.items() if size > 0}
+
+    @property
     def cycles(self) -> int | None:
         """Estimated cycles of one device, trip counts included; None where the compiler estimates none."""
         return sum(each.cycles * each.times for each in self.operations) if self.operations else None
@@ -110,6 +125,13 @@ def _sent(found: Sequence[Collective | Found]) -> Sent:
     return {key: size for key, size in total.items() if size}
 
 
+def _merged(sent: Sent) -> Sent:
+    total: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for (kind, axes), size in sent.items():
+        total["all-reduce" if kind in _REDUCED else kind, axes] += size
+    return total
+
+
 def _lines(seen: Seen) -> Iterator[str]:
     yield f"{seen.name} on {seen.machine}, compiled by {seen.compiler}"
     memory = seen.memory
@@ -121,6 +143,10 @@ def _lines(seen: Seen) -> Iterator[str]:
     if seen.flops is not None and seen.bytes_accessed is not None:
         yield f"loops counted once: {seen.flops:,.0f} FLOP, {seen.bytes_accessed:,.0f} B accessed"
     yield from _collective_lines(seen)
+    if any(size > seen.predicted_sent.get(key, 0) for key, size in seen.sent.items()) and not seen.unpredicted:
+        yield "  as predicted: this compiler runs some reduce-scatters and gathers as all-reduces of the same bytes"
+    for (kind, axes), size in seen.unpredicted.items():
+        yield f"  NOT PREDICTED: {size:,} B of {kind} over {'+'.join(axes)}"
     if seen.cycles is not None:
         without = f", without {seen.unestimated:,} kernels that have no estimate" if seen.unestimated else ""
         yield f"estimated cycles: {seen.cycles:,}{without}"

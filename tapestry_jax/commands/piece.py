@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,32 @@ def imported_piece(text: str, command: str, kind: type[TapestryError]) -> Any:
     return found
 
 
+def made_piece(text: str, make: Callable[[], Any], command: str, kind: type[TapestryError]) -> Any:
+    """What a user's function makes.
+
+    Args:
+      text: how the user named it.
+      make: calls it.
+      command: who asks, as errors call it.
+      kind: of error.
+
+    Raises:
+      TapestryError: of this kind, when it raises or ends the process; its own typed errors as they are.
+    """
+    headline = f"{command}: `{text}` does not make its piece."
+    try:
+        return make()
+    except TapestryError:
+        raise
+    except SystemExit as error:
+        details = (_place_of(error), f"it called sys.exit({error.code!r:.80})")
+        ended = f"{command}: a piece tried to end the process."
+        raise kind(message(ended, *filter(None, details), remedy="Let the function return the piece.")) from error
+    except Exception as error:
+        details = (_place_of(error), f"{type(error).__name__}: {error}"[:1000])
+        raise kind(message(headline, *filter(None, details), remedy="Mend the function, then ask again.")) from error
+
+
 def _imported(name: str, command: str, kind: type[TapestryError]) -> Any:
     """Import a module of a user's.
 
@@ -69,10 +96,7 @@ def _imported(name: str, command: str, kind: type[TapestryError]) -> Any:
 
 def _place_of(error: BaseException) -> str:
     """The file and line of the user's that raised: the innermost one that is not of an installed package."""
+    others = ("importlib", "site-packages", "tapestry_jax/commands/", "laws/cli.py", "laws/reports/")
     frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if not any(part in frame.filename for part in ("importlib", "site-packages", "commands/piece.py"))
-    ]
+    own = [frame for frame in frames if not any(part in frame.filename for part in others)]
     return f"{own[-1].filename}, line {own[-1].lineno}" if own else ""
