@@ -66,6 +66,22 @@ def test_contract_refuses(copy: Path, module: str, statement: str, contract: str
     assert any(line.startswith(contract) for line in broken), broken
 
 
+def test_contracts_of_rooms_refuse_arrows_that_run_back_up(copy: Path):
+    # One run looks for all of them.
+    upwards = {
+        "the rooms of combinators": ("combinators/graphs/planted.py", "import combinators.leaves.fold"),
+        "the rooms of planning": ("tapestry_jax/planning/geometry/planted.py", "import tapestry_jax.planning.asked"),
+        "the rooms of lowering": ("tapestry_jax/lowering/on_device/planted.py", "import tapestry_jax.lowering.program"),
+        "the system": ("tapestry_jax/hlo/planted.py", "import tapestry_jax.plan"),
+        "the rooms of laws": ("laws/draws/planted.py", "import laws.families.monoid"),
+    }
+    for module, statement in upwards.values():
+        (copy / module).write_text(f"def late():\n    {statement}\n")
+    done = lint_imports(copy)
+    broken = [line for line in done.stdout.splitlines() if " BROKEN" in line]
+    assert [name for name in upwards if not any(line.startswith(name) for line in broken)] == []
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "tapestry_jax" / "planning").rglob("*.py")), ids=lambda path: path.stem)
 def test_planning_uses_no_jax_numpy(path: Path):
     assert "jax.numpy" not in imported(path.read_text(encoding="utf-8"))
