@@ -40,6 +40,9 @@ catalogue: tuple[Law, ...] = (
 )
 """Every law that the library knows. `law.name` is unique; `law.family` says what it is a law of."""
 
+every_family: tuple[str, ...] = tuple(dict.fromkeys(law.family for law in catalogue))
+"""What laws are laws of, in the order of the catalogue."""
+
 
 def select(families: Iterable[str], names: str | Sequence[str] | None, *remarks: str) -> tuple[Law, ...]:
     """The laws of some families, or those of them that are named.

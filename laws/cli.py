@@ -6,12 +6,13 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 from combinators.errors import message
 from laws.check import replay
 from laws.errors import LawError
-from laws.examine import examine
+from laws.examine import examine_named
 from laws.mistakes.mutants import mutants
 from laws.pieces import Asked
 from laws.quickly import compile_quickly
@@ -62,21 +63,35 @@ def _laws(chosen: argparse.Namespace) -> int:
         raise LawError(
             message("tapestry laws: no piece is named.", remedy="Name one as package.module:piece, or pass --list.")
         )
-    status = 0
+    came: list[_Came] = []
     for text in chosen.pieces:
         found = find_piece(text)
         found = made_piece(text, lambda found=found: made(found), "tapestry laws", LawError)
         pieces = collection(found)
         if pieces is None:
-            status = max(status, _report(text, found, chosen))
+            came.append(_report(text, found, chosen))
         elif chosen.mutants or chosen.replay:
-            status = max(status, *(_report(f"{text}, {name}", piece, chosen) for name, piece in pieces.items()))
+            came += [_report(f"{text}, {name}", piece, chosen) for name, piece in pieces.items()]
         else:
-            status = max(status, _survey(text, pieces, chosen))
-    return status
+            came.append(_survey(text, pieces, chosen))
+    return 0 if all(one.is_fine for one in came) and any(one.is_checked for one in came) else 1
 
 
-def _survey(text: str, pieces: Mapping[str, Any], chosen: argparse.Namespace) -> int:
+@final
+@dataclass(frozen=True)
+class _Came:
+    """What came of the question to one piece or collection.
+
+    Attributes:
+      is_fine: whether nothing failed. A piece that has none of the laws that were named is fine.
+      is_checked: whether anything was checked.
+    """
+
+    is_fine: bool
+    is_checked: bool
+
+
+def _survey(text: str, pieces: Mapping[str, Any], chosen: argparse.Namespace) -> _Came:
     """One line for each piece of a collection, then the counterexamples, then the sum."""
     how = How(tuple(chosen.law) if chosen.law else None, chosen.examples, chosen.seed)
     begin, rows = time.perf_counter(), list[Row]()
@@ -88,32 +103,42 @@ def _survey(text: str, pieces: Mapping[str, Any], chosen: argparse.Namespace) ->
         sys.stdout.flush()
     failures = "".join(f"\n{row.name}\n{failure}\n" for row in rows for failure in row.messages)
     sys.stdout.write(f"{failures}{total(rows, time.perf_counter() - begin)}\n")
-    return 0 if all(row.is_fine for row in rows) else 1
+    return _Came(all(row.is_fine for row in rows), any(row.is_checked for row in rows))
 
 
-def _report(text: str, piece: Any, chosen: argparse.Namespace) -> int:
+def _report(text: str, piece: Any, chosen: argparse.Namespace) -> _Came:
     called = Asked.of(piece).called
     if chosen.replay:
         return _replay(called, piece, chosen.replay)
     if chosen.mutants:
-        planted = mutants(piece, laws=chosen.law, examples=chosen.examples, seed=chosen.seed)
-        sys.stdout.write(f"{called} ({text})\n{planted}\n")
-        return 1 if planted.survivors else 0
-    report = examine(piece, laws=chosen.law, examples=chosen.examples, seed=chosen.seed)
+        return _mutants(text, piece, chosen)
+    report = examine_named(piece, chosen.law, examples=chosen.examples, seed=chosen.seed)
     sys.stdout.write(f"{called} ({text})\n{report.summary}\n")
-    return 1 if report.failed or not (report.held or report.known) else 0
+    is_checked = bool(report.failed or report.held or report.known)
+    return _Came(not report.failed and (is_checked or chosen.law is not None), is_checked)
 
 
-def _replay(called: str, piece: Any, token: str) -> int:
+def _mutants(text: str, piece: Any, chosen: argparse.Namespace) -> _Came:
+    asked = Asked.of(piece)
+    laws, others = (None, []) if chosen.law is None else asked.divided(chosen.law)
+    if laws is not None and not laws:
+        sys.stdout.write(f"{asked.called} ({text})\nnot checked: it has no law {', '.join(others)}\n")
+        return _Came(is_fine=True, is_checked=False)
+    planted = mutants(piece, laws=laws, examples=chosen.examples, seed=chosen.seed)
+    sys.stdout.write(f"{asked.called} ({text})\n{planted}\n")
+    return _Came(not planted.survivors, is_checked=True)
+
+
+def _replay(called: str, piece: Any, token: str) -> _Came:
     try:
         replay(token, piece)
     except LawError as error:
         if error.law is None:
             raise
         sys.stdout.write(f"{error}\n")
-        return 1
+        return _Came(is_fine=False, is_checked=True)
     sys.stdout.write(f"{called}: the counterexample holds now\n")
-    return 0
+    return _Came(is_fine=True, is_checked=True)
 
 
 def find_piece(text: str) -> Any:

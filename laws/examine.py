@@ -61,6 +61,31 @@ def examine(
     return Report(tuple(outcomes(asked.selected, asked.subjects(), Search(examples, seed, shrink), asked.known)))
 
 
+def examine_named(piece: Any, names: Sequence[str] | None, *, examples: int, seed: int) -> Report:
+    """`examine` for one question to many pieces: a law that is none of this piece's is not checked.
+
+    Args:
+      piece: as in `examine`.
+      names: of laws and families, of whatever piece; None for all laws of this one.
+      examples: arguments drawn for every law.
+      seed: of the draws.
+
+    Returns:
+      A report as that of `examine`, with a line for every name of which this piece has nothing.
+
+    Raises:
+      LawError: when a name is no law's at all, or it is not known how to check the piece.
+    """
+    if names is None:
+        return examine(piece, examples=examples, seed=seed)
+    asked = Asked.of(piece)
+    own, others = asked.divided(names)
+    report = examine(piece, laws=own, examples=examples, seed=seed) if own else Report(())
+    return Report(
+        (*report.checked, *(Checked(name, asked.called, 0, f"no law of `{asked.called}`") for name in others))
+    )
+
+
 def outcomes(
     laws: Sequence[Law], subjects: Sequence[Subject], how: Search, known: Sequence[KnownFailing] = ()
 ) -> Iterator[Checked]:

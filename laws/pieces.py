@@ -19,7 +19,7 @@ from combinators.leaves.leaf import Leaf
 from combinators.merging.monoid import Monoid
 from combinators.operations.operation import Operation
 from combinators.recording.remedies import NoSuchAttribute
-from laws.catalogue import select
+from laws.catalogue import every_family, select
 from laws.counterexamples.known import KnownFailing
 from laws.errors import LawError, first_line
 from laws.given import Given, resolve
@@ -91,6 +91,16 @@ class Asked:
         return select(
             self._families, self.laws, *([_taken_as_program(self.called)] if _is_function(self.piece) else [])
         )
+
+    def divided(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Some names of laws or families: those that the piece has, and those that only others have.
+
+        Raises:
+          LawError: when a name is no law's and no family's, or the piece is nothing that has laws.
+        """
+        families = replace(self, laws=tuple(names))._families
+        own = [name for name in names if any(law.family in families for law in select(every_family, name))]
+        return own, [name for name in names if name not in own]
 
     @property
     def _families(self) -> tuple[str, ...]:

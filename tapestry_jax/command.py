@@ -67,7 +67,12 @@ def _add_laws(commands: Any) -> None:
     laws.add_argument("--markdown", action="store_true", help="print the page of the documentation")
     laws.add_argument("--mutants", action="store_true", help="plant mistakes, and print which laws catch them")
     laws.add_argument("--replay", metavar="TOKEN", help="run one counterexample again, from the message of a failure")
-    laws.add_argument("--law", action="append", metavar="NAME", help="a law or family; may be repeated")
+    laws.add_argument(
+        "--law",
+        action="append",
+        metavar="NAME",
+        help="a law or family; may be repeated. Pieces that do not have it are not checked",
+    )
     laws.add_argument("--examples", type=int, default=50, help="arguments drawn for every law (default 50)")
     laws.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
     laws.add_argument("--jobs", type=int, default=1, help="processes for the pieces of a mapping (default 1)")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from combinators.errors import TapestryError, message
+from laws.catalogue import every_family, select
 from laws.counterexamples.search import Search
 from laws.errors import LawError
-from laws.examine import examine
+from laws.examine import examine_named
 from laws.pieces import has_laws
 
 
@@ -31,6 +32,7 @@ class Row:
       examples: arguments on which laws held.
       seconds: by the clock.
       messages: of the failures; or why the piece could not be checked at all.
+      by_name: whether laws were asked for by name, of which a piece need not have any.
     """
 
     name: str
@@ -41,11 +43,17 @@ class Row:
     examples: int = 0
     seconds: float = 0.0
     messages: tuple[str, ...] = ()
+    by_name: bool = False
 
     @property
     def is_fine(self) -> bool:
-        """Whether laws were checked, and none failed."""
-        return not self.messages and self.passed + self.known > 0
+        """Whether none failed, and some were checked, unless laws were asked for that the piece need not have."""
+        return not self.messages and (self.by_name or self.is_checked)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether any law was."""
+        return bool(self.failed) or self.passed + self.known > 0
 
     def __str__(self) -> str:
         known = f", {self.known} failing as known" if self.known else ""
@@ -60,7 +68,7 @@ class How:
     """How pieces are checked: the options of `examine` that are the same for all.
 
     Attributes:
-      laws: names or families of laws that every piece has; None for all of each.
+      laws: names or families of laws, each checked on the pieces that have it; None for all of each.
       examples: arguments drawn for every law.
       seed: of the draws.
     """
@@ -70,7 +78,9 @@ class How:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        Search(self.examples, self.seed)  # refused here, it is told once, and not for every piece
+        # Refused here, they are told once, and not for every piece.
+        Search(self.examples, self.seed)
+        select(every_family, self.laws)
 
 
 def made(found: Any) -> Any:
@@ -120,7 +130,7 @@ def surveyed(name: str, piece: Any, how: How) -> Row:
     """Check the laws of one piece to the end."""
     begin = time.perf_counter()
     try:
-        report = examine(piece, laws=how.laws, examples=how.examples, seed=how.seed)
+        report = examine_named(piece, how.laws, examples=how.examples, seed=how.seed)
     except TapestryError as error:
         return Row(name, seconds=time.perf_counter() - begin, messages=(str(error),))
     return Row(
@@ -132,6 +142,7 @@ def surveyed(name: str, piece: Any, how: How) -> Row:
         sum(entry.examples for entry in report.checked if entry.holds),
         time.perf_counter() - begin,
         tuple(map(str, report.failed.values())),
+        how.laws is not None,
     )
 
 

@@ -24,6 +24,8 @@ Plus = tp.Monoid(0.0, jnp.add, commutative=True, name="Plus")
 Halving = tp.Monoid(0.0, lambda a, b: (a + b) / 2, name="Halving")
 many = {"plus": Plus, "halving": Halving, "text": "no piece"}
 nothing = {}
+mixed = {"plus": Plus, "least": tp.aggregators.Min()}
+least = tp.aggregators.Min()
 
 
 def made():
@@ -116,6 +118,37 @@ def test_many_pieces_have_a_line_each(users, capsys):
     assert lines[-1].startswith("3 pieces: 1 laws passed, 2 FAILED, 0 not checked, 5 examples")
 
 
+def test_a_law_that_a_piece_does_not_have_is_not_checked(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:mixed", "--law", "aggregator.presenting", "--examples", "2")
+    plus, least, total = out.splitlines()
+    assert (status, "FAILED" in plus + least) == (0, False)
+    assert "0 passed, 1 not checked" in plus
+    assert "1 passed, 0 not checked" in least
+    assert total.startswith("2 pieces: 1 laws passed, 0 FAILED, 1 not checked")
+
+
+NAMED = ["--law", "monoid.idempotence", "--law", "aggregator.presenting", "--examples", "2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["users_pieces:Plus", *NAMED], 1),  # none could be checked
+        (["users_pieces:Plus", "users_pieces:least", *NAMED], 0),
+        (["users_pieces:least", "users_pieces:Halving", "--law", "associativity", *NAMED], 1),
+    ],
+)
+def test_exit_status_is_of_what_was_checked_and_failed(users, capsys, words, status):
+    found, out, _ = run(capsys, *words)
+    assert found == status
+    assert ("aggregator.presenting (no law of `Plus`)" in out) == ("users_pieces:Plus" in words)
+
+
+def test_mistakes_are_not_planted_for_laws_that_a_piece_does_not_have(users, capsys):
+    status, out, _ = run(capsys, "users_pieces:Plus", "--mutants", "--law", "aggregator.presenting")
+    assert (status, out.splitlines()[1:]) == (1, ["not checked: it has no law aggregator.presenting"])
+
+
 @pytest.mark.thorough
 def test_many_pieces_are_shared_out_to_processes(tmp_path):
     """In a process of its own: workers of this one would read the tests' module anew."""
@@ -154,6 +187,7 @@ def _failure(out):
         (["users_pieces:nothing"], "holds no piece"),
         (["users_pieces:jnp"], "nothing is known of the laws of this"),
         (["users_pieces:Plus", "--law", "asociativity"], "no law is called 'asociativity'"),
+        (["users_pieces:mixed", "--law", "asociativity"], "no law is called 'asociativity'"),
     ],
 )
 def test_questions_without_an_answer_exit_with_2(users, capsys, words, text):
