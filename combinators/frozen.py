@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import reprlib
 from collections.abc import Callable, Sequence
+from functools import cache
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -22,20 +24,23 @@ else:
         stock = dataclasses.dataclass(frozen=frozen, **options)
 
         def make(given: type) -> type:
-            is_plain = frozen and options.keys() <= {"eq", "repr"} and _is_plain(given)
+            is_plain = frozen and options.keys() <= {"eq", "repr"} and _is_plain(given, **options)
             return _made(given, **options) if is_plain else stock(given)
 
         return make if cls is None else make(cls)
 
 
-def _is_plain(cls: type) -> bool:
+_SCOPE: dict[str, Any] = {"_set": object.__setattr__}
+
+
+def _is_plain(cls: type, eq: bool = True, repr: bool = True) -> bool:
     """Whether a class has no dataclass above it, writes none of our methods itself, and has no default factories."""
     inherits = any(dataclasses.is_dataclass(base) for base in cls.__bases__)
-    written = {"__init__", "__eq__", "__repr__", "__hash__", "__setattr__", "__delattr__"} & vars(cls).keys()
+    made = ["__init__", "__setattr__", "__delattr__", *["__eq__", "__hash__"] * eq, *["__repr__"] * repr]
     parts = [part for part in vars(cls).values() if isinstance(part, dataclasses.Field)]
     special = any(part.default_factory is not dataclasses.MISSING or not part.init for part in parts)
     texts = " ".join(map(str, vars(cls).get("__annotations__", {}).values()))
-    return not (inherits or written or special or "InitVar" in texts or "KW_ONLY" in texts)
+    return not (inherits or vars(cls).keys() & made or special or "InitVar" in texts or "KW_ONLY" in texts)
 
 
 def _made(cls: Any, eq: bool = True, repr: bool = True) -> type:
@@ -43,43 +48,84 @@ def _made(cls: Any, eq: bool = True, repr: bool = True) -> type:
     said = cls.__dataclass_params__
     said.init, said.frozen, said.eq, said.repr = True, True, eq, repr
     fields = dataclasses.fields(cls)
-    methods = {**_compiled(cls, fields, eq), **_frozen(cls, frozenset(field.name for field in fields))}
+    methods = {"__init__": _initializer(cls, fields)}
+    if eq:
+        hashed = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
+        methods["__eq__"] = _method(_equality, [field.name for field in fields if field.compare])
+        methods["__hash__"] = _method(_hashing, hashed)
+    methods |= _frozen(cls, frozenset(field.name for field in fields))
     if repr:
         methods["__repr__"] = _representation([field.name for field in fields if field.repr])
     for name, method in methods.items():
-        method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
+        method.__name__, method.__qualname__, method.__module__ = name, f"{cls.__qualname__}.{name}", cls.__module__
         setattr(cls, name, method)
     return cls
 
 
-def _compiled(cls: Any, fields: Sequence[dataclasses.Field[Any]], eq: bool) -> dict[str, Any]:
-    """What programs call often, as text: closures would be slower."""
-    scope: dict[str, Any] = {"_set": object.__setattr__, "__name__": cls.__module__}
-    positional = [_parameter(field, scope) for field in fields if not field.kw_only]
-    by_name = [_parameter(field, scope) for field in fields if field.kw_only]
-    lines = [f"def __init__({', '.join(['self', *positional, *(['*'] if by_name else []), *by_name])}):", " pass"]
-    lines += [f" _set(self, {field.name!r}, {field.name})" for field in fields]
-    lines += [" self.__post_init__()"] if hasattr(cls, "__post_init__") else []
-    if eq:
-        ours, theirs = (_values(of, [field.name for field in fields if field.compare]) for of in ("self", "other"))
-        hashed = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
-        lines += ["def __eq__(self, other):"]
-        lines += [f" return {ours} == {theirs} if other.__class__ is self.__class__ else NotImplemented"]
-        lines += ["def __hash__(self):", f" return hash({_values('self', hashed)})"]
+def _initializer(cls: Any, fields: Sequence[dataclasses.Field[Any]]) -> FunctionType:
+    positional, by_name = ([field for field in fields if field.kw_only is kind] for kind in (False, True))
+    code = _assignments(len(positional), len(by_name), hasattr(cls, "__post_init__"))
+    made = _renamed(code, [field.name for field in (*positional, *by_name)])
+    given = [field.default for field in positional if field.default is not dataclasses.MISSING]
+    made.__defaults__ = tuple(given) or None
+    named = {field.name: field.default for field in by_name if field.default is not dataclasses.MISSING}
+    made.__kwdefaults__ = named or None
+    made.__annotations__ = {**{field.name: field.type for field in fields}, "return": None}
+    return made
+
+
+def _method(code: Callable[[int], CodeType], names: Sequence[str]) -> FunctionType:
+    return _renamed(code(len(names)), names)
+
+
+# Compiling is what takes the time, and methods of as many fields differ in names alone: each text is compiled once, for
+# fields `_0`, `_1` and so on. Closures over the names would compile nothing, but would be slower to call.
+@cache
+def _assignments(positional: int, by_name: int, has_more: bool) -> CodeType:
+    names = _placeholders(positional + by_name)
+    parameters = ["self", *names[:positional], *(["*"] if by_name else []), *names[positional:]]
+    lines = [f"def method({', '.join(parameters)}):", " pass"]
+    lines += [f" _set(self, {name!r}, {name})" for name in names]
+    return _compiled([*lines, " self.__post_init__()"] if has_more else lines)
+
+
+@cache
+def _equality(count: int) -> CodeType:
+    ours, theirs = (_values(of, count) for of in ("self", "other"))
+    text = f" return {ours} == {theirs} if other.__class__ is self.__class__ else NotImplemented"
+    return _compiled(["def method(self, other):", text])
+
+
+@cache
+def _hashing(count: int) -> CodeType:
+    return _compiled(["def method(self):", f" return hash({_values('self', count)})"])
+
+
+def _values(of: str, count: int) -> str:
+    return "(" + "".join(f"{of}.{name}," for name in _placeholders(count)) + ")"
+
+
+def _placeholders(count: int) -> list[str]:
+    return [f"_{position}" for position in range(count)]
+
+
+def _compiled(lines: Sequence[str]) -> CodeType:
+    scope: dict[str, Any] = {}
     exec("\n".join(lines), scope)
-    scope["__init__"].__annotations__ = {**{field.name: field.type for field in fields}, "return": None}
-    return {name: scope[name] for name in ("__init__", *(("__eq__", "__hash__") if eq else ()))}
+    return scope["method"].__code__
 
 
-def _values(of: str, names: Sequence[str]) -> str:
-    return "(" + "".join(f"{of}.{name}," for name in names) + ")"
-
-
-def _parameter(field: dataclasses.Field[Any], scope: dict[str, Any]) -> str:
-    if field.default is dataclasses.MISSING:
-        return field.name
-    scope[f"_of_{field.name}"] = field.default
-    return f"{field.name}=_of_{field.name}"
+def _renamed(code: CodeType, names: Sequence[str]) -> FunctionType:
+    """A function of `code` whose placeholders, be they parameters, attributes or texts, are fields of these names."""
+    told = dict(zip(_placeholders(len(names)), names, strict=True))
+    return FunctionType(
+        code.replace(
+            co_varnames=tuple(told.get(name, name) for name in code.co_varnames),
+            co_names=tuple(told.get(name, name) for name in code.co_names),
+            co_consts=tuple(told.get(each, each) if isinstance(each, str) else each for each in code.co_consts),
+        ),
+        _SCOPE,
+    )
 
 
 def _frozen(cls: Any, names: frozenset[str]) -> dict[str, Any]:

@@ -7,13 +7,15 @@ Graphs    trace Graph TensorType infer Inferred
 Plans     plan Plan mesh topology chunks ring striped halo padded store_padded fsdp assert_collectives
 Spaces    Box Signature Projection exact_cover
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
-Apart     laws (property tests) and nnx (Flax modules), loaded when they are used
+Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
 
 `trace` gives the graph of a program, `plan` says on which mesh axes and in which chunks its dimensions lie, and
 `plan.compile()` runs it. `help(tp.fold)` and so on tell more than `help(tp)`, which lists every method.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from combinators import Aggregator as Aggregator
 from combinators import Arrow as Arrow
@@ -37,7 +39,6 @@ from combinators import Signature as Signature
 from combinators import SignatureError as SignatureError
 from combinators import TapestryError as TapestryError
 from combinators import TensorType as TensorType
-from combinators import aggregators as aggregators
 from combinators import attention as attention
 from combinators import einsum as einsum
 from combinators import exact_cover as exact_cover
@@ -56,10 +57,6 @@ from combinators import window as window
 from combinators.leaves import random as random
 from tapestry_jax._lazy import __dir__ as __dir__
 from tapestry_jax._lazy import __getattr__ as __getattr__
-from tapestry_jax.aot.topology import topology as topology
-from tapestry_jax.assertions import assert_collectives as assert_collectives
-from tapestry_jax.inference import Inferred as Inferred
-from tapestry_jax.inference import infer as infer
 from tapestry_jax.mesh import mesh as mesh
 from tapestry_jax.plan import Plan as Plan
 from tapestry_jax.plan import plan as plan
@@ -70,6 +67,13 @@ from tapestry_jax.planning.entries.items import ring as ring
 from tapestry_jax.planning.entries.items import striped as striped
 from tapestry_jax.stored import fsdp as fsdp
 from tapestry_jax.stored import store_padded as store_padded
+
+if TYPE_CHECKING:
+    from combinators import aggregators as aggregators
+    from tapestry_jax.aot.topology import topology as topology
+    from tapestry_jax.assertions import assert_collectives as assert_collectives
+    from tapestry_jax.inference import Inferred as Inferred
+    from tapestry_jax.inference import infer as infer
 
 __all__ = [
     "Aggregator",

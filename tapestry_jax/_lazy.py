@@ -1,4 +1,4 @@
-"""`tp.laws`, `tp.nnx` and `tp.__version__`, loaded on first use: only laws need hypothesis, only nnx needs flax."""
+"""What `tp` loads on first use: laws need hypothesis, nnx needs flax, and few programs need the other rooms."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import importlib
 import importlib.metadata
 from typing import Any
 
-_MODULES = {"laws": "laws", "nnx": "tapestry_jax.nnx"}
+from combinators.lazy import lazily
+
+_PLACES = {
+    "Inferred": "tapestry_jax.inference:Inferred",
+    "aggregators": "combinators.aggregators",
+    "assert_collectives": "tapestry_jax.assertions:assert_collectives",
+    "infer": "tapestry_jax.inference:infer",
+    "laws": "laws",
+    "nnx": "tapestry_jax.nnx",
+    "topology": "tapestry_jax.aot.topology:topology",
+}
+_find, _ = lazily("tapestry_jax", _PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
-    if name == "__version__":
-        return importlib.metadata.version("tapestry-jax")
-    raise AttributeError(f"module 'tapestry_jax' has no attribute {name!r}")
+    return importlib.metadata.version("tapestry-jax") if name == "__version__" else _find(name)
 
 
 def __dir__() -> list[str]:
     package = importlib.import_module("tapestry_jax")
     special = [name for name in vars(package) if name.startswith("__") and name.endswith("__")]
-    return sorted({*package.__all__, *_MODULES, *special, "__version__"})
+    return sorted({*package.__all__, *_PLACES, *special, "__version__"})

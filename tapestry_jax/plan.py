@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from combinators.arguments import read_integer
 from combinators.errors import MeshError, PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
-from tapestry_jax.aot.compile_only import compile_only
-from tapestry_jax.aot.seen import Seen
 from tapestry_jax.lowering.compiled import Compiled
 from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
@@ -33,6 +31,9 @@ from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.rewrites.platforms import chosen as kernels_chosen
 from tapestry_jax.planning.scheduling.graph import schedule_graph
 from tapestry_jax.planning.scheduling.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tapestry_jax.aot.seen import Seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +176,9 @@ class Plan(Immutable):
           PlanError: where the plan cannot be proved, was made for another platform, or the compiler refuses it, such as
             for want of memory.
         """
+        # Loaded where a compiler is asked: it reads the text of compiled programs, as most programs do not.
+        from tapestry_jax.aot.compile_only import compile_only
+
         chosen = self if mesh is None else self._on(mesh)
         devices = require_devices(chosen.mesh)
         chosen.verify()

@@ -28,8 +28,8 @@ if jax.__version_info__ < (0, 11):
     _FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 
-# Where in our files an instruction comes from, frame by frame, takes a tenth of the time, and no test reads it. (Without
-# `jax_include_full_tracebacks_in_locations` XLA would lose the scopes of operations, too.)
+# Where in our files an instruction comes from, frame by frame, takes a tenth of the time, and no test reads it.
+# (Without `jax_include_full_tracebacks_in_locations` XLA would lose the scopes of operations, too.)
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
 # Tracing makes millions of small objects that live on in caches; looking at all of them again and again finds nothing.

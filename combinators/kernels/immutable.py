@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Self, cast
 
+from combinators.frozen import dataclass
 from combinators.kernels.names import public_name, resolve
 
 
@@ -42,14 +43,14 @@ def copied_with_parts(value: Any, memo: dict[int, Any]) -> Any:
     return new
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Named:
     """Stands for a function that an import gives."""
 
     name: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Made:
     """Stands for an object that is put together again from its fields."""
 

@@ -18,6 +18,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from combinators.frozen import dataclass
 from combinators.kernels.fingerprint import is_traced, loaded_globals
 from combinators.kernels.names import public_name
 
@@ -27,7 +28,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, range, slice, type(None), type(
 _LIBRARIES = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "combinators", "tapestry_jax"})
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Found:
     """An array, and the expression that leads to it: `cfg.table`, ` among the globals of `f``."""
 

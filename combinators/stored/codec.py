@@ -16,6 +16,7 @@ from typing import Any, cast, final
 import numpy as np
 
 from combinators.errors import FormatError, KernelError, message
+from combinators.frozen import dataclass
 from combinators.kernels.names import public_name
 from combinators.kernels.public_names import KERNELS, REFERENCES
 from combinators.stored.array_functions import scalar_types
@@ -146,7 +147,7 @@ def _unstorable(where: str, value: object, reason: str, remedy: str) -> KernelEr
 
 
 @final
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Decoder:
     """Decode values whose names are looked up in `names`.
 

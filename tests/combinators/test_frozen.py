@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
@@ -70,6 +71,42 @@ def by_identity(make: Callable[..., Any]) -> Any:
     return Case
 
 
+def own_identity(make: Callable[..., Any]) -> Any:
+    @make(frozen=True, eq=False, repr=False)
+    class Case:
+        """Writes what it does not ask for."""
+
+        a: float
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, type(self))
+
+        def __hash__(self) -> int:
+            return 3
+
+        def __repr__(self) -> str:
+            return "own"
+
+    return Case
+
+
+def awkward(make: Callable[..., Any]) -> Any:
+    @make(frozen=True)
+    class Case:
+        """Fields that are called as things are in the text that all classes share."""
+
+        a: int
+        _1: object = "_0"
+        _0: object = "_1"
+        hash: int = 1
+        other: int = 2
+        _set: int = 3
+        object: int = 4
+        NotImplemented: int = 5
+
+    return Case
+
+
 def by_default(make: Callable[..., Any]) -> Any:
     @make(frozen=True)
     class Case:
@@ -103,7 +140,7 @@ def below(make: Callable[..., Any]) -> Any:
     return Case
 
 
-CASES = [nothing, one, many, by_identity, by_default, own_equality, below]
+CASES = [nothing, one, many, by_identity, own_identity, awkward, by_default, own_equality, below]
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((), {}),
     ((1,), {}),
@@ -168,8 +205,18 @@ def test_objects_of_other_classes_are_not_equal() -> None:
 
 
 def test_only_plain_classes_are_made_here() -> None:
-    made = [case(OURS).__setattr__.__module__ == combinators.frozen.__name__ for case in CASES]
-    assert made == [True, True, True, True, False, False, False]
+    made = [case(OURS).__setattr__.__code__.co_filename == combinators.frozen.__file__ for case in CASES]
+    assert made == [True, True, True, True, True, True, False, False, False]
+
+
+def test_classes_of_as_many_fields_share_a_text() -> None:
+    texts: list[object] = []
+    sys.addaudithook(lambda event, args: texts.append(args) if event == "compile" and _is_watched else None)
+    _is_watched = True
+    for case in (many, many, one, one):
+        case(OURS)
+    _is_watched = False
+    assert texts == []
 
 
 def test_our_values_are_copied_and_pickled() -> None:

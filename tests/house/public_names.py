@@ -52,12 +52,11 @@ def _of_module(called: str, module: ModuleType) -> Iterator[str]:
 
 
 def _names(module: ModuleType) -> list[str]:
-    """What an `__init__` imports under its own name; of a module that is a file, what is defined in it."""
+    """What an `__init__` imports under its own name, now or for type checkers; of a file, what is defined in it."""
     source = Path(str(module.__file__))
     if source.name == "__init__.py":
-        nodes = [
-            node for node in ast.parse(source.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)
-        ]
+        text = source.read_text(encoding="utf-8")
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
         listed = {alias.name for node in nodes for alias in node.names if alias.asname == alias.name}
         return sorted(name for name in {*listed, *getattr(module, "__all__", ())} if not name.startswith("_"))
     own = {name: found for name, found in vars(module).items() if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""What `import tapestry_jax` costs: no optional library, no socket, no device."""
+"""What `import tapestry_jax` costs: no optional library, no room that few need, no socket, no device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = ("flax", "hypothesis", "pytest", "optax", "matplotlib", "orbax", "tensorstore")
-# `jax.extend` loads Pallas. Each text is compiled in the time of a module: a class is to take one, not six.
-LATE = ("jax.extend",)
-MOST_TEXTS = 400
+# `jax.extend` loads Pallas; the others are rooms of ours that most programs do without.
+ROOMS = ("aot", "commands", "hlo", "inference", "nnx", "report")
+LATE = ("jax.extend", "combinators.aggregators", *(f"tapestry_jax.{room}" for room in ROOMS))
+# Beyond those of `import jax`. Each text is compiled in the time of a module: most of our classes share theirs.
+MOST_MODULES = 275
+MOST_TEXTS = 200
 
 # An audit hook sees every socket, whoever opens it. Setting the number of devices fails once a backend is up.
 PROBE = """
@@ -22,25 +25,26 @@ import json, sys
 sockets = []
 sys.addaudithook(lambda event, args: sockets.append(event) if event in ("socket.__new__", "socket.connect") else None)
 import jax
-texts = []
+texts, known = [], {{*sys.modules}}
 sys.addaudithook(lambda event, args: texts.append(0) if event == "compile" and args[1] == "<string>" else None)
 {statement}
 loaded, compiled = sorted({{name.partition(".")[0] for name in sys.modules}}), len(texts)
-loaded += ["jax.extend"] if "jax.extend" in sys.modules else []
+loaded += [name for name in {late!r} if name in sys.modules]
+modules = len(sys.modules.keys() - known)
 import jax
 try:
     jax.config.update("jax_num_cpu_devices", 3)
     touched = jax.device_count("cpu") != 3
 except RuntimeError:
     touched = True
-print(json.dumps({{"loaded": loaded, "sockets": sockets, "touched": touched, "texts": compiled}}))
+print(json.dumps({{"loaded": loaded, "sockets": sockets, "touched": touched, "texts": compiled, "modules": modules}}))
 """
 
 
 def observe(statement: str) -> dict[str, object]:
     """Run `statement` in a fresh interpreter and say what it loaded, opened and touched."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROBE.format(statement=statement)],
+        [sys.executable, "-W", "error", "-c", PROBE.format(statement=statement, late=LATE)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -56,9 +60,10 @@ def faults(seen: dict[str, object]) -> list[str]:
     found = [f"loads {name}" for name in (*HEAVY, *LATE) if name in loaded]
     found += ["opens a socket"] if seen["sockets"] else []
     found += ["touches a device"] if seen["touched"] else []
-    texts = seen["texts"]
-    assert isinstance(texts, int)
+    texts, modules = seen["texts"], seen["modules"]
+    assert isinstance(texts, int) and isinstance(modules, int)
     found += ["compiles texts"] if texts > MOST_TEXTS else []
+    found += ["loads many modules"] if modules > MOST_MODULES else []
     return found
 
 
@@ -75,7 +80,9 @@ def test_import_is_light(package: str):
         ("import socket; socket.socket().close()", "opens a socket"),
         ("import jax; jax.devices()", "touches a device"),
         ("import jax.extend", "loads jax.extend"),
+        ("import tapestry_jax as tp; tp.topology", "loads tapestry_jax.aot"),
         ("for _ in range(500): exec('x = 1')", "compiles texts"),
+        ("import sys; sys.modules.update({f'planted{i}': sys for i in range(300)})", "loads many modules"),
     ],
 )
 def test_import_probe_sees_faults(statement: str, fault: str):
