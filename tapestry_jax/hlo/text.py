@@ -13,6 +13,7 @@ _COMMENT = re.compile(r"/\*.*?\*/")
 _NAME = re.compile(r"%([\w.\-]+)")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) ?(\(.*)?\{$")
 _DEFINED = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
+_END = re.compile(r"^\}($|, execution_thread=)")
 _ROLES = re.compile(r"\b(body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
 _OPERATION = re.compile(r'op_name="([^"]*)"')
@@ -103,7 +104,7 @@ def read(text: str) -> Module:
     """
     computations: dict[str, list[Instruction]] = {}
     current, entry = "", ""
-    for line in text.splitlines():
+    for line in _whole_lines(text):
         if not line.startswith(" "):
             head = _HEAD.match(line)
             current = head.group(2) if head else ""
@@ -113,6 +114,23 @@ def read(text: str) -> Module:
         elif current:
             computations[current].extend(_instruction(line))
     return Module({name: tuple(listed) for name, listed in computations.items()}, entry)
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """Lines, with an instruction on one: what a kernel of Pallas tells of itself is printed on lines of its own."""
+    instruction: list[str] = []
+    for line in text.splitlines():
+        begins, ends = _DEFINED.match(line), _END.match(line)
+        if instruction and not (begins or ends):
+            instruction.append(line)
+            continue
+        if instruction:
+            yield "".join(instruction)
+        instruction = [line] if begins else []
+        if not begins:
+            yield line
+    if instruction:
+        yield "".join(instruction)
 
 
 def _instruction(line: str) -> Iterator[Instruction]:
