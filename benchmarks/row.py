@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tapestry_jax.report.table import aligned
+
 
 @dataclass(frozen=True)
 class Row:
@@ -55,11 +57,13 @@ _HEAD = ("case", "measured", "peer", "result", "target", "holds")
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table with aligned columns."""
-    cells = [_HEAD, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEAD))]
-    lines = ["| " + " | ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)) + " |" for line in cells]
-    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    head, *cells = aligned([_HEAD, *(_cells(row) for row in rows)])
+    rule = "|" + "|".join("-" * (len(cell) + 2) for cell in head) + "|"
+    return "\n".join([_line(head), rule, *map(_line, cells)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
 from combinators.merging.extrema import Extremum, earlier, is_smooth
 from combinators.merging.frame import Frame
+from combinators.merging.parts import by_part
 from combinators.merging.together import reduce_together
 
 Native = Literal["sum", "max", "min", "or", "and"]
@@ -271,9 +272,7 @@ class Monoid(Immutable):
         if size == 0:
             return self.identity_for(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), states))
         if self.parts:
-            where: Any = self.keys if self.keys is not None else range(len(self.parts))
-            folded = [part.fold_stacked(states[key]) for part, key in zip(self.parts, where, strict=True)]
-            return tuple(folded) if self.keys is None else dict(zip(self.keys, folded, strict=True))
+            return by_part(Monoid.fold_stacked, self.parts, self.keys, states)
         if self.native in ("max", "min"):
             # As a mesh folds it: the gradient is shared by all that attain the extremum.
             return jax.tree.map(lambda leaf: reduce_together((self.native,), leaf)[0], states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, cast, final
 
@@ -9,6 +10,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.merging.frame import Frame
 from combinators.merging.monoid import Monoid, leafwise
+from combinators.merging.parts import by_part
 
 
 def product(*monoids: Monoid) -> Monoid:
@@ -28,7 +30,7 @@ def product(*monoids: Monoid) -> Monoid:
 
     Laws: pairing: folding pairs gives the pair of the folds.
     """
-    return _make(monoids, None)
+    return product_of(monoids, None)
 
 
 def struct(**monoids: Monoid) -> Monoid:
@@ -45,10 +47,11 @@ def struct(**monoids: Monoid) -> Monoid:
     """
     # JAX flattens dictionaries by sorted key; with the parts in the same order, leaves and parts correspond.
     keys = tuple(sorted(monoids))
-    return _make(tuple(monoids[key] for key in keys), keys)
+    return product_of(tuple(monoids[key] for key in keys), keys)
 
 
-def _make(parts: tuple[Monoid, ...], keys: tuple[str, ...] | None) -> Monoid:
+def product_of(parts: tuple[Monoid, ...], keys: tuple[str, ...] | None) -> Monoid:
+    """`product`, or `struct` where the parts have keys: a product again of what is made of another's parts."""
     bad = [f"part {index} is {part!r}" for index, part in enumerate(parts) if not isinstance(cast("Any", part), Monoid)]
     if bad or not parts:
         details = bad or ["expected one monoid or more, got none"]
@@ -97,9 +100,7 @@ class SideBySide:
 
     def __call__(self, *args: Any) -> Any:
         """Return a tuple or a dictionary with one result a part."""
-        where: tuple[Any, ...] = self.keys if self.keys is not None else tuple(range(len(self.functions)))
-        results = [f(*(arg[key] for arg in args)) for f, key in zip(self.functions, where, strict=True)]
-        return tuple(results) if self.keys is None else dict(zip(self.keys, results, strict=True))
+        return by_part(operator.call, self.functions, self.keys, *args)
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid
-from combinators.merging.product import product, struct
+from combinators.merging.product import product_of
 
 
 def dual(monoid: Monoid) -> Monoid:
@@ -29,8 +29,7 @@ def dual(monoid: Monoid) -> Monoid:
     if monoid.commutative:
         return monoid
     if monoid.parts:
-        parts = tuple(map(dual, monoid.parts))
-        return product(*parts) if monoid.keys is None else struct(**dict(zip(monoid.keys, parts, strict=True)))
+        return product_of(tuple(map(dual, monoid.parts)), monoid.keys)
     label = repr(monoid)[len("Monoid(") : -1]
     if isinstance(monoid.combine, Swapped):
         return replace(monoid, combine=monoid.combine.combine, name=label.removeprefix("dual "))

@@ -12,7 +12,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.merging.frame import Frame
 from combinators.merging.monoid import Monoid, leafwise
-from combinators.merging.product import product, struct
+from combinators.merging.product import product_of
 
 
 def function(monoid: Monoid) -> Monoid:
@@ -36,8 +36,7 @@ def function(monoid: Monoid) -> Monoid:
     Source: functions into a monoid are one, pointwise (algebra).
     """
     if monoid.parts:
-        parts = tuple(map(function, monoid.parts))
-        return product(*parts) if monoid.keys is None else struct(**dict(zip(monoid.keys, parts, strict=True)))
+        return product_of(tuple(map(function, monoid.parts)), monoid.keys)
     return Monoid(
         EachIdentity(monoid),
         monoid.combine if monoid.native is not None else EachKey(leafwise(monoid.combine)),

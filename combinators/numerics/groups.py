@@ -21,6 +21,7 @@ from combinators.kernels.fingerprint import fingerprint
 from combinators.merging.extrema import Extremum, attains, is_smooth
 from combinators.merging.frame import Frame
 from combinators.merging.monoid import Monoid, Native
+from combinators.merging.parts import by_part
 from combinators.merging.stacked_prefixes import stacked_prefixes
 from combinators.merging.together import first_along, reduce_together
 from combinators.monoids.segmented import segmented
@@ -66,9 +67,7 @@ def fold_groups(monoid: Monoid, states: Any, groups: Groups) -> Any:
       States stacked along a leading axis of `groups.size`; the identity for a group without elements.
     """
     if monoid.parts:
-        where: Any = monoid.keys if monoid.keys is not None else range(len(monoid.parts))
-        folded = [fold_groups(part, states[key], groups) for part, key in zip(monoid.parts, where, strict=True)]
-        return tuple(folded) if monoid.keys is None else dict(zip(monoid.keys, folded, strict=True))
+        return by_part(partial(fold_groups, groups=groups), monoid.parts, monoid.keys, states)
     if monoid.native is not None:
         start = stacked_identity(monoid, states, groups.size)
         return jax.tree.map(lambda one, leaf: _scatter(monoid.native, one, leaf, groups), start, states)
@@ -90,9 +89,7 @@ def fold_all(monoid: Monoid, states: Any, in_order: bool = False) -> Any:
       One state; the identity where `n` is 0.
     """
     if monoid.parts:
-        where: Any = monoid.keys if monoid.keys is not None else range(len(monoid.parts))
-        folded = [fold_all(part, states[key], in_order) for part, key in zip(monoid.parts, where, strict=True)]
-        return tuple(folded) if monoid.keys is None else dict(zip(monoid.keys, folded, strict=True))
+        return by_part(partial(fold_all, in_order=in_order), monoid.parts, monoid.keys, states)
     if monoid.native is not None:
         identity = cell_identity(monoid, states)
         reduce = _first if in_order else _reduce

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.merging.monoid import Monoid, leafwise
+from combinators.merging.parts import by_part
 from combinators.numerics.groups import stacked_identity
 
 
@@ -33,9 +35,7 @@ def fold_windows(monoid: Monoid, states: Any, size: int) -> Any:
     Source: van Herk 1992; Gil, Werman 1993; the two stacks of Tangwongsan, Hirzel, Schneider 2017.
     """
     if monoid.parts:
-        where: Any = monoid.keys if monoid.keys is not None else range(len(monoid.parts))
-        folded = [fold_windows(part, states[key], size) for part, key in zip(monoid.parts, where, strict=True)]
-        return tuple(folded) if monoid.keys is None else dict(zip(monoid.keys, folded, strict=True))
+        return by_part(partial(fold_windows, size=size), monoid.parts, monoid.keys, states)
     leaves = jax.tree.leaves(states)
     count = leaves[0].shape[0] - size + 1
     if size == 1 or count <= 0:

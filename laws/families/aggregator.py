@@ -14,6 +14,7 @@ import numpy as np
 from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators import Count
 from combinators.merging.monoid import leafwise
+from laws.families.monoid import finite_gradient
 from laws.law import Law, drawn
 from laws.subjects.aggregator import COUNT, AggregatorSubject
 
@@ -207,18 +208,7 @@ def _doubled(result: Any) -> Any:
 
 
 def _finite_slopes(s: AggregatorSubject, a: Any, b: Any) -> list[Any]:
-    leaves, tree = jax.tree.flatten(jax.tree.map(jnp.asarray, (a, b)))
-    inexact = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]
-
-    def results(xs: list[Any]) -> list[Any]:
-        given = iter(xs)
-        filled = [next(given) if is_inexact else leaf for leaf, is_inexact in zip(leaves, inexact, strict=True)]
-        left, right = jax.tree.unflatten(tree, filled)
-        out = jax.tree.leaves(s.present(s.add(left, right)))
-        return [leaf for leaf in out if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-
-    values, pull = jax.vjp(results, [leaf for leaf, is_inexact in zip(leaves, inexact, strict=True) if is_inexact])
-    return [jnp.all(jnp.isfinite(slope)) for slope in pull([jnp.ones_like(value) for value in values])[0]]
+    return finite_gradient(lambda left, right: s.present(s.add(left, right)), (a, b))
 
 
 def _commutes(s: AggregatorSubject) -> str | None:

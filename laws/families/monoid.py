@@ -48,7 +48,7 @@ def identity_range(s: Monoid, a: Any) -> tuple[Any, Any]:
 def identity_gradient(s: Monoid, a: Any) -> tuple[Any, Any]:
     """Differentiate `e + e`, `e + a` and `a + e`; all derivatives have to be finite."""
     e = s.identity_like(a)
-    finite = [_finite_gradient(lambda x, y: (s.add(x, y), s.observe(s.add(x, y))), pair) for pair in _around(e, a)]
+    finite = [finite_gradient(lambda x, y: (s.add(x, y), s.observe(s.add(x, y))), pair) for pair in _around(e, a)]
     return finite, jax.tree.map(jnp.ones_like, finite)
 
 
@@ -174,7 +174,7 @@ def _around(e: Any, a: Any) -> list[tuple[Any, Any]]:
     return [(e, e), (e, a), (a, e)]
 
 
-def _finite_gradient(function: Any, pair: tuple[Any, Any]) -> Any:
+def finite_gradient(function: Any, pair: tuple[Any, Any]) -> Any:
     """For each leaf of the derivative of the sum of all results whether it is finite."""
     leaves, tree = jax.tree.flatten(jax.tree.map(jnp.asarray, pair))
     inexact = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves]

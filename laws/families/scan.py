@@ -29,9 +29,8 @@ def prefix(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
 
 def continuation(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     """Scan the halves of the steps, and merge the total of one into the other."""
-    operation, carrier, over = s.shaped.operation, s.shaped.carrier, _over(s)
-    monoid, tree, reverse = operation.monoid, s.shaped.state_tree, operation.reverse
-    assert monoid is not None
+    carrier, over = s.shaped.carrier, _over(s)
+    monoid, tree, reverse = _merged_by(s)
     size = s.shaped.sizes[over]
     boxes = [s.whole | {over: span} for span in ((0, size // 2), (size // 2, size))]
     halves = [scan_block(monoid, tree, carrier, over, s.run(operands, box), reverse) for box in boxes]
@@ -48,8 +47,7 @@ def continuation(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
 def last(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     """Take the last prefix, and fold all steps from the other end."""
     steps, over, carrier = s.run(operands, s.whole), _over(s), s.shaped.carrier
-    monoid, tree, reverse = s.shaped.operation.monoid, s.shaped.state_tree, s.shaped.operation.reverse
-    assert monoid is not None
+    monoid, tree, reverse = _merged_by(s)
     total = last_of_block(carrier, over, scan_block(monoid, tree, carrier, over, steps, reverse), reverse)
     without = _without(s)
     cut = [_step(s, steps, t) for t in range(s.shaped.sizes[over])]
@@ -60,8 +58,7 @@ def last(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
 def exclusive(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     """Combine what lies before every step with the step."""
     steps, over, carrier = s.run(operands, s.whole), _over(s), s.shaped.carrier
-    monoid, tree, reverse = s.shaped.operation.monoid, s.shaped.state_tree, s.shaped.operation.reverse
-    assert monoid is not None
+    monoid, tree, reverse = _merged_by(s)
     inclusive = scan_block(monoid, tree, carrier, over, steps, reverse)
     before = shift_block(monoid, tree, carrier, over, inclusive, reverse)
     pair = (steps, before) if reverse else (before, steps)
@@ -71,8 +68,7 @@ def exclusive(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
 def segments(s: LeafSubject, operands: Any) -> tuple[Any, Any]:
     """Scan with a flag that starts anew, and scan every segment on its own."""
     steps, over, carrier = s.run(operands, s.whole), _over(s), s.shaped.carrier
-    monoid, tree, reverse = s.shaped.operation.monoid, s.shaped.state_tree, s.shaped.operation.reverse
-    assert monoid is not None
+    monoid, tree, reverse = _merged_by(s)
     size = s.shaped.sizes[over]
     starts = [0, 1] if size < 7 else [0, 1, size // 2]
     first = {low - 1 if reverse else low for low in (*starts[1:], size if reverse else 0)}
@@ -132,11 +128,17 @@ def _over(s: LeafSubject) -> str:
     return s.shaped.operation.over
 
 
+def _merged_by(s: LeafSubject) -> tuple[Monoid, Any, bool]:
+    """The monoid of a scan, the structure of its states, and whether it runs from the end."""
+    monoid = s.shaped.operation.monoid
+    assert monoid is not None
+    return monoid, s.shaped.state_tree, s.shaped.operation.reverse
+
+
 def _one_by_one(s: LeafSubject, steps: Sequence[Any]) -> list[Any]:
     """The prefixes by the definition: a running total, one step after the other."""
     operation, carrier, over = s.shaped.operation, s.shaped.carrier, _over(s)
-    monoid, tree = operation.monoid, s.shaped.state_tree
-    assert monoid is not None
+    monoid, tree, _ = _merged_by(s)
     without = _without(s)
     size = s.shaped.sizes[over]
     total: list[Any] | None = None

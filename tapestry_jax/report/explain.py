@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
@@ -27,6 +27,7 @@ from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tapestry_jax.report.alive import alive_at_once
+from tapestry_jax.report.table import aligned
 
 _DIMENSIONS, _NOTES = 72, 96
 """Beyond so many characters a cell of the table goes on in the next line."""
@@ -106,15 +107,10 @@ def amount(value: float) -> str:
 
 
 def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
-    body = [line for cells in body for line in _broken(cells)]
-    widths = [max(len(line[i]) for line in (header, *body)) for i in range(len(header))]
-    align: list[Callable[[str, int], str]] = [str.ljust, str.ljust, str.rjust, str.rjust, str.ljust]
-    rule = "  ".join("-" * width for width in widths)
-
-    def line(cells: tuple[str, ...]) -> str:
-        return "  ".join(put(cell, width) for cell, width, put in zip(cells, widths, align, strict=True)).rstrip()
-
-    return [line(header), rule, *map(line, body), rule]
+    rows = aligned([header, *(line for cells in body for line in _broken(cells))], right=(2, 3))
+    rule = "  ".join("-" * len(cell) for cell in rows[0])
+    head, *lines = ("  ".join(row).rstrip() for row in rows)
+    return [head, rule, *lines, rule]
 
 
 def _broken(cells: tuple[str, ...]) -> Iterable[tuple[str, ...]]:

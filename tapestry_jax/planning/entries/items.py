@@ -136,10 +136,7 @@ def striped(*axes: str) -> Striped:
 
     Source: Brandon et al. 2023, Striped Attention.
     """
-    if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(
-            message("tp.striped takes names of mesh axes", f"got {axes!r:.80}", remedy='Write tp.striped("data").')
-        )
+    _check_axes(axes, "tp.striped", "data")
     return Striped(axes)
 
 
@@ -159,10 +156,7 @@ def padded(*axes: str) -> Padded:
     Raises:
       PlanError: without names of mesh axes.
     """
-    if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(
-            message("tp.padded takes names of mesh axes", f"got {axes!r:.80}", remedy='Write tp.padded("model").')
-        )
+    _check_axes(axes, "tp.padded", "model")
     return Padded(axes)
 
 
@@ -185,6 +179,12 @@ def halo(depth: int = 1) -> Halo:
             )
         )
     return Halo(int(depth))
+
+
+def _check_axes(axes: tuple[str, ...], what: str, example: str) -> None:
+    if not axes or not all(isinstance(axis, str) for axis in axes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = f'Write {what}("{example}").'
+        raise PlanError(message(f"{what} takes names of mesh axes", f"got {axes!r:.80}", remedy=remedy))
 
 
 def _is_count(value: Any) -> bool:

@@ -1,0 +1,23 @@
+"""Values that lie side by side: in a tuple, or by name in a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def by_part(apply: Callable[..., Any], parts: Sequence[Any], keys: Sequence[str] | None, *values: Any) -> Any:
+    """Apply something to every part and what lies at its place.
+
+    Args:
+      apply: called with a part and one value of each of `values`.
+      parts: what is applied, one for each place.
+      keys: the names of the places where the values are dictionaries; None where they are tuples.
+      values: tuples or dictionaries with one value for each place.
+
+    Returns:
+      A tuple or a dictionary with one result for each place.
+    """
+    where: Sequence[Any] = range(len(parts)) if keys is None else keys
+    made = [apply(part, *(value[key] for value in values)) for part, key in zip(parts, where, strict=True)]
+    return tuple(made) if keys is None else dict(zip(keys, made, strict=True))
