@@ -112,8 +112,9 @@ def _run(schedule: Schedule, step: Run, here: Here, arrays: list[Any]) -> list[A
 def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[Any]) -> list[Any]:
     """Run one operation on one device's blocks."""
     cuts = dict(step.cuts)
-    shaped = device_kernels(schedule.graph.shaped(step.node), cuts, step.axes)
-    operation, sizes = shaped.operation, local_sizes(shaped, cuts)
+    sizes = local_sizes(schedule.graph.shaped(step.node), cuts)
+    shaped = device_kernels(schedule.graph.shaped(step.node), cuts, sizes, step.axes)
+    operation = shaped.operation
     count = len(schedule.graph.nodes[step.node].operands)
     arrays, before = arrays[:count], list(arrays[count:])
     if folds_nothing(shaped):

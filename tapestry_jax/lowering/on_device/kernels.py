@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+import jax
+
+from combinators.errors import TapestryError
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
-from combinators.operations.shaped import Shaped
+from combinators.operations.shaped import Shaped, check_box, not_of_any_size
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.varying import vary
 
 
-def device_kernels(shaped: Shaped, cut: Collection[str], axes: frozenset[str]) -> Shaped:
+def device_kernels(shaped: Shaped, cut: Collection[str], sizes: Mapping[str, int], axes: frozenset[str]) -> Shaped:
     """The operation with the kernels that run where `cut` are the dimensions that are cut, over the mesh or in time.
 
-    Loops in kernels pass the check of varying axes, and kernels for several platforms vary over the same ones.
+    Loops in kernels pass the check of varying axes, and kernels for several platforms vary over the same ones. What a
+    kernel gives is held against the box, where not all of the index space is in it.
+
+    Args:
+      shaped: the operation.
+      cut: the dimensions that are cut.
+      sizes: of the index box of one device.
+      axes: mesh axes over which blocks vary.
     """
     operation = shaped.operation
-    kernel = with_varying_loops(operation.kernel, axes)
+
+    def on_device(kernel: Callable[..., Any], *, is_state: bool) -> Callable[..., Any]:
+        looped = with_varying_loops(kernel, axes)
+        if not cut:
+            return looped
+        return functools.update_wrapper(_held_to_box(looped, shaped, sizes, is_state=is_state), kernel, (), ())
+
+    kernel = on_device(operation.kernel, is_state=operation.kind != "map")
     dense = tuple(
-        replace(entry, kernel=with_varying_loops(entry.kernel, axes))
+        replace(entry, kernel=on_device(entry.kernel, is_state=entry.gives == "state" and operation.kind != "map"))
         if isinstance(entry, Dense)
-        else with_varying_loops(entry, axes)
+        else on_device(entry, is_state=False)
         for entry in operation.dense
     )
 
@@ -32,3 +50,24 @@ def device_kernels(shaped: Shaped, cut: Collection[str], axes: frozenset[str]) -
 
     looped = replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
     return ready(looped, cut, by_platform=True, finish=varied)
+
+
+def _held_to_box(
+    kernel: Callable[..., Any], shaped: Shaped, sizes: Mapping[str, int], *, is_state: bool
+) -> Callable[..., Any]:
+    """The kernel, refused where it gives another shape than its box has, or fails on the box."""
+
+    def run(*blocks: Any) -> Any:
+        try:
+            found = kernel(*blocks)
+        except TapestryError:
+            raise
+        except Exception as error:
+            # The kernel ran on the whole index space when the program was traced.
+            raise not_of_any_size(
+                shaped, sizes, f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.200}"
+            ) from error
+        check_box(shaped, jax.tree.leaves(found), sizes, is_state=is_state)
+        return found
+
+    return run

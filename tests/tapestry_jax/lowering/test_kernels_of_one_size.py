@@ -1,0 +1,52 @@
+"""A kernel that holds sizes of its own is right for the whole index space and for no part of it: it is refused there."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from combinators.errors import KernelError
+
+X = jax.ShapeDtypeStruct((6, 3), jnp.float32)
+KERNELS = {
+    "map that broadcasts": (tp.Map(lambda x: x + jnp.arange(3.0), "x c -> x c"), {"c": "m"}),
+    "map in chunks": (tp.Map(lambda x: x + jnp.arange(3.0), "x c -> x c"), {"c": tp.chunks(3)}),
+    "map that cannot": (tp.Map(lambda x: x + jnp.ones((6, 1)), "x c -> x c"), {"x": "m"}),
+    "fold": (tp.Reduce(lambda x: x.sum(0) + jnp.zeros(3), "x c -> c", tp.monoids.Sum), {"c": "m"}),
+    "fold in a ring": (
+        tp.Reduce(lambda x: jnp.maximum(x.max(0), jnp.arange(3.0)), "x c -> c", tp.monoids.Max),
+        {"c": "m", "x": tp.ring("m")},
+    ),
+    "scan": (tp.Scan(tp.monoids.Sum, "x c -> x c", "x", kernel=lambda x: x * jnp.ones(3)), {"c": tp.chunks(3)}),
+    "dense": (
+        tp.Reduce(lambda x: x.sum(0), "x c -> c", tp.monoids.Sum, dense=lambda x: x.sum(0) + jnp.zeros(3)),
+        {"c": "m"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_of_one_size_is_refused_where_its_axes_are_cut(name):
+    arrow, entries = KERNELS[name]
+    graph = tp.trace(arrow, tp.TensorType({"x": 6, "c": 3}))
+    jax.eval_shape(tp.plan(graph, tp.mesh(m=3), {}).compile().jitted, X)
+    run = tp.plan(graph, tp.mesh(m=3), entries).compile()
+    with pytest.raises(KernelError, match="is not right for a box of any size") as caught:
+        jax.eval_shape(run.jitted, X)
+    lines = str(caught.value).split("\n")
+    assert lines[2].startswith("  box x=") and ("c=1" in lines[2]) == ("c" in entries)
+    assert lines[-1].startswith("  Take sizes from the blocks' shapes")
+
+
+def test_the_error_says_what_the_kernel_gives_and_what_fails_in_it():
+    for name, line in [
+        ("fold", "  it gives (c) the shape (3,), and not (1,)"),
+        ("map that cannot", "  TypeError: add got incompatible shapes for broadcasting: (2, 3), (6, 1)."),
+    ]:
+        arrow, entries = KERNELS[name]
+        plan = tp.plan(tp.trace(arrow, tp.TensorType({"x": 6, "c": 3})), tp.mesh(m=3), entries)
+        with pytest.raises(KernelError) as caught:
+            jax.eval_shape(plan.compile().jitted, X)
+        assert line in str(caught.value).split("\n")
