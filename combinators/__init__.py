@@ -1,4 +1,14 @@
-"""The algebra: typed combinators, signatures, monoids and the graphs they are traced to. jax and numpy only."""
+"""The algebra: typed combinators, signatures, monoids and the graphs they are traced to. jax and numpy only.
+
+Users write `import tapestry_jax as tp`, which hands on every name of this package beside its own (`help(tp)`):
+
+Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
+Programs  program iterate stack Either Arrow
+Merging   monoids aggregators Monoid Aggregator Frame
+Graphs    trace Graph TensorType
+Spaces    Box Signature Projection exact_cover
+Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
+"""
 
 from __future__ import annotations
 

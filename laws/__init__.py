@@ -1,4 +1,11 @@
-"""Property tests for the algebra, and for what users make of it: `tp.laws.check(MyMonoid)`."""
+"""Property tests for the algebra, and for what users make of it: `tp.laws.check(MyMonoid)`.
+
+Check      check assert_lawful assert_equivalent examine replay mutants
+Say how    given known_failing Semiring Homomorphism Action
+Draw       values states partitions arrows graphs plans
+Read       Report Checked Mutants Mutant LawError catalogue Law Given KnownFailing Sentence parse
+Compile    compile_quickly, for tests that compile much
+"""
 
 from __future__ import annotations
 

@@ -304,6 +304,16 @@ def plan(
         halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
         than what it carries, or remat where nothing is repeated.
       MeshError: for an unknown mesh axis.
+
+    Example:
+      >>> from jax.sharding import AbstractMesh
+      >>> import tapestry_jax as tp
+      >>> types = tp.TensorType({"i": 8, "k": 4}), tp.TensorType({"k": 4, "n": 6})
+      >>> product = tp.trace(tp.einsum("i k, k n -> i n"), *types)
+      >>> by_rows = tp.plan(product, AbstractMesh((2,), ("data",)), {"i": "data"})
+      >>> by_columns = tp.plan(product, by_rows.mesh, {"k": "data"})
+      >>> [list(map(str, each.collectives())) for each in (by_rows, by_columns)]
+      [[], ['all-reduce over data: 192 B, einsum']]
     """
     if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(

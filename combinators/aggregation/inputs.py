@@ -168,7 +168,7 @@ def presented(where: str, present: Callable[[Any], Any], state: Any) -> Any:
         return present(state)
     except TapestryError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:  # it is the user's, and may raise anything
         details = (f"of a state {jax.tree.map(np.shape, state)!r:.200}", f"{type(error).__name__}: {error}"[:300])
         remedy = "Make it array code that takes one state, as `monoid.merge` gives it."
         raise GraphError(message(f"{where}: its `present` fails", *details, remedy=remedy)) from error

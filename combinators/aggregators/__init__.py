@@ -1,5 +1,16 @@
 """The aggregators that the library ships, as factories: `fold(aggregators.Moments(), "row col -> col")`.
 
+Sums          Sum Prod Count Mean Moments CompensatedSum LogSumExp SoftmaxMean Decayed
+Extrema       Max Min MinMax ArgMax ArgMin TopK
+Truth, place  All Any First Last
+Columns       Covariance Correlation LinearRegression MatrixProduct Recurrence
+Scores        Accuracy Precision Recall F1 ConfusionMatrix AUC CalibrationError
+Sketches      Histogram DDSketch HyperLogLog CountMin Bloom MinHash Reservoir
+Of sketches   count_min_estimate bloom_contains minhash_similarity
+
+`help(aggregators.Moments)` and so on tell what each takes and gives. `a & b` runs two in one pass; `a.by_key(None, n)`,
+`.by_segment`, `.by_run()`, `.masked()`, `.map(f)` and `.contramap(f)` make others.
+
 One file a family, each alone; `elementwise`, `mean` and `moments` first. `entries`, `grid`, `sums`, `totals`,
 `two_stage` and `weights` are what several of them share.
 """

@@ -1,4 +1,8 @@
-"""Random numbers as a pure function of key and coordinate: the same bits under any plan."""
+"""Random numbers as a pure function of key and coordinate: the same bits under any plan.
+
+Numbers   bits uniform normal bernoulli, of the shape and names of another value: `random.normal(key, like=x)`
+Keys      split fold_in, as those of `jax.random`
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ from combinators.leaves.map import Map
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
 from combinators.recording.value import Value
+
+__all__ = ("bernoulli", "bits", "fold_in", "normal", "split", "uniform")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,12 @@
 """The monoids that the library ships, ready to use: `Reduce(kernel, signature, monoids.Sum)`.
 
+Numbers     Sum Prod Max Min MinMax All Any Mean Moments Covariance CompensatedSum LogSumExp LogProduct
+Places      First Last ArgMax ArgMin TopK Reservoir
+In order    MatrixProduct MaxPlusProduct MinPlusProduct AffineRecurrence AffineRecurrenceDense decayed
+Attention   AttentionState
+Of monoids  product struct dual optional lexicographic map_values function segmented runs
+Of states   compensated_value logsumexp_value attention_state attention_output attention_logsumexp two_sum
+
 One file each, each alone; `elementwise`, `mean` and `moments` first. `dual`, `optional`, `lexicographic`,
 `map_values`, `function`, `segmented` and `runs` make monoids of monoids.
 """

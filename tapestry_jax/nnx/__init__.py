@@ -1,5 +1,9 @@
 """Flax modules made of arrows: their parameters carry dimension names, and any plan may place them.
 
+Modules   Module ModuleArrow
+Layers    Linear LinearGeneral Embed PositionEmbed LayerNorm RMSNorm MLP MultiHeadAttention Block Stack
+Models    Transformer TransformerConfig cross_entropy
+
 Read `module` with `parameter`, `symbolic`, `written` and `module_arrow`; then the layers, from `linear` to
 `attention`: `embed`, `norm`, `mlp`, `stack`, and `transformer` with its `loss`. `rows` are kernels,
 `options` reads what constructors are given.

@@ -491,10 +491,11 @@ def test_wrong_options_of_aggregators_are_typed_errors(name: str) -> None:
         assert accepted <= MEANT.get(parameter.name, NUMBERS - {"True", "1j", "nan", "np.bool_", "-2"}), parameter.name
 
 
-def test_a_present_that_raises_is_told_where_an_aggregator_runs_on_arrays():
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError])
+def test_a_present_that_raises_is_told_where_an_aggregator_runs_on_arrays(kind: type[Exception]):
     def present(state: Any) -> Any:
-        raise ValueError("no")
+        raise kind("no")
 
     with pytest.raises(tp.GraphError, match="its `present` fails") as caught:
         AGGREGATOR.map(present).run(ARRAY)
-    assert "ValueError: no" in str(caught.value)
+    assert f"{kind.__name__}: no" in str(caught.value)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
+import pydoc
 import re
 import subprocess
 import sys
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
+import pytest
 
+import combinators
 import tapestry_jax as tp
 from tapestry_jax.report.explain import explain
 
@@ -30,9 +34,27 @@ def test_names_are_those_that_are_documented():
     assert tp.__version__ == importlib.metadata.version("tapestry-jax")
 
 
-def test_help_begins_with_every_name_by_subject():
-    written = set(re.findall(r"\w+", tp.__doc__ or ""))
-    assert [name for name in tp.__all__ if name not in written] == []
+@pytest.mark.parametrize(
+    "module", [tp, combinators, tp.aggregators, tp.monoids, tp.nnx, tp.laws], ids=lambda m: m.__name__
+)
+def test_help_begins_with_every_name_by_subject(module):
+    """`help` lists the files of a package, and no name that it hands on from them."""
+    shown = pydoc.plain(pydoc.render_doc(module)).split("PACKAGE CONTENTS")[0]
+    written = set(re.findall(r"\w+", shown))
+    names = [name for name, value in vars(module).items() if not name.startswith("_") and _is_handed_on(value)]
+    assert len(names) > 10
+    assert [name for name in names if name not in written] == []
+
+
+def _is_handed_on(value):
+    ours = ("combinators", "laws", "tapestry_jax")
+    return not isinstance(value, ModuleType) and (getattr(value, "__module__", None) or "combinators").startswith(ours)
+
+
+def test_help_of_random_shows_what_makes_numbers_and_no_kernel():
+    shown = pydoc.plain(pydoc.render_doc(tp.random))
+    assert [name for name in tp.random.__all__ if f"{name}(" not in shown] == []
+    assert "CLASSES" not in shown
 
 
 def test_importing_every_name_needs_neither_hypothesis_nor_flax():
