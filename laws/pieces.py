@@ -13,7 +13,7 @@ from combinators.arrows.program import program
 from combinators.arrows.tracing import trace
 from combinators.errors import TapestryError, message
 from combinators.graphs.graph import Graph
-from combinators.index_space.sizes import axis_extent
+from combinators.index_space.extent import axis_extent
 from combinators.index_space.tensor_type import TensorType
 from combinators.leaves.leaf import Leaf
 from combinators.merging.monoid import Monoid

@@ -1,5 +1,5 @@
 """Index spaces: boxes, what is read of them, and the signatures and types that speak of them.
 
-Read `axis`, `box` and `projection`; then `cover` and `marginals`; then `signature` with its `parser`, `naming` and
-`sizes`; `tensor_type` and `usable` speak of arrays.
+Read `axis`, `box` and `projection`; then `cover` and `marginals`; then `signature` with its `tokens`, `parser` and
+`naming`; then `sizes` with `extent` and `boundary`; `tensor_type` and `usable` speak of arrays.
 """

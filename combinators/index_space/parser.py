@@ -15,20 +15,16 @@ name       = a Python identifier, or "..." with a number: what `Signature.expand
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import replace
 from functools import lru_cache
 from typing import NoReturn
 
 from combinators.errors import SignatureError, message
-from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Span, Term
-from combinators.index_space.signature import Operand, Signature, underline
+from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.tokens import Token, described, refuse, tokenize
 
 MAX_CHARACTERS = 4096
-MAX_DIGITS = 300  # below every limit that Python can be set to for reading and printing integers
-_SYMBOLS = ("->", "...", ",", "(", ")", "[", "]", "+", "-", "*", "@")
-_DIGITS = frozenset("0123456789")
 
 
 def parse(text: str) -> Signature:
@@ -64,36 +60,29 @@ def _parsed(text: str) -> Signature:
     return signature
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str  # "name", "number", "end" or the symbol itself
-    text: str
-    span: Span
-
-
 class _Parser:
     """Recursive descent without recursion: the grammar nests only once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _tokenize(text)
+        self.tokens = tokenize(text)
         self.at = 0
 
-    def peek(self) -> _Token:
+    def peek(self) -> Token:
         return self.tokens[self.at]
 
-    def take(self) -> _Token:
+    def take(self) -> Token:
         token = self.peek()
         self.at += token.kind != "end"
         return token
 
-    def expect(self, kind: str, expected: str, remedy: str) -> _Token:
+    def expect(self, kind: str, expected: str, remedy: str) -> Token:
         if self.peek().kind != kind:
             self.fail(expected, remedy)
         return self.take()
 
     def fail(self, expected: str, remedy: str) -> NoReturn:
-        _fail(self.text, self.peek().span, f"expected {expected}, got {_describe(self.peek())}", remedy)
+        refuse(self.text, self.peek().span, f"expected {expected}, got {described(self.peek())}", remedy)
 
     def signature(self) -> Signature:
         operands = () if self.peek().kind == "->" else self.tensors()
@@ -179,7 +168,7 @@ class _Parser:
             token = self.peek()
             term = self.factor("the name of a dimension")
             if any(term.name == other.name for other in terms):
-                _fail(self.text, token.span, f"`{term.name}` is twice in one axis", "Give its parts different names.")
+                refuse(self.text, token.span, f"`{term.name}` is twice in one axis", "Give its parts different names.")
             terms.append(term)
         # One dimension in parentheses is the dimension itself.
         return Axis("composite" if len(terms) > 1 else "affine", tuple(terms))
@@ -195,9 +184,9 @@ class _Parser:
             if term is None:
                 offset += sign * number
             elif any(term.name == other.name for other in terms):
-                _fail(self.text, token.span, f"`{term.name}` is twice in one axis", "Add its coefficients up.")
+                refuse(self.text, token.span, f"`{term.name}` is twice in one axis", "Add its coefficients up.")
             elif number == 0:
-                _fail(self.text, token.span, f"the coefficient of `{term.name}` is 0", "Leave the term out.")
+                refuse(self.text, token.span, f"the coefficient of `{term.name}` is 0", "Leave the term out.")
             else:
                 terms.append(replace(term, coefficient=sign * number))
             if self.peek().kind not in ("+", "-"):
@@ -209,7 +198,7 @@ class _Parser:
             self.fail("`+`, `-` or `)`", "Write a sum as `(2*y+dy)` or a composition as `(h d)`, not both.")
         if not terms:
             span = (start, self.peek().span[0])
-            _fail(self.text, span, "expected a dimension in the expression", "Write `1` for a broadcast axis.")
+            refuse(self.text, span, "expected a dimension in the expression", "Write `1` for a broadcast axis.")
         return Axis("affine", tuple(terms), offset)
 
     def sign(self) -> int:
@@ -239,53 +228,6 @@ class _Parser:
         return Term(name.text, whole=True)
 
 
-def _tokenize(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    at = 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        token = _token(text, at)
-        tokens.append(token)
-        at = token.span[1]
-    # Where the text ends early the caret stands right after what was last read.
-    end = len(text.rstrip())
-    tokens.append(_Token("end", "", (end, end)))
-    return tokens
-
-
-def _token(text: str, start: int) -> _Token:
-    end = start
-    if text.startswith("...", start) and text[start + 3 : start + 4] in _DIGITS:
-        end = _skip_digits(text, start + 3)
-        if text[start + 3] == "0" and end > start + 4:
-            _fail(text, (start, end), f"got `{text[start:end]}`", "Write the number after `...` without leading zeros.")
-        return _Token("name", text[start:end], (start, end))
-    if text[start] in _DIGITS:
-        end = _skip_digits(text, start)
-        if end - start > MAX_DIGITS:
-            _fail(text, (start, start + 1), f"a number of {end - start} digits", f"Use at most {MAX_DIGITS} digits.")
-        return _Token("number", text[start:end], (start, end))
-    for symbol in _SYMBOLS:
-        if text.startswith(symbol, start):
-            return _Token(symbol, symbol, (start, start + len(symbol)))
-    if not text[start].isidentifier():
-        remedy = "Use names, numbers, spaces and `-> , ( ) [ ] + - * @ ... 1` alone."
-        _fail(text, (start, start + 1), f"got {text[start]!a}, which no signature has", remedy)
-    while end < len(text) and ("_" + text[end]).isidentifier():
-        end += 1
-    # Python reads identifiers in this normal form, so that a keyword argument names the same dimension.
-    name = unicodedata.normalize("NFKC", text[start:end])
-    return _Token("name", name, (start, end))
-
-
-def _skip_digits(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _DIGITS:
-        at += 1
-    return at
-
-
 def _make_whole(signature: Signature) -> Signature:
     whole = set(signature.whole_dims)
 
@@ -303,30 +245,30 @@ def _check(signature: Signature) -> None:
     for result in signature.results:
         _check_result(text, result)
         if result.ellipsis and not any(operand.ellipsis for operand in signature.operands):
-            _fail(text, _span(result), "`...` is on the right alone", "Write `...` in an operand, too.")
+            refuse(text, _span(result), "`...` is on the right alone", "Write `...` in an operand, too.")
     axes = {name for tensor in (*signature.operands, *signature.results) for name in tensor.names}
     for operand in signature.operands:
         if operand.coordinate is not None and operand.coordinate not in axes:
             problem = f"no operand and no result has the dimension `{operand.coordinate}`"
-            _fail(text, _span(operand), problem, "Name a dimension that an axis has after `@`.")
+            refuse(text, _span(operand), problem, "Name a dimension that an axis has after `@`.")
     if signature.has_ellipsis:
         for tensor in (*signature.operands, *signature.results):
             for axis in tensor.axes:
                 if any(name.startswith("...") for name in axis.names):
-                    _fail(text, _span(axis), "`...` and one of its expanded names", "Use one of the two forms alone.")
+                    refuse(text, _span(axis), "`...` and one of its expanded names", "Use one of the two forms alone.")
 
 
 def _check_result(text: str, result: Operand) -> None:
     if result.coordinate is not None:
-        _fail(text, _span(result), "a coordinate is an operand", "Move it to the left of `->`.")
+        refuse(text, _span(result), "a coordinate is an operand", "Move it to the left of `->`.")
     seen: set[str] = set()
     for axis in result.axes:
         if axis.is_window:
             problem = "expected `y`, `[c]`, `(h d)` or `1` in a result, got an expression"
-            _fail(text, _span(axis), problem, "Index the result by one name, and write the expression on the left.")
+            refuse(text, _span(axis), problem, "Index the result by one name, and write the expression on the left.")
         for name in axis.names:
             if name in seen:
-                _fail(text, _span(axis), f"`{name}` is twice in one result", "Use a dimension once in a result.")
+                refuse(text, _span(axis), f"`{name}` is twice in one result", "Use a dimension once in a result.")
             seen.add(name)
 
 
@@ -343,11 +285,3 @@ def _check_length(text: str, what: str) -> None:
                 remedy="Shorten the names.",
             )
         )
-
-
-def _describe(token: _Token) -> str:
-    return "the end" if token.kind == "end" else f"`{token.text if len(token.text) <= 40 else token.text[:40] + '...'}`"
-
-
-def _fail(text: str, span: Span, problem: str, remedy: str) -> NoReturn:
-    raise SignatureError(message("cannot read the signature.", underline(text, span), problem, remedy=remedy))

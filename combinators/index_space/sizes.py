@@ -13,9 +13,10 @@ from typing import NoReturn
 
 from combinators.errors import SignatureError, message
 from combinators.index_space.axis import Axis
+from combinators.index_space.boundary import boundary_modes
+from combinators.index_space.extent import axis_size, cells_read
 from combinators.index_space.signature import Signature, check_count
 
-BOUNDARIES = ("valid", "zero", "periodic", "reflect", "edge")
 Shape = tuple[int, ...]
 
 
@@ -70,86 +71,6 @@ def solve_partly(signature: Signature, shapes: Sequence[Shape], *, where: str = 
         pass
     solver.check_composites()
     return solver.known
-
-
-def boundary_modes(signature: Signature, boundary: str | Sequence[str]) -> tuple[str, ...]:
-    """Spell a boundary out, one mode for every affine operand axis that is not bare.
-
-    Args:
-      signature: with or without `...`.
-      boundary: one mode for all, or one for each.
-
-    Returns:
-      The modes, in order of appearance.
-
-    Raises:
-      SignatureError: when a mode is unknown or their number is wrong.
-    """
-    windows = [
-        (index, at)
-        for index, operand in enumerate(signature.operands)
-        for at, axis in enumerate(operand.axes)
-        if axis.is_window
-    ]
-    modes = (boundary,) * len(windows) if isinstance(boundary, str) else tuple(boundary)
-    for mode in (boundary,) if isinstance(boundary, str) else modes:
-        if mode not in BOUNDARIES:
-            raise SignatureError(
-                message(f"unknown boundary {mode!r} for `{signature}`.", remedy=f"Use one of {', '.join(BOUNDARIES)}.")
-            )
-    if len(modes) != len(windows):
-        raise SignatureError(
-            message(
-                "wrong number of boundaries.",
-                signature.show(*windows),
-                f"expected {len(windows)}, got {len(modes)}",
-                remedy="Give one boundary for all axes, or one for each axis with an expression.",
-            )
-        )
-    return modes
-
-
-def axis_extent(axis: Axis, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """Find the cells of an axis that the whole index box reads.
-
-    Args:
-      axis: of any kind.
-      sizes: of at least the axis's dimensions.
-
-    Returns:
-      The smallest half-open range that holds all reads, `(0, 0)` where the box is empty. An affine range may start
-      below 0 or end past the tensor, where a boundary answers.
-    """
-    if not axis.is_window:
-        return 0, axis_size(axis, sizes)
-    if any(sizes[term.name] == 0 for term in axis.terms):
-        return 0, 0
-    low, high = _reads(axis, sizes)
-    return low, high + 1
-
-
-def axis_size(axis: Axis, sizes: Mapping[str, int]) -> int:
-    """Find the size of a bare, whole, composite or `1` axis: the product of its dimensions' sizes.
-
-    Args:
-      axis: no affine expression, whose tensor may be larger than what is read.
-      sizes: of at least the axis's dimensions.
-
-    Returns:
-      The number of cells.
-
-    Raises:
-      SignatureError: when the axis is an affine expression.
-    """
-    if axis.is_window:
-        raise SignatureError(
-            message(
-                f"the dimensions of `{axis}` do not give the size of its axis.",
-                "strides leave a remainder unread",
-                remedy="Take the size from the operand's shape, or the cells read from `axis_extent`.",
-            )
-        )
-    return math.prod(sizes[name] for name in axis.names)
 
 
 class _Solver:
@@ -256,7 +177,7 @@ class _Solver:
 
     def largest(self, index: int, at: int, axis: Axis, n: int, name: str) -> int:
         """Find the largest size of `name` for which `axis` reads only cells of `[0, n)`."""
-        low, high = _reads(axis, {**self.known, name: 1})
+        low, high = cells_read(axis, {**self.known, name: 1})
         if low < 0:
             self.fail_read(index, at, axis, low, n)
         coefficient = next(term.coefficient for term in axis.terms if term.name == name)
@@ -269,7 +190,7 @@ class _Solver:
             return
         mode = self.modes[index, at]
         if mode == "valid":
-            low, high = _reads(axis, self.known)
+            low, high = cells_read(axis, self.known)
             if low < 0 or high >= n:
                 self.fail_read(index, at, axis, low if low < 0 else high, n)
         elif mode != "zero" and n == 0:
@@ -336,12 +257,6 @@ class _Solver:
     @property
     def of(self) -> str:
         return f" of `{self.where}`" if self.where else ""
-
-
-def _reads(axis: Axis, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """The smallest and the largest cell that an affine axis reads over a box that is not empty."""
-    reaches = [term.coefficient * (sizes[term.name] - 1) for term in axis.terms]
-    return axis.offset + sum(min(0, reach) for reach in reaches), axis.offset + sum(max(0, reach) for reach in reaches)
 
 
 def _checked_size(size: object, signature: Signature, what: str) -> int:

@@ -18,8 +18,8 @@ from combinators.arguments import (
     read_optional_name,
 )
 from combinators.errors import KernelError, SignatureError, message
+from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.signature import Signature
-from combinators.index_space.sizes import BOUNDARIES
 from combinators.kernels.kernel import check_kernel, short_name
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation

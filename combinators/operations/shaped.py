@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from combinators.errors import KernelError, SignatureError, TapestryError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
+from combinators.index_space.extent import axis_extent, axis_size
 from combinators.index_space.signature import Operand, Signature
-from combinators.index_space.sizes import axis_extent, axis_size, solve_sizes
+from combinators.index_space.sizes import solve_sizes
 from combinators.kernels.captured import check_captured, result_types
 from combinators.kernels.immutable import Immutable
 from combinators.merging.blocks import Axes, present_block, shared_axes

@@ -14,7 +14,7 @@ from combinators.arrows.arrow import Arrow
 from combinators.arrows.compose import identity
 from combinators.arrows.loops import iterate, stack
 from combinators.arrows.program import program
-from combinators.index_space.sizes import BOUNDARIES
+from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.tensor_type import TensorType
 from combinators.leaves import random as draws
 from combinators.leaves.attention import attention

@@ -15,9 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from combinators.index_space.tensor_type import is_inexact
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
-from tapestry_jax.planning.geometry.changes import layout_changes
 from tapestry_jax.planning.geometry.layout import Layout, true_layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.scheduling.schedule import Slot
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import tapestry_jax as tp
-from combinators.index_space.sizes import BOUNDARIES
+from combinators.index_space.boundary import BOUNDARIES
 from tests.pairs import kernels
 
 FRESH = "efghijklmnop"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from combinators.graphs.graph import Graph, Ref
-from tapestry_jax.planning.geometry.changes import Cast, Slice, layout_changes
+from tapestry_jax.planning.geometry.changes import Cast, Slice
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.opening import outside, rotates, streams, turn_cut
 from tapestry_jax.planning.geometry.time_axis import spread
+from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.scheduling.schedule import Convert, Schedule, Slot, Step
 
 

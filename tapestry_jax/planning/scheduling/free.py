@@ -15,11 +15,12 @@ from combinators.graphs.graph import Apply, Graph, Input, Loop, Ref, Rename
 from combinators.index_space.signature import Operand
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole
-from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap, changed_shape, layout_changes
+from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap, changed_shape
 from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.opening import outside_all
 from tapestry_jax.planning.geometry.time_axis import in_time
+from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.scheduling.reads import Cuts, operand_layouts, result_layout
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.sizes import axis_extent
+from combinators.index_space.extent import axis_extent
 from combinators.operations.execute import axis_modes
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.geometry.layout import Cut, Layout, Window

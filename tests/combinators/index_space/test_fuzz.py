@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from combinators.errors import SignatureError
 from combinators.index_space.axis import Axis, Term
+from combinators.index_space.extent import axis_extent
 from combinators.index_space.signature import Operand, Signature
-from combinators.index_space.sizes import axis_extent, solve_sizes
+from combinators.index_space.sizes import solve_sizes
 
 NAMES = ("a", "b", "dy", "_x1", "ñ", "if", "...0", "...3")
 PIECES = (*NAMES, "->", "...", ",", "(", ")", "[", "]", "+", "-", "*", "@", "1", "0", "17", " ", "  ", "\n")

@@ -12,8 +12,10 @@ import pytest
 
 from combinators.errors import SignatureError
 from combinators.index_space.axis import Axis
+from combinators.index_space.boundary import BOUNDARIES, boundary_modes
+from combinators.index_space.extent import axis_extent, axis_size
 from combinators.index_space.signature import Signature
-from combinators.index_space.sizes import BOUNDARIES, axis_extent, axis_size, boundary_modes, solve_sizes
+from combinators.index_space.sizes import solve_sizes
 
 CONV = "b (2*y+[dy]) (2*x+[dx]) c, [dy] [dx] c o -> b y x o"
 ATTENTION = "b h q [d], b h k [d], b h k e, @q, @k -> b h q e"

@@ -11,7 +11,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, KernelError, SignatureError
-from combinators.index_space.sizes import BOUNDARIES
+from combinators.index_space.boundary import BOUNDARIES
 
 X = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
 

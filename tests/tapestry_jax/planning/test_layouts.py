@@ -13,9 +13,10 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 import tapestry_jax as tp
 from combinators.graphs.graph import Apply
 from tapestry_jax.planning.entries.placement import why_whole
-from tapestry_jax.planning.geometry.changes import Cast, Exchange, Gather, Slice, changed_shape, layout_changes
+from tapestry_jax.planning.geometry.changes import Cast, Exchange, Gather, Slice, changed_shape
 from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.way import layout_changes
 from tests.tapestry_jax.draw import named
 
 SHAPE = MeshShape((("data", 2), ("model", 4)))

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
-from combinators.index_space.sizes import BOUNDARIES
+from combinators.index_space.boundary import BOUNDARIES
 from tapestry_jax.planning.entries import placement
 from tapestry_jax.planning.geometry.changes import Gather, Overlap, Share, Slice
 from tapestry_jax.planning.geometry.halo import Hop, NeighbourExchange
