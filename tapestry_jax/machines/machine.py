@@ -1,0 +1,224 @@
+"""A machine: what one device computes, holds and reads, and what connects it to others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+from combinators.errors import FormatError, MeshError, message
+from combinators.frozen import dataclass
+
+VERSION = 1
+"""Of the files of machines."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its source.
+
+    Attributes:
+      value: in the unit that its place says.
+      source: a vendor's page, or what it was measured on.
+      estimate: whether no source says it: then `source` says where it comes from.
+    """
+
+    value: float
+    source: str
+    estimate: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    """What connects devices.
+
+    Attributes:
+      kind: `torus`: links to the neighbours along each axis; `switch`: every device reaches every other equally.
+      bandwidth: bytes per second that a device sends: along one direction of one axis of a torus, or into the switch.
+      latency: seconds of one hop.
+    """
+
+    kind: str
+    bandwidth: Figure
+    latency: Figure
+
+
+@dataclass(frozen=True)
+class Table:
+    """Measured times of one kind of collective over mesh axes.
+
+    Attributes:
+      kind: as in `Collective`.
+      axes: the mesh axes.
+      points: bytes per device (as `Collective` counts them) and seconds, by ascending bytes.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine; data only.
+
+    Attributes:
+      name: such as `H100`.
+      platform: as lowering names it: `tpu`, `cuda`, `cpu`.
+      matmul: FLOP/s of matrix products by dtype of their operands, as programs compute them by default.
+      vector: FLOP/s of what is no matrix product.
+      memory: bytes of a device.
+      bandwidth: bytes per second between a device and its memory.
+      inside: what connects the devices of a group.
+      group: how many devices a group has: a host of GPUs, a pod of TPUs.
+      between: what connects groups; its bandwidth is for each device.
+      start: seconds that the smallest kernel takes.
+      tile: rows and columns to which matrix units round the last two sizes of their operands.
+      torus: axes of the torus; 0 for switches.
+      closes: an axis of the torus closes to a ring where its length is a multiple of this.
+      shape: devices along each axis of the torus; empty where it follows from the mesh.
+      tables: measured collectives; they go before the links.
+    """
+
+    name: str
+    platform: str
+    matmul: tuple[tuple[str, Figure], ...]
+    vector: Figure
+    memory: Figure
+    bandwidth: Figure
+    inside: Link
+    group: int
+    between: Link
+    start: Figure
+    tile: tuple[int, int] = (1, 1)
+    torus: int = 0
+    closes: int = 1
+    shape: tuple[int, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def __post_init__(self) -> None:
+        for place, figure in self.figures():
+            if not (math.isfinite(figure.value) and figure.value > 0):
+                raise MeshError(
+                    message(
+                        f"a figure of the machine `{self.name}` is no positive number",
+                        f"{place}: got {figure.value!r}",
+                        remedy="Give finite figures above 0, in FLOP/s, bytes, bytes per second and seconds.",
+                    )
+                )
+        for table in self.tables:
+            numbers = [number for point in table.points for number in point]
+            if not table.points or not all(math.isfinite(number) and number >= 0 for number in numbers):
+                raise MeshError(
+                    message(
+                        f"a table of the machine `{self.name}` holds no times",
+                        f"{table.kind} over {'+'.join(table.axes)}: got {table.points!r:.80}",
+                        remedy="Give at least one point of bytes and seconds, all finite.",
+                    )
+                )
+
+    def figures(self) -> Iterator[tuple[str, Figure]]:
+        """Every figure with its place and unit."""
+        for dtype, figure in self.matmul:
+            yield f"matrix products of {dtype}, FLOP/s", figure
+        yield "other arithmetic, FLOP/s", self.vector
+        yield "memory, B", self.memory
+        yield "memory, B/s", self.bandwidth
+        yield f"inside a group of {self.group} ({self.inside.kind}), B/s", self.inside.bandwidth
+        yield "inside a group, s a hop", self.inside.latency
+        yield "between groups, B/s a device", self.between.bandwidth
+        yield "between groups, s a hop", self.between.latency
+        yield "smallest kernel, s", self.start
+
+    def flops(self, dtype: str) -> float:
+        """FLOP/s of matrix products whose operands have a dtype; of one without a figure, those of other arithmetic."""
+        return next((figure.value for name, figure in self.matmul if name == dtype), self.vector.value)
+
+    def to_json(self) -> str:
+        """The machine as text, which `from_json` reads."""
+        return json.dumps({"machine": VERSION, **dataclasses.asdict(self)}, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> Machine:
+        """Read a machine back.
+
+        Raises:
+          FormatError: when the text is no machine, or one of another version.
+        """
+        try:
+            read: Any = json.loads(text)
+            version = read.pop("machine")
+            if version != VERSION:
+                raise ValueError(f"version {version!r}, where {VERSION} is known")
+            return _machine(read)
+        except (AttributeError, KeyError, TypeError, ValueError, MeshError) as error:
+            raise FormatError(
+                message(
+                    "this is no machine",
+                    f"{type(error).__name__}: {error}"[:200],
+                    remedy="Read what Machine.to_json wrote.",
+                )
+            ) from error
+
+    def __str__(self) -> str:
+        rows = [(place, f"{figure.value:.4g}", _source(figure)) for place, figure in self.figures()]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        lines = [f"{self.name} ({self.platform})"]
+        lines += [f"  {place:<{widths[0]}}  {value:>{widths[1]}}  {source}" for place, value, source in rows]
+        for table in self.tables:
+            points = ", ".join(f"{size:.3g} B {seconds * 1e6:.3g} us" for size, seconds in table.points)
+            lines.append(f"  {table.kind} over {'+'.join(table.axes)}: {points}")
+        return "\n".join(lines)
+
+
+def _source(figure: Figure) -> str:
+    return ("estimate: " if figure.estimate else "") + figure.source
+
+
+def _machine(read: dict[str, Any]) -> Machine:
+    names = {item.name for item in dataclasses.fields(Machine)}
+    if set(read) != names:
+        raise ValueError(f"fields {sorted(set(read) ^ names)}")
+    read["matmul"] = tuple((str(dtype), _figure(figure)) for dtype, figure in read["matmul"])
+    for name in ("vector", "memory", "bandwidth", "start"):
+        read[name] = _figure(read[name])
+    for name in ("inside", "between"):
+        link = read[name]
+        read[name] = Link(_text(link["kind"]), _figure(link["bandwidth"]), _figure(link["latency"]))
+    read["tile"] = _pair(_integers(read["tile"]))
+    read["shape"] = _integers(read["shape"])
+    for name in ("group", "torus", "closes"):
+        (read[name],) = _integers([read[name]])
+    read["tables"] = tuple(
+        Table(
+            _text(table["kind"]),
+            tuple(map(_text, table["axes"])),
+            tuple((float(size), float(seconds)) for size, seconds in table["points"]),
+        )
+        for table in read["tables"]
+    )
+    return Machine(**{**read, "name": _text(read["name"]), "platform": _text(read["platform"])})
+
+
+def _figure(read: Any) -> Figure:
+    return Figure(float(read["value"]), _text(read["source"]), bool(read["estimate"]))
+
+
+def _text(read: Any) -> str:
+    if not isinstance(read, str):
+        raise TypeError(f"{read!r} is no text")
+    return read
+
+
+def _integers(read: Any) -> tuple[int, ...]:
+    listed = cast("list[Any]", list(read))
+    if not all(type(number) is int and number >= 0 for number in listed):
+        raise TypeError(f"{listed!r} are no sizes")
+    return tuple(listed)
+
+
+def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
+    rows, columns = sizes
+    return rows, columns

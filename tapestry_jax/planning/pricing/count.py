@@ -1,0 +1,330 @@
+"""A kernel's program, counted: FLOP, and the bytes that go to memory and back.
+
+FLOP are counted as XLA's own cost analysis does (tests hold the two together), but for loops, whose turns XLA does not
+count. Bytes follow from how XLA fuses: elementwise work runs with whatever reads it, a reduction with whatever makes
+its operand; products, convolutions, sorts, gathers, loops and transforms run by themselves. What runs together reads
+each value from memory once and writes its results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import WRAPPERS, is_literal
+from tapestry_jax.planning.folding.sent import nbytes
+from tapestry_jax.planning.pricing.counts import Counts, added
+
+Struct = jax.ShapeDtypeStruct
+_CALLS = frozenset((*WRAPPERS, "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_lin"))
+_PRODUCTS = frozenset(("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot"))
+_TRANSCENDENTAL = frozenset(
+    (
+        "exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "sin", "cos", "tan", "sqrt", "rsqrt", "cbrt", "pow",
+        "atan2", "erf", "erf_inv", "erfc", "lgamma", "digamma", "sinh", "cosh", "asin", "acos", "atan", "asinh",
+        "acosh",
+        "atanh",
+    )
+)  # fmt: skip
+_APART = frozenset(
+    (
+        "sort", "top_k", "approx_top_k", "gather", "scatter", "scatter-add", "scatter_add", "scatter-mul",
+        "scatter_mul",
+        "scatter_min", "scatter_max", "scatter-min", "scatter-max", "fft", "cumsum", "cumprod", "cummax", "cummin",
+        "cumlogsumexp", "reduce_window", "reduce_window_sum", "reduce_window_max", "reduce_window_min", "cholesky",
+        "triangular_solve", "eigh", "qr", "lu", "svd", "pallas_call", "select_and_scatter_add", "while", "scan", "cond",
+    )
+)  # fmt: skip
+_SAME = frozenset(
+    (
+        "reshape", "transpose", "squeeze", "expand_dims", "copy", "copy_p", "stop_gradient", "optimization_barrier",
+        "pvary",
+        "pcast", "bitcast_convert_type", "reduce_precision",
+    )
+)  # fmt: skip
+"""What gives its operands as they are; compilers choose layouts in memory so that these move nothing."""
+_MOVED = frozenset(
+    (
+        "broadcast_in_dim", "slice", "dynamic_slice", "dynamic_update_slice", "concatenate", "pad", "rev", "iota",
+        "split",
+        "convert_element_type", "real", "imag", "complex", "random_wrap", "random_unwrap",
+    )
+)  # fmt: skip
+"""What computes nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """An equation, its calls opened: `reads` and `makes` are variables of the outermost program that reaches."""
+
+    name: str
+    reads: tuple[Any, ...]
+    makes: tuple[Any, ...]
+    equation: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    steps: list[_Step]
+    inputs: list[Any]
+    outputs: list[Any]
+    types: dict[Any, Any]
+
+
+def count(function: Callable[..., Sequence[Any]], structs: Sequence[Struct]) -> Counts:
+    """The counts of a function of arrays of these types, which gives a list of arrays. Nothing is compiled."""
+    return _counted(_opened(jax.make_jaxpr(function)(*structs).jaxpr))
+
+
+def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int]) -> Counts:
+    """What the backward pass of a function computes, given all that the forward pass has made.
+
+    Args:
+      function: from arrays to a list of arrays.
+      structs: their types.
+      by: the positions of the arrays whose gradients are wanted.
+
+    Returns:
+      The counts of what depends on the cotangents of the results; what it reads that the forward pass has made counts
+      as `inner`, `reads` is empty.
+    """
+
+    def smooth(*arrays: Any) -> list[Any]:
+        return [leaf for leaf in function(*arrays) if is_inexact(leaf.dtype)]
+
+    def pull(cotangents: list[Any], *arrays: Any) -> list[Any]:
+        def run(*varied: Any) -> list[Any]:
+            given = dict(zip(by, varied, strict=True))
+            return smooth(*(given.get(place, array) for place, array in enumerate(arrays)))
+
+        return list(jax.vjp(run, *(arrays[place] for place in by))[1](cotangents))
+
+    cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in jax.eval_shape(smooth, *structs)]
+    if not cotangents or not by:
+        return Counts()
+    program = _opened(jax.make_jaxpr(pull)(cotangents, *structs).jaxpr)
+    reached = set(program.inputs[: len(cotangents)])
+    steps: list[_Step] = []
+    for step in program.steps:
+        if not reached.isdisjoint(step.reads):
+            reached.update(step.makes)
+            steps.append(step)
+        elif not _is_root(step):
+            # Elementwise work of the forward pass is done again where it is read: XLA fuses it there.
+            steps.append(step)
+    steps = _needed(steps, program.outputs)
+    made = {key for step in steps for key in step.makes}
+    given = list(dict.fromkeys(key for step in steps for key in step.reads if key not in made))
+    found = _counted(_Program(steps, given, program.outputs, program.types))
+    read = sum(times * program.types[key] for key, times in zip(given, found.reads, strict=True))
+    wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
+    return replace(found, inner=found.inner + read + wrote, reads=())
+
+
+def _opened(jaxpr: Any) -> _Program:
+    """A program with its calls opened, without what nobody reads; `types` holds the bytes of values."""
+    steps: list[_Step] = []
+    sizes: dict[Any, Any] = {}
+    inputs = list(jaxpr.invars)
+    known: dict[Any, Any] = {}
+    sizes.update((variable, nbytes(variable.aval)) for variable in inputs)
+    outputs = _open(jaxpr, known, steps, sizes)
+    return _Program(_needed(steps, outputs), inputs, outputs, sizes)
+
+
+def _needed(steps: Sequence[_Step], outputs: Sequence[Any]) -> list[_Step]:
+    """The steps that outputs depend on."""
+    wanted = {key for key in outputs if key is not None}
+    kept: list[_Step] = []
+    for step in reversed(steps):
+        if not wanted.isdisjoint(step.makes):
+            wanted.update(step.reads)
+            kept.append(step)
+    return kept[::-1]
+
+
+def _open(jaxpr: Any, known: dict[Any, Any], steps: list[_Step], sizes: dict[Any, Any]) -> list[Any]:
+    """Append the equations of a program; `known` says what its variables are outside. Returns the keys of its results.
+
+    A program may be called several times, so what it makes gets new keys.
+    """
+
+    def key(atom: Any) -> Any:
+        return None if is_literal(atom) else known.get(atom, atom)
+
+    sizes.update((variable, nbytes(variable.aval)) for variable in jaxpr.constvars)
+    for equation in jaxpr.eqns:
+        inner = _called(equation)
+        if inner is not None and len(inner.invars) == len(equation.invars):
+            inside = dict(zip(inner.invars, map(key, equation.invars), strict=True))
+            known.update(zip(equation.outvars, _open(inner, inside, steps, sizes), strict=True))
+            continue
+        if equation.primitive.name in _SAME and len(equation.invars) == len(equation.outvars):
+            known.update(zip(equation.outvars, map(key, equation.invars), strict=True))
+            continue
+        made: list[Any] = []
+        for variable in equation.outvars:
+            known[variable] = fresh = object()
+            sizes[fresh] = nbytes(variable.aval)
+            made.append(fresh)
+        reads = tuple(found for found in map(key, equation.invars) if found is not None)
+        steps.append(_Step(equation.primitive.name, reads, tuple(made), equation))
+    return [key(atom) for atom in jaxpr.outvars]
+
+
+def _called(equation: Any) -> Any:
+    if equation.primitive.name not in _CALLS:
+        return None
+    inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+    return getattr(inner, "jaxpr", inner)
+
+
+def _counted(program: _Program) -> Counts:
+    total = Counts()
+    for step in program.steps:
+        total = added(total, _arithmetic(step))
+    reads, inner, kernels = _memory(program)
+    kinds = _kinds(program)
+    heads = tuple("given" if key is None else kinds.get(key, "given") for key in program.outputs)
+    return replace(total, inner=total.inner + inner, reads=reads, heads=heads, kernels=total.kernels + kernels)
+
+
+def _kinds(program: _Program) -> dict[Any, str]:
+    """What makes every value."""
+    kinds: dict[Any, str] = {}
+    for step in program.steps:
+        if step.name in _PRODUCTS:
+            kind = "product"
+        elif step.name in _APART:
+            kind = "apart"
+        elif _is_reduction(step.name):
+            kind = "reduced"
+        elif step.name in _MOVED:
+            # What is only moved is still what it was.
+            kind = next((kinds[key] for key in step.reads if key in kinds), "given")
+        else:
+            kind = "fused"
+        kinds.update(dict.fromkeys(step.makes, kind))
+    return kinds
+
+
+def _memory(program: _Program) -> tuple[tuple[float, ...], float, int]:
+    """How often every input is read, the bytes of values inside that go to memory and back, and the kernels."""
+    outputs = {key for key in program.outputs if key is not None}
+    stored = outputs.union(*(step.makes for step in program.steps if _is_root(step)))
+    # What every value is computed from, of what is in memory, by work that is fused with whatever reads it.
+    below: dict[Any, frozenset[Any]] = {key: frozenset((key,)) for key in program.inputs}
+    groups: dict[Any, set[Any]] = {}
+    for number, step in enumerate(program.steps):
+        found = frozenset().union(*(below.get(key, frozenset((key,))) for key in step.reads))
+        if _is_root(step):
+            # Reductions of the same values run together.
+            group = ("reduced", found) if _is_reduction(step.name) else number
+            groups.setdefault(group, set()).update(found)
+            below.update((key, frozenset((key,))) for key in step.makes)
+            continue
+        for key in step.makes:
+            below[key] = found
+            if key in outputs:
+                groups.setdefault(("elementwise", found), set()).update(found)
+    times: dict[Any, int] = {}
+    for values in groups.values():
+        for key in values:
+            times[key] = times.get(key, 0) + 1
+    reads = tuple(float(times.get(key, 0)) for key in program.inputs)
+    given = set(program.inputs)
+    inner = 0.0
+    for key in stored - given:
+        written = 0 if key in outputs else 1
+        inner += program.types[key] * (written + times.get(key, 0))
+    return reads, inner, len(groups)
+
+
+def _is_root(step: _Step) -> bool:
+    """Whether what a step makes goes to memory before anybody reads it."""
+    return step.name in _PRODUCTS or step.name in _APART or _is_reduction(step.name)
+
+
+def _is_reduction(name: str) -> bool:
+    return name in ("argmax", "argmin", "reduce") or (name.startswith("reduce_") and name != "reduce_precision")
+
+
+def _arithmetic(step: _Step) -> Counts:
+    """FLOP of one equation, with all turns of a loop, and what is inside of it."""
+    name, equation = step.name, step.equation
+    made = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
+    read = max((math.prod(getattr(atom.aval, "shape", ())) for atom in equation.invars), default=0)
+    if name == "dot_general":
+        return _product(equation, 2.0 * made * _contracted(equation))
+    if name == "conv_general_dilated":
+        return _product(equation, 2.0 * made * _kernel_cells(equation))
+    if name in _PRODUCTS:
+        return _product(equation, 2.0 * made * equation.invars[0].aval.shape[-1])
+    if name == "fft":
+        lengths = equation.params["fft_lengths"]
+        cells = max(made, read)
+        return Counts(other=8.0 * cells * math.prod(math.ceil(math.log2(n)) if n > 1 else 0 for n in lengths))
+    if name == "scan":
+        return _loop(equation.params["jaxpr"], float(equation.params["length"]))
+    if name == "while":
+        # How often it turns, no type says: once.
+        return _loop(equation.params["body_jaxpr"], 1.0)
+    if name == "cond":
+        branches = [_counted(_opened(branch.jaxpr)) for branch in equation.params["branches"]]
+        return _inside(max(branches, key=lambda counts: (counts.flops, counts.inner)), 1.0)
+    if name in _MOVED or name.startswith("random_bits") or name == "pallas_call":
+        return Counts()
+    if name in _TRANSCENDENTAL:
+        return Counts(transcendental=float(made))
+    if _is_reduction(name) or name in ("reduce_window", "reduce_window_sum", "reduce_window_max", "reduce_window_min"):
+        return Counts(other=float(read))
+    if name in ("sort", "top_k", "approx_top_k"):
+        return Counts(other=read * max(math.log2(max(read, 2)), 1.0))
+    if name in ("gather",):
+        return Counts()
+    if name.startswith("scatter"):
+        updates = math.prod(equation.invars[-1].aval.shape)
+        return Counts(other=float(updates) if name not in ("scatter",) else 0.0)
+    if name == "integer_pow":
+        return Counts(other=made * float(max(abs(equation.params["y"]).bit_length(), 1)))
+    return Counts(other=float(made))
+
+
+def _product(equation: Any, flops: float) -> Counts:
+    kinds = [atom.aval.dtype for atom in equation.invars[:2]]
+    widest = max(kinds, key=lambda kind: kind.itemsize)
+    if widest.kind == "c":
+        # Four real products and their sums.
+        return Counts(products=((f"float{widest.itemsize * 4}", 4 * flops),))
+    return Counts(products=((widest.name, flops),))
+
+
+def _contracted(equation: Any) -> int:
+    (left, _), _ = equation.params["dimension_numbers"]
+    return math.prod(equation.invars[0].aval.shape[axis] for axis in left)
+
+
+def _kernel_cells(equation: Any) -> int:
+    """The products of one cell of a convolution's result: cells of the window times input features of a group."""
+    shape = equation.invars[1].aval.shape
+    spec = equation.params["dimension_numbers"].rhs_spec
+    return math.prod(size for axis, size in enumerate(shape) if axis != spec[0])
+
+
+def _loop(body: Any, turns: float) -> Counts:
+    return _inside(_counted(_opened(body.jaxpr)), turns, body.jaxpr)
+
+
+def _inside(counts: Counts, times: float, body: Any = None) -> Counts:
+    """The counts of a program inside: what its turns read and write is not fused with anything outside."""
+    moved = 0.0
+    if body is not None:
+        moved = sum(times * nbytes(variable.aval) for variable, times in zip(body.invars, counts.reads, strict=True))
+        moved += sum(nbytes(atom.aval) for atom in body.outvars if not is_literal(atom))
+    return added(Counts(), replace(counts, inner=counts.inner + moved, kernels=max(counts.kernels, 1)), times)

@@ -1,0 +1,68 @@
+"""What running a kernel once on one block takes, whatever the machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from combinators.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of one block.
+
+    Attributes:
+      products: FLOP of matrix products and convolutions by dtype of their operands; a product and its sum are two.
+      other: FLOP of all else, one for each element of a result (of a reduction: of its operand).
+      transcendental: elements of exponentials, logarithms, roots and the like.
+      inner: bytes of values inside of the kernel that are written to memory and read again.
+      reads: for every operand how often it is read from memory.
+      heads: for every result what makes it: `product`, `reduced`, `apart` (a sort, a loop), `fused` (elementwise work),
+        `given` (an operand).
+      kernels: how many pieces of code run one after the other.
+    """
+
+    products: tuple[tuple[str, float], ...] = ()
+    other: float = 0.0
+    transcendental: float = 0.0
+    inner: float = 0.0
+    reads: tuple[float, ...] = ()
+    heads: tuple[str, ...] = ()
+    kernels: int = 0
+
+    @property
+    def flops(self) -> float:
+        """FLOP as XLA counts them: products and all else, without transcendentals."""
+        return sum(flops for _, flops in self.products) + self.other
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What grows with the block."""
+        return (*(flops for _, flops in self.products), self.other, self.transcendental, self.inner)
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What does not."""
+        return tuple(dtype for dtype, _ in self.products), self.reads, self.heads, self.kernels
+
+    def of(self, numbers: tuple[float, ...]) -> Counts:
+        """The counts of a block of another size: the same form, other numbers."""
+        products = tuple((dtype, flops) for (dtype, _), flops in zip(self.products, numbers, strict=False))
+        other, transcendental, inner = numbers[len(products) :]
+        return Counts(products, other, transcendental, inner, self.reads, self.heads, self.kernels)
+
+
+def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
+    """Counts of the one and, so many times, the other, which is inside of it: all that the other moves is inner."""
+    products = Counter(dict(first.products))
+    for dtype, flops in second.products:
+        products[dtype] += times * flops
+    return Counts(
+        tuple(sorted(products.items())),
+        first.other + times * second.other,
+        first.transcendental + times * second.transcendental,
+        first.inner + times * second.inner,
+        first.reads,
+        first.heads,
+        first.kernels + int(times * second.kernels),
+    )

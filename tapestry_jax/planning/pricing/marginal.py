@@ -1,0 +1,188 @@
+"""The counts of any block of an operation, by arithmetic: what one more index along each dimension costs.
+
+A kernel's cost is linear in each dimension of its index space, for nearly every kernel: twice the rows, twice the
+work; whole dimensions, along which it need not be (a transform, a sort), no plan cuts. So the counts at the corners of
+a box of sizes give those of every block in it, by interpolation. Dimensions to which all counts are proportional, most of them,
+need no corners. Where another size than the corners shows that it does not hold (a scan that works by pieces), each
+size of block is counted by itself, once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from combinators.errors import TapestryError
+from combinators.frozen import dataclass
+from combinators.operations.dense import candidates
+from combinators.operations.execute import run_blocks, states
+from combinators.operations.operation import Operation
+from combinators.operations.ready import portable, ready
+from combinators.operations.shaped import block_structs, shape
+from tapestry_jax.planning.pricing.count import count, count_backward
+from tapestry_jax.planning.pricing.counts import Counts
+
+Struct = jax.ShapeDtypeStruct
+Sizes = Mapping[str, int]
+_MOST_CORNERS = 4
+"""Of so many dimensions, to which not all is proportional, the corners are counted."""
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of an operation is priced.
+
+    Attributes:
+      gives: `result`; or `state`, where its fold is cut.
+      cut: the dimensions that are cut: kernels that need one of them whole do not run.
+      by: of the backward pass, the operands whose gradients it computes; empty for the forward pass.
+    """
+
+    gives: str
+    cut: frozenset[str]
+    by: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """The counts of blocks of one operation.
+
+    Attributes:
+      names: the dimensions along which blocks differ.
+      full: sizes of the largest block, by dimension.
+      half: about half of them.
+      proportional: dimensions to which every count is proportional.
+      corners: counts at every choice of `half` and `full` for the other dimensions; empty where they do not tell.
+      exact: counts a block of any sizes.
+    """
+
+    names: tuple[str, ...]
+    full: Sizes
+    half: Sizes
+    proportional: tuple[str, ...]
+    corners: Mapping[tuple[bool, ...], Counts]
+    exact: Callable[[tuple[tuple[str, int], ...]], Counts]
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether blocks are priced by arithmetic."""
+        return bool(self.corners)
+
+    def at(self, sizes: Sizes) -> Counts:
+        """The counts of a block of these sizes."""
+        if not self.corners or any(sizes[name] == 0 for name in self.names):
+            return self.exact(tuple(sorted(sizes.items())))
+        scale = math.prod(sizes[name] / self.full[name] for name in self.proportional)
+        others = [name for name in self.names if name not in self.proportional]
+        weights = [(sizes[name] - self.half[name]) / (self.full[name] - self.half[name]) for name in others]
+        total: list[float] | None = None
+        for corner, counts in self.corners.items():
+            part = math.prod(w if high else 1 - w for w, high in zip(weights, corner, strict=True))
+            numbers = [part * number for number in counts.numbers]
+            total = numbers if total is None else [a + b for a, b in zip(total, numbers, strict=True)]
+        first = next(iter(self.corners.values()))
+        return first.of(tuple(max(scale * number, 0.0) for number in total or ()))
+
+    def step(self, dim: str, sizes: Sizes) -> Counts:
+        """The marginal cost along a dimension: what one more index of it costs a block of these sizes."""
+        more, here = self.at({**sizes, dim: sizes[dim] + 1}), self.at(sizes)
+        return more.of(tuple(b - a for a, b in zip(here.numbers, more.numbers, strict=True)))
+
+
+@lru_cache(maxsize=8192)
+def block_counts(
+    operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: tuple[tuple[str, int], ...]
+) -> Counts:
+    """The counts of one block.
+
+    Args:
+      operation: any leaf, expanded.
+      operands: types of its whole operands.
+      part: what of it.
+      sizes: of the block, by dimension.
+    """
+    return marginal(operation, operands, part).at(dict(sizes))
+
+
+@lru_cache(maxsize=2048)
+def marginal(operation: Operation, operands: tuple[Struct, ...], part: Part) -> Marginal:
+    """Count an operation at a few sizes, once."""
+    shaped = shape(operation, operands)
+
+    @lru_cache(maxsize=1024)
+    def exact(sizes: tuple[tuple[str, int], ...]) -> Counts:
+        return _counted(operation, operands, part, dict(sizes))
+
+    whole = shaped.signature.whole_dims
+    full = dict(shaped.sizes)
+    names = tuple(name for name, size in full.items() if name not in whole and size > 1)
+    half = {name: size // 2 if name in names else size for name, size in full.items()}
+    try:
+        proportional, corners = _corners(exact, names, full, half)
+    except (TapestryError, TypeError, ValueError):
+        # A kernel that takes only some sizes: blocks are counted as they come.
+        proportional, corners = (), {}
+    return Marginal(names, full, half, proportional, corners, exact)
+
+
+def _corners(
+    exact: Callable[[tuple[tuple[str, int], ...]], Counts], names: Sequence[str], full: Sizes, half: Sizes
+) -> tuple[tuple[str, ...], dict[tuple[bool, ...], Counts]]:
+    def at(**changed: int) -> Counts:
+        return exact(tuple(sorted({**full, **changed}.items())))
+
+    top = at()
+    proportional = tuple(name for name in names if _alike(at(**{name: half[name]}), top, half[name] / full[name]))
+    others = [name for name in names if name not in proportional]
+    if len(others) > _MOST_CORNERS:
+        return (), {}
+    corners: dict[tuple[bool, ...], Counts] = {}
+    for corner in itertools.product((False, True), repeat=len(others)):
+        corners[corner] = at(**{name: half[name] for name, high in zip(others, corner, strict=True) if not high})
+    probe = {name: max(size // 4, 1) for name, size in full.items() if name in names}
+    found = Marginal(tuple(names), full, half, proportional, corners, exact).at({**full, **probe})
+    if any(counts.form != top.form for counts in corners.values()) or not _alike(at(**probe), found, 1.0):
+        return (), {}
+    return proportional, corners
+
+
+def _alike(counts: Counts, other: Counts, factor: float) -> bool:
+    """Whether counts are those of another block, times a factor."""
+    if counts.form != other.form:
+        return False
+    pairs = zip(counts.numbers, other.numbers, strict=True)
+    return all(math.isclose(a, factor * b, rel_tol=_TOLERANCE, abs_tol=1.0) for a, b in pairs)
+
+
+def _counted(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes) -> Counts:
+    """Count a block of these sizes from its program."""
+    shaped = shape(operation, operands)
+    blocks = block_structs(shaped.signature, operands, dict(sizes))
+    function = states if part.gives == "state" else run_blocks
+    chosen = ready(portable(shaped), part.cut)
+
+    def run(*arrays: Any) -> list[Any]:
+        return list(function(chosen, arrays))
+
+    if part.by:
+        arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
+        return count_backward(run, blocks, [arrays[place] for place in part.by])
+    counts = count(run, blocks)
+    if any(entry.platforms for entry in candidates(shaped.operation, blocks, part.cut, part.gives, by_platform=True)):
+        # A kernel of the platform reads its operands and writes its results.
+        return Counts(
+            counts.products,
+            counts.other,
+            counts.transcendental,
+            0.0,
+            (1.0,) * len(blocks),
+            ("apart",) * len(counts.heads),
+            1,
+        )
+    return counts

@@ -1,0 +1,329 @@
+"""The price of a schedule: every operation by its roofline, every collective by the links it goes over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from tapestry_jax.machines.laid import lay
+from tapestry_jax.machines.machine import Machine
+from tapestry_jax.machines.transfer import seconds as transfer_seconds
+from tapestry_jax.planning.derivatives.gradients import differentiated
+from tapestry_jax.planning.folding.merges import local_sizes
+from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
+from tapestry_jax.planning.prediction.collectives import collectives
+from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.pricing.cost import Cost, OperationCost, TransferCost
+from tapestry_jax.planning.pricing.counts import Counts
+from tapestry_jax.planning.pricing.marginal import Part, block_counts
+from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, roofline
+from tapestry_jax.planning.rewrites.deepen import is_barrier
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule, Slot, Step
+
+
+@dataclass(frozen=True)
+class _Around:
+    """The loops around a schedule.
+
+    Attributes:
+      times: how often all of them run it together.
+      again: how many of them the backward pass runs again.
+      loops: the loops in time and how often each turns.
+      idle: the share of the turns in which a stage of a pipeline has nothing to do.
+    """
+
+    times: int
+    again: int
+    loops: tuple[tuple[str, int], ...]
+    idle: float
+
+
+class _Sums:
+    """What has been added up so far."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.operations: dict[str, OperationCost] = {}
+        self.rings: dict[str, tuple[float, int]] = {}
+        self.bubble = 0.0
+
+    def add(self, cost: OperationCost) -> None:
+        known = self.operations.get(cost.path)
+        self.operations[cost.path] = cost if known is None else _together(known, cost)
+
+
+def price(
+    schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int] = False, memory: int | None = None
+) -> Cost:
+    """Price a schedule.
+
+    Args:
+      schedule: of a plan.
+      machine: where it runs.
+      grad: as in `plan.collectives`.
+      memory: bytes that a device needs, where they are known.
+
+    Returns:
+      Seconds by operation and by collective.
+
+    Raises:
+      MeshError: when the mesh does not fill the machine.
+      PlanError: when a price is no number.
+    """
+    laid = lay(machine, schedule.mesh.axes)
+    sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
+    sums = _Sums(machine)
+    _add(schedule, flow_of(schedule, sources), sums, _Around(1, 0, (), 0.0))
+    transfers: list[TransferCost] = []
+    for each in collectives(schedule, grad):
+        took = each.times * transfer_seconds(laid, each.kind, each.axes, each.bytes)
+        transfers.append(TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took))
+    cost = Cost(
+        schedule.graph.name,
+        machine.name,
+        str(schedule.mesh),
+        str(laid),
+        bool(sources),
+        tuple(sums.operations.values()),
+        tuple(_overlapped(transfers, sums.rings)),
+        sums.bubble,
+        memory,
+    )
+    check(cost)
+    return cost
+
+
+def check(cost: Cost) -> None:
+    """Refuse a cost that is no number, before anything is compared with it.
+
+    Raises:
+      PlanError: with the operations whose price is none.
+    """
+    if math.isfinite(cost.seconds):
+        return
+    strange = [each for each in (*cost.operations, *cost.transfers) if not math.isfinite(each.seconds)]
+    raise PlanError(
+        message(
+            f"the cost of `{cost.name}` on {cost.machine} is no number",
+            *(f"{each.path}: {each.seconds} s" for each in strange[:8]),
+            remedy="Report it, with the program: every count and figure should be finite.",
+        )
+    )
+
+
+def _overlapped(transfers: Sequence[TransferCost], rings: dict[str, tuple[float, int]]) -> Iterator[TransferCost]:
+    """What goes round a ring passes while the turn before is computed: but for the first turn, the longer of both."""
+    room = {path: compute * (turns - 1) / turns for path, (compute, turns) in rings.items()}
+    for each in transfers:
+        if each.kind == "collective-permute" and each.path in room:
+            hidden = min(each.seconds, room[each.path])
+            room[each.path] -= hidden
+            fields = each.path, each.kind, each.axes, each.bytes, each.times, each.backward, each.seconds
+            yield TransferCost(*fields, hidden)
+        else:
+            yield each
+
+
+def _add(schedule: Schedule, flow: Flow, sums: _Sums, around: _Around) -> float:
+    """Add up a schedule; returns the seconds of all its turns."""
+    scope = _Scope(schedule, sums.machine)
+    total = 0.0
+    for step in schedule.steps:
+        match step:
+            case Run():
+                if any(slot in flow.live for slot in step.results) and not is_barrier(schedule.graph.nodes[step.node]):
+                    found = _of_run(scope, step, flow, around)
+                    sums.add(found)
+                    sums.bubble += around.idle * found.seconds
+                    total += found.seconds
+            case Repeat():
+                if step.length:
+                    inside = flow_of_body(step, flow)
+                    smooth = any(map(flow.carries_gradient, step.results))
+                    again = around.again + (step.remat and smooth)
+                    entered = _Around(around.times * step.length, again, around.loops, around.idle)
+                    total += _add(step.body, inside, sums, entered)
+            case Region():
+                total += _of_region(schedule, step, flow, sums, around)
+            case _:
+                pass
+    return total
+
+
+def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: _Sums, around: _Around) -> float:
+    turns, stages = step.turns(schedule.mesh), schedule.mesh.size(step.stages)
+    smooth = any(map(flow.carries_gradient, step.results))
+    # Gradients of a loop that ends in a scalar are computed in its own turns; else the turns are computed again.
+    scalar = all(not schedule.slots[slot].local_shape for slot in step.results)
+    again = around.again + (smooth and not scalar)
+    idle = around.idle + (1 - around.idle) * (stages - 1) / turns
+    loops = (*around.loops, (step.axis, turns_of(step.axis)))
+    entered = _Around(around.times * turns, again, loops, idle)
+    total = _add(step.body, flow_of_region(step, flow), sums, entered)
+    if ring_of(step.axis) is not None:
+        before, known = sums.rings.get(step.path, (0.0, turns))
+        sums.rings[step.path] = before + total, known
+    return total
+
+
+class _Scope:
+    """A schedule, with who makes and reads every value, and the counts of its operations."""
+
+    def __init__(self, schedule: Schedule, machine: Machine) -> None:
+        self.schedule = schedule
+        self.machine = machine
+        self.outputs = frozenset(schedule.outputs)
+        self.readers: dict[int, list[Step]] = {}
+        self.makers: dict[int, Run] = {}
+        self._keys: dict[int, tuple[Key, Counts]] = {}
+        self._fused: dict[int, bool] = {}
+        for step in schedule.steps:
+            for slot in step.operands:
+                self.readers.setdefault(slot, []).append(step)
+            if isinstance(step, Run):
+                self.makers.update(dict.fromkeys(step.results, step))
+
+    def counted(self, step: Run) -> tuple[Key, Counts]:
+        """What the counts of a step depend on, and they."""
+        found = self._keys.get(id(step))
+        if found is None:
+            key = _key(self.schedule, step)
+            found = self._keys[id(step)] = key, block_counts(*key)
+        return found
+
+    def is_fused(self, slot: int) -> bool:
+        """Whether a value stays inside of a kernel: made and read by two operations that XLA runs as one."""
+        if slot not in self._fused:
+            self._fused[slot] = self._is_fused(slot)
+        return self._fused[slot]
+
+    def _is_fused(self, slot: int) -> bool:
+        maker, readers = self.makers.get(slot), self.readers.get(slot, ())
+        if maker is None or slot in self.outputs or len(readers) != 1 or maker.carried:
+            return False
+        (reader,) = readers
+        if not isinstance(reader, Run) or is_barrier(self.schedule.graph.nodes[reader.node]):
+            return False
+        if maker.axes and any(dim in dict(maker.cuts) for dim in _folds(self.schedule, maker)):
+            # Devices merge it before anybody reads it.
+            return False
+        (_, made), (_, read) = self.counted(maker), self.counted(reader)
+        place = maker.results.index(slot)
+        head = made.heads[place] if place < len(made.heads) else "apart"
+        if head in ("fused", "given"):
+            # Compilers for GPUs hand products to libraries, which read arrays.
+            return self.machine.platform == "tpu" or "product" not in read.heads
+        if head == "product":
+            return set(read.heads) <= {"fused"} and all(times <= 1 for times in read.reads)
+        return False
+
+
+def _folds(schedule: Schedule, step: Run) -> tuple[str, ...]:
+    return tuple(schedule.graph.shaped(step.node).signature.fold_dims)
+
+
+def _of_run(scope: _Scope, step: Run, flow: Flow, around: _Around) -> OperationCost:
+    schedule, machine = scope.schedule, scope.machine
+    key, counts = scope.counted(step)
+    smooth = any(map(flow.carries_gradient, step.results))
+    moved = counts.inner
+    for place, (times, size) in enumerate(zip(counts.reads, _array_bytes(key), strict=True)):
+        slot = step.operands[place] if place < len(step.operands) else None
+        moved += 0.0 if slot is not None and scope.is_fused(slot) else times * size
+    for slot in step.results:
+        # What the backward pass reads is written, fused or not.
+        if not scope.is_fused(slot) or flow.carries_gradient(slot):
+            moved += slot_bytes(schedule.slots[slot])
+    forward = roofline(machine, counts, moved)
+    back, back_counts, back_moved = _backward(step, flow, machine, key)
+    runs = 1 + (around.again if smooth else 0)
+    return OperationCost(
+        step.path,
+        around.times,
+        around.times * (runs * counts.flops + back_counts.flops),
+        around.times * (runs * moved + back_moved),
+        around.times * forward.total,
+        around.times * back.total,
+        around.times * (runs - 1) * forward.total,
+        forward.limit,
+        around.times * _redundant(step, machine, key, forward, moved),
+        _reread(schedule, step, around, key),
+    )
+
+
+Key = tuple[Any, Any, Part, tuple[tuple[str, int], ...]]
+
+
+def _key(schedule: Schedule, step: Run) -> Key:
+    """What the counts of a step depend on."""
+    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+    node = schedule.graph.nodes[step.node]
+    operands = tuple(schedule.graph.type_of(ref).struct for ref in node.operands)
+    gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"
+    sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
+    return shaped.operation, operands, Part(gives, frozenset(cuts)), sizes
+
+
+def _array_bytes(key: Key) -> tuple[int, ...]:
+    operation, operands, _, sizes = key
+    return block_bytes(operation, operands, sizes)
+
+
+def _backward(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Seconds, Counts, float]:
+    by = tuple(place for place, slot in enumerate(step.operands) if flow.carries_gradient(slot))
+    if not by or not any(map(flow.carries_gradient, step.results)):
+        return Seconds(0.0, ""), Counts(), 0.0
+    operation, operands, part, sizes = key
+    arrays = sum(operand.coordinate is None for operand in operation.signature.operands)
+    counts = block_counts(operation, operands, Part(part.gives, part.cut, tuple(p for p in by if p < arrays)), sizes)
+    return roofline(machine, counts, counts.inner), counts, counts.inner
+
+
+def _redundant(step: Run, machine: Machine, key: Key, forward: Seconds, moved: float) -> float:
+    """Seconds for indices before and behind the block that a neighbour computes as well."""
+    wide = {
+        dim: cut.block for dim, cut in step.cuts if cut.window is not None and (cut.window.before or cut.window.after)
+    }
+    if not wide:
+        return 0.0
+    operation, operands, part, sizes = key
+    narrow = tuple((dim, min(size, wide.get(dim, size))) for dim, size in sizes)
+    share = math.prod(size for _, size in narrow) / max(math.prod(size for _, size in sizes), 1)
+    needed = roofline(machine, block_counts(operation, operands, part, narrow), share * moved)
+    return max(forward.total - needed.total, 0.0)
+
+
+def _reread(schedule: Schedule, step: Run, around: _Around, key: Key) -> float:
+    """Bytes of operands that no loop around the step cuts, read in every turn of it."""
+    if not around.loops:
+        return 0.0
+    total = 0.0
+    for slot, size in zip(step.operands, _array_bytes(key), strict=False):
+        cut = {axis for each in schedule.slots[slot].layout.cuts if each is not None for axis in each.axes}
+        turns = math.prod(count for axis, count in around.loops if axis not in cut)
+        total += size * (around.times - around.times / turns)
+    return total
+
+
+def slot_bytes(slot: Slot) -> int:
+    """Bytes of one device's piece."""
+    return math.prod(slot.local_shape) * slot.type.dtype.itemsize
+
+
+def _together(first: OperationCost, second: OperationCost) -> OperationCost:
+    """Two steps of one path, such as the turns of a deep halo."""
+    return OperationCost(
+        first.path,
+        first.times + second.times,
+        first.flops + second.flops,
+        first.bytes + second.bytes,
+        first.forward + second.forward,
+        first.backward + second.backward,
+        first.again + second.again,
+        first.limit if first.forward >= second.forward else second.limit,
+        first.redundant + second.redundant,
+        first.reread + second.reread,
+    )

@@ -1,0 +1,83 @@
+"""Counts to seconds: a kernel takes as long as the slowest of its products, its other arithmetic and its memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from combinators.frozen import dataclass
+from combinators.operations.operation import Operation
+from combinators.operations.shaped import block_structs, shape
+from tapestry_jax.machines.machine import Machine
+from tapestry_jax.planning.folding.sent import nbytes
+from tapestry_jax.planning.pricing.counts import Counts
+from tapestry_jax.planning.pricing.marginal import Part, block_counts
+
+Struct = jax.ShapeDtypeStruct
+TRANSCENDENTAL = 8.0
+"""How many other operations an exponential, logarithm or root stands for."""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """The time of one run of a kernel.
+
+    Attributes:
+      total: seconds.
+      limit: what takes longest: `products`, `arithmetic`, `memory` or `start`.
+    """
+
+    total: float
+    limit: str
+
+
+def roofline(machine: Machine, counts: Counts, moved: float) -> Seconds:
+    """Seconds of a kernel that moves so many bytes between a device and its memory."""
+    times = {
+        "products": sum(flops / machine.flops(dtype) for dtype, flops in counts.products),
+        "arithmetic": (counts.other + TRANSCENDENTAL * counts.transcendental) / machine.vector.value,
+        "memory": moved / machine.bandwidth.value,
+        "start": machine.start.value * counts.kernels,
+    }
+    limit = max(times, key=lambda name: times[name])
+    return Seconds(times[limit], limit)
+
+
+@lru_cache(maxsize=8192)
+def block_bytes(
+    operation: Operation, operands: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]
+) -> tuple[int, ...]:
+    """The bytes that a block reads of each operand, coordinates included."""
+    shaped = shape(operation, operands)
+    return tuple(map(nbytes, block_structs(shaped.signature, operands, dict(sizes))))
+
+
+def price_operation(
+    machine: Machine,
+    operation: Operation,
+    operands: tuple[Struct, ...],
+    part: Part,
+    sizes: tuple[tuple[str, int], ...],
+    written: float,
+) -> tuple[Seconds, Counts, float]:
+    """One operation at one layout, alone: what a search asks for.
+
+    Args:
+      machine: where.
+      operation: expanded, as `Shaped` has it.
+      operands: types of its whole operands.
+      part: its forward or backward pass.
+      sizes: of a device's block, by dimension and sorted.
+      written: bytes of the results that go to memory.
+
+    Returns:
+      Seconds, counts, and the bytes moved.
+    """
+    counts = block_counts(operation, operands, part, sizes)
+    moved = counts.inner
+    if not part.by:
+        read: Any = zip(counts.reads, block_bytes(operation, operands, sizes), strict=True)
+        moved += sum(times * size for times, size in read) + written
+    return roofline(machine, counts, moved), counts, moved

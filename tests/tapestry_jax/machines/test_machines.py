@@ -1,0 +1,127 @@
+"""Machines are data: printed, stored, found by name; each figure has a source, and what is no machine is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.machines.laid import Line, lay
+
+machines = tp.machines
+
+
+@pytest.mark.parametrize("name", machines.KNOWN)
+def test_a_machine_comes_back_from_its_text(name: str):
+    machine = machines.KNOWN[name]
+    assert machines.Machine.from_json(machine.to_json()) == machine
+    assert machines.find(name.upper()) is machine
+
+
+@pytest.mark.parametrize("name", machines.KNOWN)
+def test_every_figure_has_a_source_and_prints(name: str):
+    machine = machines.KNOWN[name]
+    told = str(machine)
+    for place, figure in machine.figures():
+        assert figure.value > 0
+        assert figure.source in told
+        assert place in told
+
+
+# Figures as the vendors print them: H100 SXM, A100 80 GB SXM, TPU v5p and v5e.
+@pytest.mark.parametrize(
+    ("name", "bfloat16", "bandwidth"),
+    [("H100", 989.4e12, 3.35e12), ("A100", 312e12, 2.039e12), ("v5p", 459e12, 2.765e12), ("v5e", 197e12, 819e9)],
+)
+def test_figures_are_those_of_the_data_sheets(name: str, bfloat16: float, bandwidth: float):
+    machine = machines.find(name)
+    assert (machine.flops("bfloat16"), machine.bandwidth.value) == (bfloat16, bandwidth)
+
+
+def test_a_name_may_carry_a_shape():
+    assert machines.find("v5p:4x4x8").shape == (4, 4, 8)
+    assert machines.find("h100:16x4").group == 4
+
+
+@pytest.mark.parametrize("name", ["h1000", "", None, 3, "v5p:4x4", "h100:8", "v5e:0x4", "v5e:", "v5e:4x4x4"])
+def test_an_unknown_machine_is_refused(name: object):
+    with pytest.raises(tp.MeshError, match="no such machine is known") as caught:
+        machines.find(name)
+    assert "known are A100, B200, H100" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+def test_a_figure_that_is_no_positive_number_is_refused(value: float):
+    bad = machines.Figure(value, "nowhere")
+    with pytest.raises(tp.MeshError, match="memory, B/s: got"):
+        replace(machines.H100, bandwidth=bad)
+
+
+def test_a_table_without_times_is_refused():
+    with pytest.raises(tp.MeshError, match="holds no times"):
+        replace(machines.H100, tables=(machines.Table("all-gather", ("data",), ((1.0, math.nan),)),))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:40],
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: text.replace('"machine": 1', '"machine": 2'),
+        lambda text: text.replace('"group": 8', '"group": "8"'),
+        lambda text: text.replace('"vector"', '"vektor"'),
+        lambda text: json.dumps({**json.loads(text), "shape": [1.5]}),
+        lambda text: json.dumps({**json.loads(text), "start": {"value": math.nan, "source": "", "estimate": True}}),
+    ],
+)
+def test_a_damaged_text_is_refused(damage):
+    with pytest.raises(tp.FormatError, match="this is no machine"):
+        machines.Machine.from_json(damage(machines.H100.to_json()))
+
+
+def test_hosts_hold_the_last_axes():
+    laid = lay(machines.H100, (("data", 16), ("model", 4)))
+    assert (laid.place("model").inside, laid.place("model").outside) == (4, 1)
+    assert (laid.place("data").inside, laid.place("data").outside) == (2, 8)
+
+
+def test_axes_that_do_not_divide_a_host_still_lie_in_it():
+    laid = lay(machines.H100, (("data", 2), ("model", 3)))
+    assert [(place.inside, place.outside) for _, place in laid.places] == [(2, 1), (3, 1)]
+
+
+def test_axes_of_a_torus_get_lines_of_their_own():
+    laid = lay(machines.find("v5p:4x4x4"), (("data", 16), ("model", 4)))
+    assert laid.place("data").lines == (Line(4, 1, closed=True), Line(4, 1, closed=True))
+    assert laid.place("model").lines == (Line(4, 1, closed=True),)
+
+
+def test_short_lines_of_small_pods_are_open():
+    assert lay(machines.V5E, (("data", 8), ("model", 4))).place("data").lines == (Line(8, 1, closed=False),)
+    assert lay(machines.V5E, (("data", 16), ("model", 16))).place("data").lines == (Line(16, 1, closed=True),)
+
+
+def test_more_axes_than_a_torus_has_share_a_line():
+    laid = lay(machines.V5E, (("a", 4), ("b", 4), ("c", 4)))
+    assert max(line.stride for _, place in laid.places for line in place.lines) == 4
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (1, 1), (3,), (7, 5), (2, 3, 5, 7), (64, 8), (1024, 8), (600,), (17, 31)])
+@pytest.mark.parametrize("name", machines.KNOWN)
+def test_every_mesh_is_laid_whole(name: str, sizes: tuple[int, ...]):
+    mesh = tuple((f"axis{number}", size) for number, size in enumerate(sizes))
+    laid = lay(machines.find(name), mesh)
+    assert [place.inside * place.outside for _, place in laid.places] == list(sizes)
+    for _, place in laid.places:
+        if laid.machine.torus:
+            assert math.prod(line.length for line in place.lines) == place.inside
+    assert str(laid) == str(laid)
+
+
+def test_a_mesh_that_does_not_fill_the_machine_is_refused():
+    with pytest.raises(tp.MeshError, match="the mesh does not fill v5e of 4x4 devices"):
+        lay(machines.find("v5e:4x4"), (("data", 8),))

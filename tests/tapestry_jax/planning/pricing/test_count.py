@@ -1,0 +1,127 @@
+"""FLOP of kernels, held against XLA's own cost analysis; and the bytes that they move, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from tapestry_jax.planning.pricing.count import count, count_backward
+
+Struct = jax.ShapeDtypeStruct
+
+
+def f32(*shape: int) -> Struct:
+    return Struct(shape, jnp.float32)
+
+
+def attention(q: Any, k: Any, v: Any) -> list[Any]:
+    return [jax.nn.softmax(jnp.einsum("qd,kd->qk", q, k) / 8.0, axis=-1) @ v]
+
+
+def conv(padding: str) -> Callable[..., list[Any]]:
+    return lambda image, kernel: [lax.conv_general_dilated(image, kernel, (1, 1), padding)]
+
+
+CASES: dict[str, tuple[Callable[..., list[Any]], tuple[Struct, ...]]] = {
+    "elementwise": (lambda x: [jax.nn.gelu(x)], (f32(64, 128),)),
+    "product": (lambda a, b: [a @ b], (f32(64, 128), f32(128, 256))),
+    "batched product": (lambda a, b: [jnp.einsum("bij,bjk->bik", a, b)], (f32(3, 64, 32), f32(3, 32, 16))),
+    "complex product": (lambda a, b: [a @ b], (Struct((8, 16), jnp.complex64), Struct((16, 4), jnp.complex64))),
+    "fold": (lambda x: [x.sum(0)], (f32(64, 128),)),
+    "fold of logsumexp": (lambda x: [jax.nn.logsumexp(x, axis=-1)], (f32(64, 128),)),
+    "softmax": (lambda x: [jax.nn.softmax(x)], (f32(64, 128),)),
+    "attention": (attention, (f32(64, 32), f32(128, 32), f32(128, 16))),
+    "norm": (lambda x, g: [x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * g], (f32(64, 128), f32(128))),
+    "transform": (lambda x: [jnp.fft.fft(x)], (Struct((64, 128), jnp.complex64),)),
+    "real transform": (lambda x: [jnp.fft.rfft(x)], (f32(64, 128),)),
+    "convolution": (conv("VALID"), (f32(4, 8, 32, 32), f32(16, 8, 3, 3))),
+    "padded convolution": (conv("SAME"), (f32(4, 8, 64, 64), f32(16, 8, 3, 3))),
+    "prefixes": (lambda x: [lax.associative_scan(jnp.add, x)], (f32(64, 128),)),
+    "gather": (lambda x, i: [x[i]], (f32(640, 128), Struct((50,), jnp.int32))),
+}
+
+
+def by_xla(function: Callable[..., Any], structs: tuple[Struct, ...]) -> tuple[float, float]:
+    found: Any = jax.jit(lambda *arrays: function(*arrays)).lower(*structs).cost_analysis()
+    return found.get("flops", 0.0), found.get("transcendentals") or 0.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_flops_are_those_of_xla(name: str):
+    function, structs = CASES[name]
+    found = count(function, structs)
+    flops, transcendental = by_xla(function, structs)
+    if name == "complex product":
+        # XLA counts a complex product as one real one; a machine computes four.
+        flops *= 4
+    # Of convolutions XLA leaves out the cells that are padding, of reductions one addition.
+    assert found.flops == pytest.approx(flops, rel=0.03, abs=64)
+    assert found.transcendental == pytest.approx(transcendental, rel=0.01)
+
+
+def test_turns_of_a_loop_are_counted():
+    found = count(lambda x: [lax.scan(lambda carry, v: (jnp.tanh(carry + v), None), x[0], x)[0]], (f32(64, 128),))
+    assert (found.other, found.transcendental) == (64 * 128, 64 * 128)
+
+
+def test_a_branch_counts_as_the_longer_one():
+    found = count(lambda p, a: [lax.cond(p, lambda: a @ a, lambda: a + 1)], (Struct((), jnp.bool_), f32(8, 8)))
+    assert dict(found.products) == {"float32": 2 * 8**3}
+
+
+def test_a_product_is_by_the_widest_of_its_operands():
+    found = count(lambda a, b: [lax.dot(a, b)], (Struct((8, 8), jnp.bfloat16), Struct((8, 8), jnp.bfloat16)))
+    assert dict(found.products) == {"bfloat16": 2 * 8**3}
+
+
+def test_elementwise_work_is_one_kernel_that_reads_once():
+    found = count(lambda x, y: [jnp.tanh(x) * y + x], (f32(8, 8), f32(8, 8)))
+    assert (found.reads, found.inner, found.kernels, found.heads) == ((1.0, 1.0), 0, 1, ("fused",))
+
+
+def test_softmax_of_scores_moves_them():
+    found = count(attention, (f32(64, 32), f32(128, 32), f32(128, 16)))
+    scores, rows = 64 * 128 * 4, 64 * 4
+    # Written once, read for the maximum, for the sum and for the product; rows are written and read again.
+    assert scores * 4 <= found.inner <= scores * 4 + rows * 6
+    assert found.heads == ("product",)
+
+
+def test_what_is_moved_alone_costs_nothing():
+    found = count(lambda x: [x.reshape(16, 4).T], (f32(8, 8),))
+    assert (found.flops, found.inner, found.kernels) == (0, 0, 0)
+
+
+# The gradient of a product by one operand is one product, by both two; of gelu a few elementwise operations.
+@pytest.mark.parametrize(("by", "products"), [((0,), 1), ((1,), 1), ((0, 1), 2), ((), 0)])
+def test_the_gradient_of_a_product_is_products(by: tuple[int, ...], products: int):
+    found = count_backward(lambda a, b: [a @ b], (f32(64, 128), f32(128, 256)), by)
+    assert found.flops == products * 2 * 64 * 128 * 256
+    sizes = {0: 64 * 128, 1: 128 * 256, "result": 64 * 256}
+    assert found.inner == 4 * sum(sum(sizes.values()) for _ in by)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "fold", "softmax", "attention", "norm", "convolution", "transform"])
+def test_forward_and_backward_together_are_what_xla_counts(name: str):
+    function, structs = CASES[name]
+
+    def both(*arrays: Any) -> Any:
+        value, pull = jax.vjp(lambda *varied: function(*varied)[0], *arrays)
+        return value, pull(value)
+
+    by = tuple(range(len(structs)))
+    found = count(function, structs).flops + count_backward(function, structs, by).flops
+    flops, _ = by_xla(both, structs)
+    # Elementwise work of the forward pass is counted again where the backward pass has it fused.
+    slack = count(function, structs).other
+    assert flops * 0.95 - 64 <= found <= flops * 1.05 + slack
+
+
+def test_an_integer_has_no_gradient():
+    found = count_backward(lambda x: [x + 1], (Struct((4,), jnp.int32),), ())
+    assert (found.flops, found.inner) == (0, 0)

@@ -1,0 +1,133 @@
+"""Blocks priced by arithmetic: equal to blocks counted, at sizes that nobody has looked at."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from combinators.graphs.graph import Graph
+from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.pricing.marginal import Part, marginal
+
+
+def graph_of(program: Any, *shapes: tuple[int, ...]) -> Graph:
+    return tp.trace(program, *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+
+
+linear = tp.einsum("b k, k n -> b n")
+
+
+@tp.program("b k, k n -> b n")
+def product(x, w):
+    return linear(x, w)
+
+
+@tp.program("b s e -> b s e")
+def elementwise(x):
+    return tp.Map(jax.nn.gelu)(x)
+
+
+@tp.program("b k -> b")
+def moments(x):
+    return tp.fold(tp.aggregators.LogSumExp(), "b k -> b")(x)
+
+
+@tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
+def attention(q, k, v):
+    return tp.attention(q, k, v)
+
+
+@tp.program("b t -> b t")
+def transform(x):
+    return tp.Map(lambda row: jnp.abs(jnp.fft.fft(row)), "b [t] -> b [t]")(x)
+
+
+@tp.program("b y x, o -> b o")
+def unused(x, o):
+    return tp.Map(lambda x, o: x.sum((1, 2))[:, None] * o[None], "b [y] [x], o -> b o")(x, o)
+
+
+@tp.program("y x -> y x")
+def stencil(u):
+    def step(block):
+        return block[1:-1] + block[2:] - block[:-2]
+
+    return tp.Map(step, "(y+[w]-1) x -> y x", sizes={"w": 3}, boundary="zero")(u)
+
+
+@tp.program("t d -> t d")
+def scan(x):
+    return tp.Scan(tp.monoids.Sum, "t d -> t d", over="t")(x)
+
+
+PROGRAMS: dict[str, Callable[[], Graph]] = {
+    "product": lambda: graph_of(product, (64, 96), (96, 160)),
+    "elementwise": lambda: graph_of(elementwise, (16, 24, 40)),
+    "fold": lambda: graph_of(moments, (48, 112)),
+    "attention": lambda: graph_of(attention, (4, 48, 16), (4, 80, 16), (4, 80, 24)),
+    "transform": lambda: graph_of(transform, (48, 128)),
+    "reduction in a map": lambda: graph_of(unused, (12, 8, 10), (24,)),
+    "stencil": lambda: graph_of(stencil, (96, 64)),
+    "scan": lambda: graph_of(scan, (96, 32)),
+}
+
+
+def operation_of(graph: Graph) -> tuple[Shaped, tuple[Any, ...]]:
+    """The operation of a program that has the most to compute."""
+    found: list[tuple[Shaped, tuple[Any, ...]]] = []
+    for number, node in enumerate(graph.nodes):
+        if hasattr(node, "operation"):
+            shaped = graph.shaped(number)
+            found.append((shaped, tuple(graph.type_of(ref).struct for ref in node.operands)))
+    return found[-1]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_arithmetic_is_counting_at_sizes_nobody_looked_at(name: str, backward: bool):
+    shaped, operands = operation_of(PROGRAMS[name]())
+    part = Part("result", frozenset(), (0,) if backward else ())
+    found = marginal(shaped.operation, operands, part)
+    chance = random.Random(name)
+    for _ in range(3):
+        sizes = {dim: chance.randint(2, size) if dim in found.names else size for dim, size in shaped.sizes.items()}
+        exact, fitted = found.exact(tuple(sorted(sizes.items()))), found.at(sizes)
+        assert fitted.form == exact.form
+        assert fitted.numbers == pytest.approx(exact.numbers, rel=1e-3, abs=8)
+
+
+@pytest.mark.parametrize("name", ["product", "elementwise", "fold", "attention", "transform", "stencil"])
+def test_kernels_are_linear_along_their_dimensions(name: str):
+    shaped, operands = operation_of(PROGRAMS[name]())
+    assert marginal(shaped.operation, operands, Part("result", frozenset())).is_linear
+
+
+def test_one_more_row_costs_a_row():
+    shaped, operands = operation_of(PROGRAMS["product"]())
+    found = marginal(shaped.operation, operands, Part("result", frozenset()))
+    sizes = {**shaped.sizes, **dict(zip(shaped.signature.dims, (10, 20, 30), strict=True))}
+    b, k, n = shaped.signature.dims
+    assert found.step(b, sizes).flops == pytest.approx(2 * sizes[k] * sizes[n])
+    assert found.step(k, sizes).flops == pytest.approx(2 * sizes[b] * sizes[n])
+
+
+def test_a_cost_that_is_not_linear_is_counted_anew():
+    @tp.program("b t -> b t")
+    def squares(x):
+        def kernel(rows):
+            return rows + sum(rows.shape[0] * jnp.tanh(rows) for _ in range(rows.shape[0]))
+
+        return tp.Map(kernel, "b [t] -> b [t]")(x)
+
+    # It computes more for each row the more rows there are, which no law allows; its price is right all the same.
+    shaped, operands = operation_of(graph_of(squares, (16, 8)))
+    found = marginal(shaped.operation, operands, Part("result", frozenset()))
+    assert not found.is_linear
+    sizes = {**shaped.sizes, found.names[0]: 6}
+    assert found.at(sizes).transcendental == 6 * 6 * 8
