@@ -4,7 +4,7 @@ Leaves    Map Reduce Scan fold scan window einsum rearrange attention index rand
 Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace Graph TensorType infer Inferred
-Plans     plan Plan mesh topology chunks ring striped halo padded store_padded fsdp assert_collectives
+Plans     plan Plan mesh topology machines chunks ring striped halo padded store_padded fsdp assert_collectives
 Spaces    Box Signature Projection exact_cover
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
@@ -70,6 +70,7 @@ from tapestry_jax.stored import store_padded as store_padded
 
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
+    from tapestry_jax import machines as machines
     from tapestry_jax.aot.topology import topology as topology
     from tapestry_jax.assertions import assert_collectives as assert_collectives
     from tapestry_jax.inference import Inferred as Inferred
@@ -113,6 +114,7 @@ __all__ = [
     "index",
     "infer",
     "iterate",
+    "machines",
     "mesh",
     "monoids",
     "named",

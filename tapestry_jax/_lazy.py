@@ -14,6 +14,7 @@ _PLACES = {
     "assert_collectives": "tapestry_jax.assertions:assert_collectives",
     "infer": "tapestry_jax.inference:infer",
     "laws": "laws",
+    "machines": "tapestry_jax.machines",
     "nnx": "tapestry_jax.nnx",
     "topology": "tapestry_jax.aot.topology:topology",
 }

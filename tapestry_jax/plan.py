@@ -34,6 +34,7 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 
 if TYPE_CHECKING:
     from tapestry_jax.aot.seen import Seen
+    from tapestry_jax.planning.pricing.cost import Cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +212,28 @@ class Plan(Immutable):
           PlanError: for a position where the program has no argument.
         """
         return collectives(self.schedule, read_positions(grad, self.graph))
+
+    def cost(self, machine: Any, grad: bool | int | Sequence[int] = False) -> Cost:
+        """What one run costs on a machine, in seconds, by operation and by collective. Nothing is compiled.
+
+        Args:
+          machine: a `tp.machines.Machine`, such as `tp.machines.H100` or what `tp.machines.measure(mesh)` gives; or a
+            name, with a shape if need be: `"v5p"`, `"v5e:4x4"`, `"h100:8x8"`.
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+
+        Returns:
+          A `Cost`, which prints as a table: computing by roofline, transfers by the links they go over, what of them
+          is hidden, bubbles, and what is computed or read more than once.
+
+        Raises:
+          MeshError: for an unknown machine, or a mesh that does not fill it.
+          PlanError: when a cost is no number.
+        """
+        # Loaded by the first price: most programs that import the library ask for none.
+        from tapestry_jax.machines.known import find
+        from tapestry_jax.planning.pricing.priced import price
+
+        return price(self.schedule, find(machine), read_positions(grad, self.graph))
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""

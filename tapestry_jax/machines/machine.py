@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from combinators.errors import FormatError, MeshError, message
 from combinators.frozen import dataclass
@@ -75,7 +75,6 @@ class Machine:
       group: how many devices a group has: a host of GPUs, a pod of TPUs.
       between: what connects groups; its bandwidth is for each device.
       start: seconds that the smallest kernel takes.
-      tile: rows and columns to which matrix units round the last two sizes of their operands.
       torus: axes of the torus; 0 for switches.
       closes: an axis of the torus closes to a ring where its length is a multiple of this.
       shape: devices along each axis of the torus; empty where it follows from the mesh.
@@ -92,7 +91,6 @@ class Machine:
     group: int
     between: Link
     start: Figure
-    tile: tuple[int, int] = (1, 1)
     torus: int = 0
     closes: int = 1
     shape: tuple[int, ...] = ()
@@ -187,7 +185,6 @@ def _machine(read: dict[str, Any]) -> Machine:
     for name in ("inside", "between"):
         link = read[name]
         read[name] = Link(_text(link["kind"]), _figure(link["bandwidth"]), _figure(link["latency"]))
-    read["tile"] = _pair(_integers(read["tile"]))
     read["shape"] = _integers(read["shape"])
     for name in ("group", "torus", "closes"):
         (read[name],) = _integers([read[name]])
@@ -199,7 +196,8 @@ def _machine(read: dict[str, Any]) -> Machine:
         )
         for table in read["tables"]
     )
-    return Machine(**{**read, "name": _text(read["name"]), "platform": _text(read["platform"])})
+    read |= {"name": _text(read["name"]), "platform": _text(read["platform"])}
+    return Machine(**read)
 
 
 def _figure(read: Any) -> Figure:
@@ -213,12 +211,7 @@ def _text(read: Any) -> str:
 
 
 def _integers(read: Any) -> tuple[int, ...]:
-    listed = cast("list[Any]", list(read))
+    listed: list[Any] = list(read)
     if not all(type(number) is int and number >= 0 for number in listed):
         raise TypeError(f"{listed!r} are no sizes")
     return tuple(listed)
-
-
-def _pair(sizes: tuple[int, ...]) -> tuple[int, int]:
-    rows, columns = sizes
-    return rows, columns

@@ -18,7 +18,6 @@ _DGX_B200 = "NVIDIA DGX B200 data sheet: 1,440 GB, 64 TB/s and 8 adapters of 400
 _HOP = Figure(2e-6, "a hop of a collective kernel over NVLink", estimate=True)
 _NETWORK_HOP = Figure(5e-6, "a hop of a collective over InfiniBand, adapters included", estimate=True)
 _START = Figure(2e-6, "launch and tail of a kernel in a captured graph", estimate=True)
-_TILE = (16, 16)
 
 
 def _gpu(
@@ -41,7 +40,6 @@ def _gpu(
         group=8,
         between=Link("switch", Figure(adapter[0], adapter[1]), _NETWORK_HOP),
         start=_START,
-        tile=_TILE,
     )
 
 

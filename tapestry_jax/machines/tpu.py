@@ -26,7 +26,6 @@ def _tpu(
     network: float,
     pod: int,
     torus: int,
-    columns: int = 128,
 ) -> Machine:
     source = f"Cloud TPU documentation, {page}"
     bf16 = Figure(rates[0], source)
@@ -44,7 +43,6 @@ def _tpu(
         group=pod,
         between=Link("switch", Figure(network, f"{_BOOK}: network for each TPU"), _NETWORK_HOP),
         start=_START,
-        tile=(8, columns),
         torus=torus,
         # Chips for training close an axis of any multiple of 4, those for inference one of 16 only.
         closes=4 if torus == 3 else 16,
@@ -62,5 +60,5 @@ V5E = _tpu("v5e", "v5e", (197e12, 393e12), _lanes(1, 1.5e9), (16e9, 819e9), 45e9
 """TPU v5e."""
 V5P = _tpu("v5p", "v5p", (459e12, 918e12), _lanes(2, 1.75e9), (95 * _GIB, 2.765e12), 90e9, 6.25e9, 8960, 3)
 """TPU v5p."""
-V6E = _tpu("v6e", "v6e (Trillium)", (918e12, 1836e12), _lanes(1, 1.75e9), (32e9, 1.64e12), 90e9, 12.5e9, 256, 2, 256)
+V6E = _tpu("v6e", "v6e (Trillium)", (918e12, 1836e12), _lanes(1, 1.75e9), (32e9, 1.64e12), 90e9, 12.5e9, 256, 2)
 """TPU v6e."""

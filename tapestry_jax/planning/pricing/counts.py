@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from combinators.frozen import dataclass
 
 
@@ -54,9 +52,9 @@ class Counts:
 
 def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
     """Counts of the one and, so many times, the other, which is inside of it: all that the other moves is inner."""
-    products = Counter(dict(first.products))
+    products = dict(first.products)
     for dtype, flops in second.products:
-        products[dtype] += times * flops
+        products[dtype] = products.get(dtype, 0.0) + times * flops
     return Counts(
         tuple(sorted(products.items())),
         first.other + times * second.other,
