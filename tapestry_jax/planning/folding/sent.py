@@ -10,7 +10,7 @@ from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
 from tapestry_jax.planning.derivatives.dependence import Matrix
 from tapestry_jax.planning.folding.ordered import Pairs
-from tapestry_jax.planning.geometry.halo import permuted_axes
+from tapestry_jax.planning.geometry.halo import Table, permuted_axes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 
@@ -43,7 +43,13 @@ Reach = list[frozenset[int]]
 
 
 def permuted(
-    leaf: Any, axes: tuple[str, ...], pairs: Pairs, mesh: MeshShape, leaves: frozenset[int], *, smooth: bool = True
+    leaf: Any,
+    axes: tuple[str, ...],
+    pairs: Pairs | Table,
+    mesh: MeshShape,
+    leaves: frozenset[int],
+    *,
+    smooth: bool = True,
 ) -> Sent:
     """A leaf, decided by `leaves`, sent along pairs of positions; `smooth` where its derivative comes back."""
     kind = "collective-permute"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from combinators.index_space.tensor_type import is_inexact
 from combinators.merging.blocks import combine_blocks
@@ -128,7 +129,7 @@ def sent_by_scan(
     one = not in_turns and local_sizes(shaped, cuts)[over] < 2
     reach = alone(len(totals)) if one else [frozenset(closure(matrix, {leaf})) for leaf in range(len(totals))]
     for distance, moved in reversed(exchanges):
-        pairs = tuple((i, i + distance) for i in range(devices - distance))
+        pairs = np.arange(devices - distance)[:, None] + np.array([0, distance])
         for leaf in sorted(moved):
             yield permuted(totals[leaf], axes, pairs, mesh, reach[leaf])
         reach = merged(matrix, reach)

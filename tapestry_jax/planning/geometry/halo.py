@@ -129,14 +129,12 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
 
 
-def permuted_axes(pairs: Sequence[Pair], axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
+def permuted_axes(pairs: Sequence[Pair] | Table, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
     """The mesh axes along which the partners of some pair differ."""
-    sizes = [mesh.size((axis,)) for axis in axes]
-    moved: set[str] = set()
-    for source, target in pairs:
-        there, here = np.unravel_index(source, sizes), np.unravel_index(target, sizes)
-        moved.update(axis for axis, a, b in zip(axes, there, here, strict=True) if a != b)
-    return tuple(axis for axis in axes if axis in moved)
+    if not len(pairs):
+        return ()
+    places = np.unravel_index(np.asarray(pairs, np.int64).T, [mesh.size((axis,)) for axis in axes])
+    return tuple(axis for axis, (there, here) in zip(axes, places, strict=True) if np.any(there != here))
 
 
 @dataclass(frozen=True, eq=False)

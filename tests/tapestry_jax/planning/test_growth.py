@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from tests.work import growth
@@ -56,3 +57,14 @@ def test_planning_and_reports_are_linear(graph: Any, entries: Any, mesh2x4: Any)
         lambda plan: plan.to_json(),
     ):
         assert growth(planned, use, 15) < LINEAR
+
+
+def test_what_a_scan_sends_is_told_without_a_look_at_each_pair_of_devices():
+    graph = tp.trace(tp.Scan(tp.monoids.Sum, "i -> i", "i"), tp.TensorType({"i": 2**40}))
+
+    def planned(devices: int) -> Any:
+        return tp.plan(graph, AbstractMesh((4, devices), ("a", "b")), {"i": ("a", "b")})
+
+    # One exchange more where there are twice as many devices.
+    assert growth(planned, lambda plan: plan.collectives(), size=2**6, factor=8) < LINEAR / 8
+    assert {each.axes for each in planned(8).collectives()} == {("a",), ("a", "b")}
