@@ -39,8 +39,13 @@ def as_function(program: Any) -> Callable[..., list[Any]]:
 
 def program_of(equation: Any, variables: Sequence[Any], within: Any) -> Any:
     """The closed jaxpr of one equation of the jaxpr `within`, as a function of `variables`."""
+    return part_of(within, [equation], variables, equation.outvars)
+
+
+def part_of(within: Any, equations: Sequence[Any], variables: Sequence[Any], results: Sequence[Any]) -> Any:
+    """The closed jaxpr of some equations of the jaxpr `within`, as a function of `variables`."""
     # Not a new one: that wants to be told where it comes from, in terms that are not public.
-    program = within.replace(constvars=[], invars=list(variables), outvars=list(equation.outvars), eqns=[equation])
+    program = within.replace(constvars=[], invars=list(variables), outvars=list(results), eqns=list(equations))
     return _core().ClosedJaxpr(program, [])
 
 

@@ -88,7 +88,7 @@ _KERNELS = {
     "tapestry_jax.nnx.cast": "Cast",
     "tapestry_jax.nnx.loss": "logsumexp_of_block logsumexp_of_rows",
     "tapestry_jax.nnx.norm": "Normalize",
-    "tapestry_jax.nnx.rows": "RowsOfBlock Rows EntryOfBlock Entry",
+    "tapestry_jax.nnx.rows": "RowsOfBlock Rows RowsWithin EntryOfBlock Entry",
 }
 # What aggregators compute in NumPy, for tests: it works on real arrays at once, so a file may name it in that place
 # alone.

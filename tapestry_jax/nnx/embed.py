@@ -17,7 +17,7 @@ from combinators.recording.value import Value
 from tapestry_jax.nnx.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import cast, embedding_normal, parameter, position_normal
-from tapestry_jax.nnx.rows import Rows, RowsOfBlock
+from tapestry_jax.nnx.rows import Rows, RowsOfBlock, RowsWithin
 
 
 class Embed(Module):
@@ -123,7 +123,7 @@ class PositionEmbed(Module):
                     remedy="Pass shorter sequences, or make the table of positions larger.",
                 )
             )
-        return Map(Rows(), "p, [n] e -> p e", name="take")(positions, cast(self.embedding[...], self.dtype))
+        return Map(RowsWithin(), "p, [n] e -> p e", name="take")(positions, cast(self.embedding[...], self.dtype))
 
 
 def check_integers(where: str, what: str, value: Value) -> None:

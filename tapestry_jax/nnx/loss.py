@@ -13,7 +13,7 @@ from combinators.arrows.program import program
 from combinators.leaves.fold import fold
 from combinators.leaves.reduce import Reduce
 from combinators.monoids import LogSumExp, Sum
-from combinators.monoids.logsumexp import log_ratio, logsumexp_value
+from combinators.monoids.logsumexp import logsumexp_value
 from combinators.recording.value import Value
 from tapestry_jax.nnx.embed import check_integers
 from tapestry_jax.nnx.rows import Entry, EntryOfBlock
@@ -51,11 +51,28 @@ def cross_entropy(logits: Value, targets: Value) -> Value:
     return fold(aggregators.Mean(), f"{dims} -> ()", name="mean")(losses) if dims else losses
 
 
+@jax.custom_jvp
 def logsumexp_of_block(logits: Any) -> Any:
     """The state `(maximum, sum of exponentials scaled by it)` along the last axis."""
+    top, weights = _weights(logits)
+    return top, jnp.sum(weights, axis=-1)
+
+
+@logsumexp_of_block.defjvp
+def _logsumexp_of_block_tangent(primals: Any, tangents: Any) -> Any:
+    """The derivative by the weights that were summed: no mask of the logits stands in it, which XLA would keep."""
+    (logits,), (change,) = primals, tangents
+    top, weights = _weights(logits)
+    by = jnp.sum(weights * _wide(change), axis=-1)
+    return (top, jnp.sum(weights, axis=-1)), (jnp.zeros_like(top), by)
+
+
+def _weights(logits: Any) -> Any:
+    """The maximum of every row, and the exponentials relative to it, which are numbers beside infinities too."""
     logits = _wide(logits)
     top = lax.stop_gradient(jnp.max(logits, axis=-1, initial=-jnp.inf))
-    return top, jnp.sum(jnp.exp(log_ratio(logits, top[..., None])), axis=-1)
+    largest = jnp.finfo(logits.dtype).max
+    return top, jnp.exp(jnp.minimum(logits, largest) - jnp.clip(top, -largest, largest)[..., None])
 
 
 def logsumexp_of_rows(logits: Any) -> Any:

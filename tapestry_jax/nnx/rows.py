@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
+from combinators.kernels.consecutive import Searching
 
 
 def locate(wanted: Any, at: Any) -> tuple[Any, Any]:
@@ -33,8 +36,40 @@ def wrapped(numbers: Any, size: int) -> Any:
     return jnp.where(numbers < 0, numbers + size, numbers)
 
 
+def place_after(wanted: Any, at: Any) -> tuple[Any, Any]:
+    """As `locate`, of coordinates that follow one another."""
+    place = wanted - at[0]
+    return place, (place >= 0) & (place < at.shape[0])
+
+
+Locate = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def _rows(size: int, numbers: Any, table: Any, at: Any, find: Locate) -> Any:
+    wide = (..., *(None,) * (table.ndim - 1))
+    wanted = wrapped(numbers, size)
+    # Added, not chosen: the derivative of a sum is no pass over the rows.
+    outside = jnp.where((wanted < 0) | (wanted >= size), jnp.asarray(jnp.nan, table.dtype), 0)[wide]
+    if not at.shape[0]:
+        return jnp.broadcast_to(outside, (*numbers.shape, *table.shape[1:])).astype(table.dtype)
+    place, found = find(wanted, at)
+    # What is absent stands behind the last row: it is read as zeros, and its gradient dropped where it is gathered.
+    place = jnp.where(found, place, at.shape[0])
+    return jnp.take(table, place, axis=0, mode="fill", fill_value=0) + outside
+
+
+def _entries(size: int, scores: Any, numbers: Any, at: Any, find: Locate) -> Any:
+    wanted = wrapped(numbers, size)
+    outside = jnp.where((wanted < 0) | (wanted >= size), jnp.asarray(jnp.nan, scores.dtype), 0)
+    if not at.shape[0]:
+        return outside.astype(scores.dtype)
+    place, found = find(wanted, at)
+    place = jnp.where(found, place, at.shape[0])[..., None]
+    return jnp.take_along_axis(scores, place, axis=-1, mode="fill", fill_value=0)[..., 0] + outside
+
+
 @dataclass(frozen=True)
-class RowsOfBlock:
+class RowsOfBlock(Searching):
     """The rows of those numbers that lie in a block of a table, and zeros for the others; their sum is the lookup.
 
     Attributes:
@@ -45,14 +80,12 @@ class RowsOfBlock:
 
     def __call__(self, numbers: Any, table: Any, at: Any) -> Any:
         """Shape `(*numbers, *cell of the table)`."""
-        wide = (..., *(None,) * (table.ndim - 1))
-        wanted = wrapped(numbers, self.size)
-        nothing = jnp.zeros((*numbers.shape, *table.shape[1:]), table.dtype)
-        outside = (wanted < 0) | (wanted >= self.size)
-        if at.shape[0]:
-            place, found = locate(wanted, at)
-            nothing = jnp.where(found[wide], jnp.take(table, place, axis=0, mode="clip"), nothing)
-        return jnp.where(outside[wide], jnp.asarray(jnp.nan, table.dtype), nothing)
+        return _rows(self.size, numbers, table, at, locate)
+
+    @property
+    def consecutive(self) -> Callable[..., Any]:
+        """The rows without a search."""
+        return partial(_rows, self.size, find=place_after)
 
 
 @dataclass(frozen=True)
@@ -66,7 +99,16 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class EntryOfBlock:
+class RowsWithin:
+    """The rows of a whole table for numbers that it has, such as coordinates: nothing is looked for outside."""
+
+    def __call__(self, numbers: Any, table: Any) -> Any:
+        """Shape `(*numbers, *cell of the table)`."""
+        return jnp.take(table, numbers, axis=0, mode="clip")
+
+
+@dataclass(frozen=True)
+class EntryOfBlock(Searching):
     """The entry with the wanted number along the last axis, where it lies in the block; otherwise zero.
 
     Attributes:
@@ -77,14 +119,12 @@ class EntryOfBlock:
 
     def __call__(self, scores: Any, numbers: Any, at: Any) -> Any:
         """The shape of `numbers`."""
-        wanted = wrapped(numbers, self.size)
-        entry = jnp.zeros(numbers.shape, scores.dtype)
-        if at.shape[0]:
-            place, found = locate(wanted, at)
-            taken = jnp.take_along_axis(scores, place[..., None], axis=-1, mode="clip")[..., 0]
-            entry = jnp.where(found, taken, entry)
-        outside = (wanted < 0) | (wanted >= self.size)
-        return jnp.where(outside, jnp.asarray(jnp.nan, scores.dtype), entry)
+        return _entries(self.size, scores, numbers, at, locate)
+
+    @property
+    def consecutive(self) -> Callable[..., Any]:
+        """The entry without a search."""
+        return partial(_entries, self.size, find=place_after)
 
 
 @dataclass(frozen=True)

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import jax
 
 from combinators.errors import TapestryError
+from combinators.kernels.consecutive import consecutive
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
 from combinators.operations.shaped import Shaped, check_box, not_of_any_size
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.varying import vary
+from tapestry_jax.planning.geometry.layout import Cut
 
 
-def device_kernels(shaped: Shaped, cut: Collection[str], sizes: Mapping[str, int], axes: frozenset[str]) -> Shaped:
-    """The operation with the kernels that run where `cut` are the dimensions that are cut, over the mesh or in time.
+def device_kernels(shaped: Shaped, cuts: Mapping[str, Cut], sizes: Mapping[str, int], axes: frozenset[str]) -> Shaped:
+    """The operation with the kernels that run where dimensions are cut so, over the mesh or in time.
 
     Loops in kernels pass the check of varying axes, and kernels for several platforms vary over the same ones. What a
     kernel gives is held against the box, where not all of the index space is in it.
 
     Args:
       shaped: the operation.
-      cut: the dimensions that are cut.
+      cuts: of its dimensions.
       sizes: of the index box of one device.
       axes: mesh axes over which blocks vary.
     """
@@ -33,11 +35,12 @@ def device_kernels(shaped: Shaped, cut: Collection[str], sizes: Mapping[str, int
 
     def on_device(kernel: Callable[..., Any], *, is_state: bool) -> Callable[..., Any]:
         looped = with_varying_loops(kernel, axes)
-        if not cut:
+        if not cuts:
             return looped
         return functools.update_wrapper(_held_to_box(looped, shaped, sizes, is_state=is_state), kernel, (), ())
 
-    kernel = on_device(operation.kernel, is_state=operation.kind != "map")
+    own = consecutive(operation.kernel) if _follow(shaped, cuts) else operation.kernel
+    kernel = on_device(own, is_state=operation.kind != "map")
     dense = tuple(
         replace(entry, kernel=on_device(entry.kernel, is_state=entry.gives == "state" and operation.kind != "map"))
         if isinstance(entry, Dense)
@@ -49,7 +52,7 @@ def device_kernels(shaped: Shaped, cut: Collection[str], sizes: Mapping[str, int
         return [vary(leaf, sorted(axes)) for leaf in leaves]
 
     looped = replace(shaped, operation=replace(operation, kernel=kernel, dense=dense))
-    return ready(looped, cut, by_platform=True, finish=varied)
+    return ready(looped, cuts, by_platform=True, finish=varied)
 
 
 def _held_to_box(
@@ -71,3 +74,15 @@ def _held_to_box(
         return found
 
     return run
+
+
+def _follow(shaped: Shaped, cuts: Mapping[str, Cut]) -> bool:
+    """Whether all coordinates of a block follow one another: folds run on their valid cells alone.
+
+    Not so in stripes; nor where padding is run as well, whose coordinates repeat: behind a dimension that is no fold,
+    or that neutral values fill.
+    """
+    folds = shaped.signature.fold_dims
+    read = {operand.coordinate for operand in shaped.signature.operands if operand.coordinate is not None}
+    blocks = all(not cuts[dim].striped and cuts[dim].window is None for dim in read & cuts.keys())
+    return blocks and shaped.operation.pad is None and read <= set(folds)

@@ -31,22 +31,29 @@ def run_pipeline(step: Region, here: Here, arrays: Sequence[Any], run_body: RunB
     received = [body.inputs[place] for place in step.handed]
     device = here.index(step.stages)
 
-    def chunk(operands: tuple[list[Any], list[Any], dict[int, Any], Any]) -> tuple[list[Any], list[Any]]:
-        moving, own, constant, counter = operands
+    def at(counter: Any) -> Here:
         # Before its first and behind its last chunk a device computes on cells that are real but not asked for.
-        inside = here.turning(step.axis, jnp.clip(counter - device, 0, chunks - 1))
-        enters = (device == 0) | (counter < device)
-        values = dict(constant)
-        for slot, handed, array in zip(received, moving, own, strict=True):
-            values[slot] = jnp.where(enters, _chunk(body, slot, step.axis, array, inside), handed)
-        outputs = run_body(body, values, inside)
-        return outputs[: len(moving)], outputs[len(moving) :]
+        return here.turning(step.axis, jnp.clip(counter - device, 0, chunks - 1))
+
+    def taken(moving: list[Any], own: list[Any], counter: Any) -> list[Any]:
+        """What a stage works on: a chunk of the program's, on the first device, or what it was handed."""
+        enters, inside = (device == 0) | (counter < device), at(counter)
+        return [
+            jnp.where(enters, _chunk(body, slot, step.axis, array, inside), handed)
+            for slot, handed, array in zip(received, moving, own, strict=True)
+        ]
+
+    def chunk(operands: tuple[list[Any], dict[int, Any], Any]) -> tuple[list[Any], list[Any]]:
+        chosen, constant, counter = operands
+        outputs = run_body(body, {**constant, **dict(zip(received, chosen, strict=True))}, at(counter))
+        return outputs[: len(chosen)], outputs[len(chosen) :]
 
     again = recomputed(chunk)
     pairs = next_device(here.size(step.stages))
 
     def turn(moving: list[Any], counter: Any) -> tuple[list[Any], list[Any]]:
-        handed, made = again((moving, entering, fixed, counter))
+        # Chosen outside of what is computed again: one array is kept for the backward pass either way.
+        handed, made = again((taken(moving, entering, counter), fixed, counter))
         return [permute_over(array, step.stages, pairs, here) for array in handed], made
 
     start = [

@@ -19,13 +19,16 @@ from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.stripes import in_order
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.accumulate import accumulate
+from tapestry_jax.lowering.time.still import before_loop
 from tapestry_jax.lowering.time.summed import ends_in_sum, run_summed
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
-from tapestry_jax.planning.scheduling.schedule import Convert, Region, Schedule, Slot
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Schedule, Slot
 
 RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
 State = tuple[Shaped, list[Any], list[Axes]]
+_FEW = 8
+"""Steps of a turn that is looked through for what stands still; it is traced once more for it."""
 
 
 def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
@@ -51,8 +54,7 @@ def _run(
     moved = {body.inputs[position] for position in step.rotating}
     fixed = {slot: array for slot, array in fixed.items() if slot not in moved}
 
-    def chunk(operands: tuple[list[Any], dict[int, Any], Any], state: list[Any]) -> tuple[list[Any], list[Any]]:
-        moving, constant, counter = operands
+    def chunk(constant: dict[int, Any], moving: list[Any], counter: Any, state: list[Any]) -> Any:
         values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}
         values |= dict(zip(totals, state[folded:], strict=True))
         outputs = run_body(body, values, here.turning(step.axis, counter))
@@ -60,22 +62,26 @@ def _run(
         added = _accumulated(folds, state[:folded], local[:folded], reverse=step.reverse)
         return [*added, *local[folded:]], outputs[count:]
 
-    again = recomputed(chunk)
-
-    def turn(carry: tuple[list[Any], list[Any]], counter: Any) -> tuple[tuple[list[Any], list[Any]], list[Any]]:
-        state, moving = carry
-        state, made = again((moving, fixed, counter), state)
-        return (state, _sent_on(step, moving, here)), made
-
     # Scans over the mesh begin with what the devices before come to.
     start = _varying([*_identity(folds), *starts, *_identity(scans)[len(starts) :]], slots)
     counters = jnp.arange(turns, dtype=jnp.int32)
+    still: Any = fixed
+    one: Any = chunk
+    if len(body.steps) <= _FEW and not any(isinstance(inner, Region | Repeat) for inner in body.steps):
+        still, one = before_loop(chunk, fixed, around, counters[0], start)
+    again = recomputed(one)
+
+    def turn(carry: tuple[list[Any], list[Any]], counter: Any) -> tuple[tuple[list[Any], list[Any]], list[Any]]:
+        state, moving = carry
+        state, made = again(still, moving, counter, state)
+        return (state, _sent_on(step, moving, here)), made
+
     looped = counters[:-1] if step.rotating else counters
     (states, moving), pieces = lax.scan(turn, (start, around), looped, reverse=step.reverse)
     if step.rotating:
         # Behind the last turn nothing is sent on: it stands behind the loop.
-        apart = recomputed(chunk, in_loop=False)
-        states, last = apart((moving, fixed, counters[-1]), states)
+        apart = recomputed(one, in_loop=False)
+        states, last = apart(still, moving, counters[-1], states)
         pieces = jax.tree.map(lambda array, piece: jnp.concatenate([array, piece[None]]), pieces, last)
     if step.ends:
         return states

@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.nnx.loss import logsumexp_of_block
 from tapestry_jax.nnx.rows import EntryOfBlock, RowsOfBlock, locate
 
 LOGITS = 5 * jax.random.normal(jax.random.key(0), (2, 6, 11))
@@ -87,6 +88,47 @@ def test_locate_agrees_with_numpy(at):
     place, found = jax.jit(locate)(wanted, np.array(at, np.int32))
     np.testing.assert_array_equal(found, np.isin(wanted, at))
     np.testing.assert_array_equal(np.array(at)[np.asarray(place)[np.asarray(found)]], wanted[np.isin(wanted, at)])
+
+
+@pytest.mark.parametrize("kernel", [RowsOfBlock(11), EntryOfBlock(11)], ids=["rows", "entries"])
+def test_without_a_search_consecutive_blocks_give_the_same(kernel):
+    wanted = jnp.arange(-13, 14)
+    for part in (range(11), range(4), range(4, 11), range(10, 11), range(0)):
+        at = jnp.asarray(list(part), jnp.int32)
+        table = (
+            LOGITS[0, :, at] if isinstance(kernel, RowsOfBlock) else jnp.broadcast_to(LOGITS[0, 0, at], (27, len(part)))
+        )
+        operands = (wanted, table) if isinstance(kernel, RowsOfBlock) else (table, wanted)
+        np.testing.assert_array_equal(kernel.consecutive(*operands, at), kernel(*operands, at))
+
+
+@pytest.mark.parametrize(
+    ("place", "searches"), [("data", False), (("data", tp.chunks(2)), False), (tp.striped("data"), True)], ids=str
+)
+def test_a_vocabulary_that_is_cut_in_blocks_is_not_searched(place, searches):
+    # Neither 3 devices nor their chunks divide it.
+    mesh = tp.mesh(jax.devices()[:3], data=3)
+    types = tp.TensorType({"batch": 2, "seq": 6, "vocab": 11}), tp.TensorType({"batch": 2, "seq": 6}, jnp.int32)
+    plan = tp.plan(tp.trace(tp.nnx.cross_entropy, *types), mesh, {"vocab": place})
+    run = plan.compile()
+    value, grads = jax.jit(jax.value_and_grad(run))(LOGITS, TARGETS)
+    expected, wanted = jax.value_and_grad(reference)(LOGITS, TARGETS)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-7)
+    gathers = jax.jit(run).lower(LOGITS, TARGETS).as_text().count("stablehlo.gather")
+    assert (gathers > 4) is searches, gathers
+
+
+@pytest.mark.parametrize(
+    "row", [[1.0, 2, 3], [jnp.inf, 1, 2], [jnp.inf, -jnp.inf, jnp.inf], [-jnp.inf] * 3, [3e38, 0, 1]]
+)
+def test_sums_beside_infinities_are_numbers_with_gradients(row):
+    top, total = logsumexp_of_block(jnp.array(row))
+    # Where the maximum is infinite the sum decides nothing, if it is a number.
+    np.testing.assert_allclose(top + jnp.log(total), jax.nn.logsumexp(jnp.array(row)), rtol=1e-6)
+    grads = jax.grad(lambda x: logsumexp_of_block(x)[1])(jnp.array(row))
+    wanted = jnp.exp(jnp.array(row) - top) if jnp.isfinite(top) else jnp.array(row) == jnp.inf
+    np.testing.assert_allclose(grads, wanted, rtol=1e-6)
 
 
 def test_cross_entropy_refuses_targets_of_another_shape_or_dtype():
