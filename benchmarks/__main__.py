@@ -6,10 +6,13 @@ import argparse
 import importlib
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jax
 
+from benchmarks.aot_run import LIMIT, Answer, answers
+from benchmarks.aot_table import tables, versions
 from benchmarks.machine import machine
 from benchmarks.row import table
 
@@ -42,17 +45,40 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     # With eight devices XLA keeps eight threads, whatever the machine has: what runs on one device is slower then.
     parser.add_argument("--devices", type=int, default=8, help="simulated CPU devices; 1 for sections on one device")
+    parser.add_argument("--machine", nargs="+", default=["v5e:2x4"], help="for `aot`: machines of eight devices")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="for `aot`: processor seconds for each program")
+    parser.add_argument("--row", default="", help="for `aot`: part of the names of the rows")
     chosen = parser.parse_args(arguments)
     jax.config.update("jax_num_cpu_devices", chosen.devices)
     print(machine(), flush=True)
     found: dict[str, list[dict[str, object]]] = {}
     for name in chosen.sections or chosen.only:
+        if name == "aot":
+            said: list[Answer] = []
+            for answer in _said(chosen):
+                said.append(answer)
+                _store(chosen.json, {name: said})
+            print(f"\n{known[name]}\n\n{tables(said, chosen.limit)}", flush=True)
+            found[name] = [dict(answer) for answer in said]
+            continue
         rows = importlib.import_module(f"benchmarks.{name}").rows()
         print(f"\n{known[name]}\n\n{table(rows)}", flush=True)
         found[name] = [row.as_dict() for row in rows]
-    if chosen.json is not None:
-        chosen.json.write_text(json.dumps({"machine": machine(), "sections": found}, indent=2))
+    _store(chosen.json, found)
     return 0
+
+
+def _store(path: Path | None, found: Mapping[str, object]) -> None:
+    if path is not None:
+        path.write_text(json.dumps({"machine": machine(), "versions": versions(), "sections": found}, indent=2))
+
+
+def _said(chosen: argparse.Namespace) -> Iterator[Answer]:
+    """The answers, each shown when it comes: a compiler may take a minute."""
+    for answer in answers(chosen.machine, chosen.limit, chosen.row):
+        shown = answer.get("why") or f"{answer['seconds']} s"
+        print(f"{answer['machine']}, {answer['row']}, {answer['program']}: {shown}", file=sys.stderr, flush=True)
+        yield answer
 
 
 if __name__ == "__main__":

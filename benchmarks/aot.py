@@ -6,7 +6,6 @@ Cycles, bytes and temporaries of a compiler are exact and repeat; nothing is tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,18 +29,22 @@ from benchmarks import (
     loom_topk,
     plain,
 )
-from benchmarks.loom import Case, compile_for
+from benchmarks.loom import Case, lowered_for
 from benchmarks.models import PLANS, Sizes, model_loss
-from benchmarks.row import Row
 from tapestry_jax.hlo.collectives import collectives_of
-from tapestry_jax.hlo.cycles import costed, unestimated
+from tapestry_jax.hlo.cycles import costed, lookups, unestimated
 from tapestry_jax.hlo.text import read
 
 MACHINES = ("v5e:2x4", "v5p:2x2x2", "v6e:2x4", "h100:1x8")
 AUTOMATIC, BY_HAND = 1.0, 1.02
-TRANSFORMERS = {
-    "transformer of 2 layers": Sizes(layers=2, embed=1024, heads=16, vocab=32768, batch=16, seq=2048),
+# At full width a compiler takes minutes for some: these sizes keep the proportions.
+SIZES = {
+    "transformer of 2 layers, 4 x 512 tokens": Sizes(layers=2, embed=1024, heads=16, vocab=32768, batch=4, seq=512),
+    "transformer of 12 stacked layers in bfloat16, 8 x 512 tokens": Sizes(
+        layers=12, embed=1024, heads=16, vocab=32768, batch=8, seq=512, stacked=True
+    ),
 }
+LABELS = ("ours", "automatic", "by hand")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Said:
       temporaries: bytes of a device.
       sent: bytes of all collectives.
       hidden: the share of them that is sent while something is computed.
+      lookups: executions of gathers and scatters, for which no cycles are estimated; they are in no sum.
     """
 
     cycles: int | None
@@ -61,6 +65,7 @@ class Said:
     temporaries: int
     sent: int
     hidden: float
+    lookups: int = 0
 
 
 def said(program: Any, mesh: Any) -> Said:
@@ -79,14 +84,15 @@ def said(program: Any, mesh: Any) -> Said:
         temporaries=program.memory_analysis().temp_size_in_bytes,
         sent=sent,
         hidden=enclosed / sent if sent else 1.0,
+        lookups=lookups(module),
     )
 
 
 def cases() -> tuple[Case, ...]:
-    """Every Loom row, at the sizes of its benchmark; an MLP, and layers under FSDP."""
+    """Every Loom row, at the sizes of its benchmark; an MLP, and layers under FSDP at half the width."""
     return (
         aot_cases.mlp_case(),
-        aot_cases.fsdp_case(),
+        aot_cases.fsdp_case(8, 8192, 512, 2048),
         loom_attention.case(),
         loom_attention.case(causal=True),
         loom_attention.case(gradients=True),
@@ -102,21 +108,37 @@ def cases() -> tuple[Case, ...]:
     )
 
 
-def programs(case: Case, machine: str) -> Iterator[tuple[str, Said]]:
-    """The three programs of a case, as the compiler of a machine sees them."""
+def names() -> tuple[str, ...]:
+    """The names of all rows, transformers first: what most users run."""
+    return (*SIZES, *(case.name for case in cases()))
+
+
+def lowered(name: str, label: str, machine: str) -> tuple[Any, Any]:
+    """One program of a row, lowered for a machine, and its mesh; by hand there is no transformer.
+
+    Args:
+      name: of `names()`.
+      label: of `LABELS`.
+      machine: of eight devices.
+    """
+    if name in SIZES:
+        return _transformer(SIZES[name], label, machine)
+    case = next(case for case in cases() if case.name == name)
     mesh = tp.mesh(devices(machine)[: math.prod(case.mesh.values())], **case.mesh)
     placed = tuple(
         jax.ShapeDtypeStruct(jnp.shape(argument), jnp.result_type(argument), sharding=NamedSharding(mesh, spec))
         for argument, spec in zip(case.arguments, case.given, strict=True)
     )
+    if label == "automatic":
+        return lowered_for(case.automatic, case, mesh, placed), mesh
+    if label == "by hand":
+        return lowered_for(case.by_hand(mesh), case, mesh, placed), mesh
     plan = tp.plan(tp.trace(case.program, *case.arguments), mesh, case.entries, **case.options)
-    made = {"ours": plan.compile(), "automatic": case.automatic, "by hand": case.by_hand(mesh)}
-    for label, function in made.items():
-        yield label, said(compile_for(function, case, mesh, placed), mesh)
+    return lowered_for(plan.compile(), case, mesh, placed), mesh
 
 
-def transformer(sizes: Sizes, machine: str) -> Iterator[tuple[str, Said]]:
-    """Value and gradients of a transformer, batch over `data`, heads, mlp and vocab over `model`."""
+def _transformer(sizes: Sizes, label: str, machine: str) -> tuple[Any, Any]:
+    """Value and gradients, batch over `data`, heads, mlp and vocab over `model`."""
     mesh = tp.mesh(devices(machine), data=2, model=4)
     module = nnx.eval_shape(lambda: tp.nnx.Transformer(sizes.config, rngs=nnx.Rngs(0)))
     tokens = jax.ShapeDtypeStruct((sizes.batch, sizes.seq), jnp.int32)
@@ -126,44 +148,13 @@ def transformer(sizes: Sizes, machine: str) -> Iterator[tuple[str, Said]]:
         (nnx.state(module), tokens, tokens),
         plan.in_shardings,
     )
+    loss = plan.compile() if label == "ours" else plain.stacked_loss if sizes.stacked else plain.loss
     made = (plan.out_shardings, plan.in_shardings[0])
-    for label, loss in (("ours", plan.compile()), ("automatic", plain.loss)):
-        step = jax.jit(jax.value_and_grad(loss), in_shardings=plan.in_shardings, out_shardings=made)
-        yield label, said(step.lower(*structs).compile(), mesh)
+    step = jax.jit(jax.value_and_grad(loss), in_shardings=plan.in_shardings, out_shardings=made)
+    return step.lower(*structs), mesh
 
 
 @lru_cache
 def devices(machine: str) -> tuple[Any, ...]:
     """The compile-only devices of a machine of eight."""
     return tuple(tp.topology(machine, all=8).devices.flat)
-
-
-def rows(machines: Sequence[str] = MACHINES, only: str = "") -> list[Row]:
-    """The table.
-
-    Args:
-      machines: of eight devices.
-      only: part of the names of the rows that are wanted.
-    """
-    found: list[Row] = []
-    for machine in machines:
-        for case in cases():
-            if only in case.name:
-                found += _rows(f"{machine}, {case.name}", dict(programs(case, machine)))
-        for name, sizes in TRANSFORMERS.items():
-            if only in name:
-                found += _rows(f"{machine}, {name}", dict(transformer(sizes, machine)))
-    return found
-
-
-def _rows(name: str, programs: dict[str, Said]) -> Iterator[Row]:
-    ours = programs.pop("ours")
-    for label, theirs in programs.items():
-        target = AUTOMATIC if label == "automatic" else BY_HAND
-        if ours.cycles and theirs.cycles:
-            yield Row(f"{name}: cycles, beside {label}", ours.cycles, theirs.cycles, "cycles", target)
-        if ours.accessed and theirs.accessed:
-            yield Row(f"{name}: bytes accessed, beside {label}", ours.accessed, theirs.accessed, "B", None)
-        yield Row(f"{name}: temporaries, beside {label}", ours.temporaries, theirs.temporaries, "B", target)
-        yield Row(f"{name}: sent, beside {label}", ours.sent, theirs.sent, "B", None)
-    yield Row(f"{name}: sent behind compute", ours.hidden, 1.0, "", None, "value")

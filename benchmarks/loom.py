@@ -101,11 +101,16 @@ def placed(case: Case, mesh: Any) -> tuple[Any, ...]:
 
 def compile_for(function: Callable[..., Any], case: Case, mesh: Any, arguments: tuple[Any, ...]) -> Any:
     """Compile a program of a case, with gradients where the case takes them, arguments and results pinned."""
+    return lowered_for(function, case, mesh, arguments).compile()
+
+
+def lowered_for(function: Callable[..., Any], case: Case, mesh: Any, arguments: tuple[Any, ...]) -> Any:
+    """The same before it is compiled."""
     given = [NamedSharding(mesh, spec) for spec in case.given]
     made = jax.tree.map(lambda spec: NamedSharding(mesh, spec), case.made, is_leaf=lambda leaf: isinstance(leaf, P))
     if case.gradients:
         function, made = _with_gradients(function, case.gradients), (made, given[: case.gradients])
-    return jax.jit(function, in_shardings=given, out_shardings=made).lower(*arguments).compile()
+    return jax.jit(function, in_shardings=given, out_shardings=made).lower(*arguments)
 
 
 def rows(case: Case, targets: Targets, rounds: int) -> list[Row]:

@@ -21,7 +21,7 @@ PLANS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a transformer and of what it is given."""
+    """The sizes of a transformer and of what it is given; stacked layers are in bfloat16."""
 
     layers: int = 1
     embed: int = 256
@@ -29,11 +29,18 @@ class Sizes:
     vocab: int = 512
     batch: int = 4
     seq: int = 128
+    stacked: bool = False
     config: Any = field(init=False)
 
     def __post_init__(self) -> None:
         config = tp.nnx.TransformerConfig(
-            layers=self.layers, embed=self.embed, heads=self.heads, vocab=self.vocab, max_len=self.seq
+            layers=self.layers,
+            embed=self.embed,
+            heads=self.heads,
+            vocab=self.vocab,
+            max_len=self.seq,
+            param_dtype=jnp.bfloat16 if self.stacked else jnp.float32,
+            stacked=self.stacked,
         )
         object.__setattr__(self, "config", config)
 

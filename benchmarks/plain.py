@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from jax import lax
 
 Params = dict[Any, Any]
 
@@ -36,6 +37,15 @@ def loss(state: Any, tokens: Any, targets: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(logits(state, tokens), targets).mean()
 
 
+def stacked_loss(state: Any, tokens: Any, targets: Any) -> Any:
+    """The same of stacked layers in bfloat16, with norms, softmax and loss in float32."""
+    p = nnx.to_pure_dict(state)
+    x = jnp.take(p["embed"]["embedding"], tokens, axis=0) + p["positions"]["embedding"][: tokens.shape[1]]
+    x = lax.scan(lambda x, layer: (_block(layer, x), None), x, p["decoder"]["layer"])[0]
+    scores = jnp.einsum("bse,ev->bsv", _norm(p["norm"], x), p["head"]["kernel"]).astype(jnp.float32)
+    return optax.softmax_cross_entropy_with_integer_labels(scores, targets).mean()
+
+
 def _block(p: Params, x: Any) -> Any:
     x = x + _attention(p["attention"], _norm(p["attention_norm"], x))
     return x + _mlp(p["mlp"], _norm(p["mlp_norm"], x))
@@ -47,16 +57,17 @@ def _mlp(p: Params, x: Any) -> Any:
 
 
 def _norm(p: Params, x: Any) -> Any:
-    mean = jnp.mean(x, -1, keepdims=True)
-    variance = jnp.maximum(0.0, jnp.mean(jnp.square(x), -1, keepdims=True) - jnp.square(mean))
-    return (x - mean) * (jax.lax.rsqrt(variance + 1e-6) * p["scale"]) + p["bias"]
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(wide, -1, keepdims=True)
+    variance = jnp.maximum(0.0, jnp.mean(jnp.square(wide), -1, keepdims=True) - jnp.square(mean))
+    return ((wide - mean) * (lax.rsqrt(variance + 1e-6) * p["scale"]) + p["bias"]).astype(x.dtype)
 
 
 def _attention(p: Params, x: Any) -> Any:
     q, k, v = (jnp.einsum("bse,ehd->bshd", x, p[n]["kernel"]) + p[n]["bias"] for n in ("query", "key", "value"))
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
     at = jnp.arange(x.shape[1])
     # Fewer bytes on a CPU than `jax.nn.dot_product_attention`, which copies the scores once more.
     weights = jax.nn.softmax(jnp.where(at[:, None] >= at, scores, -jnp.inf))
-    mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+    mixed = jnp.einsum("bhqk,bkhd->bqhd", weights.astype(v.dtype), v)
     return jnp.einsum("bshd,hde->bse", mixed, p["out"]["kernel"]) + p["out"]["bias"]
