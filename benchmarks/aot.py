@@ -6,6 +6,7 @@ Cycles, bytes and temporaries of a compiler are exact and repeat; nothing is tim
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -88,33 +89,32 @@ def said(program: Any, mesh: Any) -> Said:
     )
 
 
-def cases() -> tuple[Case, ...]:
-    """Every Loom row, at the sizes of its benchmark; an MLP, and layers under FSDP at half the width."""
-    return (
-        aot_cases.mlp_case(),
-        aot_cases.fsdp_case(8, 8192, 512, 2048),
-        loom_attention.case(),
-        loom_attention.case(causal=True),
-        loom_attention.case(gradients=True),
-        loom_microbatch.case(),
-        loom_flash.case(),
-        loom_cross_entropy.case(),
-        loom_stencil.heat(),
-        loom_stencil.deep(),
-        loom_pipeline.case(),
-        loom_scan.case(),
-        loom_topk.case(),
-        loom_fft.case(),
-    )
+CASES: dict[str, Callable[[], Case]] = {
+    "MLP": aot_cases.mlp_case,
+    "FSDP at half the width": lambda: aot_cases.fsdp_case(8, 8192, 512, 2048),
+    "ring": loom_attention.case,
+    "ring, causal": lambda: loom_attention.case(causal=True),
+    "ring, gradients": lambda: loom_attention.case(gradients=True),
+    "microbatch": loom_microbatch.case,
+    "attention in chunks": loom_flash.case,
+    "cross-entropy in chunks": loom_cross_entropy.case,
+    "heat": loom_stencil.heat,
+    "deep stencil": loom_stencil.deep,
+    "pipeline": loom_pipeline.case,
+    "recurrence": loom_scan.case,
+    "top": loom_topk.case,
+    "FFT": loom_fft.case,
+}
+"""Every Loom row, at the sizes of its benchmark; made when asked for, since cases hold arrays."""
 
 
 def names() -> tuple[str, ...]:
     """The names of all rows, transformers first: what most users run."""
-    return (*SIZES, *(case.name for case in cases()))
+    return (*SIZES, *CASES)
 
 
-def lowered(name: str, label: str, machine: str) -> tuple[Any, Any]:
-    """One program of a row, lowered for a machine, and its mesh; by hand there is no transformer.
+def lowered(name: str, label: str, machine: str) -> tuple[Any, Any, str]:
+    """One program of a row, lowered for a machine, its mesh and the row's title; by hand there is no transformer.
 
     Args:
       name: of `names()`.
@@ -122,19 +122,19 @@ def lowered(name: str, label: str, machine: str) -> tuple[Any, Any]:
       machine: of eight devices.
     """
     if name in SIZES:
-        return _transformer(SIZES[name], label, machine)
-    case = next(case for case in cases() if case.name == name)
+        return (*_transformer(SIZES[name], label, machine), name)
+    case = CASES[name]()
     mesh = tp.mesh(devices(machine)[: math.prod(case.mesh.values())], **case.mesh)
     placed = tuple(
         jax.ShapeDtypeStruct(jnp.shape(argument), jnp.result_type(argument), sharding=NamedSharding(mesh, spec))
         for argument, spec in zip(case.arguments, case.given, strict=True)
     )
     if label == "automatic":
-        return lowered_for(case.automatic, case, mesh, placed), mesh
+        return lowered_for(case.automatic, case, mesh, placed), mesh, case.name
     if label == "by hand":
-        return lowered_for(case.by_hand(mesh), case, mesh, placed), mesh
+        return lowered_for(case.by_hand(mesh), case, mesh, placed), mesh, case.name
     plan = tp.plan(tp.trace(case.program, *case.arguments), mesh, case.entries, **case.options)
-    return lowered_for(plan.compile(), case, mesh, placed), mesh
+    return lowered_for(plan.compile(), case, mesh, placed), mesh, case.name
 
 
 def _transformer(sizes: Sizes, label: str, machine: str) -> tuple[Any, Any]:

@@ -71,8 +71,8 @@ def ask(machine: str, row: str, limit: int, labels: Sequence[str]) -> Iterator[A
         before = _spent()
         resource.setrlimit(resource.RLIMIT_CPU, (int(before) + limit, resource.RLIM_INFINITY))
         try:
-            program, mesh = lowered(row, label, machine)
-            found = asdict(said(program.compile(), mesh))
+            program, mesh, title = lowered(row, label, machine)
+            found = {"title": title, **asdict(said(program.compile(), mesh))}
         except (PlanError, MeshError, jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
             lines = [line for line in str(error).splitlines() if line.strip()]
             yield {**head, "why": f"{type(error).__name__}: {(lines or ['no reason'])[0].strip()[:160]}"}

@@ -46,7 +46,7 @@ def _cells(row: str, programs: Mapping[str, Answer]) -> tuple[str, ...]:
     flat = (cycles[0], *cycles[1], *cycles[2])
     others = (_number(each, what) for what in ("temporaries", "sent") for each in (ours, automatic, by_hand))
     hidden = f"{ours['hidden']:.0%}" if "hidden" in ours and ours.get("sent") else ""
-    return (row, *flat, *others, hidden)
+    return (ours.get("title", row), *flat, *others, hidden)
 
 
 def _beside(ours: Answer, peer: Answer) -> tuple[str, str]:

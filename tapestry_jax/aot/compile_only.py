@@ -17,6 +17,7 @@ from tapestry_jax.hlo.cycles import costed, unestimated
 from tapestry_jax.hlo.text import read
 from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.planning.prediction.collectives import collectives
+from tapestry_jax.planning.prediction.platform import as_compiled
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
@@ -47,7 +48,8 @@ def compile_only(
                 remedy="Plan for this mesh: leave platforms= out.",
             )
         )
-    predicted = collectives(schedule, grad)
+    platform = found[0] if found else ""
+    predicted = tuple(as_compiled(each, platform) for each in collectives(schedule, grad))
     compiled = _compiled(schedule, mesh, grad)
     text = compiled.as_text()
     module = read(text)

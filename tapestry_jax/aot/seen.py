@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
@@ -52,7 +52,7 @@ class Seen(Immutable):
       machine: kind and number of devices.
       compiler: platform and version.
       memory: bytes of one device.
-      predicted: the collectives of the plan.
+      predicted: the collectives of the plan, as the compiler of this platform runs them.
       collectives: those of the compiled program, with trip counts, and with how much compute each encloses.
       operations: instructions with estimated cycles, by operation; empty where the compiler estimates none.
       unestimated: executions of kernels that have no estimated cycles, such as those of Pallas.
@@ -87,13 +87,14 @@ class Seen(Immutable):
     def unpredicted(self) -> Sent:
         """Bytes sent beyond what was predicted, by kind and mesh axes; empty where the prediction holds.
 
-        The TPU compiler runs some reduce-scatters, and gathers of short vectors, as all-reduces of the same bytes; on
-        TPUs the three count together, as `all-reduce` (docs/design/accelerators.md).
+        What a compiler may run as another kind of the same bytes (`perhaps`) counts as either, and in all once.
         """
-        together = self.machine.startswith("TPU")
-        sent, predicted = (_merged(each) if together else each for each in (self.sent, self.predicted_sent))
-        more = {key: size - predicted.get(key, 0) for key, size in sent.items()}
-        return {key: size for key, size in more.items() if size > 0}
+        either = _sent([replace(each, kind=each.perhaps) for each in self.predicted if each.perhaps])
+        more = {key: size - self.predicted_sent.get(key, 0) for key, size in self.sent.items()}
+        found = {key: size - either.get(key, 0) for key, size in more.items() if size > either.get(key, 0)}
+        whole = _merged(self.sent)
+        over = {key: size - _merged(self.predicted_sent).get(key, 0) for key, size in whole.items()}
+        return found or ({key: size for key, size in over.items() if size > 0} if either else {})
 
     @property
     def cycles(self) -> int | None:
@@ -143,8 +144,9 @@ def _lines(seen: Seen) -> Iterator[str]:
     if seen.flops is not None and seen.bytes_accessed is not None:
         yield f"loops counted once: {seen.flops:,.0f} FLOP, {seen.bytes_accessed:,.0f} B accessed"
     yield from _collective_lines(seen)
-    if any(size > seen.predicted_sent.get(key, 0) for key, size in seen.sent.items()) and not seen.unpredicted:
-        yield "  as predicted: this compiler runs some reduce-scatters and gathers as all-reduces of the same bytes"
+    if any(each.perhaps for each in seen.predicted):
+        size = sum(each.bytes * each.times for each in seen.predicted if each.perhaps)
+        yield f"  as predicted: {size:,} B of them are scattered, or summed by all-reduces of the same bytes"
     for (kind, axes), size in seen.unpredicted.items():
         yield f"  NOT PREDICTED: {size:,} B of {kind} over {'+'.join(axes)}"
     if seen.cycles is not None:

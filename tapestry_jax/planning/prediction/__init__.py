@@ -1,4 +1,5 @@
 """What a schedule sends: kinds, axes, bytes and counts, forwards and backwards.
 
-Read `collective`, then `flow`, then `recomputed` and `collectives`; `bounds` says where a number is an upper one.
+Read `collective`, then `flow`, then `recomputed` and `collectives`; `bounds` says where a number is an upper one,
+`platform` what a compiler runs in the place of a collective.
 """

@@ -18,6 +18,9 @@ class Collective:
       backward: whether it belongs to the gradient.
       bound: whether it may run less often: what is the same in every turn of a loop may be moved out of it, and equal
         values are sent once.
+      part: of gathers and reduce-scatters, the shape of one device's part, the dimension that is cut first; empty where
+        that is not known.
+      perhaps: another kind that a compiler may run it as, of the same bytes.
     """
 
     kind: str
@@ -27,6 +30,8 @@ class Collective:
     times: int = 1
     backward: bool = False
     bound: bool = False
+    part: tuple[int, ...] = ()
+    perhaps: str = ""
 
     def __str__(self) -> str:
         repeated = f" x{self.times}" if self.times > 1 else ""

@@ -118,20 +118,21 @@ def _of_changes(
                 if smooth and alike:
                     others = math.prod(size for other, size in enumerate(shape) if other != axis)
                     full = unit * others * cut.block * mesh.size(cut.axes)
-                    yield Collective("all-gather", cut.axes, full, path, backward=True)
+                    part = _part((*shape[:axis], cut.block, *shape[axis + 1 :]), axis, leading)
+                    yield Collective("all-gather", cut.axes, full, path, backward=True, part=part)
             case Share(axes):
                 yield Collective("all-reduce", axes, unit * math.prod(shape), path)
-            case Gather(_, axes, _, varying):
-                full = unit * math.prod(shape) * mesh.size(axes)
+            case Gather(axis, axes, _, varying):
+                full, part = unit * math.prod(shape) * mesh.size(axes), _part(shape, axis, leading)
                 # XLA merges equal gathers, whatever they transpose to.
                 key = (source, tuple(map(_forward, changes[: number + 1])))
                 if key not in seen:
                     seen.add(key)
-                    yield Collective("all-gather", axes, full, path)
+                    yield Collective("all-gather", axes, full, path, part=part)
                 if again:
-                    yield Collective("all-gather", axes, full, path, backward=True)
+                    yield Collective("all-gather", axes, full, path, backward=True, part=part)
                 if smooth and varying:
-                    yield Collective("reduce-scatter", axes, full, path, backward=True)
+                    yield Collective("reduce-scatter", axes, full, path, backward=True, part=part)
             case Exchange(_, target, _, _, cut):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != target)
                 moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
@@ -155,6 +156,12 @@ def _of_changes(
             case _:
                 pass
         shape = changed_shape(shape, change, mesh)
+
+
+def _part(shape: Sequence[int], axis: int, leading: int = 1) -> tuple[int, ...]:
+    """The shape of one device's part, its `axis` first, then what a loop stacks in front."""
+    stacked = (leading,) if leading > 1 else ()
+    return (shape[axis], *stacked, *shape[:axis], *shape[axis + 1 :])
 
 
 def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops: int) -> Iterable[Collective]:
@@ -208,9 +215,11 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow, turning: Turning
         (state,), _ = local_state(shaped, cuts)
         others = math.prod(size for axis, size in enumerate(state.shape) if axis != step.scatter.axis)
         size = others * step.scatter.cut.block * mesh.size(folded) * state.dtype.itemsize
-        yield Collective("reduce-scatter", folded, size, step.path)
+        axis, block = step.scatter.axis, step.scatter.cut.block
+        part = _part((*state.shape[:axis], block, *state.shape[axis + 1 :]), axis)
+        yield Collective("reduce-scatter", folded, size, step.path, part=part)
         if smooth:
-            yield Collective("all-gather", folded, size, step.path, backward=True)
+            yield Collective("all-gather", folded, size, step.path, backward=True, part=part)
     else:
         operands = [schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands]
         sending: Iterable[Sent] = ()

@@ -96,14 +96,15 @@ def test_more_than_was_predicted_is_told_and_fails(
     assert "NOT PREDICTED: 128 B of all-to-all over data" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("machine", "unpredicted"), [("TPU v5 lite x 8", 0), ("NVIDIA H100 80GB HBM3 x 8", 256)])
-def test_reductions_count_together_where_the_compiler_exchanges_them(
-    told: seen.Seen, machine: str, unpredicted: int
-) -> None:
-    predicted = tuple(replace(each, kind="reduce-scatter") for each in told.predicted)
-    exchanged = replace(told, machine=machine, predicted=predicted)
+@pytest.mark.parametrize(("perhaps", "unpredicted"), [("all-reduce", 0), ("", 256)])
+def test_kinds_count_together_where_the_compiler_chooses(told: seen.Seen, perhaps: str, unpredicted: int) -> None:
+    predicted = tuple(replace(each, kind="reduce-scatter", perhaps=perhaps) for each in told.predicted)
+    exchanged = replace(told, predicted=predicted)
     assert sum(exchanged.unpredicted.values()) == unpredicted
-    assert ("as predicted: this compiler" in str(exchanged)) == (not unpredicted)
+    assert ("summed by all-reduces" in str(exchanged)) == (not unpredicted)
+    # It is sent once: not both ways.
+    both = replace(exchanged, collectives=(*told.collectives, Found("reduce-scatter", ("data",), 256, 1)))
+    assert both.unpredicted
 
 
 def test_less_than_was_predicted_is_no_failure(told: seen.Seen) -> None:

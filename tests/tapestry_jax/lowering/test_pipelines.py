@@ -334,3 +334,24 @@ def test_layers_that_differ_in_type_do_not_stack() -> None:
 def test_layers_that_are_misspelt_are_listed() -> None:
     with pytest.raises(tp.PlanError, match=r"`layers`, which is no dimension of the graph\n  .*embed, layer, mlp"):
         planned(network(6), ROWS, {"stage": 2}, {"layers": "stage", "batch": tp.chunks(2)})
+
+
+def test_a_stage_chooses_its_operand_outside_of_what_is_computed_again() -> None:
+    shapes = ((8, 4), (4, 4, 6), (4, 6, 4))
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    mesh = tp.mesh(jax.devices()[:4], stage=4)
+    plan = tp.plan(tp.trace(network(4), *arrays), mesh, {"layer": "stage", "batch": tp.chunks(4)})
+    again = list(_recomputed(jax.make_jaxpr(plan.compile())(*arrays).jaxpr))
+    assert again and not any("select_n" in str(program) for program in again)
+
+
+def _recomputed(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if not hasattr(inner, "eqns"):
+                continue
+            if equation.primitive.name in ("checkpoint", "remat", "remat2"):
+                yield inner
+            else:
+                yield from _recomputed(inner)

@@ -1,0 +1,56 @@
+"""Which collectives the TPU compiler sums: what libtpu 0.0.42.1 said of single ones, for eight devices of a v5e."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.planning.prediction.collective import Collective
+from tapestry_jax.planning.prediction.platform import as_compiled
+
+# One device's part in float32, the dimension that is cut first.
+GATHERED = [(128,), (256,), (1152,), (4096,), (1, 128), (16, 8), (1, 8), (1024, 8)]
+GATHERS_SUMMED = [(8,), (64,), (127,), (129,), (200,), (1000,), (1025,), (65537,), (524289,)]
+SCATTERED = [(8, 1024), (16, 512), (32, 256), (64, 128), (16, 1024), (32, 1024), (128, 64), (64, 512)]
+SCATTERS_SUMMED = [(8,), (1024,), (131072,), (1, 128), (2, 128), (4, 128), (8, 64), (16, 8), (8, 16), (1, 8)]
+EITHER = [(8, 128), (16, 64), (128, 8), (8, 256), (4, 1024), (64, 64), (4, 512), (8, 512)]
+
+
+def _found(kind: str, part: tuple[int, ...]) -> Collective:
+    size = 8 * 4
+    for extent in part:
+        size *= extent
+    return as_compiled(Collective(kind, ("data",), size, "path", part=part), "tpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "ran", "perhaps"),
+    [
+        ("all-gather", GATHERED, "all-gather", ""),
+        ("all-gather", GATHERS_SUMMED, "all-reduce", ""),
+        ("reduce-scatter", SCATTERED, "reduce-scatter", ""),
+        ("reduce-scatter", SCATTERS_SUMMED, "all-reduce", ""),
+        ("reduce-scatter", EITHER, "reduce-scatter", "all-reduce"),
+    ],
+)
+def test_collectives_are_predicted_as_they_were_compiled(
+    kind: str, parts: list[tuple[int, ...]], ran: str, perhaps: str
+) -> None:
+    for part in parts:
+        found = _found(kind, part)
+        assert (found.kind, found.perhaps) == (ran, perhaps), part
+
+
+def test_other_platforms_run_what_the_program_says() -> None:
+    found = Collective("all-gather", ("data",), 256, "path", part=(8,))
+    assert as_compiled(found, "cuda") is found and as_compiled(found, "cpu") is found
+
+
+def test_gathers_and_scatters_of_a_plan_know_the_part_of_a_device() -> None:
+    x, w = tp.TensorType({"i": 16, "k": 24}), tp.TensorType({"k": 24, "n": 40})
+    graph = tp.trace(lambda x, w: tp.einsum("i k, k n -> i n")(x, w), x, w)
+    mesh = jax.sharding.AbstractMesh((8,), ("data",))
+    stored = tp.plan(graph, mesh, {"i": "data"}, inputs={"w": {"n": "data"}})
+    parts = {(each.kind, each.part) for each in stored.collectives(grad=True)}
+    assert {("all-gather", (5, 24)), ("reduce-scatter", (5, 24))} <= parts
