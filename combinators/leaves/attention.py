@@ -24,6 +24,7 @@ from combinators.numerics.attention_kernel import (
     state_dtype,
 )
 from combinators.numerics.fused_attention import FitsFused, FusedAttention
+from combinators.numerics.splash_attention import FitsSplash, SplashAttention, SplashState
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
@@ -148,7 +149,14 @@ def _apply(
     kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)
     # A causal kernel without coordinates starts at row 0 and key 0: the queries must be whole as well.
     conditions: dict[str, Any] = {"whole": (local[at],) if at is not None else (), "takes": FitsFused(fused)}
-    dense = (Dense(fused, platforms=("cuda",), dtypes=("bfloat16", "float16"), **conditions), DenseAttention(**fields))
+    splash, partial = SplashAttention(**fields), SplashState(**fields)
+    on_tpu: dict[str, Any] = {"platforms": ("tpu",), "dtypes": ("bfloat16", "float32"), "whole": ()}
+    dense = (
+        Dense(fused, platforms=("cuda",), dtypes=("bfloat16", "float16"), **conditions),
+        Dense(splash, takes=FitsSplash(splash), **on_tpu),
+        Dense(partial, takes=FitsSplash(partial), gives="state", **on_tpu),
+        DenseAttention(**fields),
+    )
     kept = state_dtype(jnp.zeros((), operands[2].dtype)) == operands[2].dtype
     present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
     operation = Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")

@@ -50,6 +50,22 @@ class Scores:
         """The axes of the result."""
         return (*self.query[:-1], self.value[-1])
 
+    @property
+    def shared(self) -> Axes:
+        """The axes that queries and keys share: batches, the last of them the heads."""
+        return tuple(name for name in self.query[:-1] if name in self.key)
+
+    @property
+    def lines(self) -> Axes:
+        """The axes that queries alone have and that make the rows of one head; where causal, the one compared."""
+        own = tuple(name for name in self.query[:-1] if name not in self.key)
+        return own if self.queries is None else (self.queries,)
+
+    @property
+    def groups(self) -> Axes:
+        """The other axes of the queries: they share heads of the keys."""
+        return tuple(name for name in self.query[:-1] if name not in self.key and name not in self.lines)
+
     def _scores(self, blocks: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         query, key, value, *rest = blocks
         scale = self.scale if self.scale is not None else query.shape[-1] ** -0.5

@@ -25,21 +25,9 @@ class FusedAttention(Scores):
     implementation: str = "cudnn"
 
     @property
-    def shared(self) -> Axes:
-        """The axes that queries and keys share: batches, the last of them the heads."""
-        return tuple(name for name in self.query[:-1] if name in self.key)
-
-    @property
-    def lines(self) -> Axes:
-        """The axes that queries alone have and that make the rows of one head; where causal, the one compared."""
-        own = tuple(name for name in self.query[:-1] if name not in self.key)
-        return own if self.queries is None else (self.queries,)
-
-    @property
     def heads(self) -> Axes:
         """The heads of the queries: those of the keys, and for each the queries that share it."""
-        own = tuple(name for name in self.query[:-1] if name not in self.key)
-        return (*self.shared[-1:], *(name for name in own if name not in self.lines))
+        return (*self.shared[-1:], *self.groups)
 
     def __call__(self, *blocks: Any) -> Any:
         """The result block."""

@@ -33,7 +33,8 @@ class Dense(Immutable):
         uncut in any case. By default that is all, and for a map every dimension.
       gives: `"result"`, or `"state"`: a state block, which stands in where the fold is cut, over the mesh, in rings and
         in chunks.
-      takes: a further condition: types of the blocks to whether the kernel takes them.
+      takes: a further condition: types of the blocks to whether the kernel takes them. Where it has a method
+        `why_not`, of the same types to a text, `explain` says why the kernel was passed over.
 
     Raises:
       KernelError: for conditions that cannot be read.
@@ -87,12 +88,22 @@ class Dense(Immutable):
 
     def may_run(self, operation: Operation, blocks: Sequence[Any], cut: Collection[str]) -> bool:
         """Whether all conditions but that of the platform hold; `blocks` are arrays or their types."""
+        return not self.why_not(operation, blocks, cut)
+
+    def why_not(self, operation: Operation, blocks: Sequence[Any], cut: Collection[str]) -> str:
+        """The first condition, but that of the platform, that does not hold; empty where all do."""
+        missed = sorted(self.needs_whole(operation) & set(cut))
+        if missed:
+            return f"`{missed[0]}` is cut"
         kinds = [block.dtype for block in blocks if jnp.issubdtype(block.dtype, jnp.inexact)]
-        return (
-            not self.needs_whole(operation) & set(cut)
-            and (self.dtypes is None or all(kind.name in self.dtypes for kind in kinds))
-            and (self.takes is None or bool(self.takes(*(Struct(block.shape, block.dtype) for block in blocks))))
-        )
+        strange = [] if self.dtypes is None else [kind.name for kind in kinds if kind.name not in self.dtypes]
+        if strange:
+            return f"it takes {' and '.join(self.dtypes or ())}, not {strange[0]}"
+        structs = [Struct(block.shape, block.dtype) for block in blocks]
+        if self.takes is None or self.takes(*structs):
+            return ""
+        told = getattr(self.takes, "why_not", None)
+        return str(told(*structs)) if callable(told) else "its condition does not hold"
 
 
 def as_dense(entry: Callable[..., Any]) -> Dense:
@@ -131,6 +142,19 @@ def running(operation: Operation, blocks: Sequence[Any], cut: Collection[str], g
     if special:
         general = [f"else {general[0] if general else 'its own'}"]
     return ", ".join([*special, *general])
+
+
+def passed_over(operation: Operation, blocks: Sequence[Any], cut: Collection[str], gives: str) -> str:
+    """Which kernels that can say why would have been preferred to those that run, and why they do not."""
+    told: list[str] = []
+    for entry in map(as_dense, operation.dense):
+        why = entry.why_not(operation, blocks, cut) if entry.gives == gives else ""
+        if why and hasattr(entry.takes, "why_not"):
+            on = f" on {', '.join(entry.platforms)}" if entry.platforms else ""
+            told.append(f"not {short_name(entry.kernel)}{on}: {why}")
+        if entry.gives == gives and not why and entry.platforms is None:
+            break
+    return "; ".join(told)
 
 
 def for_platforms(operation: Operation, platforms: Sequence[str]) -> Operation:

@@ -11,7 +11,7 @@ import jax
 
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
-from combinators.operations.dense import running
+from combinators.operations.dense import passed_over, running
 from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
@@ -244,11 +244,12 @@ def _run_row(schedule: Schedule, step: Run, found: Sent, times: int) -> Row:
 
 
 def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict[str, Cut], folded: bool) -> str:
-    """Which kernels stand in for the operation's own."""
+    """Which kernels stand in for the operation's own, and why others do not."""
     blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
     gives = "state" if folded else "result"
     found = running(shaped.operation, blocks, cuts, gives) or running(shaped.operation, blocks, cuts, "state")
-    return f"dense {found}" if found else ""
+    passed = passed_over(shaped.operation, blocks, cuts, gives)
+    return " ".join([*([f"dense {found}"] if found else []), *([f"({passed})"] if passed else [])])
 
 
 def _cut(cut: Cut) -> str:

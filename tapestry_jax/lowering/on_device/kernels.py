@@ -15,6 +15,7 @@ from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
 from combinators.operations.shaped import Shaped, check_box, not_of_any_size
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
+from tapestry_jax.lowering.on_device.untyped import where_types_are_missing
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.planning.geometry.layout import Cut
 
@@ -22,8 +23,8 @@ from tapestry_jax.planning.geometry.layout import Cut
 def device_kernels(shaped: Shaped, cuts: Mapping[str, Cut], sizes: Mapping[str, int], axes: frozenset[str]) -> Shaped:
     """The operation with the kernels that run where dimensions are cut so, over the mesh or in time.
 
-    Loops in kernels pass the check of varying axes, and kernels for several platforms vary over the same ones. What a
-    kernel gives is held against the box, where not all of the index space is in it.
+    Loops and calls of Pallas in kernels pass the check of varying axes, and kernels for several platforms vary over the
+    same ones. What a kernel gives is held against the box, where not all of the index space is in it.
 
     Args:
       shaped: the operation.
@@ -34,7 +35,7 @@ def device_kernels(shaped: Shaped, cuts: Mapping[str, Cut], sizes: Mapping[str, 
     operation = shaped.operation
 
     def on_device(kernel: Callable[..., Any], *, is_state: bool) -> Callable[..., Any]:
-        looped = with_varying_loops(kernel, axes)
+        looped = where_types_are_missing(with_varying_loops(kernel, axes), axes)
         if not cuts:
             return looped
         return functools.update_wrapper(_held_to_box(looped, shaped, sizes, is_state=is_state), kernel, (), ())

@@ -1,0 +1,77 @@
+"""Kernels of Pallas that say nothing of the mesh run inside of an SPMD program, with the derivatives they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+
+import tapestry_jax as tp
+from tests.contract import assert_contract, assert_same
+
+X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+
+
+def _product(a: Any, b: Any, out: Any) -> None:
+    out[...] = a[...] * b[...]
+
+
+def _pallas(a: Any, b: Any) -> Any:
+    return pl.pallas_call(_product, out_shape=jax.ShapeDtypeStruct(a.shape, a.dtype), interpret=True)(a, b)
+
+
+@jax.custom_vjp
+def scaled(x: Any, w: Any, at: Any) -> Any:
+    """Rows times weights and their number, by Pallas, with a derivative of its own that is Pallas as well."""
+    return _pallas(_pallas(x, jnp.broadcast_to(w, x.shape)), jnp.broadcast_to(1.0 + at[:, None], x.shape))
+
+
+def _forward(x: Any, w: Any, at: Any) -> Any:
+    return scaled(x, w, at), (x, w, at)
+
+
+def _backward(kept: Any, cotangent: Any) -> Any:
+    x, w, at = kept
+    given = _pallas(cotangent, jnp.broadcast_to(1.0 + at[:, None], x.shape))
+    return _pallas(given, jnp.broadcast_to(w, x.shape)), jnp.sum(_pallas(given, x), axis=0), None
+
+
+scaled.defvjp(_forward, _backward)
+
+
+def _reference(x: Any, w: Any) -> Any:
+    return x * w * (1 + jnp.arange(x.shape[0]))[:, None]
+
+
+@pytest.mark.parametrize("entries", [{"i": ("data", tp.chunks(2)), "k": "model"}, {}])
+def test_a_kernel_that_calls_pallas_keeps_its_value_gradient_and_collectives(mesh2x4: Any, entries: Any) -> None:
+    graph = tp.trace(tp.Map(scaled, "i k, k, @i -> i k"), X, X[0])
+    plan = tp.plan(graph, mesh2x4, entries)
+    assert_contract(plan)
+    assert_same(plan, (X, X[0]), reference=_reference)
+
+
+def test_maps_over_the_program_go_through(mesh2x4: Any) -> None:
+    run = tp.plan(tp.trace(tp.Map(scaled, "i k, k, @i -> i k"), X, X[0]), mesh2x4, {"i": "data"}).compile()
+    both = jnp.stack([X, 2 * X])
+
+    def total(function: Any) -> Any:
+        return jax.jit(jax.vmap(jax.grad(lambda x, w: jnp.sum(jnp.cos(function(x, w))), (0, 1)), (0, None)))
+
+    for found, wanted in zip(total(run)(both, X[0]), total(_reference)(both, X[0]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_other_errors_of_a_kernel_are_told(mesh2x4: Any) -> None:
+    def refuses(x: Any) -> Any:
+        if x.shape[0] < 8:
+            raise ValueError("blocks of four rows are too few")
+        return x
+
+    plan = tp.plan(tp.trace(tp.Map(refuses, "i k -> i k"), X), mesh2x4, {"i": "data"})
+    with pytest.raises(tp.TapestryError, match="blocks of four rows are too few"):
+        plan.compile()(X)
