@@ -20,6 +20,7 @@ from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.remat import Remat, check_remat
+from tapestry_jax.planning.entries.unused import check_all_used
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.proof.prove import prove
@@ -369,7 +370,7 @@ def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
     schedule = schedule_graph(chosen, shape, placer, inputs, outputs)
     # The schedule is rewritten: what the backward pass computes again, and what is gathered where it is used.
     refined = regathered(rematerialised(schedule, asked.remat))
-    placer.check_all_used(graph)
+    check_all_used(placer, graph)
     check_remat(graph, asked.remat)
     entries = asked.entries, asked.ops, asked.inputs, asked.outputs
     return Plan(graph, mesh, *entries, refined, asked.accumulate, asked.platforms, asked.remat)

@@ -101,37 +101,14 @@ def _apply(
     recording = trace_of(operands, "attention")
     names = [_names(operand, label) for operand, label in zip(operands, ("q", "k", "v", *optional), strict=True)]
     query, key, value = names[:3]
-    for label, operand in zip(optional, operands[3:], strict=True):
-        if label == "mask" and operand.dtype != bool:
-            raise SignatureError(
-                message(
-                    f"the mask of attention is {operand.dtype}, not bool",
-                    remedy="Compare it (mask > 0), or pass what is added to the scores as bias=.",
-                )
-            )
+    _check_mask(dict(zip(optional, operands[3:], strict=True)))
     extra: Mapping[str, Axes] = dict(zip(optional, names[3:], strict=True))
-    if over not in key or over in query or over not in value:
-        raise CompositionError(
-            message(
-                f"attention folds `{over}`, which keys and values carry and queries do not",
-                f"q ({', '.join(query)}), k ({', '.join(key)}), v ({', '.join(value)})",
-                remedy=f'Rename the sequence of keys and values: k.rename(seq="{over}"), or pass over=.',
-            )
-        )
+    _check_folded(query, key, value, over)
     contracted, own = "~d", "~e"
     query, key, value = (*query[:-1], contracted), (*key[:-1], contracted), (*value[:-1], own)
     rows = [name for name in query[:-1] if name not in key]
     at = _compared(recording.renamed_from(operands[1], over), rows, over, causal)
-    for label, axes in extra.items():
-        strange = [name for name in axes if name not in (*query[:-1], over)]
-        if strange:
-            raise CompositionError(
-                message(
-                    f"the {label} of attention has the axis `{strange[0]}`, which the scores have not",
-                    f"scores ({', '.join((*query[:-1], over))}), {label} ({', '.join(axes)})",
-                    remedy=f'Rename it, as in {label}.rename({strange[0]}="{over}").',
-                )
-            )
+    _check_scores((*query[:-1], over), extra)
     dims = dict.fromkeys((*query[:-1], *key[:-1], *value[:-1]))
     local = {name: f"d{i}" for i, name in enumerate(dims)} | {contracted: "d", own: "e"}
     fields: dict[str, Any] = {
@@ -161,6 +138,41 @@ def _apply(
     present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
     operation = Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")
     return recording.apply(operation, operands)
+
+
+def _check_mask(optional: Mapping[str, Any]) -> None:
+    if "mask" in optional and optional["mask"].dtype != bool:
+        raise SignatureError(
+            message(
+                f"the mask of attention is {optional['mask'].dtype}, not bool",
+                remedy="Compare it (mask > 0), or pass what is added to the scores as bias=.",
+            )
+        )
+
+
+def _check_folded(query: Axes, key: Axes, value: Axes, over: str) -> None:
+    if over not in key or over in query or over not in value:
+        raise CompositionError(
+            message(
+                f"attention folds `{over}`, which keys and values carry and queries do not",
+                f"q ({', '.join(query)}), k ({', '.join(key)}), v ({', '.join(value)})",
+                remedy=f'Rename the sequence of keys and values: k.rename(seq="{over}"), or pass over=.',
+            )
+        )
+
+
+def _check_scores(scores: Axes, extra: Mapping[str, Axes]) -> None:
+    """Refuse a mask or a bias with axes that the scores have not, the last of which is the keys'."""
+    for label, axes in extra.items():
+        strange = [name for name in axes if name not in scores]
+        if strange:
+            raise CompositionError(
+                message(
+                    f"the {label} of attention has the axis `{strange[0]}`, which the scores have not",
+                    f"scores ({', '.join(scores)}), {label} ({', '.join(axes)})",
+                    remedy=f'Rename it, as in {label}.rename({strange[0]}="{scores[-1]}").',
+                )
+            )
 
 
 def _compared(source: str | None, rows: Sequence[str], over: str, causal: Any) -> str | None:

@@ -1,6 +1,7 @@
 """Monoids, aggregators and operations of every kind, made of what has a public name: what is stored for later releases.
 
-`python -m tests.combinators.stored_pieces > tests/combinators/data/pieces_N.json` writes them as a new version.
+`python -m tests.combinators.stored_pieces > tests/combinators/data/pieces_N.json` writes them as a new version. Where
+something is added, and all else is as it was, it is added to the latest.
 """
 
 from __future__ import annotations

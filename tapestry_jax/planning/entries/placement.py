@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combinators.errors import PlanError, message
-from combinators.graphs import walk
-from combinators.graphs.graph import Apply, Graph, Loop
-from combinators.graphs.scopes import is_inside
+from combinators.graphs.graph import Apply, Loop
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Padded, Ring, Striped, axes_of
-from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops, unused_ring
+from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops
 from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.stage_rules import no_microbatches, turns_in_loops
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
@@ -193,93 +190,6 @@ class Placer:
                     )
                 owner[axis] = dim
 
-    def check_all_used(self, graph: Graph) -> None:
-        """Every entry must cut something, and every exception must name an operation.
-
-        Raises:
-          PlanError: for one that does not.
-        """
-        known = {place.path: node for place, node in walk.operations(graph)}
-        dims = {name: dim for node in known.values() for dim, name in node.names}
-        for scope, entries in self.ops:
-            inside = [path for path in known if is_inside(path, scope)]
-            if not inside:
-                raise PlanError(
-                    message(
-                        f"ops names the path {scope!r}, where the graph has no operation",
-                        f"paths: {_some(sorted(known))}",
-                        remedy="Give the path of an operation or scope, as graph.show() prints them.",
-                    )
-                )
-            for dim, _ in entries:
-                if (scope, dim) not in self.used:
-                    self._refuse_there(dim, scope, {name for path in inside for _, name in known[path].names})
-        for dim, axes in self.entries:
-            if not axes and dim not in dims and not _carriers(graph, dim):
-                self._refuse(dim, set(dims), graph)
-            if axes and (None, dim) not in self.used:
-                excepted = any((scope, dim) in self.used for scope, _ in self.ops)
-                if not excepted:
-                    self._refuse(dim, set(dims), graph)
-        for dim, items in (entry for entries in (self.entries, *(e for _, e in self.ops)) for entry in entries):
-            for item in items:
-                if isinstance(item, Ring) and (dim, item.axis) not in self.rings:
-                    raise unused_ring(dim, item.axis)
-
-    def _refuse_there(self, dim: str, scope: str, dims: set[str]) -> None:
-        longer = [other for other, entries in self.ops if other.startswith(scope + "/") and dim in dict(entries)]
-        if dim in dims and longer:
-            why, remedy = f"longer paths place it: {_some(longer)}", "Leave it out."
-        else:
-            why, remedy = f"dimensions there that can be placed: {_some(sorted(dims))}", "Name one of them."
-        raise PlanError(message(f"ops[{scope!r}] places `{dim}`, which cuts nothing there", why, remedy=remedy))
-
-    def _refuse(self, dim: str, dims: set[str], graph: Graph) -> None:
-        if dim not in dims:
-            whole = _carriers(graph, dim)
-            for place, loop in walk.loops(graph):
-                if loop.over == dim:
-                    items = dict(self.entries)[dim]
-                    if not all(isinstance(item, str) for item in items):
-                        raise turns_in_loops(loop, place.path, items)
-                    raise no_microbatches(loop, place.path, self.stopped.get(place.path, ()))
-            if not whole:
-                known = dims | {loop.over for _, loop in walk.loops(graph) if loop.over}
-                raise PlanError(
-                    message(
-                        f"the plan places `{dim}`, which is no dimension of the graph",
-                        f"dimensions: {_some(sorted(known))}",
-                        *_called_otherwise(graph, dim),
-                        remedy="Name one of them; graph.show() prints where they occur.",
-                    )
-                )
-            raise PlanError(
-                message(
-                    f"the plan places `{dim}`, which nothing can cut: it is whole everywhere",
-                    f"it is an axis of {_some(whole)}",
-                    remedy="Leave it out, or write the operation with a dimension that can be cut.",
-                )
-            )
-        reasons = [
-            f"{place.path}: {why}"
-            for place, node in walk.operations(graph)
-            for local, name in node.names
-            if name == dim and (why := why_whole(place.graph.shaped(place.index), local)) is not None
-        ]
-        raise PlanError(
-            message(
-                f"the plan places `{dim}`, which cuts nothing",
-                *reasons[:4],
-                remedy="Leave it out, or place it where it can be cut.",
-            )
-        )
-
-
-def _called_otherwise(graph: Graph, local: str) -> list[str]:
-    """Where the signature of an operation has a dimension that the graph calls by another name."""
-    found = {place.path: name for place, node in walk.operations(graph) for dim, name in node.names if dim == local}
-    return [f"`{local}` of `{path}` is called `{name}` here" for path, name in list(found.items())[:2]]
-
 
 def _cells(shaped: Shaped, dim: str) -> int:
     """How many cells of a dimension there are to divide: none where it shares an axis with an empty dimension.
@@ -323,21 +233,3 @@ def why_whole(shaped: Shaped, dim: str) -> str | None:
     if any(dim not in {term.name for axis in result.axes for term in axis.terms} for result in signature.results):
         return f"not every result carries `{dim}`"
     return None
-
-
-def _carriers(graph: Graph, dim: str) -> list[str]:
-    found: list[str] = []
-    for node in graph.nodes:
-        if any(dim in kind.names for kind in node.results) or (isinstance(node, Loop) and node.over == dim):
-            found.append(f"`{node.path}`")
-        if isinstance(node, Loop):
-            found.extend(_carriers(node.body, dim))
-    return found
-
-
-def _some(items: list[str], most: int = 12) -> str:
-    shown = ", ".join(items[:most])
-    return shown + (f", ... ({len(items)} in all)" if len(items) > most else "")
-
-
-Bound = Mapping[str, str]

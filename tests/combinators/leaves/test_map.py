@@ -187,7 +187,7 @@ def fails(x: Any) -> Any:
             lambda: tp.Map(jnp.sin, "x -> x", boundary="wrap"),
             SignatureError,
             "tp.Map(sin) has the unknown boundary 'wrap'\n"
-            "  expected one of valid, zero, periodic, reflect, edge\n"
+            f"  expected one of {', '.join(BOUNDARIES)}\n"
             "  Name one mode, or one for each window axis.",
         ),
         (

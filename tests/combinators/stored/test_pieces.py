@@ -18,7 +18,10 @@ STORED = json.loads((Path(__file__).parents[1] / "data" / "pieces_2.json").read_
 
 def test_every_piece_is_read_and_is_the_one_that_is_made_today():
     today = pieces()
-    assert sorted(STORED["pieces"]) == sorted(today)
+    assert sorted(STORED["pieces"]) == sorted(today), (
+        "what is new is stored, too: python -m tests.combinators.stored_pieces > tests/combinators/data/pieces_2.json, "
+        "which may add to the file and change nothing"
+    )
     assert [name for name, text in STORED["pieces"].items() if decode(text, name) != today[name]] == []
 
 
