@@ -1,4 +1,4 @@
-"""A kernel that holds sizes of its own is right for the whole index space and for no part of it: it is refused there."""
+"""A kernel that holds sizes of its own is right for the whole index space and for no part of it, and refused there."""
 
 from __future__ import annotations
 
