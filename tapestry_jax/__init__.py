@@ -4,7 +4,8 @@ Leaves    Map Reduce Scan fold scan window einsum rearrange attention index rand
 Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace Graph TensorType infer Inferred
-Plans     plan Plan mesh topology machines chunks ring striped halo padded store_padded fsdp assert_collectives
+Plans     plan Plan ShardedGraph mesh topology machines chunks ring striped halo padded
+          store_padded fsdp assert_collectives
 Spaces    Box Signature Projection exact_cover
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from tapestry_jax.assertions import assert_collectives as assert_collectives
     from tapestry_jax.inference import Inferred as Inferred
     from tapestry_jax.inference import infer as infer
+    from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
 
 __all__ = [
     "Aggregator",
@@ -97,6 +99,7 @@ __all__ = [
     "Projection",
     "Reduce",
     "Scan",
+    "ShardedGraph",
     "Signature",
     "SignatureError",
     "TapestryError",

@@ -10,6 +10,7 @@ from combinators.lazy import lazily
 
 _PLACES = {
     "Inferred": "tapestry_jax.inference:Inferred",
+    "ShardedGraph": "tapestry_jax.shards.sharded_graph:ShardedGraph",
     "aggregators": "combinators.aggregators",
     "assert_collectives": "tapestry_jax.assertions:assert_collectives",
     "infer": "tapestry_jax.inference:infer",

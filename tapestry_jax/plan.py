@@ -36,6 +36,7 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 if TYPE_CHECKING:
     from tapestry_jax.aot.seen import Seen
     from tapestry_jax.planning.pricing.cost import Cost
+    from tapestry_jax.shards.sharded_graph import ShardedGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +256,18 @@ class Plan(Immutable):
           PlanError: with the operation and the boxes, where one of these does not hold.
         """
         prove(self.schedule)
+
+    def shards(self) -> ShardedGraph:
+        """The sharded expression graph: this plan written out block by block.
+
+        Returns:
+          Blocks with their boxes, what they read and make, and what moves between devices and turns. `print` shows it;
+          `shards.verify(graph)` proves it from the boxes alone, and `shards.abstract()` is the graph again.
+        """
+        # Loaded by the first plan that is written out: most programs that import the library write none.
+        from tapestry_jax.shards.sharded_graph import ShardedGraph
+
+        return ShardedGraph.of(self.graph, self.schedule)
 
     def to_json(self) -> str:
         """Store the plan; it names the graph by its key and the mesh by its shape."""

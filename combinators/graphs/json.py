@@ -154,7 +154,7 @@ def _graph_to_json(graph: Graph, depth: int) -> dict[str, Any]:
 
 
 def _node_to_json(node: Node, depth: int) -> dict[str, Any]:
-    types = [_type_to_json(kind) for kind in node.results]
+    types = [type_to_json(kind) for kind in node.results]
     if isinstance(node, Input):
         return {"kind": "input", "path": node.name, "types": types}
     common = {"path": node.path, "operands": [list(ref) for ref in node.operands], "types": types}
@@ -168,7 +168,8 @@ def _node_to_json(node: Node, depth: int) -> dict[str, Any]:
             return {"kind": "loop", **common, **own, "body": _graph_to_json(node.body, depth + 1)}
 
 
-def _type_to_json(kind: TensorType) -> dict[str, Any]:
+def type_to_json(kind: TensorType) -> dict[str, Any]:
+    """Turn the type of a tensor into what the `json` module writes."""
     dims = [[name, size] for name, size in zip(kind.names, kind.shape, strict=True)]
     return {"dtype": encode(kind.dtype)["$dtype"], "dims": dims}
 
@@ -233,7 +234,7 @@ class _Reader:
         path = _label(parts["path"], f"{where}, path")
         where = f"{where} ({shown(path)})"
         kinds = enumerate(listed(parts["types"], f"{where}, types"))
-        types = tuple(_type_from_json(item, f"{where}, type {number}") for number, item in kinds)
+        types = tuple(type_from_json(item, f"{where}, type {number}") for number, item in kinds)
         if kind == "input":
             if len(types) != 1:
                 raise malformed(f"{where}, types", "one type", parts["types"])
@@ -273,7 +274,12 @@ class _Reader:
         )
 
 
-def _type_from_json(stored: Any, where: str) -> TensorType:
+def type_from_json(stored: Any, where: str) -> TensorType:
+    """Read the type of a tensor back.
+
+    Raises:
+      FormatError: when it is none.
+    """
     parts = entries(stored, ("dtype", "dims"), where)
     dtype = decode({"$dtype": parts["dtype"]}, f"{where}, dtype")
     dims = [listed(pair, f"{where}, dims") for pair in listed(parts["dims"], f"{where}, dims")]

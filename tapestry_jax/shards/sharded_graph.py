@@ -1,0 +1,175 @@
+"""The sharded expression graph, as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from combinators.arguments import read_name
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from combinators.graphs.scopes import is_inside
+from combinators.kernels.immutable import Immutable
+from tapestry_jax.planning.scheduling.schedule import Schedule
+from tapestry_jax.shards.abstract import abstract
+from tapestry_jax.shards.blocks_at import BlockAt, blocks_at, cells_read, count_blocks, families
+from tapestry_jax.shards.compared import check_operations, check_same
+from tapestry_jax.shards.json import shards_from_json, shards_to_json
+from tapestry_jax.shards.parts import Block, Program, Shared
+from tapestry_jax.shards.proof.prove import MISFITS, prove
+from tapestry_jax.shards.show import show
+from tapestry_jax.shards.written import written
+
+
+@dataclass(frozen=True, repr=False)
+class ShardedGraph(Immutable):
+    """A plan written out block by block. Made by `plan.shards()`, or read from a file.
+
+    Blocks of one operation that differ by device and turn alone stand once, with their boxes as affine functions of the
+    mesh axes and loops; `blocks` writes them out. Nothing here knows of layouts: tensors, boxes, and what reads what.
+
+    Attributes:
+      shared: mesh axes and loops, and the operations.
+      program: tensors, pieces of them, and the steps that make one from others.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import tapestry_jax as tp
+      >>> double = tp.trace(tp.Map(jnp.negative), tp.TensorType({"n": 8}))
+      >>> shards = tp.plan(double, tp.mesh(data=1), {}).shards()
+      >>> shards.verify(double)
+      >>> shards.abstract() == double, shards.cells_read()
+      (True, 8)
+    """
+
+    shared: Shared
+    program: Program
+
+    @staticmethod
+    def of(graph: Graph, schedule: Schedule) -> ShardedGraph:
+        """The blocks of a schedule of a program."""
+        return ShardedGraph(*written(graph, schedule))
+
+    def verify(self, graph: Graph | None = None) -> None:
+        """Prove, from the boxes alone, that these blocks compute a program.
+
+        Every index of every operation is computed exactly once, up to copies on other devices. Every block reads the
+        box that its index box projects to, and finds all of it on its device, in its turn. What blocks write does not
+        overlap, and covers. States are merged exactly once over all that they are in pieces over, and in order where
+        their monoid needs it. Nothing is read before it is made; boxes lie in bounds; dtypes are those of the tensors;
+        every output is held whole.
+
+        Args:
+          graph: the program. Without it they are proved to compute what `abstract()` says.
+
+        Raises:
+          PlanError: with the path of the operation and the boxes, where one of these does not hold, or where these are
+            blocks of another program.
+        """
+        if graph is not None:
+            _check_graph(graph)
+            check_operations(self.shared, self.program, graph)
+        try:
+            prove(self.shared, self.program)
+            if graph is not None:
+                check_same(abstract(self.shared, self.program), graph)
+        except MISFITS as error:
+            what = f"`{self.program.name}` is written in parts that do not fit"
+            told = f"{type(error).__name__}: {error}"
+            raise PlanError(message(what, told, remedy="Write it again: plan.shards().")) from error
+
+    def abstract(self) -> Graph:
+        """The abstract expression graph again: sizes from the boxes, wires from what blocks read.
+
+        Raises:
+          PlanError: where blocks of one operation disagree, or read what nothing makes.
+        """
+        return abstract(self.shared, self.program)
+
+    def blocks(self, path: str = "") -> Iterator[BlockAt]:
+        """Every block of the operations at or below a path, one by one; in loops, those of one turn.
+
+        Raises:
+          PlanError: where no operation lies there.
+        """
+        for program, step in self._below(path):
+            yield from blocks_at(self.shared, program, step)
+
+    def count(self, path: str = "") -> int:
+        """How many blocks there are, copies on other devices left out; those in loops in every iteration."""
+        return sum(
+            count_blocks(self.shared, step) * times
+            for _, step, times in families(self.program)
+            if is_inside(step.path, path)
+        )
+
+    def cells_read(self, path: str = "") -> int:
+        """How many cells all blocks read of their operands: a cell that two blocks read counts twice.
+
+        Copies of a block on other devices are one; what a boundary answers is not read.
+
+        Raises:
+          PlanError: where no operation lies at or below the path.
+        """
+        self._below(path)
+        return sum(
+            cells_read(self.shared, program, step) * times
+            for program, step, times in families(self.program)
+            if is_inside(step.path, path)
+        )
+
+    def to_json(self) -> str:
+        """Store it as JSON text; kernels by public importable name.
+
+        Raises:
+          KernelError: where a kernel has no public name.
+        """
+        return shards_to_json(self.shared, self.program)
+
+    @staticmethod
+    def from_json(text: str, *, allow: Sequence[str] = ()) -> ShardedGraph:
+        """Read one back, or one that was written by hand. Nothing is called; `verify` says whether it is right.
+
+        Args:
+          text: what `to_json` gave, or the like; the checksum may be left out.
+          allow: packages whose functions it may name, beside the library's and JAX's array functions.
+
+        Raises:
+          FormatError: when the text is truncated, edited or of another version, or names what is not allowed.
+        """
+        return ShardedGraph(*shards_from_json(text, allow))
+
+    def _below(self, path: str) -> list[tuple[Program, Block]]:
+        read_name(path, "the path of blocks", PlanError) if path else None
+        found = [(program, step) for program, step, _ in families(self.program) if is_inside(step.path, path)]
+        if path and not found:
+            raise PlanError(
+                message(
+                    f"the sharded graph has no operation at or below {path!r}",
+                    f"it has {', '.join(self._paths[:12])}",
+                    remedy="Give the path of an operation or of a scope, as print(shards) shows them.",
+                )
+            )
+        return found
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        return sorted({step.path for _, step, _ in families(self.program)})
+
+    def __str__(self) -> str:
+        return show(self.shared, self.program)
+
+    def __repr__(self) -> str:
+        return f"ShardedGraph({self.program.name}: {self.count()} blocks of {len(self._paths)} operations)"
+
+
+def _check_graph(graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise PlanError(
+            message(
+                "blocks are proved to compute a graph",
+                f"got {type(graph).__name__}: {graph!r:.80}",
+                remedy="Pass the graph that was planned: shards.verify(tp.trace(f, *specs)).",
+            )
+        )

@@ -1,0 +1,360 @@
+"""Damage planted into sharded graphs, kind by kind: each is refused, with the operation and the boxes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.shards.parts import Block, Merge, Move, Next, Piece, Present, Program, Repeat, Take
+from tapestry_jax.shards.ranges import Range
+from tapestry_jax.shards.sharded_graph import ShardedGraph
+from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
+
+Damage = Callable[[ShardedGraph], ShardedGraph]
+
+
+def with_program(shards: ShardedGraph, **changes: Any) -> ShardedGraph:
+    return replace(shards, program=replace(shards.program, **changes))
+
+
+def changed(kind: type, change: Callable[[Any, Program], Any], number: int = 0, inside: bool = False) -> Damage:
+    """Change the step of a kind that comes `number`-th, in the program or in the body of its first loop."""
+
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        def of(program: Program) -> Program:
+            places = [place for place, step in enumerate(program.steps) if isinstance(step, kind)]
+            steps = list(program.steps)
+            steps[places[number]] = change(steps[places[number]], program)
+            return replace(program, steps=tuple(step for step in steps if step is not None))
+
+        if not inside:
+            return replace(shards, program=of(shards.program))
+        return changed(Repeat, lambda loop, _: replace(loop, body=of(loop.body)))(shards)
+
+    return damage
+
+
+def piece_of(kind: type, change: Callable[[Piece], Piece], number: int = 0, inside: bool = False) -> Damage:
+    """Change the piece that a step of a kind makes."""
+
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        def of(program: Program) -> Program:
+            step: Any = [step for step in program.steps if isinstance(step, kind)][number]
+            place = step.results[0] if isinstance(step, Block | Merge | Present | Repeat) else step.result
+            pieces = list(program.pieces)
+            pieces[place] = change(pieces[place])
+            return replace(program, pieces=tuple(pieces))
+
+        if not inside:
+            return replace(shards, program=of(shards.program))
+        return changed(Repeat, lambda loop, _: replace(loop, body=of(loop.body)))(shards)
+
+    return damage
+
+
+def index_box(dim: str, **changes: Any) -> Callable[[Block, Program], Block]:
+    def change(step: Block, _: Program) -> Block:
+        called = dict(step.names)
+        box = tuple((name, replace(own, **changes) if called.get(name, name) == dim else own) for name, own in step.box)
+        assert box != step.box
+        return replace(step, box=box)
+
+    return change
+
+
+def read(number: int, axis: int, **changes: Any) -> Callable[[Block, Program], Block]:
+    def change(step: Block, _: Program) -> Block:
+        reads = list(step.reads)
+        box = list(reads[number].box)
+        box[axis] = replace(box[axis], **changes)
+        reads[number] = replace(reads[number], box=tuple(box))
+        return replace(step, reads=tuple(reads))
+
+    return change
+
+
+def box(axis: int, **changes: Any) -> Callable[[Piece], Piece]:
+    def change(piece: Piece) -> Piece:
+        ranges = list(piece.box)
+        ranges[axis] = replace(ranges[axis], **changes)
+        return replace(piece, box=tuple(ranges))
+
+    return change
+
+
+def swapped_reads(step: Block, _: Program) -> Block:
+    return replace(step, reads=step.reads[::-1])
+
+
+def reordered(shards: ShardedGraph) -> ShardedGraph:
+    return with_program(shards, steps=shards.program.steps[::-1])
+
+
+def in_a_circle(shards: ShardedGraph) -> ShardedGraph:
+    """The first block reads what the last one makes."""
+    blocks = [step for step in shards.program.steps if isinstance(step, Block)]
+    last = shards.program.outputs[0][1]
+    return (
+        changed(Block, lambda step, _: replace(step, reads=(replace(step.reads[0], piece=last), *step.reads[1:])))(
+            shards
+        )
+        if blocks
+        else shards
+    )
+
+
+def dtype(shards: ShardedGraph) -> ShardedGraph:
+    values = list(shards.program.values)
+    values[-1 - sum(value.state for value in values)] = replace(
+        values[-1 - sum(value.state for value in values)], type=tp.TensorType({"batch": 8, "embed": 4}, jnp.float16)
+    )
+    return with_program(shards, values=tuple(values))
+
+
+def coordinate(name: str, **changes: Any) -> Damage:
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        kept = tuple(replace(each, **changes) if each.name == name else each for each in shards.shared.coordinates)
+        assert kept != shards.shared.coordinates
+        return replace(shards, shared=replace(shards.shared, coordinates=kept))
+
+    return damage
+
+
+def other_kernel(shards: ShardedGraph) -> ShardedGraph:
+    operations = list(shards.shared.operations)
+    operations[0] = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Max).operation
+    return replace(shards, shared=replace(shards.shared, operations=tuple(operations)))
+
+
+def runs_another(step: Block, _: Program) -> Block:
+    return replace(step, runs=1 if step.runs == 0 else 0)
+
+
+DAMAGE: list[tuple[str, str, Damage, str]] = [
+    # The index box.
+    ("a gap", "megatron", changed(Block, index_box("batch", count=3)), r"exactly along `i`.*no block holds \[3:4\]"),
+    (
+        "an overlap",
+        "megatron",
+        changed(Block, index_box("batch", count=5)),
+        r"exactly along `i`.*\[4:5\] is held twice",
+    ),
+    ("an offset", "megatron", changed(Block, index_box("batch", low=1)), r"no block holds \[0:1\]"),
+    (
+        "blocks in another step",
+        "megatron",
+        changed(Block, index_box("mlp", steps=(("model", 4),))),
+        r"no block holds \[3:4\]",
+    ),
+    (
+        "indices beyond the end",
+        "megatron",
+        changed(Block, index_box("batch", limit=(0, 9))),
+        r"its indices are \[0:9\]",
+    ),
+    (
+        "one axis for two dimensions",
+        "megatron",
+        changed(Block, index_box("mlp", steps=(("data", 3),), count=6)),
+        "does not cover",
+    ),
+    ("a dimension left out", "megatron", changed(Block, lambda s, _: replace(s, box=s.box[1:])), "of other dimensions"),
+    (
+        "a whole dimension cut",
+        "halo",
+        changed(Block, index_box("dy", count=1, steps=(("data", 1),)), inside=True),
+        "does not cover|as a whole",
+    ),
+    (
+        "a device that is not there",
+        "megatron",
+        changed(Block, index_box("batch", steps=(("nowhere", 4),))),
+        "neither a mesh axis nor",
+    ),
+    # What is read.
+    ("another box read", "megatron", changed(Block, read(0, 0, low=1)), r"projects to \[0:4\], the box says \[1:5\]"),
+    (
+        "a smaller box read",
+        "megatron",
+        changed(Block, read(1, 1, count=2)),
+        r"projects to \[0:3\], the box says \[0:2\]",
+    ),
+    (
+        "a window off by one",
+        "halo",
+        changed(Block, read(0, 0, offset=0), inside=True),
+        "than its index box projects to",
+    ),
+    ("another boundary", "halo", changed(Block, read(0, 0, mode="edge"), inside=True), "answered by 'edge' outside"),
+    ("operands swapped", "megatron", changed(Block, swapped_reads), "does not take|projects to|other types"),
+    (
+        "an operand left out",
+        "megatron",
+        changed(Block, lambda s, _: replace(s, reads=s.reads[:1])),
+        "does not take|takes 2 operand",
+    ),
+    ("read before it is made", "megatron", reordered, "before anything has made it"),
+    ("a circle", "megatron", in_a_circle, "before anything has made it, or in a circle"),
+    (
+        "read outside of its loop",
+        "chunks",
+        changed(Block, lambda s, _: replace(s, loops=()), 1),
+        "outside of that loop|outside of the loop",
+    ),
+    ("a piece of a state read as a result", "megatron", changed(Merge, lambda *_: None), "before anything has made it"),
+    # What is made.
+    (
+        "another box made",
+        "megatron",
+        piece_of(Block, box(0, low=1)),
+        "than its index box projects to|out of bounds|to write",
+    ),
+    (
+        "a piece made twice",
+        "megatron",
+        changed(Block, lambda s, p: replace(s, results=(p.steps[0].result,))),
+        "a second time",
+    ),
+    (
+        "computed twice",
+        "megatron",
+        lambda s: with_program(s, steps=(*s.program.steps, next(x for x in s.program.steps if isinstance(x, Block)))),
+        "is computed twice",
+    ),
+    ("out of bounds", "megatron", piece_of(Take, box(0, limit=(0, 9), count=9)), "out of bounds along axis 0"),
+    ("another dtype", "megatron", dtype, "other types than its operation gives"),
+    (
+        "an argument held in part",
+        "megatron",
+        piece_of(Take, box(0, steps=(("data", 1),), count=1)),
+        r"is not held whole.*nobody holds \[2:8\]",
+    ),
+    ("an output held in part", "megatron", lambda s: with_program(s, outputs=()), "blocks of another program"),
+    # Folds.
+    ("merged along too few", "scattered", changed(Merge, lambda s, _: replace(s, over=())), "along \\(\\)"),
+    (
+        "merged along too many",
+        "megatron",
+        changed(Merge, lambda s, _: replace(s, over=(*s.over, "data"))),
+        "copies of one, or merged already",
+    ),
+    ("merged twice", "megatron", changed(Merge, lambda s, _: replace(s, over=s.over * 2)), "merges 1 leaves"),
+    (
+        "presented in pieces",
+        "megatron",
+        changed(Present, lambda s, p: replace(s, sources=next(x for x in p.steps if isinstance(x, Merge)).sources)),
+        "still in pieces along",
+    ),
+    (
+        "a state in other pieces",
+        "megatron",
+        piece_of(Block, lambda p: replace(p, partial=()), 2),
+        "in other pieces than it says",
+    ),
+    (
+        "folded twice",
+        "megatron",
+        changed(Block, index_box("mlp", before=1), 2),
+        "folds indices of `k` twice|projects to",
+    ),
+    # Scans.
+    (
+        "a scan in another order",
+        "scan",
+        changed(Block, lambda s, _: replace(s, chain=s.chain[::-1])),
+        "in another order than its scan",
+    ),
+    (
+        "a scan that begins anew",
+        "scan",
+        changed(Block, lambda s, _: replace(s, chain=())),
+        "in another order than its scan",
+    ),
+    # What moves.
+    (
+        "moved along too few",
+        "fsdp",
+        changed(Move, lambda s, _: replace(s, over=()), inside=True),
+        "moves cells that are not there|along",
+    ),
+    (
+        "moved from another tensor",
+        "ring",
+        changed(Move, lambda s, p: replace(s, source=p.steps[0].result)),
+        "to one of something else",
+    ),
+    ("a ring a turn short", "ring", coordinate("@keys:4~data", count=3), "goes round 4 devices in 3 turns"),
+    ("a ring along nothing", "ring", coordinate("@keys:4~data", along=()), "is a coordinate of kind 'ring'"),
+    (
+        "halos that nobody sends",
+        "halo",
+        changed(Move, lambda s, _: replace(s, over=()), inside=True),
+        r"\[2[0-9]*:.*not there|not there",
+    ),
+    ("a rim too thin", "deep", piece_of(Move, box(0, before=0), inside=True), "that it does not hold"),
+    # Loops.
+    ("a turn left out", "deep", changed(Repeat, lambda s, _: replace(s, turns=1)), "no such loop"),
+    (
+        "the remainder left out",
+        "deep",
+        lambda s: with_program(s, steps=s.program.steps[:-1]),
+        "before anything|no step makes",
+    ),
+    (
+        "an iteration left out",
+        "deep",
+        changed(Repeat, lambda s, _: replace(s, depth=3)),
+        "begins with another|is not computed in|not complete",
+    ),
+    (
+        "an iteration that skips one",
+        "deep",
+        changed(Next, lambda s, p: replace(s, source=p.steps[0].result), inside=True),
+        "does not hand on",
+    ),
+    ("another carry box", "pipeline", piece_of(Take, box(1, count=2), inside=True), "another box|does not hold"),
+    ("stages elsewhere", "pipeline", coordinate("@batch:4", kind="turns", along=()), "in a pipeline along"),
+    (
+        "layers of two stages",
+        "pipeline",
+        changed(Repeat, lambda s, _: replace(s, stage=replace(s.stage, low=1))),
+        "does not give every iteration",
+    ),
+    (
+        "taken in at the last stage",
+        "pipeline",
+        piece_of(Move, lambda p: replace(p, only=(("stage", 1),))),
+        "where it is not",
+    ),
+    # What runs.
+    ("another operation", "megatron", other_kernel, "applies an operation that the program does not have"),
+    ("another operation runs", "megatron", changed(Block, runs_another), "runs another operation|does not take"),
+    (
+        "dimensions bound otherwise",
+        "megatron",
+        changed(Block, lambda s, _: replace(s, names=(("i", "embed"), *s.names[1:]))),
+        "binds its dimensions to other names",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plan", "damage", "told"), [each[1:] for each in DAMAGE], ids=[each[0] for each in DAMAGE])
+def test_damage_is_refused(plan: str, damage: Damage, told: str) -> None:
+    damaged = damage(shards_of(plan))
+    assert damaged != shards_of(plan)
+    with pytest.raises(tp.PlanError) as found:
+        damaged.verify(plan_of(plan).graph)
+    text = str(found.value)
+    assert re.search(told, text, re.DOTALL), text
+    assert "`" in text and len(text.splitlines()) >= 2
+
+
+def test_every_plan_is_damaged_somewhere() -> None:
+    assert {each[1] for each in DAMAGE} <= set(PLANS)
+    assert Range(0, 1).is_plain
