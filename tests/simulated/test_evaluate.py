@@ -60,6 +60,35 @@ def test_collectives_along_axes_in_any_order(mesh2x4):
     assert_simulated(jax.shard_map(device, mesh=mesh2x4, in_specs=blocks, out_specs=specs), normal(64))
 
 
+def test_collectives_along_inner_axes_of_a_block(mesh2x4):
+    def device(x):
+        side = lax.all_gather(x, "model", axis=1, tiled=True)
+        stacked = lax.all_gather(x, "model", axis=1)
+        turned = lax.all_to_all(x, "model", 0, 1, tiled=True)
+        return side[:, 3:7], stacked[:, 2] - stacked[:, 1], turned.reshape(8, -1)
+
+    blocks = P(("data", "model"))
+    assert_simulated(jax.shard_map(device, mesh=mesh2x4, in_specs=blocks, out_specs=blocks), normal(64, 3))
+
+
+def test_loops_that_run_backwards_or_not_at_all(mesh8):
+    def device(x):
+        step = lambda carry, row: (carry * 0.5 + row, carry - row)  # noqa: E731
+        back = lax.scan(step, x[0] * 0, x, reverse=True)
+        none = lax.scan(step, x[0], x[:0])
+        return back[0] + none[0], back[1], none[1]
+
+    blocks = P("data")
+    assert_simulated(jax.shard_map(device, mesh=mesh8, in_specs=blocks, out_specs=blocks), normal(24, 2))
+
+
+def test_cases_outside_of_a_switch_are_the_nearest(mesh8):
+    def device(x):
+        return lax.switch(lax.axis_index("data") - 2, [jnp.sin, jnp.cos, jnp.exp], x)
+
+    assert_simulated(jax.shard_map(device, mesh=mesh8, in_specs=P("data"), out_specs=P("data")), normal(16))
+
+
 def test_control_flow_that_devices_take_differently(mesh8):
     def device(x):
         count = lax.axis_index("data")
@@ -88,4 +117,21 @@ def test_a_collective_that_not_all_devices_reach_is_an_error(mesh8):
 
     run = jax.shard_map(device, mesh=mesh8, in_specs=P("data"), out_specs=P("data"))
     with pytest.raises(DivergenceError):
+        simulated(run, normal(8))
+
+
+def test_a_collective_in_a_loop_that_some_devices_leave_earlier_is_an_error(mesh8):
+    def device(x):
+        count = lax.axis_index("data")
+        turn = lambda s: (s[0] + 1, s[1] + lax.ppermute(s[1], "data", [(0, 1)]))  # noqa: E731
+        return lax.while_loop(lambda s: s[0] < count, turn, (count * 0, x))[1]
+
+    run = jax.shard_map(device, mesh=mesh8, in_specs=P("data"), out_specs=P("data"))
+    with pytest.raises(DivergenceError):
+        simulated(run, normal(8))
+
+
+def test_a_result_of_which_devices_hold_different_copies_is_an_error(mesh8):
+    run = jax.shard_map(lambda x: x * 2, mesh=mesh8, in_specs=P("data"), out_specs=P(), check_vma=False)
+    with pytest.raises(AssertionError, match="devices disagree"):
         simulated(run, normal(8))

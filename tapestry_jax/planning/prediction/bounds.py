@@ -108,14 +108,17 @@ def _carried(loop: Region | Repeat) -> list[tuple[int, int]]:
 
 def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iterator[Collective]:
     """The collectives of one schedule's own steps; those that XLA may find equal to another step's are bounds."""
-    readers = _readers(schedule)
-    keys = [set(_keys(schedule, readers, step, sent)) for step, sent in found]
-    steps: dict[Hashable, set[int]] = {}
-    for (step, _), own in zip(found, keys, strict=True):
-        for key in own:
-            steps.setdefault(key, set()).add(id(step))
+    readers, made = _readers(schedule), _made_together(schedule)
+    keys: list[dict[Hashable, int]] = [
+        dict.fromkeys(_keys(schedule, readers, step, sent), id(step)) | _moved_alike(schedule, made, step, sent)
+        for step, sent in found
+    ]
+    makers: dict[Hashable, set[int]] = {}
+    for own in keys:
+        for key, maker in own.items():
+            makers.setdefault(key, set()).add(maker)
     for (_, sent), own in zip(found, keys, strict=True):
-        yield replace(sent, bound=sent.bound or any(len(steps[key]) > 1 for key in own))
+        yield replace(sent, bound=sent.bound or any(len(makers[key]) > 1 for key in own))
 
 
 def _keys(schedule: Schedule, readers: Readers, step: Step, sent: Collective) -> Iterator[Hashable]:
@@ -126,6 +129,33 @@ def _keys(schedule: Schedule, readers: Readers, step: Step, sent: Collective) ->
             yield (*like, _unrenamed(schedule, ref))
     if sent.backward and _passes_on(schedule, readers, step):
         yield like
+
+
+def _moved_alike(schedule: Schedule, made: dict[int, int], step: Step, sent: Collective) -> dict[Hashable, int]:
+    """Likewise, and by whom, where one of several results is moved: of two recurrences with one decay one is equal."""
+    if not isinstance(step, Convert) or step.source not in made or sent.backward:
+        return {}
+    node = made[step.source]
+    refs = (_unrenamed(schedule, ref) for ref in schedule.graph.nodes[node].operands)
+    return {("moved", sent.kind, sent.axes, sent.bytes, ref): node for ref in refs}
+
+
+def _made_together(schedule: Schedule) -> dict[int, int]:
+    """The slots that are one of several results of a fold or scan, and its node."""
+    found: dict[int, int] = {}
+    for step in schedule.steps:
+        match step:
+            case Run() | Finish() if len(step.results) > 1:
+                found |= dict.fromkeys(step.results, step.node)
+            case Convert() if step.source in found:
+                found[step.result] = found[step.source]
+            case Region() if step.body.graph is schedule.graph:
+                inside = _made_together(step.body)
+                pairs = zip(step.results_inside, step.results, strict=True)
+                found |= {slot: inside[inner] for inner, slot in pairs if inner in inside}
+            case _:
+                pass
+    return found
 
 
 def _unrenamed(schedule: Schedule, ref: Ref) -> Ref:

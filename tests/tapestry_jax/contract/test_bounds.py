@@ -55,6 +55,28 @@ def test_decays_that_no_turn_changes_are_a_bound(mesh8):
     assert any(found) and not all(found)
 
 
+@pytest.mark.parametrize("steps", [3, 4], ids=["gathered", "stored in place"])
+def test_equal_results_of_two_recurrences_are_moved_once(mesh8, steps):
+    decays = tp.Scan(tp.monoids.AffineRecurrence, "c, c a -> c a, c a", over="c", kernel=spread)
+    types = [tp.TensorType({"c": steps}), *[tp.TensorType({"c": steps, "a": 3}, jnp.float32)] * 2]
+    graph = tp.trace(lambda decay, x, y: (decays(decay, x), decays(decay, y)), *types)
+    plan = tp.plan(graph, tp.mesh(m=2), {"c": "m", "a": tp.chunks(3)})
+    gathered = [found for found in plan.collectives() if found.kind == "all-gather"]
+    assert [found.bound for found in gathered] == ([True] * 4 if steps == 3 else [])
+    assert_contract(plan, False, bounded=True)
+
+
+def spread(decay, x):
+    return jnp.broadcast_to(decay[:, None], x.shape), x
+
+
+def test_results_of_one_recurrence_are_not_taken_for_equal(mesh8):
+    recurrence = tp.Scan(tp.monoids.AffineRecurrence, "c a, c a -> c a, c a", over="c")
+    x = tp.TensorType({"c": 3, "a": 3}, jnp.float32)
+    plan = tp.plan(tp.trace(recurrence, x, x), tp.mesh(m=2), {"c": "m"})
+    assert [found.bound for found in plan.collectives() if found.kind == "all-gather"] == [False, False]
+
+
 def test_what_a_block_of_one_row_does_not_tell_is_a_bound(mesh8):
     # The error of a sum of one row is zero, whatever the row is.
     x = tp.TensorType({"a": 7, "c": 7}, jnp.float32)
