@@ -129,6 +129,11 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
 
 
+def pairs_apart(devices: int, distance: int) -> Table:
+    """Every position that has another one `distance` behind it, beside that one; shape `(devices - distance, 2)`."""
+    return np.arange(devices - distance)[:, None] + np.array([0, distance])
+
+
 def permuted_axes(pairs: Sequence[Pair] | Table, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
     """The mesh axes along which the partners of some pair differ."""
     if not len(pairs):
