@@ -71,6 +71,7 @@ class Machine:
       vector: FLOP/s of what is no matrix product.
       memory: bytes of a device.
       bandwidth: bytes per second between a device and its memory.
+      cache: bytes of memory on the chip, where values between two kernels stay if they are small.
       inside: what connects the devices of a group.
       group: how many devices a group has: a host of GPUs, a pod of TPUs.
       between: what connects groups; its bandwidth is for each device.
@@ -87,6 +88,7 @@ class Machine:
     vector: Figure
     memory: Figure
     bandwidth: Figure
+    cache: Figure
     inside: Link
     group: int
     between: Link
@@ -124,6 +126,7 @@ class Machine:
         yield "other arithmetic, FLOP/s", self.vector
         yield "memory, B", self.memory
         yield "memory, B/s", self.bandwidth
+        yield "memory on the chip, B", self.cache
         yield f"inside a group of {self.group} ({self.inside.kind}), B/s", self.inside.bandwidth
         yield "inside a group, s a hop", self.inside.latency
         yield "between groups, B/s a device", self.between.bandwidth
@@ -180,7 +183,7 @@ def _machine(read: dict[str, Any]) -> Machine:
     if set(read) != names:
         raise ValueError(f"fields {sorted(set(read) ^ names)}")
     read["matmul"] = tuple((str(dtype), _figure(figure)) for dtype, figure in read["matmul"])
-    for name in ("vector", "memory", "bandwidth", "start"):
+    for name in ("vector", "memory", "bandwidth", "cache", "start"):
         read[name] = _figure(read[name])
     for name in ("inside", "between"):
         link = read[name]

@@ -26,6 +26,7 @@ def _gpu(
     rates: dict[str, float],
     vector: float,
     memory: tuple[float, float, str],
+    cache: float,
     nvlink: float,
     adapter: tuple[float, str],
 ) -> Machine:
@@ -36,6 +37,7 @@ def _gpu(
         vector=Figure(vector, source),
         memory=Figure(memory[0], memory[2]),
         bandwidth=Figure(memory[1], memory[2]),
+        cache=Figure(cache, "second-level cache, by the architecture's white paper"),
         inside=Link("switch", Figure(nvlink, f"{source}: half of NVLink's both directions"), _HOP),
         group=8,
         between=Link("switch", Figure(adapter[0], adapter[1]), _NETWORK_HOP),
@@ -47,9 +49,9 @@ _HOPPER = {
     "bfloat16": 989.4e12, "float16": 989.4e12, "float32": 494.7e12, "float64": 66.9e12,
     "int8": 1978.9e12, "uint8": 1978.9e12, "float8_e4m3fn": 1978.9e12, "float8_e5m2": 1978.9e12,
 }  # fmt: skip
-H100 = _gpu("H100", _H100, _HOPPER, 66.9e12, (80e9, 3.35e12, _H100), 450e9, (50e9, _DGX_H100))
+H100 = _gpu("H100", _H100, _HOPPER, 66.9e12, (80e9, 3.35e12, _H100), 50e6, 450e9, (50e9, _DGX_H100))
 """H100 SXM5, 80 GB."""
-H200 = _gpu("H200", _H200, _HOPPER, 66.9e12, (141e9, 4.8e12, _H200), 450e9, (50e9, _DGX_H100))
+H200 = _gpu("H200", _H200, _HOPPER, 66.9e12, (141e9, 4.8e12, _H200), 50e6, 450e9, (50e9, _DGX_H100))
 """H200 SXM, 141 GB."""
 A100 = _gpu(
     "A100",
@@ -57,6 +59,7 @@ A100 = _gpu(
     {"bfloat16": 312e12, "float16": 312e12, "float32": 156e12, "float64": 19.5e12, "int8": 624e12, "uint8": 624e12},
     19.5e12,
     (80e9, 2.039e12, _A100),
+    40e6,
     300e9,
     (25e9, _DGX_A100),
 )
@@ -76,6 +79,7 @@ B200 = _gpu(
     },
     80e12,
     (180e9, 8e12, _DGX_B200),
+    126e6,
     900e9,
     (50e9, _DGX_B200),
 )

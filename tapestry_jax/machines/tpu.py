@@ -39,6 +39,7 @@ def _tpu(
         vector=Figure(vector[0], vector[1], estimate=True),
         memory=Figure(memory[0], source),
         bandwidth=Figure(memory[1], source),
+        cache=Figure(128 * 2.0**20, f"VMEM of a v5e ({_BOOK}); of the others taken to be the same", name != "v5e"),
         inside=Link("torus", Figure(link, f"{_BOOK}: one way"), Figure(1e-6, _SHARDING)),
         group=pod,
         between=Link("switch", Figure(network, f"{_BOOK}: network for each TPU"), _NETWORK_HOP),
@@ -50,8 +51,8 @@ def _tpu(
 
 
 def _lanes(cores: int, clock: float) -> tuple[float, str]:
-    """Four arithmetic units in each of 8 x 128 lanes."""
-    return cores * 8 * 128 * 4 * clock, f"{_BOOK}: 8 x 128 lanes of 4 units, {cores} at {clock / 1e9:g} GHz"
+    """One operation a cycle in each of 8 x 128 lanes: of their four units compilers rarely fill more than one."""
+    return cores * 8 * 128 * clock, f"8 x 128 lanes ({_BOOK}), {cores} at {clock / 1e9:g} GHz, one operation a cycle"
 
 
 V4 = _tpu("v4", "v4", (275e12, 275e12), _lanes(2, 1.05e9), (32 * _GIB, 1.2e12), 45e9, 6.25e9, 4096, 3)

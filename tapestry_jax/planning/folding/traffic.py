@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,7 +13,8 @@ import jax
 from combinators.index_space.tensor_type import is_inexact
 from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present, states
-from combinators.operations.shaped import Shaped, block_structs
+from combinators.operations.operation import Operation
+from combinators.operations.shaped import Shaped, block_structs, shape
 from tapestry_jax.planning.derivatives.dependence import dependence, passed_through
 from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, mapped_frame, merges
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
@@ -27,8 +29,26 @@ Cuts = dict[str, Cut]
 
 def sent_by_fold(
     shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: MeshShape, live: Sequence[int]
-) -> Iterator[Sent]:
+) -> tuple[Sent, ...]:
     """The collectives that merge the states of a fold, of whose results `live` are needed."""
+    # Found by tracing kernels and merges, which whoever compares plans asks for again and again.
+    return _known_by_fold(shaped.operation, tuple(operands), tuple(sorted(cuts.items())), mesh, tuple(live))
+
+
+@lru_cache(maxsize=4096)
+def _known_by_fold(
+    operation: Operation,
+    operands: tuple[Any, ...],
+    cuts: tuple[tuple[str, Cut], ...],
+    mesh: MeshShape,
+    live: tuple[int, ...],
+) -> tuple[Sent, ...]:
+    return tuple(_sent_by_fold(shape(operation, operands), operands, dict(cuts), mesh, live))
+
+
+def _sent_by_fold(
+    shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: MeshShape, live: Sequence[int]
+) -> Iterator[Sent]:
     state, carrier = local_state(shaped, cuts)
     varies = varying_leaves(shaped, operands, cuts, mesh)
     needed = sources(dependence(lambda leaves: present(shaped, leaves), state), live)

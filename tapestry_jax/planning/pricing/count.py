@@ -9,6 +9,7 @@ each value from memory once and writes its results.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -91,8 +92,8 @@ def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Str
       by: the positions of the arrays whose gradients are wanted.
 
     Returns:
-      The counts of what depends on the cotangents of the results; what it reads that the forward pass has made counts
-      as `inner`, `reads` is empty.
+      The counts of what depends on the cotangents of the results; what it reads that the forward pass has made, and
+      the gradients that it writes, are `outer`, `reads` is empty.
     """
 
     def smooth(*arrays: Any) -> list[Any]:
@@ -124,7 +125,7 @@ def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Str
     found = _counted(_Program(steps, given, program.outputs, program.types))
     read = sum(times * program.types[key] for key, times in zip(given, found.reads, strict=True))
     wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
-    return replace(found, inner=found.inner + read + wrote, reads=())
+    return replace(found, outer=read + wrote, reads=())
 
 
 def _opened(jaxpr: Any) -> _Program:
@@ -189,10 +190,18 @@ def _counted(program: _Program) -> Counts:
     total = Counts()
     for step in program.steps:
         total = added(total, _arithmetic(step))
-    reads, inner, kernels = _memory(program)
+    reads, inner, largest, repeated, kernels = _memory(program)
     kinds = _kinds(program)
     heads = tuple("given" if key is None else kinds.get(key, "given") for key in program.outputs)
-    return replace(total, inner=total.inner + inner, reads=reads, heads=heads, kernels=total.kernels + kernels)
+    return replace(
+        total,
+        inner=total.inner + inner,
+        largest=max(total.largest, largest),
+        repeated=total.repeated + repeated,
+        reads=reads,
+        heads=heads,
+        kernels=total.kernels + kernels,
+    )
 
 
 def _kinds(program: _Program) -> dict[Any, str]:
@@ -214,36 +223,44 @@ def _kinds(program: _Program) -> dict[Any, str]:
     return kinds
 
 
-def _memory(program: _Program) -> tuple[tuple[float, ...], float, int]:
-    """How often every input is read, the bytes of values inside that go to memory and back, and the kernels."""
+def _memory(program: _Program) -> tuple[tuple[float, ...], float, float, float, int]:
+    """How often inputs are read, bytes that values inside move, the largest of them, work done again, kernels."""
     outputs = {key for key in program.outputs if key is not None}
     stored = outputs.union(*(step.makes for step in program.steps if _is_root(step)))
-    # What every value is computed from, of what is in memory, by work that is fused with whatever reads it.
+    # What every value is computed from, of what is in memory, by work that is fused with its readers; and that work.
     below: dict[Any, frozenset[Any]] = {key: frozenset((key,)) for key in program.inputs}
-    groups: dict[Any, set[Any]] = {}
+    work: dict[Any, frozenset[int]] = {}
+    groups: dict[Any, tuple[set[Any], set[int]]] = {}
     for number, step in enumerate(program.steps):
         found = frozenset().union(*(below.get(key, frozenset((key,))) for key in step.reads))
+        fused = frozenset().union(*(work.get(key, frozenset()) for key in step.reads))
         if _is_root(step):
             # Reductions of the same values run together.
             group = ("reduced", found) if _is_reduction(step.name) else number
-            groups.setdefault(group, set()).update(found)
             below.update((key, frozenset((key,))) for key in step.makes)
-            continue
-        for key in step.makes:
-            below[key] = found
-            if key in outputs:
-                groups.setdefault(("elementwise", found), set()).update(found)
-    times: dict[Any, int] = {}
-    for values in groups.values():
-        for key in values:
-            times[key] = times.get(key, 0) + 1
+        else:
+            fused |= {number}
+            below.update((key, found) for key in step.makes)
+            work.update((key, fused) for key in step.makes)
+            group = ("elementwise", found)
+        if _is_root(step) or not outputs.isdisjoint(step.makes):
+            values, steps = groups.setdefault(group, (set(), set()))
+            values.update(found)
+            steps.update(fused)
+    times = Counter(key for values, _ in groups.values() for key in values)
+    again = Counter(number for _, steps in groups.values() for number in steps)
+    repeated = sum((count - 1) * _weight(program.steps[number]) for number, count in again.items() if count > 1)
     reads = tuple(float(times.get(key, 0)) for key in program.inputs)
-    given = set(program.inputs)
-    inner = 0.0
-    for key in stored - given:
-        written = 0 if key in outputs else 1
-        inner += program.types[key] * (written + times.get(key, 0))
-    return reads, inner, len(groups)
+    inside = stored - set(program.inputs)
+    inner = sum(program.types[key] * ((key not in outputs) + times.get(key, 0)) for key in inside)
+    largest = max((program.types[key] for key in inside if key not in outputs), default=0)
+    return reads, float(inner), float(largest), repeated, len(groups)
+
+
+def _weight(step: _Step) -> float:
+    """Operations of an elementwise step, a transcendental as four."""
+    counts = _arithmetic(step)
+    return counts.other + 4.0 * counts.transcendental
 
 
 def _is_root(step: _Step) -> bool:

@@ -13,7 +13,11 @@ class Counts:
       products: FLOP of matrix products and convolutions by dtype of their operands; a product and its sum are two.
       other: FLOP of all else, one for each element of a result (of a reduction: of its operand).
       transcendental: elements of exponentials, logarithms, roots and the like.
+      repeated: of elementwise work that is fused with several readers, and done for each of them, what is done beyond
+        once; a transcendental counts as four.
       inner: bytes of values inside of the kernel that are written to memory and read again.
+      largest: bytes of the largest of these values: what is small stays on the chip.
+      outer: bytes that a backward pass reads of what the forward pass has made, and writes.
       reads: for every operand how often it is read from memory.
       heads: for every result what makes it: `product`, `reduced`, `apart` (a sort, a loop), `fused` (elementwise work),
         `given` (an operand).
@@ -23,7 +27,10 @@ class Counts:
     products: tuple[tuple[str, float], ...] = ()
     other: float = 0.0
     transcendental: float = 0.0
+    repeated: float = 0.0
     inner: float = 0.0
+    largest: float = 0.0
+    outer: float = 0.0
     reads: tuple[float, ...] = ()
     heads: tuple[str, ...] = ()
     kernels: int = 0
@@ -36,7 +43,8 @@ class Counts:
     @property
     def numbers(self) -> tuple[float, ...]:
         """What grows with the block."""
-        return (*(flops for _, flops in self.products), self.other, self.transcendental, self.inner)
+        arithmetic = self.other, self.transcendental, self.repeated
+        return (*(flops for _, flops in self.products), *arithmetic, self.inner, self.largest, self.outer)
 
     @property
     def form(self) -> tuple[object, ...]:
@@ -46,8 +54,9 @@ class Counts:
     def of(self, numbers: tuple[float, ...]) -> Counts:
         """The counts of a block of another size: the same form, other numbers."""
         products = tuple((dtype, flops) for (dtype, _), flops in zip(self.products, numbers, strict=False))
-        other, transcendental, inner = numbers[len(products) :]
-        return Counts(products, other, transcendental, inner, self.reads, self.heads, self.kernels)
+        other, transcendental, repeated, inner, largest, outer = numbers[len(products) :]
+        grown = products, other, transcendental, repeated, inner, largest, outer
+        return Counts(*grown, self.reads, self.heads, self.kernels)
 
 
 def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
@@ -59,7 +68,10 @@ def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
         tuple(sorted(products.items())),
         first.other + times * second.other,
         first.transcendental + times * second.transcendental,
+        first.repeated + times * second.repeated,
         first.inner + times * second.inner,
+        max(first.largest, second.largest),
+        first.outer + times * second.outer,
         first.reads,
         first.heads,
         first.kernels + int(times * second.kernels),

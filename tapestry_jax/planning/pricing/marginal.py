@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -153,10 +154,10 @@ def _corners(
 
 
 def _alike(counts: Counts, other: Counts, factor: float) -> bool:
-    """Whether counts are those of another block, times a factor."""
+    """Whether counts are those of another block, times a factor; which value is the largest may change."""
     if counts.form != other.form:
         return False
-    pairs = zip(counts.numbers, other.numbers, strict=True)
+    pairs = zip(replace(counts, largest=0.0).numbers, replace(other, largest=0.0).numbers, strict=True)
     return all(math.isclose(a, factor * b, rel_tol=_TOLERANCE, abs_tol=1.0) for a, b in pairs)
 
 
@@ -180,9 +181,8 @@ def _counted(operation: Operation, operands: tuple[Struct, ...], part: Part, siz
             counts.products,
             counts.other,
             counts.transcendental,
-            0.0,
-            (1.0,) * len(blocks),
-            ("apart",) * len(counts.heads),
-            1,
+            reads=(1.0,) * len(blocks),
+            heads=("apart",) * len(counts.heads),
+            kernels=1,
         )
     return counts

@@ -13,15 +13,16 @@ from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.transfer import seconds as transfer_seconds
 from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.folding.merges import local_sizes
+from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap
 from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
 from tapestry_jax.planning.prediction.collectives import collectives
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.pricing.cost import Cost, OperationCost, TransferCost
 from tapestry_jax.planning.pricing.counts import Counts
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
-from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, roofline
+from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, inner_bytes, roofline
 from tapestry_jax.planning.rewrites.deepen import is_barrier
-from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule, Slot, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Slot, Step
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,46 @@ def _add(schedule: Schedule, flow: Flow, sums: _Sums, around: _Around) -> float:
                     again = around.again + (step.remat and smooth)
                     entered = _Around(around.times * step.length, again, around.loops, around.idle)
                     total += _add(step.body, inside, sums, entered)
+                    stacked = _stacked(step, inside) if smooth else 0.0
+                    if stacked:
+                        found = _of_copy(step.path, stacked, sums.machine, entered)
+                        sums.add(found)
+                        total += found.seconds
             case Region():
                 total += _of_region(schedule, step, flow, sums, around)
+            case Convert():
+                copied = _copied(schedule, step, flow)
+                if copied and step.result in flow.live:
+                    found = _of_copy(step.path, copied, sums.machine, around)
+                    sums.add(found)
+                    sums.bubble += around.idle * found.seconds
+                    total += found.seconds
             case _:
                 pass
     return total
+
+
+def _copied(schedule: Schedule, step: Convert, flow: Flow) -> float:
+    """Bytes that a change of layout reads and writes on the device itself, beside what it sends."""
+    made = slot_bytes(schedule.slots[step.result])
+    moves = any(isinstance(change, Exchange | Deal | Overlap | Gather) for change in step.changes)
+    back = flow.carries_gradient(step.source) and step.result in flow.useful
+    # A block and what neighbours sent are put together; blocks for others are cut out.
+    return 2.0 * made * moves * (1 + back)
+
+
+def _of_copy(path: str, size: float, machine: Machine, around: _Around) -> OperationCost:
+    took = around.times * size / machine.bandwidth.value
+    return OperationCost(path, around.times, 0.0, around.times * size, took, 0.0, 0.0, "memory")
+
+
+def _stacked(step: Repeat, inside: Flow) -> float:
+    """Bytes that a turn writes to, and its gradient reads from, the stacks of what all turns keep."""
+    body = step.body
+    kept = set(body.inputs[: step.carries])
+    if not step.remat:
+        kept |= {slot for each in body.steps if isinstance(each, Run) for slot in each.results}
+    return 2.0 * sum(slot_bytes(body.slots[slot]) for slot in kept if slot in inside.forward and slot in inside.useful)
 
 
 def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: _Sums, around: _Around) -> float:
@@ -229,7 +265,7 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: _Around) -> OperationC
     schedule, machine = scope.schedule, scope.machine
     key, counts = scope.counted(step)
     smooth = any(map(flow.carries_gradient, step.results))
-    moved = counts.inner
+    moved = inner_bytes(machine, counts)
     for place, (times, size) in enumerate(zip(counts.reads, _array_bytes(key), strict=True)):
         slot = step.operands[place] if place < len(step.operands) else None
         moved += 0.0 if slot is not None and scope.is_fused(slot) else times * size
@@ -279,7 +315,8 @@ def _backward(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Second
     operation, operands, part, sizes = key
     arrays = sum(operand.coordinate is None for operand in operation.signature.operands)
     counts = block_counts(operation, operands, Part(part.gives, part.cut, tuple(p for p in by if p < arrays)), sizes)
-    return roofline(machine, counts, counts.inner), counts, counts.inner
+    moved = inner_bytes(machine, counts)
+    return roofline(machine, counts, moved), counts, moved
 
 
 def _redundant(step: Run, machine: Machine, key: Key, forward: Seconds, moved: float) -> float:

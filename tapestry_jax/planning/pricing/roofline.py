@@ -16,7 +16,7 @@ from tapestry_jax.planning.pricing.counts import Counts
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
 
 Struct = jax.ShapeDtypeStruct
-TRANSCENDENTAL = 8.0
+TRANSCENDENTAL = 4.0
 """How many other operations an exponential, logarithm or root stands for."""
 
 
@@ -37,12 +37,18 @@ def roofline(machine: Machine, counts: Counts, moved: float) -> Seconds:
     """Seconds of a kernel that moves so many bytes between a device and its memory."""
     times = {
         "products": sum(flops / machine.flops(dtype) for dtype, flops in counts.products),
-        "arithmetic": (counts.other + TRANSCENDENTAL * counts.transcendental) / machine.vector.value,
+        "arithmetic": (counts.other + TRANSCENDENTAL * counts.transcendental + counts.repeated) / machine.vector.value,
         "memory": moved / machine.bandwidth.value,
         "start": machine.start.value * counts.kernels,
     }
     limit = max(times, key=lambda name: times[name])
     return Seconds(times[limit], limit)
+
+
+def inner_bytes(machine: Machine, counts: Counts) -> float:
+    """Bytes that a kernel moves beside its operands and results; what is small enough stays on the chip."""
+    # Half of the chip's memory: the other half streams in what comes next.
+    return counts.outer + (counts.inner if counts.largest > machine.cache.value / 2 else 0.0)
 
 
 @lru_cache(maxsize=8192)
@@ -76,7 +82,7 @@ def price_operation(
       Seconds, counts, and the bytes moved.
     """
     counts = block_counts(operation, operands, part, sizes)
-    moved = counts.inner
+    moved = inner_bytes(machine, counts)
     if not part.by:
         read: Any = zip(counts.reads, block_bytes(operation, operands, sizes), strict=True)
         moved += sum(times * size for times, size in read) + written
