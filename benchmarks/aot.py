@@ -85,7 +85,7 @@ def said(program: Any, mesh: Any) -> Said:
         temporaries=program.memory_analysis().temp_size_in_bytes,
         sent=sent,
         hidden=enclosed / sent if sent else 1.0,
-        lookups=lookups(module),
+        lookups=lookups(module) if costs else 0,
     )
 
 

@@ -48,8 +48,8 @@ def compile_only(
                 remedy="Plan for this mesh: leave platforms= out.",
             )
         )
-    platform = found[0] if found else ""
-    predicted = tuple(as_compiled(each, platform) for each in collectives(schedule, grad))
+    platform, machine = found[0] if found else "", mesh.devices.flat[0].device_kind
+    predicted = tuple(as_compiled(each, platform, machine) for each in collectives(schedule, grad))
     compiled = _compiled(schedule, mesh, grad)
     text = compiled.as_text()
     module = read(text)

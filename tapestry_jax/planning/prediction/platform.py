@@ -4,13 +4,15 @@ The TPU compiler sums zeros and one's own part where it does not gather or scatt
 single collectives over eight devices of a v5e, float32 and bfloat16 (docs/design/accelerators.md):
 
 - a vector is gathered where the part of a device is a multiple of 128 elements, the lanes of the machine, and summed
-  where not, however long it is; arrays of more dimensions are always gathered;
+  where not, however long it is; arrays of more dimensions are always gathered. Dimensions of size 1 count as none;
 - a vector is never scattered, but summed; so are arrays below 32 KiB; above, arrays are scattered where their layout
   lets them, and surely from 256 KiB on where the part of a device is a multiple of 8 along the dimension that is cut.
+  A v6e does the same; a v5p was seen to sum at 256 KiB as well, so that nothing is sure there above 32 KiB.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tapestry_jax.planning.prediction.collective import Collective
@@ -18,31 +20,35 @@ from tapestry_jax.planning.prediction.collective import Collective
 LANES, SUBLANES = 128, 8
 SUMMED, SCATTERED = 32 * 1024, 256 * 1024
 """Bytes below which reduce-scatters are summed, and from which on they are not."""
+_SCATTER = ("lite", "v6")
+"""Parts of the names of the machines that do."""
 
 
-def as_compiled(found: Collective, platform: str) -> Collective:
+def as_compiled(found: Collective, platform: str, machine: str = "") -> Collective:
     """The collective that the compiler of a platform runs for a predicted one.
 
     Args:
       found: a collective of the program.
       platform: as lowering names it.
+      machine: the kind of its devices, as JAX names it.
 
     Returns:
       It, or an all-reduce in its place; `perhaps` names the all-reduce where the layout decides, which is not known.
     """
     if platform != "tpu" or found.kind not in ("all-gather", "reduce-scatter"):
         return found
-    decided = _is_summed(found)
+    decided = _is_summed(found, any(name in machine for name in _SCATTER))
     if decided is None:
         return replace(found, perhaps="all-reduce")
     return replace(found, kind="all-reduce") if decided else found
 
 
-def _is_summed(found: Collective) -> bool | None:
+def _is_summed(found: Collective, scatters: bool) -> bool | None:
     if not found.part:
         return None
+    is_vector = math.prod(found.part[1:]) == 1
     if found.kind == "all-gather":
-        return len(found.part) == 1 and found.part[0] % LANES != 0
-    if len(found.part) == 1 or found.bytes < SUMMED:
+        return is_vector and found.part[0] % LANES != 0
+    if is_vector or found.bytes < SUMMED:
         return True
-    return False if found.bytes >= SCATTERED and found.part[0] % SUBLANES == 0 else None
+    return False if scatters and found.bytes >= SCATTERED and found.part[0] % SUBLANES == 0 else None

@@ -11,17 +11,17 @@ from tapestry_jax.planning.prediction.platform import as_compiled
 
 # One device's part in float32, the dimension that is cut first.
 GATHERED = [(128,), (256,), (1152,), (4096,), (1, 128), (16, 8), (1, 8), (1024, 8)]
-GATHERS_SUMMED = [(8,), (64,), (127,), (129,), (200,), (1000,), (1025,), (65537,), (524289,)]
+GATHERS_SUMMED = [(100, 1), (8,), (64,), (127,), (129,), (200,), (1000,), (1025,), (65537,), (524289,)]
 SCATTERED = [(8, 1024), (16, 512), (32, 256), (64, 128), (16, 1024), (32, 1024), (128, 64), (64, 512)]
 SCATTERS_SUMMED = [(8,), (1024,), (131072,), (1, 128), (2, 128), (4, 128), (8, 64), (16, 8), (8, 16), (1, 8)]
 EITHER = [(8, 128), (16, 64), (128, 8), (8, 256), (4, 1024), (64, 64), (4, 512), (8, 512)]
 
 
-def _found(kind: str, part: tuple[int, ...]) -> Collective:
+def _found(kind: str, part: tuple[int, ...], machine: str = "TPU v5 lite") -> Collective:
     size = 8 * 4
     for extent in part:
         size *= extent
-    return as_compiled(Collective(kind, ("data",), size, "path", part=part), "tpu")
+    return as_compiled(Collective(kind, ("data",), size, "path", part=part), "tpu", machine)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,10 @@ def test_collectives_are_predicted_as_they_were_compiled(
     for part in parts:
         found = _found(kind, part)
         assert (found.kind, found.perhaps) == (ran, perhaps), part
+
+
+def test_a_v5p_may_sum_what_others_scatter() -> None:
+    assert {_found("reduce-scatter", part, "TPU v5").perhaps for part in SCATTERED} == {"all-reduce"}
 
 
 def test_other_platforms_run_what_the_program_says() -> None:
