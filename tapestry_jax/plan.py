@@ -35,6 +35,7 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 
 if TYPE_CHECKING:
     from tapestry_jax.aot.seen import Seen
+    from tapestry_jax.memory.predicted import MemoryNeeded
     from tapestry_jax.planning.pricing.cost import Cost
     from tapestry_jax.shards.sharded_graph import ShardedGraph
 
@@ -243,6 +244,26 @@ class Plan(Immutable):
         from tapestry_jax.report.explain import explain
 
         return explain(self.graph, self.schedule, read_positions(grad, self.graph))
+
+    def memory(self, grad: bool | int | Sequence[int] = False) -> MemoryNeeded:
+        """How much memory a device needs: arguments, results, and the most that is alive at once in between.
+
+        The program is traced and not compiled; the mesh may be abstract. Compilers lay out and pad, fuse and order by
+        their own rules, so that small programs differ (docs/design/scaling.md); nothing is rounded in anybody's favour.
+
+        Args:
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+
+        Returns:
+          Bytes of one device, with what is alive at the peak by operation; `print` shows a table.
+
+        Raises:
+          PlanError: for a position where the program has no argument.
+        """
+        # Loaded by the first question: most programs ask none.
+        from tapestry_jax.memory.predicted import memory_needed
+
+        return memory_needed(self.schedule, self.mesh, read_positions(grad, self.graph))
 
     def verify(self) -> None:
         """Prove that the schedule, which is what lowering reads, computes the program.

@@ -17,20 +17,27 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 def lower_pinned(
     schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False, run: Callable[..., Any] | None = None
 ) -> Any:
-    """Lower a schedule for XLA, arrays in and out as they are stored, each where the plan wants it.
+    """What `trace_pinned` gives, lowered for XLA: a `jax.stages.Lowered`."""
+    return trace_pinned(schedule, mesh, grad, run).lower()
+
+
+def trace_pinned(
+    schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False, run: Callable[..., Any] | None = None
+) -> Any:
+    """Trace the program of a schedule, arrays in and out as they are stored, each where the plan wants it.
 
     Without pinned layouts XLA chooses those of the results, and adds or saves collectives that no plan asked for.
 
     Args:
       schedule: of a plan.
-      mesh: with devices.
+      mesh: with devices, where the program is to be lowered.
       grad: False for the program alone; otherwise the values together with the gradients by the arguments chosen, as in
         `Plan.collectives`.
       run: the program of the schedule as a jitted function, where there is one already: what JAX has traced of it is
         not traced again.
 
     Returns:
-      A `jax.stages.Lowered`. The program alone takes the flat list of arguments and returns the flat list of results.
+      A `jax.stages.Traced`. The program alone takes the flat list of arguments and returns the flat list of results.
       With `grad` it takes this list and the list of cotangents of the inexact results, and returns the results and the
       gradients by the chosen inexact leaves.
     """
@@ -44,7 +51,7 @@ def lower_pinned(
         return jax.tree.leaves(program(*jax.tree.unflatten(schedule.graph.in_tree, leaves)))
 
     if grad is False:
-        return jax.jit(values, in_shardings=(given,), out_shardings=made).lower(structs)
+        return jax.jit(values, in_shardings=(given,), out_shardings=made).trace(structs)
     wanted = differentiated(schedule.graph, grad)
     smooth = [number for number, slot in enumerate(slots) if is_inexact(slot.type.dtype)]
     shapes = [slot.layout.padded_shape(slot.type.shape, schedule.mesh) for slot in slots]
@@ -69,4 +76,4 @@ def lower_pinned(
         values_and_gradients,
         in_shardings=(given, [made[number] for number in smooth]),
         out_shardings=(made, [given[position] for position in wanted]),
-    ).lower(structs, directions)
+    ).trace(structs, directions)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
-from combinators.arguments import read_dimension, read_list
+from combinators.arguments import read_count, read_dimension, read_function, read_list
 from combinators.arrows.loops import stack
 from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from combinators.recording.value import Value
 from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.symbolic import merge, state_types
 
 
@@ -41,9 +44,32 @@ class Stack(Module):
 
     def __init__(self, layers: Any, over: str = "layer") -> None:
         self.over = read_dimension(over, "over= of Stack")
-        listed = list(layers) if isinstance(layers, nnx.List) else read_list(layers, "layers= of Stack")
-        self.length = len(listed)
-        self.layer = _stacked(listed, self.over)
+        if isinstance(layers, _Made):
+            self.length, made = layers.length, layers
+        else:
+            listed = list(layers) if isinstance(layers, nnx.List) else read_list(layers, "layers= of Stack")
+            self.length, made = len(listed), _stacked(listed)
+        self.layer = _named(made, self.over)
+
+    @classmethod
+    def of(cls, make: Callable[[nnx.Rngs], Any], length: int, over: str = "layer", *, rngs: nnx.Rngs) -> Stack:
+        """Make the layers in a loop, which is traced once: what a stack of many, or of large ones, begins with.
+
+        The parameters are those of `Stack([make(rngs) for _ in range(length)])`, to the rounding of initializers; they
+        never exist twice.
+
+        Args:
+          make: a layer, initialised from the random numbers that it is given.
+          length: how many layers.
+          over: the name of the new dimension.
+          rngs: what the layers draw from, one after the other.
+
+        Raises:
+          GraphError: where `make` gives no module of ours, or `length` is not positive.
+        """
+        make, rngs = read_function(make, "make= of Stack.of"), read_rngs(rngs, "of Stack.of")
+        length = read_count(length, "length= of Stack.of")
+        return cls(_made(make, length, rngs), over)
 
     @property
     def signature(self) -> str | None:
@@ -65,26 +91,69 @@ class Stack(Module):
         return stack(layer, self.length, self.over, name="layer")(x, jax.tree.leaves(state))
 
 
-def _stacked(layers: Sequence[Any], over: str) -> Any:
-    """One module with the parameters of all, each along a first dimension."""
+@dataclass(frozen=True)
+class _Made:
+    """One module with the parameters of all layers, each along a first dimension that has no name yet.
+
+    Attributes:
+      layer: the module.
+      types: of the parameters of one layer, by path.
+      length: how many layers.
+    """
+
+    layer: Any
+    types: dict[str, TensorType]
+    length: int
+
+
+def _stacked(layers: Sequence[Any]) -> _Made:
+    """Layers that exist already."""
     if not layers:
         raise _no_layers("got none")
     for layer in layers:
-        if not isinstance(layer, Module):
-            raise _no_layers(f"got {type(layer).__name__}: {layer!r:.80}")
+        _check_module(layer)
     types = _types(layers[0])
     for number, layer in enumerate(layers[1:], 1):
         _check_alike(types, layers[0], layer, number)
-    taken = [path for path, kind in types.items() if over in kind.names]
+    graphdef, state = nnx.split(layers[0])
+    arrays = zip(*(jax.tree.leaves(nnx.state(layer)) for layer in layers), strict=True)
+    stacked = jax.tree.unflatten(jax.tree.structure(state), [*map(jnp.stack, arrays)])
+    return _Made(nnx.merge(graphdef, stacked), types, len(layers))
+
+
+def _made(make: Callable[[nnx.Rngs], Any], length: int, rngs: nnx.Rngs) -> _Made:
+    """Layers that are initialised one after the other, in a loop."""
+    drawing, before = nnx.split(rngs)
+    seen: list[tuple[Any, dict[str, TensorType]]] = []
+
+    def turn(numbers: Any, _: None) -> tuple[Any, Any]:
+        own: Any = nnx.merge(drawing, numbers)
+        layer = make(own)
+        _check_module(layer)
+        graphdef, state = nnx.split(layer)
+        seen.append((graphdef, _types(layer)))
+        return nnx.state(own), state
+
+    after, state = lax.scan(turn, before, length=length)
+    nnx.update(rngs, after)
+    graphdef, types = seen[-1]
+    return _Made(nnx.merge(graphdef, state), types, length)
+
+
+def _named(made: _Made, over: str) -> Any:
+    """The module, whose parameters name the new dimension."""
+    taken = [path for path, kind in made.types.items() if over in kind.names]
     if taken:
         raise _no_layers(
             f"`{taken[0]}` has a dimension `{over}` already", remedy="Call the new dimension otherwise: over=."
         )
-    graphdef, state = nnx.split(layers[0])
-    arrays = zip(*(jax.tree.leaves(nnx.state(layer)) for layer in layers), strict=True)
-    module: Any = nnx.merge(graphdef, jax.tree.unflatten(jax.tree.structure(state), [*map(jnp.stack, arrays)]))
-    _name(module, over, types)
-    return module
+    _name(made.layer, over, made.types)
+    return made.layer
+
+
+def _check_module(layer: Any) -> None:
+    if not isinstance(layer, Module):
+        raise _no_layers(f"got {type(layer).__name__}: {layer!r:.80}")
 
 
 def _types(layer: Module) -> dict[str, TensorType]:

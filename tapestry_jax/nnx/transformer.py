@@ -21,6 +21,9 @@ from tapestry_jax.nnx.norm import LayerNorm
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.stack import Stack
 
+_DERIVED = ("mlp", "num_key_value_heads")
+"""Sizes that follow from the others where they are not given."""
+
 
 @dataclass(frozen=True)
 class TransformerConfig:
@@ -38,9 +41,10 @@ class TransformerConfig:
       param_dtype: of the parameters.
       stacked: whether the blocks are one `Stack`, whose parameters have a leading dimension `layer`: one block is
         traced, planned and compiled for all. The same `rngs` give the same weights.
+      num_key_value_heads: heads of keys and values, where several heads of queries share one; by default `heads`.
 
     Raises:
-      GraphError: when a size is not positive, or the heads do not divide `embed`.
+      GraphError: when a size is not positive, the heads do not divide `embed`, or heads of keys those of queries.
     """
 
     layers: int
@@ -53,15 +57,21 @@ class TransformerConfig:
     dtype: Any = None
     param_dtype: Any = jnp.float32
     stacked: bool = False
+    num_key_value_heads: int | None = None
 
     def __post_init__(self) -> None:
         own = "of TransformerConfig"
-        sizes: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)[:6]}
-        sizes = {name: size for name, size in sizes.items() if size is not None or name != "mlp"}
+        names = [*(field.name for field in fields(self)[:6]), "num_key_value_heads"]
+        sizes: dict[str, Any] = {name: getattr(self, name) for name in names}
+        sizes = {name: size for name, size in sizes.items() if size is not None or name not in _DERIVED}
         fits = {name: is_whole(size) and size >= 1 for name, size in sizes.items()}
         wrong = [f"{name} is {size!r:.40}, expected at least 1" for name, size in sizes.items() if not fits[name]]
         if not wrong and self.embed % self.heads:
             wrong.append(f"heads is {self.heads}, which does not divide embed, {self.embed}")
+        if not wrong and self.heads % sizes.get("num_key_value_heads", 1):
+            wrong.append(
+                f"num_key_value_heads is {self.num_key_value_heads}, which does not divide heads, {self.heads}"
+            )
         if wrong:
             raise GraphError(message("TransformerConfig: no such transformer", *wrong, remedy="Choose other sizes."))
         for name, size in sizes.items():
@@ -84,7 +94,8 @@ class Block(Module):
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.features = config.embed
         self.attention_norm = LayerNorm(config.embed, **dtypes)
-        self.attention = MultiHeadAttention(config.heads, config.embed, use_bias=config.use_bias, **dtypes)
+        shared: Any = {"num_key_value_heads": config.num_key_value_heads, "use_bias": config.use_bias}
+        self.attention = MultiHeadAttention(config.heads, config.embed, **shared, **dtypes)
         self.mlp_norm = LayerNorm(config.embed, **dtypes)
         self.mlp = MLP(config.embed, config.hidden, use_bias=config.use_bias, **dtypes)
 
@@ -118,8 +129,7 @@ class Transformer(Module):
         self.config = config
         self.embed = Embed(config.vocab, config.embed, **dtypes)
         self.positions = PositionEmbed(config.max_len, config.embed, **dtypes)
-        blocks = [Block(config, rngs=rngs) for _ in range(config.layers)]
-        self.decoder: nnx.List[Block] | Stack = Stack(blocks) if config.stacked else nnx.List(blocks)
+        self.decoder: nnx.List[Block] | Stack = _blocks(config, rngs)
         self.norm = LayerNorm(config.embed, **dtypes)
         self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
 
@@ -144,6 +154,12 @@ class Transformer(Module):
         for block in blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+
+def _blocks(config: TransformerConfig, rngs: nnx.Rngs) -> nnx.List[Block] | Stack:
+    if config.stacked:
+        return Stack.of(lambda rngs: Block(config, rngs=rngs), config.layers, rngs=rngs)
+    return nnx.List([Block(config, rngs=rngs) for _ in range(config.layers)])
 
 
 def _check(config: Any, rngs: Any, name: str) -> None:

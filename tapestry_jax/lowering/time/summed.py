@@ -16,6 +16,7 @@ from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.range import keeps_range, traced
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
+from tapestry_jax.lowering.time.held import held_in_turn
 from tapestry_jax.planning.folding.merges import merges
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.layout import Cut
@@ -126,15 +127,16 @@ class _Summed:
 
     def values_and_gradients(self, arrays: list[Any], here: Here) -> tuple[list[Any], list[Any]]:
         """The sums, and the gradient of the smooth one by every operand (None by those without a derivative)."""
-        given = dict(zip(self.slots, arrays, strict=True))
+        operands = dict(zip(self.slots, arrays, strict=True))
         slices, body = self.slices, self.rest
         wanted = _read(body)
-        shared = {slot: array for slot, array in given.items() if slot in wanted and is_inexact(array.dtype)}
-        cut = [step for step in slices if is_inexact(given[step.source].dtype)]
+        shared = [slot for slot, array in operands.items() if slot in wanted and is_inexact(array.dtype)]
+        cut = [step for step in slices if is_inexact(operands[step.source].dtype)]
 
         def turn(carry: Any, counter: Any) -> tuple[Any, None]:
             sums, added, placed = carry
             at = here.turning(self.step.axis, counter)
+            given = held_in_turn(body, operands, counter)
             chunks = {step.result: convert(given[step.source], step.changes, at) for step in slices}
             own = {step.result: chunks[step.result] for step in cut}
 
@@ -142,14 +144,14 @@ class _Summed:
                 leaves = self.run_body(body, {**given, **chunks, **shared, **own}, at)
                 return next(leaf for leaf in leaves if is_inexact(leaf.dtype)), leaves
 
-            value, pull, leaves = jax.vjp(run, shared, own, has_aux=True)
+            value, pull, leaves = jax.vjp(run, {slot: given[slot] for slot in shared}, own, has_aux=True)
             by_shared, by_own = pull(vary(jnp.ones((), value.dtype), sorted(varying_axes(value))))
             added = {slot: added[slot] + by_shared[slot] for slot in shared}
             placed = {step.result: _put(placed[step.result], by_own[step.result], step, at) for step in cut}
             return (self._added(sums, leaves), added, placed), None
 
-        start = {slot: _zeros(array) for slot, array in shared.items()}
-        places = {step.result: _zeros(given[step.source]) for step in cut}
+        start = {slot: _zeros(operands[slot]) for slot in shared}
+        places = {step.result: _zeros(operands[step.source]) for step in cut}
         sums, added, placed = self._loop(turn, (self._zero(), start, places))
         gradients: list[Any] = []
         for slot in self.slots:

@@ -106,6 +106,48 @@ def test_a_stack_of_any_layers_runs_them_in_order():
     np.testing.assert_allclose(tp.nnx.Stack(nnx.List([Residual(layers[0])]))(x), x + layers[0](x), rtol=1e-5)
 
 
+def test_layers_made_in_a_loop_are_those_made_one_by_one():
+    def make(rngs):
+        return tp.nnx.MLP(4, 8, rngs=rngs)
+
+    one_by_one, in_loop = nnx.Rngs(0, params=1), nnx.Rngs(0, params=1)
+    expected = tp.nnx.Stack([make(one_by_one) for _ in range(3)], over="turn")
+    made = tp.nnx.Stack.of(make, 3, "turn", rngs=in_loop)
+    jax.tree.map(np.testing.assert_array_equal, flat(nnx.state(made)), flat(nnx.state(expected)))
+    assert nnx.graphdef(made) == nnx.graphdef(expected)
+    # Whoever draws next gets the next number.
+    assert in_loop.params.count[...] == one_by_one.params.count[...] == 12
+    x = jnp.ones((2, 4))
+    np.testing.assert_array_equal(made(x), expected(x))
+
+
+def test_the_number_of_layers_does_not_matter_to_how_they_are_made():
+    made = []
+
+    def make(rngs):
+        made.append(None)
+        return tp.nnx.Linear(4, 4, rngs=rngs)
+
+    model = nnx.eval_shape(lambda: tp.nnx.Stack.of(make, 96, rngs=nnx.Rngs(0)))
+    assert model.layer.kernel.shape == (96, 4, 4) and len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "length", "rngs", "told"),
+    [
+        (3, 2, nnx.Rngs(0), "make= of Stack.of"),
+        (lambda rngs: linear(4, 4), 0, nnx.Rngs(0), "length= of Stack.of"),
+        (lambda rngs: linear(4, 4), 2, 0, "rngs= of Stack.of"),
+        (lambda rngs: nnx.Linear(2, 2, rngs=rngs), 2, nnx.Rngs(0), "got Linear"),
+        (lambda rngs: linear(4, 4, dims=("layer", "out")), 2, nnx.Rngs(0), "has a dimension `layer` already"),
+    ],
+)
+def test_what_makes_no_layers_is_refused(make, length, rngs, told):
+    with pytest.raises(tp.GraphError) as error:
+        tp.nnx.Stack.of(make, length, rngs=rngs)
+    assert told in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("layers", "told"),
     [

@@ -1,0 +1,92 @@
+"""The memory of one device that a plan needs, as predicted before anything is compiled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from combinators.frozen import dataclass
+from tapestry_jax.lowering.pinned import trace_pinned
+from tapestry_jax.memory.liveness import Live, peak
+from tapestry_jax.memory.read import read_program
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
+
+_LISTED = 16
+"""So many lines of the largest values are printed."""
+
+
+@dataclass(frozen=True)
+class MemoryNeeded:
+    """Bytes of one device. Made by `plan.memory`; `print` shows a table.
+
+    Attributes:
+      arguments: what goes in, cotangents of the results too where gradients are taken.
+      results: what comes out, gradients too.
+      temporaries: the most that is alive at once in between.
+      live: what is alive then, in the order in which it is made.
+    """
+
+    arguments: int
+    results: int
+    temporaries: int
+    live: tuple[Live, ...]
+
+    @property
+    def total(self) -> int:
+        """All at once; arguments that are not given away stay."""
+        return self.arguments + self.results + self.temporaries
+
+    def __str__(self) -> str:
+        head = [
+            f"memory of one device: {self.total:,} B",
+            f"  arguments {self.arguments:,} B, results {self.results:,} B, temporaries {self.temporaries:,} B",
+            "the largest temporaries that are alive at once:",
+        ]
+        return "\n".join([*head, *(f"  {line}" for line in self._lines())])
+
+    def _lines(self) -> Iterator[str]:
+        alike = Counter(self.live)
+        rows = sorted(alike.items(), key=lambda pair: -pair[0].bytes * pair[1])
+        for found, times in rows[:_LISTED]:
+            often = f" x{times}" if times > 1 else ""
+            told = f"{found.path or 'an argument'}{' (gradient)' if found.backward else ''}"
+            yield f"{found.bytes * times:>18,} B  {found.type}{often}  {told}"
+        rest = rows[_LISTED:]
+        if rest:
+            yield f"{sum(found.bytes * times for found, times in rest):>18,} B  in {len(rest)} more"
+
+
+def memory_needed(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False) -> MemoryNeeded:
+    """Predict the memory of one device.
+
+    The program that `compile` emits is traced for the local pieces of its arrays, derivatives included: so what
+    loops keep for the backward pass, what is computed again, gathered or received is what the program says. Of its
+    values those count that compilers put into memory; what they fuse does not. A value counts from its operation to its
+    last reader.
+
+    Args:
+      schedule: of a plan.
+      mesh: with devices or abstract.
+      grad: as in `Plan.collectives`.
+    """
+    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule)
+
+
+def memory_of(jaxpr: Any, schedule: Schedule) -> MemoryNeeded:
+    """The memory of a schedule's program that was traced already."""
+    program = read_program(jaxpr, frozenset(_paths(schedule)))
+    found = peak(program)
+    return MemoryNeeded(
+        arguments=sum(program.values[number].bytes for number in program.inputs),
+        results=sum(program.values[number].bytes for number in program.outputs if number is not None),
+        temporaries=found.bytes,
+        live=found.live,
+    )
+
+
+def _paths(schedule: Schedule) -> Iterator[str]:
+    for step in schedule.steps:
+        yield step.path
+        if isinstance(step, Region | Repeat):
+            yield from _paths(step.body)

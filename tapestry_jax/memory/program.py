@@ -1,0 +1,70 @@
+"""A device's program as buffers see it: values of so many bytes, and what makes and reads them, in order."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from combinators.frozen import dataclass
+
+VIEW, FUSED, COSTLY, REDUCED, OPAQUE, UPDATE, LOOP, BRANCH = range(8)
+"""What compilers do with an operation.
+
+A view makes no elements. What is fused is computed where it is read, as often as it is; what is costly, too, unless
+several read it. A reduction reads what is fused, and has a result of its own; an opaque operation (a product, a
+collective, a sort) reads and makes buffers. An update writes into its first operand.
+"""
+
+
+@dataclass(frozen=True)
+class Value:
+    """An array on a device.
+
+    Attributes:
+      bytes: of its elements.
+      text: its type, `bfloat16[8,128]`.
+    """
+
+    bytes: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation.
+
+    Attributes:
+      kind: one of the above.
+      operands: numbers of values.
+      results: numbers of values.
+      path: of the operation that caused it.
+      backward: whether it belongs to the gradient.
+      bodies: of a loop its turn, of a branch all of its programs.
+      held: of a loop, how many operands are the same in every turn.
+      carries: of a loop, how many operands behind them are handed on from turn to turn.
+    """
+
+    kind: int
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    path: str
+    backward: bool = False
+    bodies: tuple[Program, ...] = ()
+    held: int = 0
+    carries: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operations in order.
+
+    Attributes:
+      values: by number.
+      inputs: numbers of values.
+      nodes: in order.
+      outputs: numbers of values, or None for what is constant.
+    """
+
+    values: tuple[Value, ...] = field(repr=False)
+    inputs: tuple[int, ...]
+    nodes: tuple[Node, ...] = field(repr=False)
+    outputs: tuple[int | None, ...]

@@ -1,0 +1,166 @@
+"""From a jaxpr to the program of one device: calls are inlined, the names of scopes become paths."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.kernels.jaxprs import is_literal
+from tapestry_jax.hlo.cycles import path_of
+from tapestry_jax.memory.needed import needed
+from tapestry_jax.memory.primitives import kind_of
+from tapestry_jax.memory.program import BRANCH, LOOP, Node, Program, Value
+
+_WRAPPED = re.compile(r"\b(?:jvp|transpose|vmap|jit|rematted_computation|checkpoint)\(([^()]*)\)")
+_PLACES = frozenset(
+    ("", "shard_map", "while", "body", "cond", "checkpoint", "rematted_computation", "closed_call", "remat", "scan")
+)
+
+
+def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
+    """Read a closed jaxpr, whose arrays are those of one device as soon as a `shard_map` says how they lie.
+
+    Args:
+      jaxpr: of the program of a plan.
+      paths: of its operations; an equation belongs to the innermost that its scopes name.
+    """
+    reader = _Reader(_Paths(frozenset(paths)))
+    inputs = [reader.value(variable) for variable in jaxpr.jaxpr.invars]
+    known: dict[Any, int | None] = dict(zip(jaxpr.jaxpr.invars, inputs, strict=True))
+    outputs = reader.run(jaxpr.jaxpr, known, "")
+    return needed(reader.program(inputs, outputs))
+
+
+class _Reader:
+    """Nodes and values of one program, while they are found."""
+
+    def __init__(self, paths: _Paths) -> None:
+        self.paths = paths
+        self.values: list[Value] = []
+        self.nodes: list[Node] = []
+
+    def program(self, inputs: Sequence[int], outputs: Sequence[int | None]) -> Program:
+        return Program(tuple(self.values), tuple(inputs), tuple(self.nodes), tuple(outputs))
+
+    def value(self, variable: Any) -> int:
+        self.values.append(_value(variable.aval))
+        return len(self.values) - 1
+
+    def run(self, jaxpr: Any, known: dict[Any, int | None], path: str) -> list[int | None]:
+        """Inline a jaxpr whose inputs are `known`; returns its outputs."""
+        for constant in jaxpr.constvars:
+            known.setdefault(constant, None)
+        for equation in jaxpr.eqns:
+            self._equation(equation, known, path)
+        return [None if is_literal(out) else known.get(out) for out in jaxpr.outvars]
+
+    def _equation(self, equation: Any, known: dict[Any, int | None], path: str) -> None:
+        name, params = equation.primitive.name, equation.params
+        operands = [None if is_literal(v) else known.get(v) for v in equation.invars]
+        here = "/".join(filter(None, (path, str(equation.source_info.name_stack))))
+        inner = _called(name, params)
+        if name == "shard_map":
+            body = _jaxpr(params["jaxpr"])
+            operands = [self._local(number, variable) for number, variable in zip(operands, body.invars, strict=True)]
+            inner = body
+        if inner is not None:
+            made = self.run(inner, dict(zip(inner.invars, operands, strict=True)), here)
+            known.update(zip(equation.outvars, made, strict=True))
+            return
+        results = [self.value(variable) for variable in equation.outvars]
+        known.update(zip(equation.outvars, results, strict=True))
+        clean, backward = self.paths.of(here)
+        bodies, held, carries = self._loop(name, params, here)
+        if bodies:
+            # The operands of loops stand where their bodies read them; constants are no buffers.
+            operands = [self._constant() if number is None else number for number in operands]
+            if name == "cond":
+                operands = operands[1:]
+        read = tuple(number for number in operands if number is not None)
+        kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
+        self.nodes.append(Node(kind, read, tuple(results), clean, backward, bodies, held, carries))
+
+    def _local(self, number: int | None, variable: Any) -> int | None:
+        """What enters a `shard_map` is a piece from now on; what stood outside of it is never there as a whole."""
+        if number is not None:
+            self.values[number] = _value(variable.aval)
+        return number
+
+    def _constant(self) -> int:
+        self.values.append(Value(0, "constant"))
+        return len(self.values) - 1
+
+    def _body(self, jaxpr: Any, path: str) -> Program:
+        reader, inner = _Reader(self.paths), _jaxpr(jaxpr)
+        inputs = [reader.value(variable) for variable in inner.invars]
+        outputs = reader.run(inner, dict(zip(inner.invars, inputs, strict=True)), path)
+        return reader.program(inputs, outputs)
+
+    def _loop(self, name: str, params: Mapping[str, Any], path: str) -> tuple[tuple[Program, ...], int, int]:
+        """The programs inside of a loop or branch; how many operands stay as they are, and how many are handed on."""
+        match name:
+            case "scan":
+                return (self._body(params["jaxpr"], path),), params["num_consts"], params["num_carry"]
+            case "while":
+                body, held = params["body_jaxpr"], params["cond_nconsts"] + params["body_nconsts"]
+                inner = self._body(body, path)
+                # The constants of the condition come first, and the body does not know them.
+                shifted = Program(
+                    (*inner.values, *[Value(0, "constant")] * params["cond_nconsts"]),
+                    (*range(len(inner.values), len(inner.values) + params["cond_nconsts"]), *inner.inputs),
+                    inner.nodes,
+                    inner.outputs,
+                )
+                return (shifted,), held, len(inner.outputs)
+            case "cond":
+                return tuple(self._body(branch, path) for branch in params["branches"]), 0, 0
+            case _:
+                return (), 0, 0
+
+
+def _called(name: str, params: Mapping[str, Any]) -> Any:
+    """The program of a call that compilers inline."""
+    if name in ("scan", "while", "cond", "shard_map", "pallas_call", "reduce", "reduce_window", "custom_partitioning"):
+        return None
+    found = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
+    return None if found is None or not hasattr(_jaxpr(found), "eqns") else _jaxpr(found)
+
+
+def _jaxpr(found: Any) -> Any:
+    return getattr(found, "jaxpr", found)
+
+
+def _value(aval: Any) -> Value:
+    shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
+    if dtype is None:
+        return Value(0, "token")
+    size = 8 if jnp.issubdtype(dtype, jax.dtypes.extended) else dtype.itemsize
+    size = 0 if dtype == jax.dtypes.float0 else size
+    return Value(math.prod(shape) * size, f"{dtype}[{','.join(map(str, shape))}]")
+
+
+class _Paths:
+    """The paths of operations, found in the names of JAX's scopes."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        self._known = known
+        self._found: dict[str, tuple[str, bool]] = {}
+
+    def of(self, scopes: str) -> tuple[str, bool]:
+        """The path, and whether the scopes are those of a derivative."""
+        if scopes not in self._found:
+            self._found[scopes] = self._read(scopes), "transpose(" in scopes
+        return self._found[scopes]
+
+    def _read(self, scopes: str) -> str:
+        plain = scopes
+        while (shorter := _WRAPPED.sub(r"\1", plain)) != plain:
+            plain = shorter
+        plain = "/".join(part for part in plain.split("/") if part not in _PLACES)
+        # What is no operation's own belongs to the loop around it.
+        return path_of(plain, self._known) if self._known and any(path in plain for path in self._known) else plain

@@ -1,0 +1,93 @@
+"""The memory that a plan needs, held against what the compiler allots."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractMesh, AxisType
+
+import tapestry_jax as tp
+from combinators.errors import PlanError
+from tapestry_jax.lowering.pinned import lower_pinned
+from tapestry_jax.lowering.time import summed
+
+LAYERS, EMBED, HIDDEN, BATCH = 8, 128, 512, 512
+
+
+@tp.program("batch embed, layer embed mlp, layer mlp embed -> ()")
+def deep(x, up, down):
+    linear = tp.einsum("b k, k n -> b n")
+
+    def layer(x, up, down):
+        return x + linear(tp.Map(jax.nn.relu)(linear(x, up)), down)
+
+    y = tp.stack(layer, LAYERS, name="layers")(x, up, down)
+    return tp.fold(tp.aggregators.Mean(), "batch embed -> ()")(y)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    shapes = (BATCH, EMBED), (LAYERS, EMBED, HIDDEN), (LAYERS, HIDDEN, EMBED)
+    return tp.trace(deep, *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+
+
+def compiled(plan, grad):
+    said = lower_pinned(plan.schedule, plan.mesh, grad).compile().memory_analysis()
+    return said.argument_size_in_bytes, said.output_size_in_bytes, said.temp_size_in_bytes
+
+
+@pytest.mark.parametrize(
+    ("entries", "options"),
+    [
+        ({"batch": "data", "mlp": "model"}, {}),
+        ({"batch": "data", "mlp": "model"}, {"remat": True}),
+        ({"batch": ("data", tp.chunks(2)), "mlp": "model"}, {"remat": True}),
+    ],
+    ids=["kept", "again", "chunks"],
+)
+def test_the_prediction_is_within_a_tenth_of_the_compiler(graph, mesh2x4, entries, options):
+    plan = tp.fsdp(tp.plan(graph, mesh2x4, entries, **options), "data")
+    found = plan.memory(grad=True)
+    arguments, results, temporaries = compiled(plan, True)
+    # The compiler adds the table of its four results.
+    assert (found.arguments, found.results) == (arguments, results - 4 * 8)
+    assert found.total == pytest.approx(arguments + results + temporaries, rel=0.1)
+
+
+def test_devices_are_not_needed(graph, mesh2x4):
+    abstract = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    entries = {"batch": "data", "mlp": "model"}
+    found = [tp.plan(graph, mesh, entries).memory(grad=(1, 2)) for mesh in (abstract, mesh2x4)]
+    assert found[0] == found[1]
+
+
+def test_what_is_kept_and_what_is_computed_again_are_told_apart_by_path(graph, mesh2x4):
+    kept, again = (
+        tp.plan(graph, mesh2x4, {"batch": "data", "mlp": "model"}, remat=remat).memory(grad=True)
+        for remat in (None, True)
+    )
+    # What goes into a layer and what both products gave, or only the first and what was received.
+    assert again.temporaries < 0.8 * kept.temporaries
+    largest = max(kept.live, key=lambda live: live.bytes)
+    assert largest.type == f"float32[{LAYERS},{BATCH // 2},{HIDDEN // 4}]" and largest.path.startswith("layers")
+    text = str(kept)
+    assert text.splitlines()[0] == f"memory of one device: {kept.total:,} B" and largest.type in text
+
+
+def test_gradient_accumulation_does_not_gather_all_layers_at_once(graph, mesh2x4, monkeypatch):
+    entries = {"batch": ("data", tp.chunks(4)), "mlp": "model"}
+
+    def largest():
+        plan = tp.fsdp(tp.plan(graph, mesh2x4, entries, remat=True), "data")
+        return {live.type for live in plan.memory(grad=True).live}
+
+    gathered = f"float32[{LAYERS},{EMBED},{HIDDEN // 4}]"
+    assert gathered not in largest()
+    monkeypatch.setattr(summed, "held_in_turn", lambda body, operands, counter: operands)
+    assert gathered in largest()
+
+
+def test_positions_are_those_of_arguments(graph, mesh2x4):
+    with pytest.raises(PlanError, match="argument"):
+        tp.plan(graph, mesh2x4, {"batch": "data"}).memory(grad=(7,))
