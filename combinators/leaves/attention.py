@@ -68,8 +68,10 @@ def attention(
       SignatureError: when an axis has no name, or nothing tells which query dimension to compare with the keys.
       CompositionError: when queries and keys share the name of their sequence.
 
-    Where the keys are whole in a block, a dense kernel runs: cuDNN's on CUDA for float16 and bfloat16 within its limits
-    (a plan for CUDA says so in `explain`; it has gradients, but no forward-mode derivatives), else one that XLA fuses.
+    Plans for TPUs run splash attention for bfloat16 and float32, where keys are whole and where they are cut, for
+    blocks of a multiple of 128 queries and keys, no mask and no bias; plans for CUDA run cuDNN's where keys are whole,
+    for float16 and bfloat16. `explain` names them, or says why splash attention was passed over. They have gradients,
+    but no forward-mode derivatives. Otherwise XLA fuses our own; `platforms="cpu"` in a plan asks for that.
 
     Laws: fold_homomorphism over `over`; the dense kernels agree.
 

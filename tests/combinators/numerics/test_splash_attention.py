@@ -71,11 +71,12 @@ def _merged(state: Any, at: Any, of: Any) -> Any:
 
 
 def test_states_of_cut_keys_merge_to_attention_and_to_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Several blocks of rows and of keys, some of which are skipped; keys in steps, as stripes deal them; the first
-    # row sees nothing at all, and many rows nothing of the second half.
+    # Several blocks of rows and of keys, some of which are skipped; keys in steps, as stripes deal them, and with a gap
+    # in the first half; the first row sees nothing at all, and many rows nothing of the second half.
     monkeypatch.setattr(splash_attention, "BLOCK_SIZES", (128,))
     operands = _operands(256, 512)
     at, of = np.arange(256, dtype=np.int32) * 3, np.arange(512, dtype=np.int32) * 2 + 1
+    of[100:] += 7
     cotangent = np.random.default_rng(1).standard_normal((1, 256, 1, 2, 16))
     state = SplashState(**CAUSAL, scale=0.3, interpret=True)
     found = _values_and_gradients(_merged(state, jnp.asarray(at), jnp.asarray(of)), operands, cotangent)
