@@ -20,7 +20,7 @@ import jax
 
 from combinators.errors import TapestryError
 from combinators.frozen import dataclass
-from combinators.operations.dense import candidates
+from combinators.operations.dense import Dense
 from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
@@ -42,11 +42,13 @@ class Part:
     Attributes:
       gives: `result`; or `state`, where its fold is cut.
       cut: the dimensions that are cut: kernels that need one of them whole do not run.
+      platform: what it is lowered for, as kernels for platforms name it.
       by: of the backward pass, the operands whose gradients it computes; empty for the forward pass.
     """
 
     gives: str
     cut: frozenset[str]
+    platform: str = ""
     by: tuple[int, ...] = ()
 
 
@@ -171,18 +173,25 @@ def _counted(operation: Operation, operands: tuple[Struct, ...], part: Part, siz
     def run(*arrays: Any) -> list[Any]:
         return list(function(chosen, arrays))
 
+    alone = _runs_as_one(shaped.operation, blocks, part)
     if part.by:
         arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-        return count_backward(run, blocks, [arrays[place] for place in part.by])
+        back = count_backward(run, blocks, [arrays[place] for place in part.by])
+        return replace(back, inner=0.0, largest=0.0) if alone else back
     counts = count(run, blocks)
-    if any(entry.platforms for entry in candidates(shaped.operation, blocks, part.cut, part.gives, by_platform=True)):
-        # A kernel of the platform reads its operands and writes its results.
-        return Counts(
-            counts.products,
-            counts.other,
-            counts.transcendental,
-            reads=(1.0,) * len(blocks),
-            heads=("apart",) * len(counts.heads),
-            kernels=1,
-        )
-    return counts
+    if not alone:
+        return counts
+    # It reads its operands and writes its results.
+    heads, reads = ("apart",) * len(counts.heads), (1.0,) * len(blocks)
+    return Counts(counts.products, counts.other, counts.transcendental, reads=reads, heads=heads, kernels=1)
+
+
+def _runs_as_one(operation: Operation, blocks: Sequence[Struct], part: Part) -> bool:
+    """Whether a kernel of the platform stands in, such as a flash attention: it keeps on the chip what it makes."""
+    for entry in operation.dense:
+        if not isinstance(entry, Dense):
+            return False
+        fits = entry.gives == part.gives and (entry.platforms is None or part.platform in entry.platforms)
+        if fits and entry.may_run(operation, blocks, part.cut):
+            return True
+    return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from combinators.errors import PlanError, message
@@ -226,7 +227,7 @@ class _Scope:
         """What the counts of a step depend on, and they."""
         found = self._keys.get(id(step))
         if found is None:
-            key = _key(self.schedule, step)
+            key = _key(self.schedule, step, self.machine.platform)
             found = self._keys[id(step)] = key, block_counts(*key)
         return found
 
@@ -293,14 +294,14 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: _Around) -> OperationC
 Key = tuple[Any, Any, Part, tuple[tuple[str, int], ...]]
 
 
-def _key(schedule: Schedule, step: Run) -> Key:
+def _key(schedule: Schedule, step: Run, platform: str) -> Key:
     """What the counts of a step depend on."""
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     node = schedule.graph.nodes[step.node]
     operands = tuple(schedule.graph.type_of(ref).struct for ref in node.operands)
     gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"
     sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
-    return shaped.operation, operands, Part(gives, frozenset(cuts)), sizes
+    return shaped.operation, operands, Part(gives, frozenset(cuts), platform), sizes
 
 
 def _array_bytes(key: Key) -> tuple[int, ...]:
@@ -314,7 +315,7 @@ def _backward(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Second
         return Seconds(0.0, ""), Counts(), 0.0
     operation, operands, part, sizes = key
     arrays = sum(operand.coordinate is None for operand in operation.signature.operands)
-    counts = block_counts(operation, operands, Part(part.gives, part.cut, tuple(p for p in by if p < arrays)), sizes)
+    counts = block_counts(operation, operands, replace(part, by=tuple(place for place in by if place < arrays)), sizes)
     moved = inner_bytes(machine, counts)
     return roofline(machine, counts, moved), counts, moved
 

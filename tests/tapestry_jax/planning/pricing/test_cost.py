@@ -143,9 +143,19 @@ def test_a_deep_halo_computes_what_neighbours_compute_too():
 
 def test_scores_that_fit_on_the_chip_stay_there():
     # The scores of a head: 64 MB in one piece, 2 MB in one of 32 chunks.
-    plans = [tp.plan(ATTENTION, mesh(data=8), {"heads": "data", "keys": tp.chunks(n)}) for n in (1, 32)]
+    graph = traced(attention, *((8, 4096, 128) for _ in range(3)), dtype=jnp.float32)
+    plans = [tp.plan(graph, mesh(data=8), {"heads": "data", "keys": tp.chunks(n)}) for n in (1, 32)]
     whole, chunks = (sum(each.bytes for each in plan.cost("h100").operations) for plan in plans)
-    assert chunks < whole / 2
+    assert chunks < 0.55 * whole
+
+
+def test_a_kernel_of_the_platform_keeps_what_it_makes():
+    # Splash attention, on TPUs alone: it reads three operands and writes one.
+    plan = tp.plan(ATTENTION, mesh(data=8), {"heads": "data"})
+    (found,) = plan.cost("v5p").operations
+    assert found.bytes == 4 * 4096 * 128 * 2
+    (written,) = tp.plan(ATTENTION, mesh(data=8), {"heads": "data"}, platforms="rocm").cost("h100").operations
+    assert written.bytes > 4096 * 4096 * 4
 
 
 def test_neighbours_blocks_are_put_together():

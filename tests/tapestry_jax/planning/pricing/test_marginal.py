@@ -93,7 +93,7 @@ def operation_of(graph: Graph) -> tuple[Shaped, tuple[Any, ...]]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arithmetic_is_counting_at_sizes_nobody_looked_at(name: str, backward: bool):
     shaped, operands = operation_of(PROGRAMS[name]())
-    part = Part("result", frozenset(), (0,) if backward else ())
+    part = Part("result", frozenset(), by=(0,) if backward else ())
     found = marginal(shaped.operation, operands, part)
     chance = random.Random(name)
     for _ in range(3):
