@@ -169,6 +169,10 @@ HIDDEN: dict[str, Callable[[Any], Any]] = {
     "computed while tracing": lambda x: x + evaluated(),
     "cache": lambda x: x + cached(8),
     "callback": lambda x: jax.pure_callback(lambda v: np.asarray(v) + model.host, x, x),
+    "callback in a loop": lambda x: jax.lax.fori_loop(
+        0, 2, lambda _, v: jax.pure_callback(lambda u: np.asarray(u) + model.host, v, v), x
+    ),
+    "rule in a call": lambda x: jax.jit(lambda v: with_vjp(v))(x),
     "partial of a method": functools.partial(Model.__call__, model),
 }
 
