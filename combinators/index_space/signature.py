@@ -14,6 +14,7 @@ from typing import Literal
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Span, Term
+from combinators.index_space.tokens import underline
 from combinators.kernels.immutable import Immutable
 
 Role = Literal["map", "fold", "whole", "generated"]
@@ -258,25 +259,6 @@ class Signature(Immutable):
     @cached_property
     def _right(self) -> tuple[str, ...]:
         return _unique(name for result in self.results for name in result.names)
-
-
-def underline(text: str, *spans: Span) -> str:
-    """Put carets under spans of a text, cropped around the first where the text is long.
-
-    Args:
-      text: any text; what cannot be printed on one line is shown as a space.
-      spans: half-open ranges of characters; an empty one gets one caret.
-
-    Returns:
-      Two lines.
-    """
-    width = 96
-    first = min((start for start, _ in spans), default=0)
-    low = 0 if len(text) <= width else max(0, min(first - width // 2, len(text) - width))
-    shown = "".join(char if char.isprintable() else " " for char in text[low : low + width])
-    marks = {at - low for start, end in spans for at in range(start, max(end, start + 1))}
-    carets = "".join("^" if at in marks else " " for at in range(len(shown) + 1)).rstrip()
-    return f"{shown.rstrip()}\n{carets}"
 
 
 def check_count(signature: Signature, count: int, where: str = "") -> None:

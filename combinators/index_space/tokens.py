@@ -8,7 +8,6 @@ from typing import NoReturn
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Span
-from combinators.index_space.signature import underline
 
 MAX_DIGITS = 300  # below every limit that Python can be set to for reading and printing integers
 _SYMBOLS = ("->", "...", ",", "(", ")", "[", "]", "+", "-", "*", "@")
@@ -92,3 +91,22 @@ def described(token: Token) -> str:
 def refuse(text: str, span: Span, problem: str, remedy: str) -> NoReturn:
     """Raise the error that points at a place of a signature."""
     raise SignatureError(message("cannot read the signature.", underline(text, span), problem, remedy=remedy))
+
+
+def underline(text: str, *spans: Span) -> str:
+    """Put carets under spans of a text, cropped around the first where the text is long.
+
+    Args:
+      text: any text; what cannot be printed on one line is shown as a space.
+      spans: half-open ranges of characters; an empty one gets one caret.
+
+    Returns:
+      Two lines.
+    """
+    width = 96
+    first = min((start for start, _ in spans), default=0)
+    low = 0 if len(text) <= width else max(0, min(first - width // 2, len(text) - width))
+    shown = "".join(char if char.isprintable() else " " for char in text[low : low + width])
+    marks = {at - low for start, end in spans for at in range(start, max(end, start + 1))}
+    carets = "".join("^" if at in marks else " " for at in range(len(shown) + 1)).rstrip()
+    return f"{shown.rstrip()}\n{carets}"

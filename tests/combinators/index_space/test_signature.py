@@ -9,7 +9,8 @@ import pytest
 
 from combinators.errors import SignatureError
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.signature import Operand, Signature, underline
+from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.tokens import underline
 
 MATMUL = "i k, k n -> i n"
 CONV = "b (2*y+[dy]) (2*x+[dx]) c, [dy] [dx] c o -> b y x o"
