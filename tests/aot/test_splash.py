@@ -1,0 +1,38 @@
+"""Attention on TPUs: splash attention is in the compiled program, once for each block and phase, and sends nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tests.aot.held import assert_held
+
+ROWS, KEYS = 2048, {"heads": 2, "keys": 2048, "d": 64}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs pip install 'tapestry-jax[aot]'")
+@pytest.mark.parametrize(
+    ("entries", "kernel", "calls"),
+    [
+        # Forward, again for the gradient, and the two kernels of the gradient: of eight turns each.
+        ({"queries": tp.striped("data"), "keys": tp.ring("data")}, "splash_state", 32),
+        # Keys are whole: nothing is computed again.
+        ({"queries": "data"}, "splash_attention", 3),
+    ],
+    ids=["a causal ring in stripes", "queries cut"],
+)
+def test_the_kernel_is_compiled_and_the_plan_holds(entries: Any, kernel: str, calls: int) -> None:
+    queries = tp.TensorType({"heads": 2, "queries": ROWS, "d": 64}, jnp.bfloat16)
+    keys = tp.TensorType(KEYS, jnp.bfloat16)
+    graph = tp.trace(lambda q, k, v: tp.attention(q, k, v, causal=True), queries, keys, keys)
+    plan = tp.plan(graph, tp.topology("v5e:2x4", data=8), entries)
+    assert f"dense {kernel}" in plan.explain()
+    seen = plan.compile_only(grad=True)
+    assert_held(seen)
+    assert all(f"splash_mha_{phase}" in seen.hlo for phase in ("fwd_residuals", "dq_no_residuals", "dkv_no_residuals"))
+    # A search of uneven coordinates, which sorts, stands in a branch; it is counted, and not run here.
+    assert seen.hlo.count("tpu_custom_call") and seen.unestimated >= calls
