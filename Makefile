@@ -13,6 +13,9 @@ STAMP := $(VENV)/.installed
 AOT ?= .venv-aot
 # Test processes. Compilation by XLA has threads of its own, so more workers than cores only fight.
 JOBS ?= 2
+# A file is run by one worker. In their own order: doctests, which are short, come last and let both end at once; ordered by
+# the number of their tests, as xdist would, files of few long tests come last.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Laws: how much is drawn, and from where; programs run once or twice, so that compiling them fast is what counts.
 SEED ?= 0
 SEEDS ?= 0 1
@@ -36,11 +39,11 @@ demo: $(STAMP) ## install into .venv and run examples/quickstart.py
 
 test: lint ## lint, then the tests and doctests
 	@echo "==> pytest -n $(JOBS)"
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE)
 
 thorough: lint ## lint, then all tests, those that repeat for every aggregator and monoid too
 	@echo "==> pytest -n $(JOBS) --thorough"
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --thorough
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) --thorough
 
 laws: $(STAMP) ## all laws of all that is shipped; SEED=0 EXAMPLES=10
 	@echo "==> tapestry laws laws.shipped:pieces"

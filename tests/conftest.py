@@ -58,6 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="run the tests marked `thorough` as well")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Helpers such as tests/contract.py, which have no access to the options, look here.
+    if config.getoption("--thorough"):
+        os.environ["TAPESTRY_THOROUGH"] = "1"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--thorough"):
         return

@@ -147,6 +147,8 @@ class _Walk:
 
     def _of_object(self, value: object, expression: str, place: str) -> Iterator[tuple[object, str, str]]:
         cls, fields = type(value), dict(getattr(value, "__dict__", {}))
+        if cls.__module__ == "inspect":
+            return  # a signature: the defaults in it are looked at where the function has them
         for slot in (name for base in cls.__mro__ for name in _slots(base)):
             try:
                 fields.setdefault(slot, getattr(value, slot))

@@ -21,12 +21,15 @@ BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?:\]\(|src=\"|href=\")(?!https?:|mailto:|#)([^)\"\s#]+)")
 
 RUNNER = """
-import sys
-root, path, source = sys.argv[1:]
+import gc, sys
+gc.set_threshold(100_000, 50, 100)  # as tests/conftest.py does
+root, *documents = sys.argv[1:]
 sys.path.insert(0, root)
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-exec(compile(source, path, "exec"), {"__name__": "__main__"})
+jax.config.update("jax_traceback_in_locations_limit", 0)
+for path, source in zip(documents[::2], documents[1::2], strict=True):
+    exec(compile(source, path, "exec"), {"__name__": "__main__"})
 """
 
 
@@ -40,10 +43,10 @@ def code(document: str) -> str:
     return "\n".join(lines)
 
 
-def run(document: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of a document in one namespace, on eight devices, in an empty directory."""
-    source = code(document.read_text(encoding="utf-8"))
-    command = [sys.executable, "-W", "error", "-c", RUNNER, str(ROOT), str(document), source]
+def run(documents: list[Path], directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run the blocks of each document in a namespace of its own, on eight devices, in an empty directory."""
+    sources = [text for path in documents for text in (str(path), code(path.read_text(encoding="utf-8")))]
+    command = [sys.executable, "-W", "error", "-c", RUNNER, str(ROOT), *sources]
     environment = {**os.environ, **KEEP}
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, env=environment)
 
@@ -56,9 +59,13 @@ def test_readme_has_code():
     assert ROOT / "README.md" in with_code()
 
 
-@pytest.mark.parametrize("document", with_code(), ids=lambda path: path.name)
-def test_readme_code_runs(document: Path, tmp_path: Path):
-    done = run(document, tmp_path)
+README, OTHERS = [path for path in with_code() if path.parent == ROOT], [p for p in with_code() if p.parent != ROOT]
+
+
+# Starting a process takes longer than most documents. The traceback names the one that fails.
+@pytest.mark.parametrize("documents", [README, OTHERS], ids=["README", "docs"])
+def test_readme_code_runs(documents: list[Path], tmp_path: Path):
+    done = run(documents, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -69,20 +76,14 @@ def test_readme_links_exist(document: Path):
     assert missing == []
 
 
-def test_readme_blocks_share_a_namespace(tmp_path: Path):
-    document = tmp_path / "two.md"
-    document.write_text(
-        "```python\nn = 3\n```\ntext\n```python\nimport jax\nassert jax.device_count('cpu') == n + 5\n```\n"
-    )
-    assert run(document, tmp_path).returncode == 0
-
-
-def test_readme_failure_names_the_line(tmp_path: Path):
-    document = tmp_path / "bad.md"
-    document.write_text("text\n\n```python\nx = 1\nraise RuntimeError(x)\n```\n")
-    done = run(document, tmp_path)
-    assert done.returncode != 0
-    assert 'bad.md", line 5' in done.stderr
+def test_readme_blocks_share_a_namespace_and_a_failure_names_the_line(tmp_path: Path):
+    shared, bad = tmp_path / "two.md", tmp_path / "bad.md"
+    later = "import jax\nassert jax.device_count('cpu') == n + 5\nprint('so far')"
+    shared.write_text(f"```python\nn = 3\n```\ntext\n```python\n{later}\n```\n")
+    bad.write_text("text\n\n```python\nassert 'n' not in globals()\nraise RuntimeError(1)\n```\n")
+    done = run([shared, bad], tmp_path)
+    assert done.returncode != 0 and done.stdout == "so far\n"
+    assert 'bad.md", line 5' in done.stderr and "RuntimeError: 1" in done.stderr
 
 
 def test_readme_link_pattern_finds_links_and_pictures():

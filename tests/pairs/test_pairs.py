@@ -1,6 +1,11 @@
-"""A sample of the pairs that `make pairs` draws, and the tool itself: a fault is found, and made smaller."""
+"""A sample of the pairs that `make pairs` draws, and the tool itself: a fault is found, and made smaller.
+
+Thorough: more of the same sample.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import pytest
@@ -25,12 +30,18 @@ def assert_equal_pairs(seed: str, plans: int, **chosen: object) -> None:
         assert outcome.verdict in ("equal", "trivial", "refused"), shown
 
 
-@pytest.mark.parametrize("number", range(20))
+def sample(few: int, all_of_them: int) -> list[Any]:
+    """Numbers of pairs; the later ones are thorough."""
+    more = [pytest.param(number, marks=pytest.mark.thorough) for number in range(few, all_of_them)]
+    return [*range(few), *more]
+
+
+@pytest.mark.parametrize("number", sample(12, 20))
 def test_planned_is_unplanned(number):
     assert_equal_pairs(f"sample/{number}", 5)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", sample(6, 10))
 def test_planned_is_unplanned_where_dimensions_are_empty(number):
     sizes = tuple({"abc"[number % 3]: 0, "abcd"[number % 4]: 3}.items())
     assert_equal_pairs(f"empty/{number}", 3, sizes=sizes)

@@ -167,11 +167,11 @@ def test_what_is_not_finite_is_seen_wherever_it_stands(bad):
     xs = np.zeros(2**19, np.float32)
     xs[3000] = bad
     for part in (xs, xs[2990:3010]):
-        moments = aggregators.Moments(2).run(part)
+        moments = jax.jit(aggregators.Moments(2).run)(part)
         np.testing.assert_equal(
             [float(moments["mean"]), float(moments["variance"])], [part.mean(dtype=np.float64), np.nan]
         )
-        covariance = aggregators.Covariance().run(xs[:, None])
+        covariance = jax.jit(aggregators.Covariance().run)(xs[:, None])
         np.testing.assert_equal([float(covariance["mean"][0]), float(covariance["covariance"][0, 0])], [bad, np.nan])
 
 
@@ -189,15 +189,19 @@ LABELS, SCORES = np.array([0, 1, 0, 1]), np.array([0.1, 0.2, 0.3, 0.4], np.float
 
 def test_weights_whose_total_is_no_integer_of_32_bits_are_right_or_unknown():
     x = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
-    assert MEAN.run(x, WEIGHTS) == 2.5
-    assert aggregators.AUC().run(LABELS, SCORES, WEIGHTS) == 0.75
-    assert aggregators.Accuracy().run(LABELS, np.array([0, 1, 1, 1]), WEIGHTS) == 0.75
-    assert aggregators.Precision(2).run(LABELS, np.array([0, 1, 1, 1]), WEIGHTS).tolist() == [1.0, np.float32(2 / 3)]
-    moments = aggregators.Moments(2).run(x, WEIGHTS)
+
+    def run(aggregator, *xs):
+        return jax.jit(aggregator.run)(*xs)
+
+    assert run(MEAN, x, WEIGHTS) == 2.5
+    assert run(aggregators.AUC(), LABELS, SCORES, WEIGHTS) == 0.75
+    assert run(aggregators.Accuracy(), LABELS, np.array([0, 1, 1, 1]), WEIGHTS) == 0.75
+    assert run(aggregators.Precision(2), LABELS, np.array([0, 1, 1, 1]), WEIGHTS).tolist() == [1.0, np.float32(2 / 3)]
+    moments = run(aggregators.Moments(2), x, WEIGHTS)
     assert moments["count"] < 0 and np.isnan(moments["mean"]) and np.isnan(moments["variance"])
-    covariance = aggregators.Covariance().run(x[:, None], WEIGHTS)
+    covariance = run(aggregators.Covariance(), x[:, None], WEIGHTS)
     assert covariance["count"] < 0 and np.isnan(covariance["covariance"]).all()
-    assert np.isnan(aggregators.Correlation().run(x[:, None], WEIGHTS)).all()
+    assert np.isnan(run(aggregators.Correlation(), x[:, None], WEIGHTS)).all()
     assert np.isnan(aggregators.LinearRegression().run(x[:, None], x, WEIGHTS)["intercept"])
 
 

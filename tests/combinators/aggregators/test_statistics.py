@@ -212,12 +212,13 @@ def test_gradient_of_the_last_valid_element_is_one_there():
 
 
 @pytest.mark.parametrize("size", [1, 5, 300_000])
-@pytest.mark.parametrize("value", [0.1, -1e8, 3e-30])
-def test_equal_numbers_have_no_spread_at_all(value, size):
-    x = np.full((size, 2), value, np.float32)
+def test_equal_numbers_have_no_spread_at_all(size):
     weights = RNG.random(size).astype(np.float32) + np.float32(0.1)
-    for found in (run(aggregators.Moments(2), x), run(aggregators.Moments(2), x, weights)):
-        np.testing.assert_array_equal(found["mean"], x[0])
-        np.testing.assert_array_equal(found["variance"], [0, 0])
-    for found in (run(aggregators.Covariance(), x), run(aggregators.Covariance(), x, weights)):
-        np.testing.assert_array_equal(found["covariance"], np.zeros((2, 2)))
+    moments, covariance = (jax.jit(each.run) for each in (aggregators.Moments(2), aggregators.Covariance()))
+    for value in (0.1, -1e8, 3e-30):
+        x = np.full((size, 2), value, np.float32)
+        for found in (moments(x), moments(x, weights)):
+            np.testing.assert_array_equal(found["mean"], x[0])
+            np.testing.assert_array_equal(found["variance"], [0, 0])
+        for found in (covariance(x), covariance(x, weights)):
+            np.testing.assert_array_equal(found["covariance"], np.zeros((2, 2)))

@@ -16,7 +16,7 @@ from combinators.arrows.arrow import Arrow
 SIN, COS, EXP = (tp.Map(function) for function in (jnp.sin, jnp.cos, jnp.exp))
 SUB = tp.Map(jnp.subtract)
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
-X, Y, Z = (jax.random.normal(jax.random.key(number), (3, 3)) for number in range(3))
+X, Y, Z = (jnp.asarray(np.random.default_rng(number).normal(size=(3, 3)), jnp.float32) for number in range(3))
 
 AnyArrow = Arrow[Any, Any]
 

@@ -24,7 +24,8 @@ def mlp(x: Any, w1: Any, w2: Any) -> Any:
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[jax.Array]:
-    return [jax.random.normal(jax.random.key(number), shape) for number, shape in enumerate(shapes)]
+    rngs = map(np.random.default_rng, range(len(shapes)))
+    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for rng, shape in zip(rngs, shapes, strict=True)]
 
 
 X, W1, W2 = arrays((4, 3), (3, 5), (5, 2))

@@ -13,6 +13,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.planning.scheduling.schedule import Region
 from tests.contract import assert_contract, assert_holds, assert_same
+from tests.tapestry_jax.draw import normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 gelu = tp.Map(jax.nn.gelu)
@@ -76,7 +77,7 @@ recurrent = tp.program("time batch d, batch d -> time batch d, batch d")(step.fe
 
 
 def draw(*shapes: tuple[int, ...], scale: float = 0.3) -> list[Any]:
-    return [scale * jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(shapes)]
+    return [normal(*shape, seed=i, scale=scale) for i, shape in enumerate(shapes)]
 
 
 def mlp_args(layers: int, batch: int) -> list[Any]:

@@ -11,6 +11,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.planning.scheduling.schedule import Finish, Region
 from tests.contract import assert_contract, assert_holds, assert_same, inside
+from tests.tapestry_jax.draw import normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 gelu = tp.Map(jax.nn.gelu)
@@ -61,7 +62,7 @@ def recurrence(a: Any, b: Any) -> Any:
 
 
 def draw(*shapes: tuple[int, ...]) -> list[Any]:
-    return [jax.random.normal(jax.random.key(i), shape) for i, shape in enumerate(shapes)]
+    return [normal(*shape, seed=i) for i, shape in enumerate(shapes)]
 
 
 MLP = draw((12, 8), (8, 16), (16, 8))
