@@ -56,7 +56,11 @@ def _beside(ours: Answer, peer: Answer) -> tuple[str, str]:
 
 def _number(answer: Answer, what: str) -> str:
     value = answer.get(what)
-    return "" if value is None else f"{value:,}"
+    if value is None:
+        return ""
+    # Gathers and scatters have no estimated cycles: how many ran is said beside the sum.
+    without = f" (+{answer['lookups']})" if what == "cycles" and answer.get("lookups") else ""
+    return f"{value:,}{without}"
 
 
 def _line(cells: Sequence[str]) -> str:
