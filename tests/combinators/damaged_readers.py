@@ -53,7 +53,7 @@ DAMAGES: dict[str, Damage] = {
     "no budget": (graph_json._read, "bounded_steps(len(text))", "readable_errors()", "a fold in a fold"),
     "endless loops": (graph_json._Reader.graph, "depth > DEEPEST_LOOPS", "False", "loops in loops"),
     "any operation": (graph_json._Reader.node, "number >= len(operations)", "False", "an operation that is not there"),
-    "any number of axes": (graph_json._type_from_json, "len(dims) > _MOST_AXES", "False", "more axes than there are"),
+    "any number of axes": (graph_json.type_from_json, "len(dims) > _MOST_AXES", "False", "more axes than there are"),
     "any size": (graph_json._is_dim, "pair[1] < _LARGEST_SIZE", "True", "a size past all bounds"),
     "any label": (graph_json._label, "len(label) > _LONGEST_LABEL", "False", "a label past all bounds"),
     # Names.
