@@ -224,6 +224,7 @@ _READERS: dict[type, Mapping[str, Reader]] = {
     parts.Repeat: {
         **dict.fromkeys(("loop", "first", "turns", "depth", "carries"), _int),
         **dict.fromkeys(("path", "turn"), _text),
+        "loops": _TEXTS,
         **dict.fromkeys(("axes", "operands", "makes", "results"), _INTS),
         "over": _or_none(_text),
         "stage": _or_none(_of(Range)),

@@ -188,6 +188,7 @@ class Repeat:
       path: of the loop.
       loop: which of the program's loops; those of one number follow one another.
       turn: the coordinate of its turns.
+      loops: the loops in whose turns it runs.
       body: the steps of one turn; its `Take`s are carries, slices, constants, in this order.
       first: the first iteration.
       turns: how often the body runs.
@@ -204,6 +205,7 @@ class Repeat:
     path: str
     loop: int
     turn: str
+    loops: tuple[str, ...]
     body: Program
     first: int
     turns: int

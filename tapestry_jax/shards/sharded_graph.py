@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from combinators.arguments import read_name
 from combinators.errors import PlanError, message
@@ -19,7 +23,7 @@ from tapestry_jax.shards.json import shards_from_json, shards_to_json
 from tapestry_jax.shards.parts import Block, Program, Shared
 from tapestry_jax.shards.proof.prove import MISFITS, prove
 from tapestry_jax.shards.show import show
-from tapestry_jax.shards.written import written
+from tapestry_jax.shards.writing.written import written
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,6 +90,35 @@ class ShardedGraph(Immutable):
           PlanError: where blocks of one operation disagree, or read what nothing makes.
         """
         return abstract(self.shared, self.program)
+
+    def run(self, *args: Any) -> Any:
+        """Run the blocks one by one, as they are written: no mesh, no `shard_map`, no partitioner.
+
+        A second way to the values of a plan, to hold the lowered program against. It is slow, and meant for small
+        tensors. Running it twice gives the same bits.
+
+        Args:
+          args: arrays of true sizes, in the structure of the program's arguments.
+
+        Returns:
+          NumPy arrays of true sizes, in the structure of the result.
+
+        Raises:
+          PlanError: for another structure or other sizes, or where a block reads what its device does not have.
+        """
+        # Loaded by the first run: what is proved, printed and stored needs no arrays.
+        from tapestry_jax.shards.run import run
+
+        program = self.program
+        leaves, tree = jax.tree.flatten(args)
+        wanted = [program.values[value].type.struct for value in program.takes]
+        got = [jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.asarray(leaf).dtype) for leaf in leaves]
+        if tree != program.in_tree or got != wanted:
+            told = f"expected {wanted}", f"got {got}"
+            raise PlanError(
+                message("these are no arguments of the program", *told, remedy="Pass what it was traced for.")
+            )
+        return jax.tree.unflatten(program.out_tree, run(self.shared, program, leaves))
 
     def blocks(self, path: str = "") -> Iterator[BlockAt]:
         """Every block of the operations at or below a path, one by one; in loops, those of one turn.

@@ -22,8 +22,8 @@ def prove_repeat(site: Site, step: Repeat, prove_body: Callable[[Site], None]) -
     length = step.first + step.turns * step.depth
     if step.stage is not None:
         length = _staged(site, step)
-    loops = _loops_of(site, step)
-    inner = Site(site.shared, step.body, (*loops, step.turn), step.depth)
+    site.check_scope((), step.loops, path)
+    inner = Site(site.shared, step.body, (*step.loops, step.turn), step.depth)
     takes = [each for each in step.body.steps if isinstance(each, Take)]
     if len(takes) != len(step.operands) or step.carries + len(step.axes) > len(takes):
         refuse(path, f"gives its body {len(step.operands)} operands of {len(takes)}")
@@ -35,11 +35,6 @@ def prove_repeat(site: Site, step: Repeat, prove_body: Callable[[Site], None]) -
     _give_back(site, step, inner, own, takes)
 
 
-def _loops_of(site: Site, step: Repeat) -> tuple[str, ...]:
-    """The loops around a loop: those of the carries, or of whatever it is given."""
-    return max((site.program.pieces[number].loops for number in step.operands), key=len, default=())
-
-
 def _staged(site: Site, step: Repeat) -> int:
     """The iterations of a pipeline; each device has some of them."""
     own = step.stage
@@ -48,7 +43,7 @@ def _staged(site: Site, step: Repeat) -> int:
     fault = cover_fault(own, size, counted(site.counts, (own,)))
     if fault is not None or own.count != step.turns or step.depth != 1 or step.first:
         refuse(step.path, "does not give every iteration to one stage", fault or f"{step.turns} turns of {own.count}")
-    along = [site.kinds[name].along for name in _loops_of(site, step) if site.kinds[name].kind == "pipeline"]
+    along = [site.kinds[name].along for name in step.loops if site.kinds[name].kind == "pipeline"]
     if not along or set(along[-1]) != set(own.coordinates):
         refuse(step.path, f"has stages along ({', '.join(own.coordinates)}), in a pipeline along {along}")
     if any(site.kinds[name].kind != "axis" for name in own.coordinates):

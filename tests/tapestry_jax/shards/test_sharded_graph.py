@@ -179,6 +179,15 @@ def test_random_plans_are_proved_and_give_their_programs_again() -> None:
     assert seen > 12
 
 
+@pytest.mark.parametrize("seed", ["sweep/149/2", "sweep/263/1"])
+def test_false_alarms_are_none_any_more(seed: str) -> None:
+    """Chunks beside a pipeline in chunks of the same name; a pipeline that carries nothing."""
+    program, placing = draw_pair(seed.rpartition("/")[0], 4)[int(seed[-1])]
+    _, plan, _ = repaired(placing, program.graph, seed)
+    assert plan is not None
+    plan.shards().verify(program.graph)
+
+
 def test_many_blocks_stand_in_few_families() -> None:
     """100,000 blocks of a stack of 96 layers on 512 devices: nothing here grows with their number."""
     up, down = {"layer": 96, "embed": 64, "mlp": 256}, {"layer": 96, "mlp": 256, "embed": 64}

@@ -6,7 +6,7 @@ or merged, along it. Loops of the program are: their bodies are programs of thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from combinators.frozen import dataclass
@@ -17,13 +17,11 @@ from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.folding.merges import merges
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
-from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.layout import Cut, Layout
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of, turns_of
 from tapestry_jax.planning.scheduling.reads import fold_axes
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tapestry_jax.shards import parts
-from tapestry_jax.shards.layouts import box_of, index_box, range_of
-from tapestry_jax.shards.matched import Origin, Origins, origins
 from tapestry_jax.shards.parts import (
     Block,
     Coordinate,
@@ -38,8 +36,11 @@ from tapestry_jax.shards.parts import (
     Value,
     View,
 )
-from tapestry_jax.shards.reading import read_boxes
-from tapestry_jax.shards.tables import Common, Tables
+from tapestry_jax.shards.ranges import Range
+from tapestry_jax.shards.writing.layouts import box_of, index_box, range_of
+from tapestry_jax.shards.writing.matched import Origin, Origins, origins
+from tapestry_jax.shards.writing.reading import read_boxes
+from tapestry_jax.shards.writing.tables import Common, Tables
 
 
 def written(program: Graph, schedule: Schedule) -> tuple[parts.Shared, Program]:
@@ -75,6 +76,7 @@ class _Writer:
     totals: set[int] = field(default_factory=set[int])
     seen: dict[tuple[int, Ref, int], int] = field(default_factory=dict[tuple[int, Ref, int], int])
     states: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    called: dict[str, str] = field(default_factory=dict[str, str])
 
     # Values and pieces
 
@@ -112,11 +114,25 @@ class _Writer:
 
     def _piece(self, value: int, slot: int, **changes: object) -> int:
         kind, layout = self.schedule.slots[slot].type, self.schedule.slots[slot].layout
-        box = box_of(layout, kind.shape, self.common.mesh)
+        box = self._box_of(layout, kind.shape)
         return self.tables.piece(replace(Piece(value, box, self.loops), **changes))
 
     def _real(self, axes: Sequence[str]) -> tuple[str, ...]:
-        return self.common.mesh.real(axes)
+        return tuple(self.called.get(axis, axis) for axis in self.common.mesh.real(axes))
+
+    # Loops of one name may be of two kinds, a pipeline and chunks: their coordinates have names of their own.
+
+    def _named(self, own: Range) -> Range:
+        return replace(own, steps=tuple((self.called.get(name, name), step) for name, step in own.steps))
+
+    def _range_of(self, cut: Cut | None, size: int) -> Range:
+        return self._named(range_of(cut, size, self.common.mesh))
+
+    def _box_of(self, layout: Layout, shape: Sequence[int]) -> tuple[Range, ...]:
+        return tuple(map(self._named, box_of(layout, shape, self.common.mesh)))
+
+    def _index_box(self, cuts: dict[str, Cut], sizes: Mapping[str, int]) -> tuple[tuple[str, Range], ...]:
+        return tuple((dim, self._named(own)) for dim, own in index_box(cuts, sizes, self.common.mesh))
 
     # Steps
 
@@ -146,7 +162,7 @@ class _Writer:
         """The piece of a slot that another piece becomes."""
         known, tables = self.tables.pieces[source], self.tables
         kind, layout = self.schedule.slots[slot].type, self.schedule.slots[slot].layout
-        box = box_of(layout, kind.shape, self.common.mesh)
+        box = self._box_of(layout, kind.shape)
         shares = any(isinstance(change, Share) for change in changes)
         if box == known.box and not shares:
             return source
@@ -186,7 +202,7 @@ class _Writer:
             self.common.operation(node.operation),
             self.common.operation(_runs(self.schedule.graph, step.node)),
             node.names,
-            index_box(cuts, shaped.sizes, self.common.mesh),
+            self._index_box(cuts, shaped.sizes),
             self.loops,
             reads,
             makes,
@@ -211,7 +227,7 @@ class _Writer:
         self.tables.steps.append(replace(block, results=results))
 
     def _reads(self, step: Run, node: Apply, origin: Origin, shaped: Shaped, cuts: dict[str, Cut]) -> tuple[Read, ...]:
-        dims = dict(index_box(cuts, shaped.sizes, self.common.mesh))
+        dims = dict(self._index_box(cuts, shaped.sizes))
         shapes = [self.tables.graph.type_of(ref).shape for ref in node.operands]
         boxes = read_boxes(shaped.signature, axis_modes(shaped), shapes, shaped.sizes, dims)
         gathers, found = dict(step.gathers), list[Read]()
@@ -222,7 +238,7 @@ class _Writer:
             found.append(Read(self.as_value(piece, ref, origin.substep), box))
         return tuple(found)
 
-    def _gathered(self, piece: int, changes: Sequence[Change], box: tuple[parts.Range, ...], path: str) -> int:
+    def _gathered(self, piece: int, changes: Sequence[Change], box: tuple[Range, ...], path: str) -> int:
         result = self.tables.piece(replace(self.tables.pieces[piece], box=box, loops=self.loops))
         over = dict.fromkeys(axis for change in changes for axis in self._sent_over(change))
         how = tuple(name for change in changes for name in _names(change))
@@ -235,13 +251,13 @@ class _Writer:
         self, step: Run, shaped: Shaped, cuts: dict[str, Cut], axes: tuple[str, ...], substep: int
     ) -> tuple[int, ...]:
         """Pieces of the leaves of a state, still in pieces over some coordinates."""
-        tables, mesh = self.tables, self.common.mesh
+        tables = self.tables
         if step.node not in self.states:
             kinds = [TensorType.make((None,) * len(leaf.shape), leaf.shape, leaf.dtype) for leaf in shaped.state]
             self.states[step.node] = tuple(tables.value(Value(kind, step.path, state=True)) for kind in kinds)
         found: list[int] = []
         for value, leaf, names in zip(self.states[step.node], shaped.state, shaped.carrier, strict=True):
-            box = tuple(range_of(cuts.get(name), size, mesh) for name, size in zip(names, leaf.shape, strict=True))
+            box = tuple(self._range_of(cuts.get(name), size) for name, size in zip(names, leaf.shape, strict=True))
             found.append(tables.piece(Piece(value, box, self.loops, axes, substep)))
         return tuple(found)
 
@@ -300,9 +316,14 @@ class _Writer:
         ring = ring_of(step.axis)
         kind = "pipeline" if step.stages else "turns" if ring is None else "ring"
         along = step.stages or ((ring,) if ring is not None else ())
-        self.common.coordinates[step.axis] = Coordinate(step.axis, turns_of(step.axis), kind, along)
+        name = self.common.coordinate(Coordinate(step.axis, turns_of(step.axis), kind, along))
         inner = replace(
-            self, schedule=step.body, loops=(*self.loops, step.axis), held={}, totals=set(), states=self.states
+            self,
+            schedule=step.body,
+            loops=(*self.loops, name),
+            held={},
+            totals=set(),
+            called={**self.called, step.axis: name},
         )
         self._take_in(step, inner)
         inner.run()
@@ -313,7 +334,7 @@ class _Writer:
         for slot, within in zip(step.results[folded:], outputs, strict=True):
             if within in inner.held:
                 self.totals.discard(slot)
-                self.held[slot] = self._put_together(step, inner.held[within], slot)
+                self.held[slot] = self._put_together(step, inner.held[within], slot, name)
 
     def _take_in(self, step: Region, inner: _Writer) -> None:
         plain = len(step.body.inputs) - sum(leaves for _, leaves in step.scans)
@@ -336,7 +357,7 @@ class _Writer:
 
     def _around(self, source: int, slot: int, ring: str, path: str) -> int:
         known = self.tables.pieces[source]
-        box = box_of(self.schedule.slots[slot].layout, self.schedule.slots[slot].type.shape, self.common.mesh)
+        box = self._box_of(self.schedule.slots[slot].layout, self.schedule.slots[slot].type.shape)
         result = self.tables.piece(replace(known, box=box, loops=self.loops))
         self.tables.steps.append(Move(path, source, result, self._real((ring,)), ("ring",)))
         return result
@@ -347,17 +368,19 @@ class _Writer:
             slots = step.body.outputs[start : start + leaves]
             state = tuple(inner.held[slot] for slot in slots)
             shaped = self.schedule.graph.shaped(node)
-            merged = self._merged(step, shaped, state, (step.axis,), turns=True)
+            merged = inner._merged(step, shaped, state, (step.axis,), turns=True)
             self.held.update(zip(step.results[start : start + leaves], merged, strict=True))
             start += leaves
 
-    def _put_together(self, step: Region, source: int, slot: int) -> int:
+    def _put_together(self, step: Region, source: int, slot: int, name: str) -> int:
         """What the turns of a loop have made, side by side."""
         known = self.tables.pieces[source]
-        box = box_of(self.schedule.slots[slot].layout, self.schedule.slots[slot].type.shape, self.common.mesh)
-        loops = tuple(loop for loop in known.loops if loop != step.axis)
+        box = self._box_of(self.schedule.slots[slot].layout, self.schedule.slots[slot].type.shape)
+        loops = tuple(loop for loop in known.loops if loop != name)
         result = self.tables.piece(replace(known, box=box, loops=loops))
-        self.tables.steps.append(Move(step.path, source, result, self._real((step.axis,)), ("stack",)))
+        self.tables.steps.append(
+            Move(step.path, source, result, self.common.mesh.real((step.axis,)) and (name,), ("stack",))
+        )
         return result
 
     # Loops of the program
@@ -375,6 +398,7 @@ class _Writer:
             step.body,
             (*self.loops, coordinate),
             loop.carries,
+            called=self.called,
         )
         inputs = [index for index, node in enumerate(loop.body.nodes) if isinstance(node, Input)]
         for index, slot in zip(inputs, step.body.inputs, strict=True):
@@ -403,12 +427,13 @@ class _Writer:
             pinned = last if number < loop.carries else ()
             results.append(self._piece(value, slot, substep=origin.substep, only=pinned))
             self.held[slot] = results[-1]
-        staged = None if stage is None else range_of(stage, loop.length, self.common.mesh)
+        staged = None if stage is None else self._range_of(stage, loop.length)
         tables.steps.append(
             parts.Repeat(
                 step.path,
                 origin.node,
                 coordinate,
+                self.loops,
                 body,
                 origin.first,
                 step.length,

@@ -1,0 +1,38 @@
+"""Blocks run one by one give what the program gives, whatever the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tests.tapestry_jax.shards.examples import plan_of, shards_of
+
+
+def arguments(graph: tp.Graph) -> Any:
+    rng = np.random.default_rng(3)
+    leaves = [rng.normal(size=node.results[0].shape).astype(node.results[0].dtype) for node in graph.inputs]
+    return jax.tree.unflatten(graph.in_tree, leaves)
+
+
+@pytest.mark.parametrize("name", ["uneven", "chunks", "striped", "periodic", "scan", "pipeline"])
+def test_blocks_one_by_one_give_the_values_of_the_program(name: str) -> None:
+    graph, shards = plan_of(name).graph, shards_of(name)
+    args = arguments(graph)
+    got, want = shards.run(*args), graph(*args)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, np.asarray(other), rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_run_twice_give_the_same_bits() -> None:
+    args = arguments(plan_of("uneven").graph)
+    first, second = (shards_of("uneven").run(*args) for _ in range(2))
+    assert np.asarray(first).tobytes() == np.asarray(second).tobytes()
+
+
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(tp.PlanError, match="no arguments of the program"):
+        shards_of("uneven").run(np.zeros(3, np.float32))
