@@ -14,7 +14,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.planning.entries.items import Chunks, Halo, Padded, Ring, Striped
 
-STORED = json.loads((Path(__file__).parents[1] / "data" / "plans_2.json").read_text())
+STORED = json.loads((Path(__file__).parent / "data" / "plans_2.json").read_text())
 
 
 @functools.cache
