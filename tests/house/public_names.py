@@ -39,7 +39,7 @@ def public_names() -> list[str]:
 
 
 def _of_module(called: str, module: ModuleType) -> Iterator[str]:
-    for name in _names(module):
+    for name in handed_on(module):
         found, path = getattr(module, name), f"{called}.{name}"
         if called == "tapestry_jax" and getattr(importlib.import_module("combinators"), name, None) is found:
             yield f"{path}  is combinators.{name}"
@@ -51,7 +51,7 @@ def _of_module(called: str, module: ModuleType) -> Iterator[str]:
             yield from _of_thing(path, found)
 
 
-def _names(module: ModuleType) -> list[str]:
+def handed_on(module: ModuleType) -> list[str]:
     """What an `__init__` imports under its own name, now or for type checkers; of a file, what is defined in it."""
     source = Path(str(module.__file__))
     if source.name == "__init__.py":

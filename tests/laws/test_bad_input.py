@@ -135,32 +135,6 @@ def test_elements_of_a_strategy_are_taken_between_the_bounds():
 
 
 @pytest.mark.parametrize(
-    ("piece", "types"),
-    [
-        (tp.aggregators.Mean().masked(), "f32[], bool[]"),
-        ((tp.aggregators.Mean() & tp.aggregators.TopK(2)).by_key(None, 3), "f32[], i32[], i32[]"),
-        (tp.aggregators.Sum().segmented(), "f32[], bool[]"),
-        (tp.aggregators.Sum().by_run(), "f32[], i32[]"),
-        (tp.aggregators.Max().by_key(lambda x: x % 2, 2), "i32[]"),
-        (tp.aggregators.Sum().masked().by_key(None, 2), "f32[], bool[], i32[]"),
-        (tp.aggregators.Mean() & tp.aggregators.ArgMax(), "f32[], i32[]"),
-    ],
-)
-def test_types_of_further_inputs_are_derived(piece, types):
-    assert {subject.types for subject in Asked.of(piece).subjects()} == {types}
-
-
-def test_masked_and_segmented_pieces_need_no_types():
-    piece = tp.aggregators.Sum().masked()
-    assert laws.assert_lawful(piece, laws=["chunks", "semantic"], examples=3).held
-
-
-def test_types_that_cannot_be_derived_are_asked_for():
-    pairs = tp.Aggregator(lambda x: x[0] + x[1], tp.monoids.Sum, lambda s: s, name="Pairs")
-    refused(r"(?s)which elements `Pairs` takes.*Pass types=.*such as jax.ShapeDtypeStruct\(\(3,\)", pairs)
-
-
-@pytest.mark.parametrize(
     ("identity", "text"),
     [
         (lambda t: jnp.zeros(3), r"shape \(3,\) does not broadcast to \(\).*Write the identity as a function"),

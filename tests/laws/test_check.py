@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import laws
 import tapestry_jax as tp
-from laws.draws.states import build_state, show_state
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -151,16 +150,3 @@ def test_report_lists_what_held_and_what_was_not_checked():
 def test_law_error_is_an_error_of_the_library():
     assert issubclass(laws.LawError, tp.TapestryError)
     assert tp.laws is laws
-
-
-def test_programs_print_as_they_are_built():
-    program = ["combine", ["combine", ["lift", 1.0, [2.5, 3.0]], ["identity"]], ["value", -1, True]]
-    assert show_state(program) == "combine(combine(lift(1, [2.5, 3]), identity), value(-1, True))"
-    spelled = build_state(
-        program,
-        identity=lambda: "e",
-        lift=lambda *parts: f"l{parts}",
-        value=lambda parts: f"v{parts}",
-        combine=lambda a, b: f"({a} {b})",
-    )
-    assert spelled == "((l(1.0, [2.5, 3.0]) e) v[-1, True])"

@@ -15,7 +15,7 @@ import pytest
 
 import combinators
 import tapestry_jax as tp
-from tapestry_jax.report.explain import explain
+from tests.house.public_names import handed_on
 
 X = tp.TensorType({"batch": 8, "embed": 4})
 
@@ -41,14 +41,9 @@ def test_help_begins_with_every_name_by_subject(module):
     """`help` lists the files of a package, and no name that it hands on from them."""
     shown = pydoc.plain(pydoc.render_doc(module)).split("PACKAGE CONTENTS")[0]
     written = set(re.findall(r"\w+", shown))
-    names = [name for name, value in vars(module).items() if not name.startswith("_") and _is_handed_on(value)]
+    names = [name for name in handed_on(module) if not isinstance(getattr(module, name), ModuleType)]
     assert len(names) > 10
     assert [name for name in names if name not in written] == []
-
-
-def _is_handed_on(value):
-    ours = ("combinators", "laws", "tapestry_jax")
-    return not isinstance(value, ModuleType) and (getattr(value, "__module__", None) or "combinators").startswith(ours)
 
 
 def test_help_of_random_shows_what_makes_numbers_and_no_kernel():
@@ -68,13 +63,3 @@ def test_graphs_are_shown_on_one_line():
     many = tp.trace(lambda x: [x * i for i in range(2, 9)], X)
     assert len(repr(many)) < 200
     assert len(repr(tp.plan(graph, jax.sharding.AbstractMesh((2,), ("data",)), {"batch": "data"}))) < 600
-
-
-def test_rows_of_explain_do_not_wrap():
-    graph = tp.trace(tp.fold(tp.aggregators.Moments(order=4) & tp.aggregators.LogSumExp(), "batch embed -> embed"), X)
-    plan = tp.plan(graph, jax.sharding.AbstractMesh((2, 2), ("data", "model")), {"batch": ("data", "model")})
-    lines = plan.explain(grad=True).splitlines()
-    assert max(map(len, lines)) < 200
-    # Nothing is lost: every collective is listed.
-    assert sum(line.count(" B") for line in lines) >= len(plan.collectives(grad=True))
-    assert explain(graph, plan.schedule, True) == plan.explain(grad=True)

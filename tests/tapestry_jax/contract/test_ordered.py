@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -170,32 +169,3 @@ def test_contract_tree_leaves_out_what_the_result_does_not_need(mesh8):
 
     assert_holds(plan, args, reference=reference)
     assert sum(each.bytes for each in plan.collectives()) == 12 * (2 + 2 + 1 + 1)
-
-
-@pytest.mark.parametrize("devices", range(1, 20))
-def test_tree_merges_every_device_once_and_in_order(devices):
-    held = [(device,) for device in range(devices)]
-    for pairs in ordered.tree_rounds(devices):
-        before = list(held)
-        for sender, receiver in pairs:
-            held[receiver] = before[sender] + before[receiver]
-    assert held[-1] == tuple(range(devices))
-    assert len(ordered.tree_rounds(devices)) == (devices - 1).bit_length()
-
-
-@pytest.mark.parametrize(
-    ("carrier", "shape", "devices", "route"),
-    [
-        # 64 values and indices: one collective of 4 KB.
-        (("~0",), (128,), 8, "gather"),
-        (("col", "~0"), (1024, 64), 8, "cells"),
-        (("~0", "~1"), (512, 512), 8, "tree"),
-        # Two devices send less by gathering, however large the states.
-        (("~0", "~1"), (512, 512), 2, "gather"),
-        # Fewer cells than devices: shares would be mostly padding.
-        (("col", "~0"), (2, 1 << 16), 8, "tree"),
-    ],
-    ids=str,
-)
-def test_states_meet_by_the_cheapest_route(carrier, shape, devices, route):
-    assert ordered.fold_route([carrier], [jax.ShapeDtypeStruct(shape, jnp.float32)], devices) == route

@@ -8,11 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import AbstractMesh, AxisType
 
 import tapestry_jax as tp
 from tapestry_jax.shards.sharded_graph import ShardedGraph
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+
+
+def abstract_mesh(**sizes: int) -> AbstractMesh:
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
 
 
 def smooth(x: Any) -> Any:

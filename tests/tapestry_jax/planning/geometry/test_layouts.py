@@ -1,27 +1,17 @@
-"""Planning without arrays: layouts, changes of layout, what may be cut, what an abstract mesh tells."""
+"""Layouts, and the changes that lead from one to another, without arrays."""
 
 from __future__ import annotations
 
 import itertools
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-import tapestry_jax as tp
-from combinators.graphs.graph import Apply
-from tapestry_jax.planning.entries.placement import why_whole
 from tapestry_jax.planning.geometry.changes import Cast, Exchange, Gather, Slice, changed_shape
 from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.way import layout_changes
-from tests.tapestry_jax.draw import named
 
 SHAPE = MeshShape((("data", 2), ("model", 4)))
-MESH = AbstractMesh((2, 4), ("data", "model"))
-matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 
 
 def cut(size, *axes):
@@ -178,119 +168,3 @@ def test_changed_shapes_follow_the_steps():
     steps = changes((7, 9), (("model",), None), (None, ("model",)))
     assert [changed_shape((2, 9), step, SHAPE) for step in steps] == [(7, 3)]
     assert changed_shape((2, 9), Gather(0, ("model",), 7, True), SHAPE) == (7, 9)
-
-
-# What may be cut
-
-
-def _shaped(arrow, text, *shapes):
-    graph = tp.trace(arrow, *named(text, *(np.ones(shape, np.float32) for shape in shapes)))
-    return next(graph.shaped(i) for i, node in enumerate(graph.nodes) if isinstance(node, Apply))
-
-
-def test_why_whole_names_the_reason():
-    softmax = _shaped(tp.Map(jax.nn.softmax, "a [c] -> a [c]"), "a c", (2, 3))
-    assert why_whole(softmax, "a") is None
-    assert why_whole(softmax, "c") == "its kernel sees all of `[c]`"
-    split = _shaped(tp.rearrange("(h d) -> h d", h=2), "e", (6,))
-    assert why_whole(split, "h") is None
-    assert why_whole(split, "d") == "`d` is inner in the composition `(h d)`, of which only the outermost can be cut"
-
-
-def _flip(x):
-    return x[::-1]
-
-
-def _outer_sum(x, y):
-    return x, y
-
-
-def test_why_whole_of_reversed_axes_and_partial_results():
-    flip = _shaped(tp.Map(_flip, "(3-y) -> y", sizes={"y": 4}), "y", (4,))
-    assert why_whole(flip, "y") is None
-    both = _shaped(tp.Map(_outer_sum, "a, b -> a, b"), "a, b", (4,), (3,))
-    assert why_whole(both, "a") == "not every result carries `a`"
-
-
-# Layouts of inputs and outputs
-
-
-def spec(sharding):
-    """The mesh axes of every axis; JAX writes one of them with or without a tuple, by version."""
-    return tuple(axes if axes is None or isinstance(axes, tuple) else (axes,) for axes in sharding.spec)
-
-
-def test_inputs_come_as_their_first_user_wants_them():
-    graph = tp.trace(
-        lambda x, w, v: matmul(matmul(x, w), v), *named("b e, e f, f g", *map(np.ones, ((4, 6), (6, 8), (8, 2))))
-    )
-    plan = tp.plan(graph, MESH, {"b": "data", "f": "model"})
-    assert [spec(s) for s in plan.in_shardings] == [(("data",), None), (None, ("model",)), (("model",), None)]
-    assert spec(plan.out_shardings) == (("data",), None)
-    assert plan.in_shardings[0] == NamedSharding(MESH, PartitionSpec(("data",), None))
-
-
-def test_the_first_user_may_lie_behind_a_name_or_inside_a_loop():
-    step = tp.program("b e, e f -> b e")(lambda x, w: matmul(x, w).rename(f="e"))
-    graph = tp.trace(
-        lambda x, w: tp.iterate(step, 2)(x.rename(a="b"), w), *named("a e, e f", np.ones((4, 8)), np.ones((8, 8)))
-    )
-    plan = tp.plan(graph, MESH, {"b": "data", "f": "model"})
-    assert [spec(s) for s in plan.in_shardings] == [(("data",), None), (None, ("model",))]
-
-
-def test_stacked_weights_keep_the_stacked_axis_whole():
-    layer = tp.program("b e, e f -> b e")(lambda x, w: matmul(x, w).rename(f="e"))
-    graph = tp.trace(
-        lambda x, ws: tp.stack(layer, 3)(x, ws), *named("b e, layer e f", np.ones((4, 8)), np.ones((3, 8, 8)))
-    )
-    plan = tp.plan(graph, MESH, {"f": "model"})
-    assert spec(plan.in_shardings[1]) == (None, None, ("model",))
-
-
-def test_layouts_keep_the_structure_of_arguments_and_results():
-    def program(parameters, x):
-        return {"y": matmul(x, parameters["w"]), "x": [x]}
-
-    specs = ({"w": named("k n", np.ones((4, 8)))[0]}, named("m k", np.ones((6, 4)))[0])
-    plan = tp.plan(tp.trace(program, *specs), MESH, {"m": "data", "n": "model"})
-    assert jax.tree.structure(plan.in_shardings) == jax.tree.structure(({"w": 0}, 0))
-    assert jax.tree.structure(plan.out_shardings) == jax.tree.structure({"y": 0, "x": [0]})
-
-
-def test_unused_inputs_are_whole():
-    graph = tp.trace(lambda x, y: tp.Map(jnp.sin)(x), *named("a, b", np.ones(4), np.ones(6)))
-    assert spec(tp.plan(graph, MESH, {"a": "data"}).in_shardings[1]) == (None,)
-
-
-def test_exceptions_go_by_the_longest_path():
-    @tp.program("b e, e f -> b f")
-    def inner(x, w):
-        return tp.Map(jnp.tanh)(matmul(x, w))
-
-    def outer(x, w):
-        return tp.Map(jnp.sin)(inner(x, w))
-
-    graph = tp.trace(outer, *named("b e, e f", np.ones((8, 6)), np.ones((6, 8))))
-    plan = tp.plan(graph, MESH, {"b": "data"}, ops={"inner": {"b": None}, "inner/tanh": {"b": ("data", "model")}})
-    cuts = {step.path: dict(step.cuts) for step in plan.schedule.steps if hasattr(step, "cuts")}
-    assert {path: {d: c.axes for d, c in found.items()} for path, found in cuts.items()} == {
-        "inner/matmul": {},
-        "inner/tanh": {"d0": ("data", "model")},
-        "sin": {"d0": ("data",)},
-    }
-
-
-def test_an_abstract_mesh_predicts_what_a_real_one_does(mesh2x4):
-    graph = tp.trace(lambda x, w: matmul(x, w), *named("b e, e f", np.ones((7, 6)), np.ones((6, 8))))
-    plans = [tp.plan(graph, mesh, {"e": "model", "b": "data"}) for mesh in (MESH, mesh2x4)]
-    assert plans[0].collectives(grad=True) == plans[1].collectives(grad=True)
-    assert plans[0].schedule == plans[1].schedule
-    plans[0].verify()
-
-
-def test_collectives_name_kind_axes_bytes_and_operation():
-    graph = tp.trace(lambda x, w: matmul(x, w), *named("b e, e f", np.ones((8, 6), "f"), np.ones((6, 5), "f")))
-    (found,) = tp.plan(graph, MESH, {"e": "model", "b": "data"}).collectives()
-    # Four rows of five float32.
-    assert str(found) == "all-reduce over model: 80 B, matmul"

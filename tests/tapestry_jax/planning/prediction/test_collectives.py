@@ -1,0 +1,28 @@
+"""What is predicted needs no devices, and says what is sent."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+from tests.tapestry_jax.draw import named
+
+MESH = AbstractMesh((2, 4), ("data", "model"))
+matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+
+
+def test_an_abstract_mesh_predicts_what_a_real_one_does(mesh2x4):
+    graph = tp.trace(lambda x, w: matmul(x, w), *named("b e, e f", np.ones((7, 6)), np.ones((6, 8))))
+    plans = [tp.plan(graph, mesh, {"e": "model", "b": "data"}) for mesh in (MESH, mesh2x4)]
+    assert plans[0].collectives(grad=True) == plans[1].collectives(grad=True)
+    assert plans[0].schedule == plans[1].schedule
+    plans[0].verify()
+
+
+def test_collectives_name_kind_axes_bytes_and_operation():
+    graph = tp.trace(lambda x, w: matmul(x, w), *named("b e, e f", np.ones((8, 6), "f"), np.ones((6, 5), "f")))
+    (found,) = tp.plan(graph, MESH, {"e": "model", "b": "data"}).collectives()
+    # Four rows of five float32.
+    assert str(found) == "all-reduce over model: 80 B, matmul"
