@@ -18,6 +18,7 @@ DOCUMENTS += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 KEEP = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^```python[^\n]*\n(?:(?!^```)[^\n]*\n)*```\n[^`]*```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?:\]\(|src=\"|href=\")(?!https?:|mailto:|#)([^)\"\s#]+)")
 
 RUNNER = """
@@ -67,6 +68,10 @@ README, OTHERS = [path for path in with_code() if path.parent == ROOT], [p for p
 def test_readme_code_runs(documents: list[Path], tmp_path: Path):
     done = run(documents, tmp_path)
     assert done.returncode == 0, done.stderr
+    if documents == README:
+        shown = [line for text in PRINTED.findall(README[0].read_text(encoding="utf-8")) for line in text.splitlines()]
+        assert len(shown) > 20
+        assert [line for line in shown if line != "..." and line not in done.stdout.splitlines()] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
