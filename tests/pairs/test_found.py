@@ -77,3 +77,34 @@ def test_a_window_without_taps_reads_no_chunks(entry):
 
     untapped = tp.Reduce(nothing, "(a+e) c, e, @a -> a c", tp.monoids.Sum, sizes={"a": 4})
     assert_equal(untapped, {"data": 2, "model": 2}, {"c": ("model",), "a": entry}, {"a": 5, "c": 3}, {"e": 0})
+
+
+def planned(run: Callable[..., Any], mesh: dict[str, int], entries: dict[str, Any], *dims: dict[str, int]) -> tp.Plan:
+    graph = tp.trace(run, *(tp.TensorType(own, jnp.float64) for own in dims))
+    return tp.plan(graph, tp.mesh(**mesh), entries)
+
+
+def test_a_value_lies_along_a_mesh_axis_once():
+    # In chunks and over `data`, where a loop reads it, it was left over `data` along the ring's dimension as well.
+    def run(x):
+        twice = tp.Map(lambda value: value * 2, name="double")(x)
+        return tp.iterate(lambda value: tp.Map(jnp.tanh)(smoothed(value, "a")) + twice, 3)(x), twice
+
+    graph = tp.trace(run, tp.TensorType({"a": 6, "b": 5}, jnp.float64))
+    entries = {"b": ("data", tp.chunks(2)), "a": (tp.ring("data"),)}
+    plan = tp.plan(graph, tp.mesh(data=3), entries, ops={"double": {"b": None}}, outputs={"y/1": {"a": "data"}})
+    plan.verify()
+    plan.shards().verify(graph)
+
+
+def test_passes_for_totals_leave_out_scans_that_only_others_need():
+    # The first pass went on with the second scan, from prefixes that still lacked what other devices add.
+    recurrence = "a c, a c -> a c"
+    first = tp.Scan(tp.monoids.AffineRecurrence, recurrence, over="c", present=lambda state: state[1], name="first")
+    second = tp.Scan(tp.monoids.AffineRecurrence, recurrence, over="a", present=lambda state: state[1], name="second")
+
+    def run(x, y):
+        return second(first(x, y), y)
+
+    plan = planned(run, {"data": 3}, {"c": ("data", tp.chunks(2)), "a": tp.chunks(4)}, *[{"a": 5, "c": 11}] * 2)
+    plan.verify()

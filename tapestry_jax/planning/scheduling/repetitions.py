@@ -117,8 +117,9 @@ def _in_turn(home: Layout, reads: Sequence[Layout], opened: tuple[str, ...]) -> 
     for axis in opened:
         read = part_of(reads[0], axis) if reads else ()
         if any(cut is not None and axis in cut.axes for cut in read):
-            # Nothing else lies on the mesh axis of a ring but what the body reads there.
-            kept = (None if cut is not None and ring_of(axis) in cut.axes else cut for cut in home.cuts)
+            # Nothing else lies on the mesh axes of what the body reads there: a value lies along each of them once.
+            taken = {ring_of(axis), *(name for cut in read if cut is not None for name in cut.axes)}
+            kept = (None if cut is not None and taken.intersection(cut.axes) else cut for cut in home.cuts)
             home = Layout(tuple(own or cut for own, cut in zip(read, kept, strict=True)))
     return home
 

@@ -105,34 +105,54 @@ def needed(schedule: Schedule) -> Schedule:
 
 
 def _needed_of(loop: Region, used: Container[int]) -> Region:
-    """The loop without results that nobody uses, and without operands that only those need; its scans stay."""
+    """The loop without results that nobody uses, without scans that only those need, and without their operands."""
     body = loop.body
     folded, scanned = (sum(leaves for _, leaves in kind) for kind in (loop.folds, loop.scans))
     folds: list[tuple[int, int]] = []
     results: list[int] = []
-    outputs: list[int] = []
+    added: list[int] = []
     start = 0
     for node, leaves in loop.folds:
         place = slice(start, start := start + leaves)
         if any(slot in used for slot in loop.results[place]):
             folds.append((node, leaves))
             results += loop.results[place]
-            outputs += body.outputs[place]
-    outputs += body.outputs[folded : folded + scanned]
+            added += body.outputs[place]
+    made: list[int] = []
     for result, output in zip(loop.results[folded:], body.outputs[folded + scanned :], strict=True):
         if result in used:
             results.append(result)
-            outputs.append(output)
-    inside = needed(replace(body, outputs=tuple(outputs)))
-    read = {*outputs, *(slot for step in inside.steps for slot in step.operands)}
+            made.append(output)
     # The inputs of the body are one for each operand, then the totals of scans, which go on from turn to turn.
     entering = len(body.inputs) - scanned
+    totals = _leaves_of(loop)
+    chosen: list[int] = []
+    while True:
+        after = [slot for number in chosen for slot in body.outputs[folded:][totals[number]]]
+        inside = needed(replace(body, outputs=(*added, *after, *made)))
+        read = {*inside.outputs, *(slot for step in inside.steps for slot in step.operands)}
+        more = [number for number, place in enumerate(totals) if read.intersection(body.inputs[entering:][place])]
+        if more == chosen:
+            break
+        chosen = more
     kept = [place for place in range(entering) if body.inputs[place] in read]
+    before = [slot for number in chosen for slot in body.inputs[entering:][totals[number]]]
+    begun = [slot for number in chosen for slot in loop.operands[entering:][totals[number]]]
     return replace(
         loop,
-        operands=(*(loop.operands[place] for place in kept), *loop.operands[entering:]),
+        operands=(*(loop.operands[place] for place in kept), *begun),
         results=tuple(results),
-        body=replace(inside, inputs=(*(body.inputs[place] for place in kept), *body.inputs[entering:])),
+        body=replace(inside, inputs=(*(body.inputs[place] for place in kept), *before)),
         rotating=tuple(kept.index(place) for place in loop.rotating if place in kept),
         folds=tuple(folds),
+        scans=tuple(loop.scans[number] for number in chosen),
     )
+
+
+def _leaves_of(loop: Region) -> list[slice]:
+    """For every scan of a loop the places of its totals among those of all scans."""
+    found: list[slice] = []
+    start = 0
+    for _, leaves in loop.scans:
+        found.append(slice(start, start := start + leaves))
+    return found

@@ -35,7 +35,7 @@ def prove(shared: Shared, program: Program) -> None:
 def _follow(site: Site) -> None:
     once: set[tuple[int, int]] = set()
     needed: dict[int, str] = {}
-    loops: dict[int, int] = {}
+    loops: dict[tuple[int, int], int] = {}
     for step in site.program.steps:
         path = getattr(step, "path", getattr(step, "name", "next"))
         try:
@@ -56,10 +56,7 @@ def _follow(site: Site) -> None:
                 case Next():
                     prove_next(site, step)
                 case Repeat():
-                    if step.first != loops.get(step.loop, 0):
-                        told = f"expected iteration {loops.get(step.loop, 0)}, got {step.first}"
-                        refuse(step.path, "begins with another iteration than the next one", told)
-                    loops[step.loop] = step.first + step.turns * step.depth
+                    _check_next(site, step, loops)
                     prove_repeat(site, step, _follow)
         except PlanError:
             raise
@@ -106,6 +103,18 @@ def _check_once(site: Site, step: Block, once: set[tuple[int, int]], needed: dic
             refuse(step.path, "is computed twice", f"iteration {step.substep}")
         once.add((value, step.substep))
         needed[value] = step.path
+
+
+def _check_next(site: Site, step: Repeat, loops: dict[tuple[int, int], int]) -> None:
+    """A loop begins anew in every iteration of the loop around it, several of which may be one turn."""
+    substeps = {site.program.pieces[piece].substep for piece in step.results}
+    if len(substeps) > 1:
+        refuse(step.path, "gives results in several iterations of the loop around it", f"{sorted(substeps)}")
+    key = step.loop, min(substeps, default=0)
+    if step.first != loops.get(key, 0):
+        told = f"expected iteration {loops.get(key, 0)}, got {step.first}"
+        refuse(step.path, "begins with another iteration than the next one", told)
+    loops[key] = step.first + step.turns * step.depth
 
 
 def _check_outputs(site: Site) -> None:

@@ -1,4 +1,7 @@
-"""Blocks run one by one give what the program gives, whatever the plan."""
+"""Blocks run one by one give what the program gives, whatever the plan.
+
+The thorough tests add sizes that do not divide and stripes, whose blocks have many shapes, each compiled by itself.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import pytest
 import tapestry_jax as tp
 from tests.tapestry_jax.shards.examples import plan_of, shards_of
 
+THOROUGH = ("uneven", "striped")
+
 
 def arguments(graph: tp.Graph) -> Any:
     rng = np.random.default_rng(3)
@@ -18,7 +23,10 @@ def arguments(graph: tp.Graph) -> Any:
     return jax.tree.unflatten(graph.in_tree, leaves)
 
 
-@pytest.mark.parametrize("name", ["uneven", "chunks", "striped", "periodic", "scan", "pipeline"])
+@pytest.mark.parametrize(
+    "name",
+    ["chunks", "periodic", "scan", "pipeline", *(pytest.param(x, marks=pytest.mark.thorough) for x in THOROUGH)],
+)
 def test_blocks_one_by_one_give_the_values_of_the_program(name: str) -> None:
     graph, shards = plan_of(name).graph, shards_of(name)
     args = arguments(graph)
@@ -28,11 +36,11 @@ def test_blocks_one_by_one_give_the_values_of_the_program(name: str) -> None:
 
 
 def test_blocks_run_twice_give_the_same_bits() -> None:
-    args = arguments(plan_of("uneven").graph)
-    first, second = (shards_of("uneven").run(*args) for _ in range(2))
+    args = arguments(plan_of("chunks").graph)
+    first, second = (shards_of("chunks").run(*args) for _ in range(2))
     assert np.asarray(first).tobytes() == np.asarray(second).tobytes()
 
 
 def test_other_arguments_are_refused() -> None:
     with pytest.raises(tp.PlanError, match="no arguments of the program"):
-        shards_of("uneven").run(np.zeros(3, np.float32))
+        shards_of("chunks").run(np.zeros(3, np.float32))

@@ -1,4 +1,4 @@
-"""Damage planted into sharded graphs, kind by kind: each is refused, with the operation and the boxes."""
+"""Damage planted into sharded graphs, kind by kind: each is refused, with the operation and what differs."""
 
 from __future__ import annotations
 
