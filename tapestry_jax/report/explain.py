@@ -20,6 +20,7 @@ from combinators.operations.widening import WideKernel
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.hops import sent_hops
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import is_time, label
@@ -275,7 +276,7 @@ def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
         case Deal(axis, cut):
             return f"all-to-all {names[axis]} into {'stripes' if cut.striped else 'blocks'} over {'+'.join(cut.axes)}"
         case Overlap(axis, _, cut, _):
-            word = "overlap" if change.exchange(mesh).hops else "slice"
+            word = "overlap" if sent_hops(change, mesh) else "slice"
             return f"{word} {names[axis]} over {'+'.join(cut.axes)}" if cut.axes else f"extend {names[axis]}"
         case _:
             return ""

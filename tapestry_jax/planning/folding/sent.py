@@ -10,8 +10,6 @@ from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
 from tapestry_jax.planning.derivatives.dependence import Matrix
 from tapestry_jax.planning.folding.ordered import Pairs
-from tapestry_jax.planning.geometry.halo import Table, permuted_axes
-from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 
 @dataclass(frozen=True)
@@ -45,16 +43,14 @@ Reach = list[frozenset[int]]
 def permuted(
     leaf: Any,
     axes: tuple[str, ...],
-    pairs: Pairs | Table,
-    mesh: MeshShape,
     leaves: frozenset[int],
     *,
     smooth: bool = True,
 ) -> Sent:
-    """A leaf, decided by `leaves`, sent along pairs of positions; `smooth` where its derivative comes back."""
+    """A leaf, decided by `leaves`, sent along `axes`; `smooth` where its derivative comes back."""
     kind = "collective-permute"
     backward = kind if smooth and is_inexact(leaf.dtype) else None
-    return Sent(kind, permuted_axes(pairs, axes, mesh), nbytes(leaf), backward, leaves)
+    return Sent(kind, axes, nbytes(leaf), backward, leaves)
 
 
 def nbytes(struct: Any) -> int:

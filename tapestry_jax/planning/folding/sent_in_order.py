@@ -11,6 +11,7 @@ from tapestry_jax.planning.derivatives.dependence import Matrix
 from tapestry_jax.planning.folding.merges import Merge, combined_from, merged_once, moving_leaves
 from tapestry_jax.planning.folding.ordered import cell_count, fold_route, shared_out_bytes, tree_rounds
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides
+from tapestry_jax.planning.geometry.halo import permuted_axes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 
@@ -75,9 +76,10 @@ def _along_tree(
     # A leaf that is alike on all devices at first has no derivative before it has been merged with one that has.
     smooth, reach = list(varies), alone(len(leaves))
     for number, (pairs, sent) in enumerate(zip(rounds, exchanged, strict=True)):
+        apart = permuted_axes(pairs, axes, mesh)
         for leaf in sorted(sent):
             if (moving if number else varies)[leaf]:
-                yield permuted(leaves[leaf], axes, pairs, mesh, reach[leaf], smooth=smooth[leaf])
+                yield permuted(leaves[leaf], apart, reach[leaf], smooth=smooth[leaf])
         smooth, reach = merged_once(matrix, smooth), merged(matrix, reach)
     for leaf in sorted(wanted):
         if moving[leaf]:

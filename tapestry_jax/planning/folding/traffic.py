@@ -19,7 +19,7 @@ from tapestry_jax.planning.derivatives.dependence import dependence, passed_thro
 from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, mapped_frame, merges
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
 from tapestry_jax.planning.folding.sent_in_order import sent_in_order
-from tapestry_jax.planning.geometry.halo import pairs_apart
+from tapestry_jax.planning.geometry.hops import axes_apart
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import in_space, is_time
@@ -149,9 +149,9 @@ def sent_by_scan(
     one = not in_turns and local_sizes(shaped, cuts)[over] < 2
     reach = alone(len(totals)) if one else [frozenset(closure(matrix, {leaf})) for leaf in range(len(totals))]
     for distance, moved in reversed(exchanges):
-        pairs = pairs_apart(devices, distance)
+        apart = axes_apart([(0, devices - distance)], distance, axes, mesh)
         for leaf in sorted(moved):
-            yield permuted(totals[leaf], axes, pairs, mesh, reach[leaf])
+            yield permuted(totals[leaf], apart, reach[leaf])
         reach = merged(matrix, reach)
 
 

@@ -59,8 +59,10 @@ class Hop:
     @property
     def key(self) -> Hashable:
         """Equal for hops that do the same to equal operands."""
-        return self.pairs, tuple(
-            (p.starts, p.ranges, None if p.table is None else p.table.tobytes()) for p in self.sent
+        return (
+            self.pairs,
+            self.length,
+            tuple((p.length, p.starts, p.ranges, None if p.table is None else p.table.tobytes()) for p in self.sent),
         )
 
 
@@ -106,7 +108,7 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     parts = [0, size if source is None else source.extent]
     pairs: list[set[Pair]] = []
     sent: list[Table] = []
-    for distance in _nearest_first({int(d) for d in np.unique(distances)} - {0}, devices):
+    for distance in nearest_first({int(d) for d in np.unique(distances)} - {0}, devices):
         chosen = is_remote & (distances == distance)
         columns, arrived = _hop_columns(chosen, slots, distance, devices)
         table = np.where(chosen, parts[-1] + arrived, table)
@@ -127,11 +129,6 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
         start = low + target.low - source.low
         held.append(Piece(low, high - low, 0, (start,) * devices, None, (), masked=False))
     return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
-
-
-def pairs_apart(devices: int, distance: int) -> Table:
-    """Every position that has another one `distance` behind it, beside that one; shape `(devices - distance, 2)`."""
-    return np.arange(devices - distance)[:, None] + np.array([0, distance])
 
 
 def permuted_axes(pairs: Sequence[Pair] | Table, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
@@ -225,7 +222,8 @@ def _nearest_held(wanted: _Wanted, source: Cut | None, size: int, devices: int) 
     return np.clip(wanted.positions - start, least, np.maximum(least, most))
 
 
-def _nearest_first(distances: set[int], devices: int) -> list[int]:
+def nearest_first(distances: set[int], devices: int) -> list[int]:
+    """Distances round an axis in the order in which they are exchanged."""
     return sorted(distances, key=lambda distance: (min(distance, devices - distance), -distance))
 
 

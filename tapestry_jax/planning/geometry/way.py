@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Slice
+from tapestry_jax.planning.geometry.hops import sent_cells, sent_hops
 from tapestry_jax.planning.geometry.layout import Cut, Layout, stored_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import is_time, spread
@@ -170,7 +171,7 @@ class _Way:
         self.changes += [Deal(axis, wanted) for axis, _, wanted in last if wanted.striped]
         left = [Overlap(axis, have, wanted, self.shape[axis]) for axis, have, wanted in last if not wanted.striped]
         # What costs nothing makes the exchanges smaller.
-        for overlap in sorted(left, key=lambda each: bool(each.exchange(self.mesh).hops)):
+        for overlap in sorted(left, key=lambda each: bool(sent_hops(each, self.mesh))):
             self._overlap(overlap)
 
     def _overlap(self, overlap: Overlap) -> None:
@@ -214,7 +215,7 @@ def _is_dealt(cut: Cut, size: int, mesh: MeshShape) -> bool:
 def _is_cheaper(overlap: Overlap, mesh: MeshShape) -> bool:
     """Whether a neighbour exchange moves less than a gather would."""
     assert overlap.source is not None
-    return overlap.source.window is not None or overlap.exchange(mesh).cells < overlap.source.block * mesh.size(
+    return overlap.source.window is not None or sent_cells(overlap, mesh) < overlap.source.block * mesh.size(
         overlap.source.axes
     )
 

@@ -14,7 +14,7 @@ from tapestry_jax.planning.derivatives.gradients import (
     value_dependence,
 )
 from tapestry_jax.planning.folding.merges import local_state
-from tapestry_jax.planning.folding.sent import Sent, next_device
+from tapestry_jax.planning.folding.sent import Sent
 from tapestry_jax.planning.folding.traffic import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.geometry.changes import (
     Cast,
@@ -27,7 +27,7 @@ from tapestry_jax.planning.geometry.changes import (
     Slice,
     changed_shape,
 )
-from tapestry_jax.planning.geometry.halo import permuted_axes
+from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
 from tapestry_jax.planning.prediction.bounds import Turning, is_still, marked, sends_still, turning_in
 from tapestry_jax.planning.prediction.collective import Collective as Collective
@@ -144,8 +144,8 @@ def _of_changes(
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Overlap(axis, _, cut, _):
                 others = math.prod(size for other, size in enumerate(shape) if other != axis)
-                for hop in change.exchange(mesh).hops:
-                    permuted = permuted_axes(hop.pairs, cut.axes, mesh)
+                for hop in sent_hops(change, mesh):
+                    permuted = hop.axes(cut.axes, mesh)
                     sent = Collective("collective-permute", permuted, unit * others * hop.length, path)
                     # XLA merges equal permutations, whatever becomes of what arrives.
                     key = (source, tuple(map(_forward, changes[:number])), axis, cut.axes, hop.key)
@@ -297,7 +297,8 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
     if slot not in inner.live:
         return
     mesh, value = step.body.mesh, step.body.slots[slot]
-    axes = permuted_axes(next_device(mesh.size(step.stages)), step.stages, mesh)
+    # Each stage from the one before, and none from the last.
+    axes = axes_apart([(0, mesh.size(step.stages) - 1)], 1, step.stages, mesh)
     sent = Collective("collective-permute", axes, _local_bytes(value), step.path, turns)
     yield sent
     if inner.carries_gradient(slot):

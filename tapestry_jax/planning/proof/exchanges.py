@@ -14,6 +14,7 @@ from functools import lru_cache
 from combinators.frozen import dataclass
 from combinators.index_space.box import Box
 from tapestry_jax.planning.geometry.changes import Overlap
+from tapestry_jax.planning.geometry.fewer import fewer
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
@@ -48,7 +49,8 @@ def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
       PlanError: with the first cells that a device would read, and does not get.
     """
     devices = site.mesh.size(change.cut.axes)
-    source, cut, size, devices = representative(change.source, change.cut, size, devices)
+    small = fewer(change.source, change.cut, size, devices)
+    source, cut, size, devices = small.source, small.cut, small.size, small.devices
     # The same exchange along one axis of a smaller mesh.
     along = ("devices",)
     smaller = Overlap(change.axis, source and replace(source, axes=along), replace(cut, axes=along), size)
@@ -57,29 +59,6 @@ def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
     if fault is not None:
         refuse(path, *fault)
     return bool(exchange.hops)
-
-
-def representative(source: Cut | None, cut: Cut, size: int, devices: int) -> tuple[Cut | None, Cut, int, int]:
-    """The same problem without blocks, and devices, that repeat their neighbours."""
-    block = cut.block
-    drifts = source is not None and source.block != block
-    if drifts or not block or size > block * devices:
-        return source, cut, size, devices
-    sides = [cut] if source is None else [source, cut]
-    kept = 2 * max((abs(each.low) + each.extent) // block + 2 for each in sides) + 2
-    filled, full = -(-size // block), size // block
-    dropped, empty = max(full - kept, 0), max(devices - filled - kept, 0)
-    left = (_shorter(each, dropped) for each in (source, cut))
-    first, second = left
-    assert second is not None
-    return first, second, size - dropped * block, devices - dropped - empty
-
-
-def _shorter(cut: Cut | None, blocks: int) -> Cut | None:
-    if cut is None or cut.window is None:
-        return cut
-    window = cut.window
-    return replace(cut, window=replace(window, count=window.count - blocks * (cut.block // window.step)))
 
 
 @lru_cache(maxsize=1024)

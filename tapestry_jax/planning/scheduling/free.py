@@ -16,6 +16,7 @@ from combinators.index_space.signature import Operand
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole
 from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap, changed_shape
+from tapestry_jax.planning.geometry.hops import sent_cells
 from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.opening import outside_all
@@ -192,7 +193,7 @@ class FreeDims:
                 exchanged += kind.dtype.itemsize * others * change.cut.block * self.mesh.size(change.cut.axes)
             if isinstance(change, Overlap):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != change.axis)
-                exchanged += kind.dtype.itemsize * others * change.exchange(self.mesh).cells
+                exchanged += kind.dtype.itemsize * others * sent_cells(change, self.mesh)
             shape = changed_shape(shape, change, self.mesh)
         return exchanged, gathered
 

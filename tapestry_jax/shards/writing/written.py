@@ -17,6 +17,7 @@ from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.folding.merges import merges
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.hops import sent_hops
 from tapestry_jax.planning.geometry.layout import Cut, Layout
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of, turns_of
 from tapestry_jax.planning.scheduling.reads import fold_axes
@@ -180,7 +181,7 @@ class _Writer:
             case Exchange(_, _, _, _, cut) | Deal(_, cut):
                 return self._real(cut.axes)
             case Overlap(_, _, cut, _):
-                return self._real(in_space(cut.axes)) if change.exchange(self.common.mesh).hops else ()
+                return self._real(in_space(cut.axes)) if sent_hops(change, self.common.mesh) else ()
             case Cast() | Slice() | Reorder():
                 return ()
 
