@@ -15,7 +15,8 @@ from tapestry_jax.aot.seen import Memory, Seen
 from tapestry_jax.hlo.collectives import collectives_of
 from tapestry_jax.hlo.cycles import costed, unestimated
 from tapestry_jax.hlo.text import read
-from tapestry_jax.lowering.pinned import lower_pinned
+from tapestry_jax.lowering.pinned import trace_pinned
+from tapestry_jax.memory.predicted import memory_of
 from tapestry_jax.planning.prediction.collectives import collectives
 from tapestry_jax.planning.prediction.platform import as_compiled
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
@@ -50,7 +51,9 @@ def compile_only(
         )
     platform, machine = found[0] if found else "", mesh.devices.flat[0].device_kind
     predicted = tuple(as_compiled(each, platform, machine) for each in collectives(schedule, grad))
-    compiled = _compiled(schedule, mesh, grad)
+    traced = trace_pinned(schedule, mesh, grad)
+    needed = memory_of(traced.jaxpr, schedule, found)
+    compiled = _compiled(traced, schedule.graph.name, mesh, needed.total)
     text = compiled.as_text()
     module = read(text)
     costs = _costs(compiled)
@@ -59,6 +62,7 @@ def compile_only(
         machine=f"{mesh.devices.flat[0].device_kind} x {mesh.size}",
         compiler=_compiler(found),
         memory=_memory(compiled),
+        needed=needed,
         predicted=predicted,
         collectives=tuple(collectives_of(module, mesh)),
         operations=costed(module, frozenset(_paths(schedule))),
@@ -69,8 +73,8 @@ def compile_only(
     )
 
 
-def _compiled(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int]) -> Any:
-    lowered = lower_pinned(schedule, mesh, grad)
+def _compiled(traced: Any, name: str, mesh: Any, predicted: int) -> Any:
+    lowered = traced.lower()
     try:
         with warnings.catch_warnings():
             # What was compiled for devices that are not here can be stored, not read: JAX says so, and compiles again.
@@ -80,9 +84,10 @@ def _compiled(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int]) -
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         fits = re.search(r"Used ([\d.]+\w+) of ([\d.]+\w+)", str(error))
         needed = [f"it needs {fits.group(1)} on a device that has {fits.group(2)}"] if fits else []
+        needed += [f"plan.memory predicts {predicted:,} B"] if fits else []
         raise PlanError(
             message(
-                f"the compiler refuses `{schedule.graph.name}` for {mesh.devices.flat[0].device_kind} x {mesh.size}",
+                f"the compiler refuses `{name}` for {mesh.devices.flat[0].device_kind} x {mesh.size}",
                 *(needed or [line[:200] for line in lines[:4]]),
                 remedy="Cut more dimensions, or put some in chunks: plan.explain(grad=True) shows what is alive.",
             )

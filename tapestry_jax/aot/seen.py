@@ -10,6 +10,7 @@ from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
 from tapestry_jax.hlo.collectives import Found
 from tapestry_jax.hlo.cycles import Costed
+from tapestry_jax.memory.predicted import MemoryNeeded
 from tapestry_jax.planning.prediction.collective import Collective
 
 Sent = Mapping[tuple[str, tuple[str, ...]], int]
@@ -52,6 +53,7 @@ class Seen(Immutable):
       machine: kind and number of devices.
       compiler: platform and version.
       memory: bytes of one device.
+      needed: the same as `plan.memory` predicts them.
       predicted: the collectives of the plan, as the compiler of this platform runs them.
       collectives: those of the compiled program, with trip counts, and with how much compute each encloses.
       operations: instructions with estimated cycles, by operation; empty where the compiler estimates none.
@@ -65,6 +67,7 @@ class Seen(Immutable):
     machine: str
     compiler: str
     memory: Memory
+    needed: MemoryNeeded = field(repr=False)
     predicted: tuple[Collective, ...]
     collectives: tuple[Found, ...]
     operations: tuple[Costed, ...] = field(repr=False)
@@ -135,12 +138,7 @@ def _merged(sent: Sent) -> Sent:
 
 def _lines(seen: Seen) -> Iterator[str]:
     yield f"{seen.name} on {seen.machine}, compiled by {seen.compiler}"
-    memory = seen.memory
-    yield f"memory of a device: {memory.total:,} B"
-    yield (
-        f"  arguments {memory.arguments:,}, results {memory.results:,}, temporaries {memory.temporaries:,}, "
-        f"program {memory.code:,}" + (f", reused {memory.reused:,}" if memory.reused else "")
-    )
+    yield from _memory_lines(seen.memory, seen.needed)
     if seen.flops is not None and seen.bytes_accessed is not None:
         yield f"loops counted once: {seen.flops:,.0f} FLOP, {seen.bytes_accessed:,.0f} B accessed"
     yield from _collective_lines(seen)
@@ -154,6 +152,16 @@ def _lines(seen: Seen) -> Iterator[str]:
         yield f"estimated cycles: {seen.cycles:,}{without}"
         for path, cycles in list(seen.cycles_by_operation.items())[:12]:
             yield f"  {cycles:>14,}  {path or '(made by the compiler)'}"
+
+
+def _memory_lines(memory: Memory, needed: MemoryNeeded) -> Iterator[str]:
+    yield f"{'memory of a device':<32}{'predicted':>18}{'compiled':>18}"
+    for name in ("arguments", "results", "temporaries"):
+        yield f"  {name:<30}{getattr(needed, name):>16,} B{getattr(memory, name):>16,} B"
+    yield f"  {'program':<30}{'':>18}{memory.code:>16,} B"
+    if memory.reused:
+        yield f"  {'results in place of arguments':<30}{'':>18}{-memory.reused:>16,} B"
+    yield f"  {'together':<30}{needed.total:>16,} B{memory.total:>16,} B"
 
 
 def _collective_lines(seen: Seen) -> Iterator[str]:

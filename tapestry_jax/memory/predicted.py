@@ -10,6 +10,8 @@ from combinators.frozen import dataclass
 from tapestry_jax.lowering.pinned import trace_pinned
 from tapestry_jax.memory.liveness import Live, peak
 from tapestry_jax.memory.read import read_program
+from tapestry_jax.memory.rounded import rounded
+from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
 _LISTED = 16
@@ -70,12 +72,13 @@ def memory_needed(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int
       mesh: with devices or abstract.
       grad: as in `Plan.collectives`.
     """
-    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule)
+    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule, platforms_of(mesh))
 
 
-def memory_of(jaxpr: Any, schedule: Schedule) -> MemoryNeeded:
-    """The memory of a schedule's program that was traced already."""
+def memory_of(jaxpr: Any, schedule: Schedule, platforms: Platforms = ()) -> MemoryNeeded:
+    """The memory of a schedule's program that was traced already, on a machine of some platform."""
     program = read_program(jaxpr, frozenset(_paths(schedule)))
+    program = rounded(program) if platforms == ("tpu",) else program
     found = peak(program)
     return MemoryNeeded(
         arguments=sum(program.values[number].bytes for number in program.inputs),

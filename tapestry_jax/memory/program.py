@@ -41,6 +41,7 @@ class Node:
       bodies: of a loop its turn, of a branch all of its programs.
       held: of a loop, how many operands are the same in every turn.
       carries: of a loop, how many operands behind them are handed on from turn to turn.
+      rounds: whether it is a product without a precision of its own, whose float32 operands TPUs round to bfloat16.
     """
 
     kind: int
@@ -51,6 +52,7 @@ class Node:
     bodies: tuple[Program, ...] = ()
     held: int = 0
     carries: int = 0
+    rounds: bool = False
 
 
 @dataclass(frozen=True)

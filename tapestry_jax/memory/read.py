@@ -20,6 +20,7 @@ _WRAPPED = re.compile(r"\b(?:jvp|transpose|vmap|jit|rematted_computation|checkpo
 _PLACES = frozenset(
     ("", "shard_map", "while", "body", "cond", "checkpoint", "rematted_computation", "closed_call", "remat", "scan")
 )
+_PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
 
 
 def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
@@ -83,7 +84,8 @@ class _Reader:
                 operands = operands[1:]
         read = tuple(number for number in operands if number is not None)
         kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
-        self.nodes.append(Node(kind, read, tuple(results), clean, backward, bodies, held, carries))
+        rounds = name in _PRODUCTS and _is_default(params.get("precision"))
+        self.nodes.append(Node(kind, read, tuple(results), clean, backward, bodies, held, carries, rounds))
 
     def _local(self, number: int | None, variable: Any) -> int | None:
         """What enters a `shard_map` is a piece from now on; what stood outside of it is never there as a whole."""
@@ -129,6 +131,12 @@ def _called(name: str, params: Mapping[str, Any]) -> Any:
         return None
     found = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
     return None if found is None or not hasattr(_jaxpr(found), "eqns") else _jaxpr(found)
+
+
+def _is_default(precision: Any) -> bool:
+    """Whether a product leaves it to the machine how its operands are rounded."""
+    each = precision if isinstance(precision, tuple) else (precision,)
+    return all(one is None or one == jax.lax.Precision.DEFAULT for one in each)
 
 
 def _jaxpr(found: Any) -> Any:

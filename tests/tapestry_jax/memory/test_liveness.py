@@ -8,6 +8,7 @@ import pytest
 
 from tapestry_jax.memory.liveness import peak
 from tapestry_jax.memory.read import read_program
+from tapestry_jax.memory.rounded import rounded
 
 N = 64
 SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)
@@ -59,6 +60,37 @@ def test_a_loop_keeps_what_its_gradient_needs_of_every_turn():
         return jnp.sum(jax.lax.scan(turn, x, length=10)[0])
 
     assert 10 <= peak_of(jax.grad(again), SQUARE, SQUARE).bytes / ONE < 15
+
+
+def types(function, *structs):
+    return {live.type for live in peak(rounded(read_program(jax.make_jaxpr(function)(*structs)))).live}
+
+
+@pytest.mark.parametrize("precision", [None, "default", "highest"])
+def test_tpus_keep_what_only_products_read_in_half_the_bytes(precision):
+    def loss(x, w):
+        def turn(carry, _):
+            return jnp.tanh(jnp.matmul(carry, w, precision=precision)), None
+
+        return jnp.sum(jax.lax.scan(turn, x, length=10)[0])
+
+    found = types(jax.grad(loss, 1), SQUARE, SQUARE)
+    # What tanh gave is multiplied cell by cell; what every turn starts from is not.
+    assert f"float32[10,{N},{N}]" in found
+    assert (f"bfloat16[10,{N},{N}]" in found) == (precision != "highest")
+
+
+@pytest.mark.parametrize(
+    ("function", "narrow"),
+    [
+        (lambda x, w: jnp.tanh(x @ w).T @ w, True),
+        (lambda x, w: (y := jnp.tanh(x @ w)) @ w + jnp.sort(y), False),  # somebody else reads it
+        (lambda x, w: jnp.tanh(x.astype(jnp.float16) @ w.astype(jnp.float16)) @ w.astype(jnp.float16), False),
+        (lambda x, w: jnp.sort(x @ w) + 1, False),
+    ],
+)
+def test_what_is_rounded(function, narrow):
+    assert any(kind.startswith("bfloat16") for kind in types(function, SQUARE, SQUARE)) == narrow
 
 
 def test_what_a_loop_computes_for_nobody_is_not_counted():
