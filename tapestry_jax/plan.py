@@ -352,7 +352,9 @@ def plan(
         that is repeated (`tp.stack`, `tp.iterate`, `feedback`), or a mapping from paths or scopes to True and False,
         such as `{"decoder": True}`; the longest path that fits wins. The unit is one turn of the outermost repetition
         in a scope: kept are what it carries on and what other devices sent, so that nothing but gathered parameters
-        is sent again. Values and gradients stay what they are.
+        is sent again. In place of True stands what else is kept: `"dots"` for the results of operations that read
+        their operands through products and convolutions alone, `"dots_with_no_batch_dims"` for those among them
+        whose products have no batch dimensions, `"nothing"` for nothing else. Values and gradients stay what they are.
 
     Returns:
       The plan. Nothing has run.
@@ -360,7 +362,7 @@ def plan(
     Raises:
       PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
         halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
-        than what it carries, or remat where nothing is repeated.
+        than what it carries, or remat where nothing is repeated, or that keeps what it cannot.
       MeshError: for an unknown mesh axis.
 
     Example:

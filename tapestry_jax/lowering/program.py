@@ -20,7 +20,7 @@ from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
-from tapestry_jax.lowering.on_device.recomputed import recomputed
+from tapestry_jax.lowering.on_device.recomputed import kept, recomputed
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.pipeline import run_pipeline
 from tapestry_jax.lowering.time.regather import gathering
@@ -84,7 +84,7 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                     )
                 case Run():
                     results = _run(schedule, step, here, [values[slot] for slot in step.operands])
-                    values.update(zip(step.results, results, strict=True))
+                    values.update(zip(step.results, kept(results) if step.kept else results, strict=True))
                 case Finish():
                     results = finish_fold(schedule, step, here, [values[slot] for slot in step.operands])
                     values.update(zip(step.results, results, strict=True))
@@ -212,7 +212,7 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)
         return outputs[:count], outputs[count:]
 
-    run = recomputed(once) if step.remat else once
+    run = recomputed(once, keeps=bool(step.keeps)) if step.remat else once
 
     def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         return run(carry, slices, outside)

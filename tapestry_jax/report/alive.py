@@ -9,7 +9,7 @@ import jax
 from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
-from tapestry_jax.planning.prediction.recomputed import is_received
+from tapestry_jax.planning.scheduling.received import is_kept
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
 
@@ -74,10 +74,10 @@ def _kept_by_turns(schedule: Schedule, step: Repeat | Region, inside: Flow) -> i
 
 
 def _kept(schedule: Schedule, flow: Flow, *, again: bool) -> int:
-    """What one turn keeps: all that a gradient flows through or, where it is computed `again`, what was received."""
+    """What one turn keeps: all that a gradient flows through; if computed `again`, what was received or is kept."""
     found = 0
     for step in schedule.steps:
-        if not again or is_received(schedule, step):
+        if not again or is_kept(schedule, step):
             found += _bytes(schedule, (slot for slot in step.results if slot in flow.forward))
         if isinstance(step, Repeat | Region):
             inside = _flow_inside(step, flow)

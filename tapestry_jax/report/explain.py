@@ -157,9 +157,8 @@ def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] 
                 if not step.carried:
                     found.pop(step.path, None)
             case Repeat():
-                yield Row(
-                    step.path, f"{step.length} turns{', computed again backwards' * step.remat}", None, None, "", times
-                )
+                again = f", computed again backwards{f' but for {step.keeps}' * bool(step.keeps)}" * step.remat
+                yield Row(step.path, f"{step.length} turns{again}", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
             case Region():
                 notes = [_note(item, times) for item in found.get(step.path, ())]

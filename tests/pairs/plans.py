@@ -44,7 +44,7 @@ class Placing:
       outputs: layouts of outputs.
       fsdp: the mesh axis over which parameters are stored.
       accumulate: the dtype of carriers.
-      remat: whether what is repeated is computed again backwards.
+      remat: whether what is repeated is computed again backwards, and what of it is kept.
     """
 
     mesh: dict[str, int]
@@ -54,7 +54,7 @@ class Placing:
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
     fsdp: str | None = None
     accumulate: str | None = None
-    remat: bool = False
+    remat: bool | str = False
 
     def plan(self, graph: Graph, mesh: Any = None) -> tp.Plan:
         """The plan; PlanError where it is refused."""
@@ -122,7 +122,7 @@ def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
     if wider and rng.random() < 0.5:
         placing = replace(placing, accumulate=rng.choice(wider))
     if any(isinstance(node, Loop) for node in graph.nodes) and rng.random() < 0.4:
-        placing = replace(placing, remat=True)
+        placing = replace(placing, remat=rng.choice((True, "dots", "dots_with_no_batch_dims")))
     return placing
 
 

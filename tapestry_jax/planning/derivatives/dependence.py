@@ -15,12 +15,17 @@ _CALLS = frozenset((*WRAPPERS, "remat", "remat2", "checkpoint", "custom_jvp_call
 Matrix = tuple[tuple[bool, ...], ...]
 
 
-def dependence(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> Matrix:
+def dependence(
+    function: Callable[..., Sequence[Any]],
+    *arguments: Sequence[Any],
+    known: Callable[[Any], bool] | None = None,
+) -> Matrix:
     """For every output of `function(*arguments)` whether it depends on each input.
 
     Args:
       function: takes flat lists, returns a flat list.
       arguments: types of the leaves of each argument.
+      known: of an equation, whether its results are known without its operands; none are by default.
 
     Returns:
       One row for each output; columns in the order of the flattened arguments.
@@ -28,7 +33,7 @@ def dependence(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]
     jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
     columns: list[list[bool]] = []
     for variable in jaxpr.invars:
-        reached = reachable(jaxpr, {variable})
+        reached = reachable(jaxpr, {variable}, known)
         columns.append([is_variable(out) and out in reached for out in jaxpr.outvars])
     return tuple(zip(*columns, strict=True)) if columns else tuple(() for _ in jaxpr.outvars)
 
@@ -45,34 +50,34 @@ def is_variable(atom: Any) -> bool:
     return not is_literal(atom)
 
 
-def reachable(jaxpr: Any, sources: set[Any]) -> set[Any]:
-    """The variables of a jaxpr that depend on `sources`."""
+def reachable(jaxpr: Any, sources: set[Any], known: Callable[[Any], bool] | None = None) -> set[Any]:
+    """The variables of a jaxpr that depend on `sources`, other than through equations whose results are `known`."""
     reached = set(sources)
     for equation in jaxpr.eqns:
         touched = [is_variable(v) and v in reached for v in equation.invars]
-        if not any(touched):
+        if not any(touched) or (known is not None and known(equation)):
             continue
         if equation.primitive.name == "cond" and not touched[0]:
-            reached.update(_through_branches(equation, touched[1:]))
+            reached.update(_through_branches(equation, touched[1:], known))
             continue
         inner = _inner(equation)
         if inner is None or len(inner.invars) != len(equation.invars):
             reached.update(equation.outvars)
             continue
-        reached.update(_through(equation, inner, touched))
+        reached.update(_through(equation, inner, touched, known))
     return reached
 
 
-def _through(equation: Any, inner: Any, touched: Sequence[bool]) -> set[Any]:
+def _through(equation: Any, inner: Any, touched: Sequence[bool], known: Callable[[Any], bool] | None) -> set[Any]:
     """The results of an equation that its inner program makes of `touched` operands."""
-    inside = reachable(inner, {v for v, hit in zip(inner.invars, touched, strict=True) if hit})
+    inside = reachable(inner, {v for v, hit in zip(inner.invars, touched, strict=True) if hit}, known)
     made = zip(equation.outvars, inner.outvars, strict=True)
     return {out for out, source in made if is_variable(source) and source in inside}
 
 
-def _through_branches(equation: Any, touched: Sequence[bool]) -> set[Any]:
+def _through_branches(equation: Any, touched: Sequence[bool], known: Callable[[Any], bool] | None) -> set[Any]:
     """The same of a condition: what any of its branches makes of them."""
-    return set().union(*(_through(equation, branch.jaxpr, touched) for branch in equation.params["branches"]))
+    return set().union(*(_through(equation, branch.jaxpr, touched, known) for branch in equation.params["branches"]))
 
 
 def _inner(equation: Any) -> Any:

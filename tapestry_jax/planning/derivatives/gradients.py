@@ -45,6 +45,17 @@ def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> boo
     return _derivative_needs(*_key(graph, node), direction)[value]
 
 
+def known_by(graph: Graph, node: int, policy: Any) -> bool:
+    """Whether all that an operation gives is computed from values that a policy keeps, and these from its operands.
+
+    Args:
+      graph: the program.
+      node: of the operation.
+      policy: one of `jax.checkpoint_policies` that goes by primitives, hashable.
+    """
+    return _known_by(*_key(graph, node), policy)
+
+
 def presents_linearly(graph: Graph, node: int) -> bool:
     """Whether no derivative of a fold's result by its merged state is computed from the state's value."""
     return _presents_linearly(*_key(graph, node))
@@ -109,6 +120,17 @@ def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], directi
 
     matrix = dependence(tangents, [structs[direction]], structs)
     return tuple(any(row[place + 1] for row in matrix) for place in range(len(structs)))
+
+
+@lru_cache(maxsize=4096)
+def _known_by(operation: Operation, structs: tuple[Struct, ...], policy: Any) -> bool:
+    shaped = plain(shape(operation, structs))
+
+    def known(equation: Any) -> bool:
+        return bool(policy(equation.primitive, *(atom.aval for atom in equation.invars), **equation.params))
+
+    needed = dependence(lambda arrays: run_whole(shaped, arrays), structs, known=known)
+    return not any(map(any, needed)) and all(map(any, _value_dependence(operation, structs)))
 
 
 @lru_cache(maxsize=4096)

@@ -5,33 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from combinators.arguments import read_name
 from combinators.errors import PlanError, message
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.scopes import is_inside
 
-Remat = tuple[tuple[str, bool], ...]
-"""Scope, and whether its repetitions are computed again; `""` is the whole program."""
+Remat = tuple[tuple[str, bool | str], ...]
+"""Scope, and whether its repetitions are computed again, or which results of theirs are kept; `""` is the program."""
+
+KEPT: Mapping[str, Any] = {
+    "dots": jax.checkpoint_policies.dots_saveable,
+    "dots_with_no_batch_dims": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+"""What may be kept of a turn that is computed again, and JAX's word for it: which primitives give such values."""
 
 
 def read_remat(remat: Any) -> Remat:
-    """Normalise `bool | {scope: bool}`.
+    """Normalise `choice | {scope: choice}`, where a choice is a bool or says what is kept.
 
     Raises:
       PlanError: for anything else.
     """
     if remat is None or remat is False:
         return ()
-    if remat is True:
-        return (("", True),)
     if not isinstance(remat, Mapping):
-        raise _no_choice("remat", remat)
+        return (("", _read_choice("remat", remat)),)
     found: dict[Any, Any] = dict(remat)  # pyright: ignore[reportUnknownArgumentType]
-    for scope, chosen in found.items():
-        if not isinstance(chosen, bool):
-            raise _no_choice(f"remat[{scope!r}]", chosen)
-    return tuple((_read_scope(scope), chosen) for scope, chosen in found.items())
+    choices = {scope: _read_choice(f"remat[{scope!r}]", chosen) for scope, chosen in found.items()}
+    return tuple((_read_scope(scope), chosen) for scope, chosen in choices.items())
 
 
 def check_remat(graph: Graph, remat: Remat) -> None:
@@ -53,10 +57,18 @@ def check_remat(graph: Graph, remat: Remat) -> None:
             )
 
 
-def wanted_remat(path: str, remat: Remat) -> tuple[str | None, bool]:
+def wanted_remat(path: str, remat: Remat) -> tuple[str | None, bool | str]:
     """The longest scope that holds a path, and what it says."""
     found = [(scope, chosen) for scope, chosen in remat if is_inside(path, scope)]
     return max(found, key=lambda pair: len(pair[0]), default=(None, False))
+
+
+def _read_choice(where: str, given: Any) -> bool | str:
+    if isinstance(given, str) and given == "nothing":
+        return True
+    if isinstance(given, bool) or (isinstance(given, str) and given in KEPT):
+        return given
+    raise _no_choice(where, given)
 
 
 def _read_scope(scope: Any) -> str:
@@ -68,6 +80,7 @@ def _no_choice(where: str, given: Any) -> PlanError:
         message(
             f"{where} does not say what is computed again",
             f"got {type(given).__name__}: {given!r:.80}",
-            remedy='Write remat=True, or paths and True or False: remat={"decoder": True}.',
+            f"what can be kept is {', '.join(repr(name) for name in ('nothing', *KEPT))}",
+            remedy='Write True, False or what is kept, for the program or by path: remat={"decoder": True}.',
         )
     )

@@ -188,7 +188,8 @@ def _of_gathers(schedule: Schedule, step: Run, flow: Flow, seen: set[Any], loops
             source = step.operands[place]
             yield from _of_changes(schedule, source, changes, step.path, smooth, seen, again=again)
             for found in [*_of_changes(schedule, source, changes, step.path, False, set())] * reruns:
-                yield replace(found, backward=True)
+                # One of the loops may keep the result: how many do not, JAX decides.
+                yield replace(found, backward=True, bound=found.bound or step.kept)
 
 
 def _is_reached(schedule: Schedule, step: Run, place: int, flow: Flow) -> bool:

@@ -6,14 +6,12 @@ behind it is needed for its sake.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from combinators.frozen import dataclass
 from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, value_dependence
-from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Share
-from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.prediction.flow import Flow
-from tapestry_jax.planning.scheduling.reads import fold_axes
+from tapestry_jax.planning.scheduling.received import is_kept, is_received
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 
@@ -36,26 +34,15 @@ def again_in(schedule: Schedule, flow: Flow) -> Again:
         return Again()
     seeds = {slot for step in schedule.steps for slot in _read_by_derivative(schedule, step, flow)}
     handed_on = {slot for slot in schedule.outputs if slot in flow.live}
-    return Again(_computed(schedule, seeds), _computed(schedule, handed_on))
+    # A loop in time around the layers knows nothing of what their own second pass has kept.
+    return Again(_computed(schedule, seeds, is_kept), _computed(schedule, handed_on, is_received))
 
 
-def is_received(schedule: Schedule, step: Step) -> bool:
-    """Whether the results of a step are what other devices sent, as far as they are not computed from it at once."""
-    match step:
-        case Convert():
-            return not step.again and any(isinstance(c, Gather | Exchange | Deal | Share) for c in step.changes)
-        case Run():
-            shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
-            return not step.carried and bool(in_space(fold_axes(shaped, cuts)))
-        case _:
-            return isinstance(step, Finish)
-
-
-def _computed(schedule: Schedule, wanted: Iterable[int]) -> frozenset[int]:
-    """The slots that are computed to have some."""
+def _computed(schedule: Schedule, wanted: Iterable[int], at_hand: Callable[[Schedule, Step], bool]) -> frozenset[int]:
+    """The slots that are computed to have some, as far as the results of steps are not `at_hand`."""
     found = set(wanted)
     for step in reversed(schedule.steps):
-        if not found.isdisjoint(step.results) and not is_received(schedule, step):
+        if not found.isdisjoint(step.results) and not at_hand(schedule, step):
             found.update(_read(schedule, step, found))
     return frozenset(found)
 

@@ -185,8 +185,9 @@ def _stacked(step: Repeat, inside: Flow) -> float:
     """Bytes that a turn writes to, and its gradient reads from, the stacks of what all turns keep."""
     body = step.body
     kept = set(body.inputs[: step.carries])
-    if not step.remat:
-        kept |= {slot for each in body.steps if isinstance(each, Run) for slot in each.results}
+    kept |= {
+        slot for each in body.steps if isinstance(each, Run) and (each.kept or not step.remat) for slot in each.results
+    }
     return 2.0 * sum(slot_bytes(body.slots[slot]) for slot in kept if slot in inside.forward and slot in inside.useful)
 
 
@@ -276,7 +277,7 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: _Around) -> OperationC
             moved += slot_bytes(schedule.slots[slot])
     forward = roofline(machine, counts, moved)
     back, back_counts, back_moved = _backward(step, flow, machine, key)
-    runs = 1 + (around.again if smooth else 0)
+    runs = 1 + (around.again - step.kept if smooth else 0)
     return OperationCost(
         step.path,
         around.times,

@@ -1,15 +1,18 @@
 """What the backward pass computes again: written into the schedule's repetitions.
 
 A loop over layers keeps what its backward pass needs of every turn, which is nearly all that a turn makes. A turn that
-is computed again is kept as what it starts from, and what other devices sent into it.
+is computed again is kept as what it starts from, what other devices sent into it, and the results of operations that
+the plan wants to keep.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tapestry_jax.planning.entries.remat import Remat, wanted_remat
-from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, Step
+from tapestry_jax.planning.derivatives.gradients import known_by
+from tapestry_jax.planning.entries.remat import KEPT, Remat, wanted_remat
+from tapestry_jax.planning.scheduling.received import is_received
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule, Step
 
 
 def rematerialised(schedule: Schedule, remat: Remat) -> Schedule:
@@ -30,9 +33,29 @@ def _step(step: Step, remat: Remat, around: str | None) -> Step:
     match step:
         case Repeat():
             scope, chosen = wanted_remat(step.path, remat)
-            again = chosen and scope != around and step.length > 1
-            return replace(step, body=_marked(step.body, remat, scope if again else around), remat=again)
+            again = bool(chosen) and scope != around and step.length > 1
+            body = _marked(step.body, remat, scope if again else around)
+            keeps = chosen if again and isinstance(chosen, str) else ""
+            return replace(step, body=_keeping(body, keeps) if keeps else body, remat=again, keeps=keeps)
         case Region():
             return replace(step, body=_marked(step.body, remat, around))
+        case _:
+            return step
+
+
+def _keeping(schedule: Schedule, keeps: str) -> Schedule:
+    """The turn of a repetition, whose operations are kept that `keeps` speaks of.
+
+    What loops in time run is not: they are there so that it need not be. What other devices sent is kept by itself.
+    """
+    return replace(schedule, steps=tuple(_kept(schedule, step, keeps) for step in schedule.steps))
+
+
+def _kept(schedule: Schedule, step: Step, keeps: str) -> Step:
+    match step:
+        case Repeat() if not step.remat:
+            return replace(step, body=_keeping(step.body, keeps))
+        case Run() if not step.carried and not is_received(schedule, step):
+            return replace(step, kept=known_by(schedule.graph, step.node, KEPT[keeps]))
         case _:
             return step

@@ -143,4 +143,4 @@ def _slot(schedule: Schedule, number: int) -> Hashable:
 
 
 def _work(shaped: Shaped, step: Run) -> Hashable:
-    return id(shaped), step.cuts, step.axes, step.scatter, step.gathers, step.carried
+    return id(shaped), step.cuts, step.axes, step.scatter, step.gathers, step.carried, step.kept

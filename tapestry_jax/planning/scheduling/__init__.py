@@ -2,5 +2,5 @@
 
 Read `schedule`, which is the data; then `demands` (with `reads`, `free` and `widen`): the layouts that operations
 want; then `regions`, `frame` and `graph`, which writes steps with `operations`, `repetitions` and `time_loops` (with
-`totals`).
+`totals`). `received` says which steps are not computed again.
 """

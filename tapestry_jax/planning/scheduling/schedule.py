@@ -82,6 +82,7 @@ class Run:
         backward pass makes these again.
       carried: of a fold: its results are the leaves of a state, which the loops around it add up, for a `Finish`. Of a
         scan: the leaves of the total before this turn are further operands, those of the next further results.
+      kept: whether a turn around it that is computed again keeps the results.
     """
 
     node: int
@@ -93,6 +94,7 @@ class Run:
     path: str
     gathers: tuple[tuple[int, tuple[Change, ...]], ...] = ()
     carried: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ class Repeat:
       layers: all turns of all stages.
       remat: whether the backward pass computes each turn again, from its carries and from what other devices have
         sent, instead of finding all that the turn has made.
+      keeps: what of such a turn is kept besides, a name in `KEPT` of `planning/entries/remat.py`: the results of
+        steps inside that are `kept`.
     """
 
     node: int
@@ -197,6 +201,7 @@ class Repeat:
     stage: Cut | None = None
     layers: int = 0
     remat: bool = False
+    keeps: str = ""
 
 
 Step = Convert | Run | Finish | Repeat | Region

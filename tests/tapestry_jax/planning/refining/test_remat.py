@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.planning.scheduling.schedule import Region, Repeat
-from tests.contract import assert_holds
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run
+from tests.contract import assert_contract, assert_holds
 from tests.tapestry_jax.draw import named, normal
 
 gelu = tp.Map(jax.nn.gelu)
@@ -60,27 +60,29 @@ def backward(plan, kind):
 
 
 @pytest.mark.parametrize(
-    "entries",
+    ("entries", "choice"),
     [
-        {"b": "data", "f": "model"},
-        {"b": ("data", tp.chunks(2)), "f": "model"},
-        {"f": ("model", tp.chunks(3))},
-        {"layer": "data", "b": tp.chunks(3)},
-        {"b": tp.chunks(2)},
+        ({"b": "data", "f": "model"}, True),
+        ({"b": ("data", tp.chunks(2)), "f": "model"}, "dots"),
+        ({"f": ("model", tp.chunks(3))}, True),
+        ({"layer": "data", "b": tp.chunks(3)}, "dots"),
+        ({"b": tp.chunks(2)}, True),
     ],
     ids=str,
 )
-def test_value_gradient_and_bytes_are_those_of_the_program(mesh2x4, entries):
-    plan = tp.plan(GRAPH, mesh2x4, entries, remat={"decoder": True})
+def test_value_gradient_and_bytes_are_those_of_the_program(mesh2x4, entries, choice):
+    plan = tp.plan(GRAPH, mesh2x4, entries, remat={"decoder": choice})
     assert all(remat for _, remat in repeats(plan.schedule))
     assert_holds(plan, ARGS, reference=reference_deep)
     # What other devices sent is kept: nothing is sent again.
     assert plan.collectives(True) == tp.plan(GRAPH, mesh2x4, entries).collectives(True)
 
 
-@pytest.mark.parametrize("entries", [{"b": "data", "f": "model"}, {"b": ("data", tp.chunks(2))}], ids=str)
-def test_gathered_parameters_are_gathered_again(mesh2x4, entries):
-    plan = tp.fsdp(tp.plan(GRAPH, mesh2x4, entries, remat=True), "data", smallest=1)
+@pytest.mark.parametrize(
+    ("entries", "choice"), [({"b": "data", "f": "model"}, True), ({"b": ("data", tp.chunks(2))}, "dots")], ids=str
+)
+def test_gathered_parameters_are_gathered_again(mesh2x4, entries, choice):
+    plan = tp.fsdp(tp.plan(GRAPH, mesh2x4, entries, remat=choice), "data", smallest=1)
     assert_holds(plan, ARGS, reference=reference_deep)
     # Gelu is computed again, so the bias is gathered again too; chunks around the layers gather in their own.
     assert backward(plan, "all-gather") == 3 * TURNS * (1 if "f" in entries else 2 * 2)
@@ -97,6 +99,81 @@ def test_less_is_alive_and_the_compiler_says_so_too(mesh2x4):
     assert said_less != said_more and said_less.endswith("kB") and said_more.endswith("kB")
     assert float(said_less.split()[0]) < float(said_more.split()[0])
     assert "4 turns, computed again backwards" in table and "computed again" not in other
+    between = tp.plan(GRAPH, mesh2x4, {"b": "data", "f": "model"}, remat="dots")
+    assert "4 turns, computed again backwards but for dots" in between.explain(True)
+    found = [tp.plan(GRAPH, mesh2x4, {"b": "data", "f": "model"}, remat=r).memory(True) for r in (True, None)]
+    assert found[0].temporaries < between.memory(True).temporaries < found[1].temporaries
+
+
+def kept(schedule):
+    """The names of operations whose results are kept of turns that are computed again, in loops too."""
+    for step in schedule.steps:
+        if isinstance(step, Repeat | Region):
+            yield from kept(step.body)
+        elif isinstance(step, Run) and step.kept:
+            yield step.path.rpartition("/")[2]
+
+
+def of_products(x, ws):
+    """A layer of products: alone, with a batch dimension, behind and before other work, beside it, and for chunks."""
+
+    def whole(kernel, name):
+        return tp.Map(kernel, "b i [k], [k] [n] -> b i [n]", name=name)
+
+    def turn(x, w):
+        other = x.rename(i="k", k="n")
+        for part in (
+            tp.einsum("b i k, k n -> b i n", name="plain")(x, w),
+            tp.einsum("b i k, b k n -> b i n", name="batched")(x, other),
+            whole(lambda x, w: jnp.tanh(x) @ w, "behind")(x, w),
+            whole(lambda x, w: jnp.tanh(x @ w), "before")(x, w),
+            whole(lambda x, w: x + x @ w, "beside")(x, w),
+            whole(lambda x, w: x + w[0], "none")(x, w),
+            tp.einsum("b i k, k n -> b i n", name="chunked")(x, w),
+        ):
+            x = x + 0.1 * part.rename(n="k")
+        return x
+
+    return tp.stack(turn, 3, name="decoder")(x, ws)
+
+
+def test_kept_are_results_of_operations_that_read_their_operands_through_products_alone():
+    x, ws = normal(2, 4, 4), normal(3, 4, 4, seed=1)
+    graph = tp.trace(of_products, *named("b i k, layer k n", x, ws))
+    mesh = tp.mesh(data=2)
+
+    def found(remat, **chunked):
+        ops = {"decoder/chunked": chunked} if chunked else None
+        return sorted(kept(tp.plan(graph, mesh, {"b": "data"}, ops=ops, remat=remat).schedule))
+
+    assert found(True) == found("nothing") == found(None) == []
+    assert found("dots") == ["batched", "before", "behind", "chunked", "plain"]
+    assert found({"decoder": "dots_with_no_batch_dims"}) == ["before", "behind", "chunked", "plain"]
+    # What a loop in time makes is not kept, and what other devices sent is kept anyway.
+    assert "chunked" not in found("dots", k=tp.chunks(2))
+    assert "chunked" not in found("dots", b=None, k="data")
+
+
+def test_what_a_kept_product_is_computed_from_is_not_gathered_again(mesh2x4):
+    def program(x, still, ws):
+        def turn(x, w):
+            return x * gelu(matmul(still, w)).rename(n="k")
+
+        return tp.stack(turn, 3, name="decoder")(x, ws)
+
+    args = normal(4, 8), normal(4, 8, seed=1), normal(3, 8, 8, seed=2)
+    graph = tp.trace(program, *named("i k, i k, layer k n", *args))
+
+    def planned(remat):
+        return tp.fsdp(tp.plan(graph, mesh2x4, {"i": "data"}, remat=remat), "data", smallest=1)
+
+    # No gradient goes to the other operand, so that the weights are needed for the value of the product alone.
+    assert_contract(planned("dots"), (0, 2))
+    gathered = [
+        sum(each.times for each in planned(remat).collectives((0, 2)) if each.kind == "all-gather")
+        for remat in (True, "dots")
+    ]
+    assert gathered == [6, 3]
 
 
 def test_the_outermost_repetition_of_a_scope_is_the_unit():
@@ -135,9 +212,9 @@ def test_no_turn_and_one_turn_are_left_as_they_are(turns):
 
 def test_a_file_of_the_plan_says_it_and_one_without_it_says_nothing(mesh2x4):
     entries = {"b": "data", "f": "model"}
-    plan = tp.fsdp(tp.plan(GRAPH, mesh2x4, entries, remat={"decoder": True, "": False}), "data", smallest=1)
+    plan = tp.fsdp(tp.plan(GRAPH, mesh2x4, entries, remat={"decoder": "dots", "": False}), "data", smallest=1)
     again = tp.Plan.from_json(plan.to_json(), GRAPH, mesh2x4)
-    assert again.remat == plan.remat == (("decoder", True), ("", False)) and again.schedule == plan.schedule
+    assert again.remat == plan.remat == (("decoder", "dots"), ("", False)) and again.schedule == plan.schedule
     assert "remat" not in json.loads(tp.plan(GRAPH, mesh2x4, entries).to_json())["content"]
 
 
@@ -149,7 +226,7 @@ def test_a_file_of_the_plan_says_it_and_one_without_it_says_nothing(mesh2x4):
             ["remat['encoder'] names nothing that is", "are: decoder", "tp.nnx.Stack"],
         ),
         ({"decoder/einsum": False}, ["names nothing that is repeated"]),
-        ({"decoder": "dots"}, ["remat['decoder'] does not say", "got str: 'dots'", 'remat={"decoder": True}']),
+        ({"decoder": "dot"}, ["remat['decoder'] does not say", "got str: 'dot'", "'nothing', 'dots', 'dots_with_no"]),
         ({"decoder": 1}, ["got int: 1"]),
         ("decoder", ["remat does not say", "got str: 'decoder'"]),
         ({3: True}, ["a path in remat="]),
@@ -194,11 +271,11 @@ def test_scans_and_attention_over_the_mesh_send_nothing_again(mesh8, keys):
 
 
 def test_a_layer_runs_twice_and_not_three_times(mesh2x4):
-    """Two products forwards, one of them again, and four for their gradients, however the program is cut in time."""
+    """Two products forwards, one of them again unless it is kept, and four for their gradients."""
 
     def products(remat):
         run = tp.plan(GRAPH, mesh2x4, {"b": "data"}, remat=remat).compile()
         lowered = jax.jit(jax.grad(lambda args: run(*args).sum())).lower(ARGS)
         return lowered.compile().as_text().count(" dot(")
 
-    assert products(True) == products(None) + 1
+    assert products(True) == products("dots") + 1 == products(None) + 1
