@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from combinators.merging.blocks import Axes, shared_axes
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 Route = Literal["gather", "tree", "cells"]
 Pairs = tuple[tuple[int, int], ...]
@@ -42,7 +43,7 @@ def fold_route(carrier: Sequence[Axes], state: Sequence[Any], devices: int) -> R
     costs: dict[Route, int] = {
         "gather": LATENCY + devices * size,
         "cells": 2 * (LATENCY + _shared_out(carrier, state, devices)),
-        "tree": (len(tree_rounds(devices)) + 1) * (LATENCY + size),
+        "tree": (len(tree_distances(devices)) + 1) * (LATENCY + size),
     }
     return min(costs, key=lambda route: costs[route])
 
@@ -50,13 +51,40 @@ def fold_route(carrier: Sequence[Axes], state: Sequence[Any], devices: int) -> R
 def tree_rounds(devices: int) -> tuple[Pairs, ...]:
     """Who sends to whom in each round of a tree that ends at the last device: pairs of positions, the earlier first."""
     rounds: list[Pairs] = []
-    distance = 1
-    while distance < devices:
+    for distance in tree_distances(devices):
         # Counted from the end, so that the last device leads a group in every round, whatever their number.
         receivers = range(devices - 1, distance - 1, -2 * distance)
         rounds.append(tuple((receiver - distance, receiver) for receiver in receivers))
-        distance *= 2
     return tuple(rounds)
+
+
+def tree_distances(devices: int) -> tuple[int, ...]:
+    """How far apart the pairs of each round of a tree are."""
+    return tuple(2**number for number in range((devices - 1).bit_length()))
+
+
+def tree_axes(devices: int, distance: int, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:
+    """The mesh axes along which the partners of some pair of a round differ; no pair is written down for it.
+
+    Counted from the last device, receivers are the multiples of `2 * distance`. The digit of `i + distance` at the
+    place `p` is that of `i`, more by `distance // p`, and by one where the rest carries.
+    """
+    step, found, place = 2 * distance, list[str](), 1
+    pairs = (devices - 1 - distance) // step + 1
+    for axis in reversed(axes):
+        size = mesh.size((axis,))
+        whole, rest = divmod(distance, place)
+        common = math.gcd(step, place)
+        # Over a whole period the rests of the receivers are all multiples of what step and place have in common.
+        if pairs >= place // common:
+            carries = rest >= common
+        else:
+            carries = any(receiver % place >= place - rest for receiver in range(0, pairs * step, step))
+        # The last device itself carries nothing.
+        if whole % size or (carries and (whole + 1) % size):
+            found.append(axis)
+        place *= size
+    return tuple(reversed(found))
 
 
 def cell_count(carrier: Sequence[Axes], state: Sequence[Any]) -> int:

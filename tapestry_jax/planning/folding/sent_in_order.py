@@ -9,9 +9,8 @@ from combinators.index_space.tensor_type import is_inexact
 from combinators.merging.blocks import Axes
 from tapestry_jax.planning.derivatives.dependence import Matrix
 from tapestry_jax.planning.folding.merges import Merge, combined_from, merged_once, moving_leaves
-from tapestry_jax.planning.folding.ordered import cell_count, fold_route, shared_out_bytes, tree_rounds
+from tapestry_jax.planning.folding.ordered import cell_count, fold_route, shared_out_bytes, tree_axes, tree_distances
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides
-from tapestry_jax.planning.geometry.halo import permuted_axes
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 
@@ -67,7 +66,8 @@ def _along_tree(
     moving: Sequence[bool],
     wanted: set[int],
 ) -> Iterator[Sent]:
-    rounds, needed = tree_rounds(mesh.size(axes)), wanted
+    devices = mesh.size(axes)
+    rounds, needed = tree_distances(devices), wanted
     exchanged: list[set[int]] = []
     for _ in rounds:
         earlier, own = sides(matrix, needed)
@@ -75,8 +75,8 @@ def _along_tree(
         needed = earlier | own
     # A leaf that is alike on all devices at first has no derivative before it has been merged with one that has.
     smooth, reach = list(varies), alone(len(leaves))
-    for number, (pairs, sent) in enumerate(zip(rounds, exchanged, strict=True)):
-        apart = permuted_axes(pairs, axes, mesh)
+    for number, (distance, sent) in enumerate(zip(rounds, exchanged, strict=True)):
+        apart = tree_axes(devices, distance, axes, mesh)
         for leaf in sorted(sent):
             if (moving if number else varies)[leaf]:
                 yield permuted(leaves[leaf], apart, reach[leaf], smooth=smooth[leaf])
