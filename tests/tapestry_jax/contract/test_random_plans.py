@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import itertools
 from typing import Any
 
@@ -147,11 +148,14 @@ layouts = st.sampled_from(
     [{}, {"a": tp.padded("data")}, {"b": tp.padded("model")}, {"a": tp.padded("model"), "b": tp.padded("data")}]
 )
 
+# Each is compiled three times; they are the same in every run, and the pairs of tests/pairs are drawn in every run, too.
+EXAMPLES = 12 if "TAPESTRY_THOROUGH" in os.environ else 5
+
 
 @hypothesis.given(
     st.sampled_from(MESHES), programs, sizes, placements(), layouts, layouts, st.randoms(use_true_random=False)
 )
-@hypothesis.settings(max_examples=12, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=EXAMPLES, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
 def test_any_plan_of_any_program_is_the_program(devices, steps, shape, entries, stored, wanted, random):
     mesh = tp.mesh(jax.devices("cpu"), **devices)
     args = (normal(*shape), normal(shape[1], shape[1], seed=1, scale=0.5))

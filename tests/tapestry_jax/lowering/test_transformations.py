@@ -60,7 +60,7 @@ def test_value_and_grad_of_placed_arguments(plan, run):
     # Gradients come out in the layouts of the arguments.
     placed = plan.put(*ARGS)
     value, gradients = jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(run(*args))), (0, 1, 2))(*placed)
-    expected, wanted = jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), (0, 1, 2))(*ARGS)
+    expected, wanted = jax.jit(jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), (0, 1, 2)))(*ARGS)
     close(value, expected)
     for gradient, true, sharding in zip(gradients, wanted, plan.in_shardings, strict=True):
         assert gradient.sharding.is_equivalent_to(sharding, gradient.ndim)
@@ -69,9 +69,8 @@ def test_value_and_grad_of_placed_arguments(plan, run):
 
 def test_vmap(run):
     xs = normal(3, 7, 5, seed=3)
-    close(
-        jax.vmap(run, in_axes=(0, None, None))(xs, *ARGS[1:]), jax.vmap(plain, in_axes=(0, None, None))(xs, *ARGS[1:])
-    )
+    expected = jax.jit(jax.vmap(plain, in_axes=(0, None, None)))(xs, *ARGS[1:])
+    close(jax.vmap(run, in_axes=(0, None, None))(xs, *ARGS[1:]), expected)
 
 
 def test_jvp(run):
@@ -92,9 +91,9 @@ def test_second_derivatives(run):
     def reverse(f):
         return jax.grad(lambda w: jnp.vdot(jax.grad(partial(loss, f))(w), v))(w)
 
-    expected = jax.jit(lambda: forward(plain))()
-    close(forward(run), expected)
-    close(reverse(run), expected)
+    expected, *found = jax.jit(lambda: (forward(plain), forward(run), reverse(run)))()
+    for actual in found:
+        close(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_second_derivatives_of_other_folds(mesh8, program, reference, args, axes
         gradient = jax.grad(lambda x: jnp.sum(jnp.sin(f(x, *arrays[1:]))))
         return jax.jvp(gradient, arrays[:1], (normal(6, 3, seed=5),))
 
-    close(along(run), jax.jit(lambda: along(reference))())
+    close(*jax.jit(lambda: (along(run), along(reference)))())
 
 
 def test_an_optax_step_under_jit_with_the_plans_layouts(plan):
@@ -194,7 +193,7 @@ def test_a_mesh_with_explicit_axes(sizes):
     run = plan.compile()
     with jax.set_mesh(mesh):
         value, gradients = jax.value_and_grad(lambda *args: jnp.sum(run(*args)), (0, 1, 2))(*plan.put(*args))
-    expected, wanted = jax.value_and_grad(lambda *args: jnp.sum(plain(*args)), (0, 1, 2))(*args)
+    expected, wanted = jax.jit(jax.value_and_grad(lambda *args: jnp.sum(plain(*args)), (0, 1, 2)))(*args)
     close(value, expected)
     close([np.asarray(g)[tuple(map(slice, w.shape))] for g, w in zip(gradients, wanted, strict=True)], list(wanted))
 

@@ -55,7 +55,7 @@ def arguments(dtype: Any, size: float) -> tuple[Any, Any]:
 
 def gradients(run: Any, args: Any, scale: float) -> Any:
     # The scale is a power of two: what float32 gives without it, times it, is the truth.
-    return jax.grad(lambda *args: run(*args).astype(jnp.float32) * scale, argnums=(0, 1))(*args)
+    return jax.jit(jax.grad(lambda *args: run(*args).astype(jnp.float32) * scale, argnums=(0, 1)))(*args)
 
 
 CASES = [
@@ -91,15 +91,12 @@ def test_a_narrow_loss_has_tangents_second_derivatives_batches_and_predicted_col
     def close(actual: Any, expected: Any) -> None:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-7), actual, expected)
 
-    close(jax.jvp(run, args, tangents), jax.jvp(program, args, tangents))
+    def derived(f: Any, args: Any) -> Any:
+        curvature = jax.jvp(jax.grad(f, argnums=1), args, tangents)[1]
+        rows = jnp.stack([args[1], 2 * args[1]])
+        return jax.jvp(f, args, tangents), curvature, jax.vmap(jax.grad(lambda w: f(args[0], w)))(rows)
 
-    def curvature(run: Any) -> Any:
-        return jax.jvp(jax.grad(run, argnums=1), args, tangents)[1]
-
-    close(curvature(run), curvature(program))
-    rows = jnp.stack([args[1], 2 * args[1]])
-    each = [jax.vmap(jax.grad(lambda w, f=f: f(args[0], w)))(rows) for f in (run, program)]
-    close(*each)
+    close(*jax.jit(lambda args: (derived(run, args), derived(program, args)))(args))
 
 
 def test_a_loss_of_wide_floats_is_still_differentiated_in_its_forward_loop(mesh2x4: Any) -> None:

@@ -101,7 +101,10 @@ def pipelines(schedule: Any) -> Iterator[Region]:
 @pytest.mark.parametrize(
     ("program", "args", "mesh", "entries"),
     [
-        (network(8), mlp_args(8, 16), {"stage": 4}, {"layer": "stage", "batch": tp.chunks(4)}),
+        pytest.param(
+            *(network(8), mlp_args(8, 16), {"stage": 4}, {"layer": "stage", "batch": tp.chunks(4)}),
+            marks=pytest.mark.thorough,
+        ),
         # Layers and chunks are uneven, each layer is cut over further axes.
         (
             network(7),

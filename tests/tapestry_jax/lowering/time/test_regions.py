@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import tapestry_jax as tp
@@ -161,16 +162,16 @@ def test_forward_and_second_derivatives_and_vmap(mesh8: Any) -> None:
     graph = tp.trace(attend, *args)
     run = tp.plan(graph, mesh8, {"keys": tp.chunks(3)}).compile()
 
-    def loss(function: Any) -> Any:
-        return lambda k: jnp.sum(jnp.sin(function(args[0], k, args[2])))
+    def derived(function: Any, k: Any, v: Any) -> Any:
+        def loss(k: Any) -> Any:
+            return jnp.sum(jnp.sin(function(args[0], k, v)))
 
-    for derive in (
-        lambda f: jax.jvp(f, (args[1],), (args[2],))[1],
-        lambda f: jax.grad(lambda k: jax.grad(f)(k).sum())(args[1]),
-    ):
-        assert jnp.allclose(derive(loss(run)), derive(loss(graph)), atol=1e-5)
-    batched = jnp.stack([args[1], args[2]])
-    assert jnp.allclose(jax.vmap(loss(run))(batched), jax.vmap(loss(graph))(batched), atol=1e-5)
+        second = jax.grad(lambda k: jax.grad(loss)(k).sum())(k)
+        return jax.jvp(loss, (k,), (v,))[1], second, jax.vmap(loss)(jnp.stack([k, v]))
+
+    found, expected = jax.jit(lambda k, v: [derived(f, k, v) for f in (run, graph)])(*args[1:])
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_what_is_carried_stays_small() -> None:
@@ -199,17 +200,14 @@ def test_the_gradients_of_a_sum_are_computed_in_the_forward_loop(mesh2x4: Any) -
     even = tp.plan(tp.trace(loss, *draw((12, 4), (4, 8), (8, 4))), mesh2x4, {"b": ("data", tp.chunks(3))})
     assert [(each.kind, each.bytes) for each in even.collectives()] == [("all-reduce", 4)]  # the count is known
 
-    def along(function: Any) -> Any:
-        return jax.jvp(function, tuple(args), tuple(args))[1]
+    def derived(function: Any, x: Any, up: Any, down: Any) -> Any:
+        along = jax.jvp(function, (x, up, down), (x, up, down))[1]
+        second = jax.grad(lambda up: jnp.sum(jax.grad(function, 1)(x, up, down) ** 2))(up)
+        return along, second, jax.vmap(jax.grad(function, 1), (None, 0, None))(x, jnp.stack([up, up + 1]), down)
 
-    def second(function: Any) -> Any:
-        return jax.grad(lambda w: jnp.sum(jax.grad(function, 1)(args[0], w, args[2]) ** 2))(args[1])
-
-    for derive in (along, second):
-        assert jnp.allclose(derive(run), derive(graph), rtol=1e-4, atol=1e-5)
-    several = jnp.stack([args[1], args[1] + 1])
-    each = [jax.vmap(jax.grad(f, 1), (None, 0, None))(args[0], several, args[2]) for f in (run, graph)]
-    assert jnp.allclose(*each, rtol=1e-4, atol=1e-5)
+    found, expected = jax.jit(lambda *args: [derived(f, *args) for f in (run, graph)])(*args)
+    for actual, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_sum_of_what_all_devices_compute_alike_has_its_gradient_once(mesh2x4: Any) -> None:

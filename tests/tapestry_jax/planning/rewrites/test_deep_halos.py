@@ -49,7 +49,7 @@ def test_deep_halo_of_two_dimensions_with_corners_and_a_remainder(mesh2x4):
     assert {each.kind for each in inside(plan, True)} == {"collective-permute"}
 
 
-@pytest.mark.parametrize("size", [24, 19])
+@pytest.mark.parametrize("size", [19, pytest.param(24, marks=pytest.mark.thorough)])
 def test_deep_halo_of_a_window_that_begins_with_nothing(mesh8, size):
     # What lies before the first element counts as nothing, also where a device computes indices before the first one.
     step = tp.window(tp.aggregators.Sum(), 3, "t -> t")
