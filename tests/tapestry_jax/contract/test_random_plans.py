@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import itertools
+import os
 from typing import Any
 
 import hypothesis
@@ -148,7 +148,7 @@ layouts = st.sampled_from(
     [{}, {"a": tp.padded("data")}, {"b": tp.padded("model")}, {"a": tp.padded("model"), "b": tp.padded("data")}]
 )
 
-# Each is compiled three times; they are the same in every run, and the pairs of tests/pairs are drawn in every run, too.
+# Each is compiled three times, and every run draws the same; it draws pairs of tests/pairs besides.
 EXAMPLES = 12 if "TAPESTRY_THOROUGH" in os.environ else 5
 
 

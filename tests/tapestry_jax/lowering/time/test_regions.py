@@ -79,9 +79,11 @@ def regions(plan: Any) -> list[Region]:
     ("program", "args", "entries"),
     [
         (mlp, MLP, {"batch": ("data", tp.chunks(3)), "mlp": "model"}),
-        (mlp, MLP, {"batch": tp.chunks(2), "mlp": ("model", tp.chunks(2))}),
+        pytest.param(*(mlp, MLP, {"batch": tp.chunks(2), "mlp": ("model", tp.chunks(2))}), marks=pytest.mark.thorough),
         (mlp, draw((13, 8), (8, 21), (21, 8)), {"batch": ("data", tp.chunks(3)), "mlp": ("model", tp.chunks(size=2))}),
-        (attend, QKV, {"q": ("data", tp.chunks(2)), "keys": ("model", tp.chunks(2))}),
+        pytest.param(
+            *(attend, QKV, {"q": ("data", tp.chunks(2)), "keys": ("model", tp.chunks(2))}), marks=pytest.mark.thorough
+        ),
         (attend, UNEVEN, {"batch": "data", "q": tp.chunks(2), "keys": tp.chunks(4)}),
         (attend, UNEVEN, {"q": "model", "keys": (tp.ring("model"), tp.chunks(2)), "batch": "data"}),
         (softmax, draw((6, 20)), {"r": "data", "c": ("model", tp.chunks(3))}),
