@@ -11,6 +11,7 @@ from combinators.errors import MeshError, PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
+from tapestry_jax import on_request
 from tapestry_jax.lowering.compiled import Compiled
 from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
@@ -19,18 +20,13 @@ from tapestry_jax.planning.asked import Asked, read_asked
 from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.entries.read import Entries
-from tapestry_jax.planning.entries.remat import Remat, check_remat
-from tapestry_jax.planning.entries.unused import check_all_used
+from tapestry_jax.planning.entries.remat import Remat
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.proof.prove import prove
-from tapestry_jax.planning.refining.regather import regathered
-from tapestry_jax.planning.refining.remat import rematerialised
-from tapestry_jax.planning.rewrites.carriers import Accumulate, carried
-from tapestry_jax.planning.rewrites.deepen import deepened
-from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
-from tapestry_jax.planning.rewrites.platforms import chosen as kernels_chosen
-from tapestry_jax.planning.scheduling.graph import schedule_graph
+from tapestry_jax.planning.rewrites.carriers import Accumulate
+from tapestry_jax.planning.rewrites.platforms import Platforms
 from tapestry_jax.planning.scheduling.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -180,13 +176,10 @@ class Plan(Immutable):
           PlanError: where the plan cannot be proved, was made for another platform, or the compiler refuses it, such as
             for want of memory.
         """
-        # Loaded where a compiler is asked: it reads the text of compiled programs, as most programs do not.
-        from tapestry_jax.aot.compile_only import compile_only
-
         chosen = self if mesh is None else self._on(mesh)
         devices = require_devices(chosen.mesh)
         chosen.verify()
-        return compile_only(chosen.schedule, devices, read_positions(grad, self.graph), self.platforms)
+        return on_request.compile_only(chosen.schedule, devices, read_positions(grad, self.graph), self.platforms)
 
     def _on(self, mesh: Any) -> Plan:
         """The same entries on another mesh, which has at least the axes of this one."""
@@ -232,18 +225,11 @@ class Plan(Immutable):
           MeshError: for an unknown machine, or a mesh that does not fill it.
           PlanError: when a cost is no number.
         """
-        # Loaded by the first price: most programs that import the library ask for none.
-        from tapestry_jax.machines.known import find
-        from tapestry_jax.planning.pricing.priced import price
-
-        return price(self.schedule, find(machine), read_positions(grad, self.graph))
+        return on_request.price(self.schedule, on_request.find(machine), read_positions(grad, self.graph))
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
-        # Loaded by the first table: most programs that import the library print none.
-        from tapestry_jax.report.explain import explain
-
-        return explain(self.graph, self.schedule, read_positions(grad, self.graph))
+        return on_request.explain(self.graph, self.schedule, read_positions(grad, self.graph))
 
     def memory(self, grad: bool | int | Sequence[int] = False) -> MemoryNeeded:
         """How much memory a device needs: arguments, results, and the most that is alive at once in between.
@@ -260,10 +246,7 @@ class Plan(Immutable):
         Raises:
           PlanError: for a position where the program has no argument.
         """
-        # Loaded by the first question: most programs ask none.
-        from tapestry_jax.memory.predicted import memory_needed
-
-        return memory_needed(self.schedule, self.mesh, read_positions(grad, self.graph))
+        return on_request.memory_needed(self.schedule, self.mesh, read_positions(grad, self.graph))
 
     def verify(self) -> None:
         """Prove that the schedule, which is what lowering reads, computes the program.
@@ -285,10 +268,7 @@ class Plan(Immutable):
           Blocks with their boxes, what they read and make, and what moves between devices and turns. `print` shows it;
           `shards.verify(graph)` proves it from the boxes alone, and `shards.abstract()` is the graph again.
         """
-        # Loaded by the first plan that is written out: most programs that import the library write none.
-        from tapestry_jax.shards.sharded_graph import ShardedGraph
-
-        return ShardedGraph.of(self.graph, self.schedule)
+        return on_request.ShardedGraph.of(self.graph, self.schedule)
 
     def to_json(self) -> str:
         """Store the plan; it names the graph by its key and the mesh by its shape."""
@@ -388,28 +368,10 @@ def plan(
 
 
 def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
-    """Planning from the entries to a schedule, every step a function from data to data.
-
-    The schedule that stands at the end is all that follows it reads: what is predicted (`Plan.collectives`,
-    `Plan.explain`), what is proved (`Plan.verify`), and what is lowered (`Plan.compile`).
-    """
-    shape = MeshShape.of(mesh)
-    # What the user wrote, as one answer to where a dimension of an operation goes.
-    placer = asked.placer(shape)
-    # The graph is rewritten: in the dtypes of its folds, several turns to a halo, with the kernels of its platforms
-    # (what keeps turns apart is one of them).
-    widened = carried(graph, asked.accumulate)
-    deep = deepened(widened, placer)
-    chosen = kernels_chosen(deep, asked.platforms or platforms_of(mesh))
-    # It is written out as the steps of one device.
-    inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
-    schedule = schedule_graph(chosen, shape, placer, inputs, outputs)
-    # The schedule is rewritten: what the backward pass computes again, and what is gathered where it is used.
-    refined = regathered(rematerialised(schedule, asked.remat))
-    check_all_used(placer, graph)
-    check_remat(graph, asked.remat)
+    """The plan of what was asked; how the schedule is found reads aloud in `planning/planned.py`."""
     entries = asked.entries, asked.ops, asked.inputs, asked.outputs
-    return Plan(graph, mesh, *entries, refined, asked.accumulate, asked.platforms, asked.remat)
+    schedule = planned(graph, mesh, asked)
+    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat)
 
 
 def asked_of(plan: Plan) -> Asked:

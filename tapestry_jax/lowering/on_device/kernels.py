@@ -11,9 +11,10 @@ import jax
 
 from combinators.errors import TapestryError
 from combinators.kernels.consecutive import consecutive
+from combinators.operations.boxes import check_box, not_of_any_size
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
-from combinators.operations.shaped import Shaped, check_box, not_of_any_size
+from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.untyped import where_types_are_missing
 from tapestry_jax.lowering.on_device.varying import vary

@@ -1,0 +1,29 @@
+"""What few programs ask of a plan, loaded by the first that does: every program pays for what `tapestry_jax` imports.
+
+A method of `Plan` whose answer lies in one of these rooms calls it from here. What every plan needs is imported by
+`plan.py` itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapestry_jax.aot.compile_only import compile_only as compile_only
+    from tapestry_jax.machines.known import find as find
+    from tapestry_jax.memory.predicted import memory_needed as memory_needed
+    from tapestry_jax.planning.pricing.priced import price as price
+    from tapestry_jax.report.explain import explain as explain
+    from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
+else:
+    from combinators.lazy import lazily
+
+    PLACES = {
+        "ShardedGraph": "tapestry_jax.shards.sharded_graph:ShardedGraph",
+        "compile_only": "tapestry_jax.aot.compile_only:compile_only",
+        "explain": "tapestry_jax.report.explain:explain",
+        "find": "tapestry_jax.machines.known:find",
+        "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
+        "price": "tapestry_jax.planning.pricing.priced:price",
+    }
+    __getattr__, __dir__ = lazily(__name__, PLACES)

@@ -1,0 +1,50 @@
+"""Planning, read aloud: from a graph and what was asked of it to the steps of one device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from combinators.graphs.graph import Graph
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.entries.remat import check_remat
+from tapestry_jax.planning.entries.unused import check_all_used
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.refining.regather import regathered
+from tapestry_jax.planning.refining.remat import rematerialised
+from tapestry_jax.planning.rewrites.carriers import carried
+from tapestry_jax.planning.rewrites.deepen import deepened
+from tapestry_jax.planning.rewrites.platforms import chosen, platforms_of
+from tapestry_jax.planning.scheduling.graph import schedule_graph
+from tapestry_jax.planning.scheduling.schedule import Schedule
+
+
+def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
+    """From what was asked to a schedule, every step a function from data to data.
+
+    The schedule is all that follows it reads: what is predicted (`Plan.collectives`, `Plan.explain`), what is proved
+    (`Plan.verify`), and what is lowered (`Plan.compile`).
+
+    Args:
+      graph: the program.
+      mesh: a mesh, abstract or not; its shape is read, and its platform where none was asked for.
+      asked: where its dimensions go, and how.
+
+    Raises:
+      PlanError: for entries that no operation has a use for, and whatever cannot be placed, widened or repeated so.
+    """
+    shape = MeshShape.of(mesh)
+    # What the user wrote, as one answer to where a dimension of an operation goes.
+    placer = asked.placer(shape)
+    # The graph is rewritten: in the dtypes of its folds, several turns to a halo, with the kernels of its platforms
+    # (what keeps turns apart is one of them).
+    widened = carried(graph, asked.accumulate)
+    deep = deepened(widened, placer)
+    ready = chosen(deep, asked.platforms or platforms_of(mesh))
+    # It is written out as the steps of one device.
+    inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
+    schedule = schedule_graph(ready, shape, placer, inputs, outputs)
+    # The schedule is rewritten: what the backward pass computes again, and what is gathered where it is used.
+    refined = regathered(rematerialised(schedule, asked.remat))
+    check_all_used(placer, graph)
+    check_remat(graph, asked.remat)
+    return refined
