@@ -122,7 +122,11 @@ def test_identity_merged_with_itself_is_the_identity(name):
     _equal(_merge(monoid, identity, identity), identity)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("Any", "All", "Max", "Mean")])
+def _has_floats(name):
+    return any(np.issubdtype(np.result_type(leaf), np.floating) for leaf in jax.tree.leaves(STATES[name]))
+
+
+@pytest.mark.parametrize("name", filter(_has_floats, NAMES))
 def test_gradient_at_the_identity_is_finite(name):
     monoid = getattr(monoids, name)
     state = jax.tree.map(jnp.asarray, STATES[name][0])
