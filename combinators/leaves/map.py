@@ -24,7 +24,8 @@ class Map(Leaf):
     Args:
       kernel: operand blocks to the result block (or a tuple of them), right for a box of any size.
       signature: `operands -> results`, see docs/design/conventions.md. Without one the kernel acts cell by cell,
-        which is checked on its jaxpr; operands then align by name.
+        which is checked on its jaxpr; operands then align by name. It says which cells a kernel reads, and moves none:
+        under `(7-t) -> t` a block comes in the order of its array, and the kernel turns it round (`x[::-1]`).
       sizes: sizes of dimensions that no operand's shape tells.
       boundary: what windows read outside a tensor: `valid`, `zero`, `periodic`, `reflect`, `edge`; one, or one per
         window axis.

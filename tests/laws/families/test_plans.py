@@ -238,3 +238,11 @@ def test_real_plan_against_the_wrong_graph_is_found(mesh2x4):
     tanh = tp.trace(lambda x, w1, w2: matmul(tp.Map(jnp.tanh)(matmul(x, w1)), w2), X, W1, W2)
     with pytest.raises(laws.LawError, match=r"plan.values"):
         laws.assert_equivalent(FakePlan(tanh, plan.compile()))
+
+
+def test_a_ceiling_behind_a_maximum_is_refused_where_it_is_met():
+    # Half of it holds exactly the ceiling, the other half is above: blocks have half a derivative, the whole has none.
+    capped = tp.Reduce(lambda x: jnp.minimum(jnp.max(x), 1.0), "n -> ", tp.monoids.Max, name="capped")
+    plan = tp.plan(tp.trace(capped, tp.TensorType({"n": 4})), tp.mesh(model=2), {"n": "model"})
+    with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
+        laws.assert_equivalent(plan, args=(jnp.array([1.0, 1.0, 3.0, 0.5]),))

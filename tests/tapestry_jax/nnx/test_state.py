@@ -154,6 +154,8 @@ def test_modules_may_hold_random_streams() -> None:
     plan = tp.plan(graph, tp.mesh(data=2), {"b": "data"})
     np.testing.assert_array_equal(plan.compile()(nnx.state(model), X), expected)
     state, x = plan.put(nnx.state(model), X)
+    kinds = [leaf.dtype for leaf in jax.tree.leaves(state)]
+    assert kinds == [leaf.dtype for leaf in jax.tree.leaves(nnx.state(model))]
     nnx.update(model, plan.crop(plan.pad(state)))  # keys are still keys
     np.testing.assert_array_equal(plan.compile()(nnx.state(model), x), expected)
     made = jax.jit(lambda: nnx.state(Noisy(nnx.Rngs(noise=3))), out_shardings=plan.in_shardings[0])()
