@@ -107,5 +107,11 @@ def test_kinds_count_together_where_the_compiler_chooses(told: seen.Seen, perhap
     assert both.unpredicted
 
 
+def test_memory_is_told_beside_what_was_predicted(told: seen.Seen) -> None:
+    line = next(line for line in str(told).splitlines() if "together" in line)
+    assert line.split() == ["together", f"{told.needed.total:,}", "B", f"{told.memory.total:,}", "B"]
+    assert told.needed.arguments == told.memory.arguments > 0
+
+
 def test_less_than_was_predicted_is_no_failure(told: seen.Seen) -> None:
     assert replace(told, collectives=()).unpredicted == {}
