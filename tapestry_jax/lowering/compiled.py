@@ -80,6 +80,10 @@ class Compiled(Immutable):
             planned_arguments(self._schedule, args)
             raise
 
+    def jaxpr(self) -> Any:
+        """The program as JAX traces it for the planned types: one `shard_map`. Nothing is lowered, compiled or run."""
+        return self._jit.trace(*argument_structs(self._schedule, self._mesh)).jaxpr
+
     def __reduce__(self) -> NoReturn:
         raise PlanError(
             message(

@@ -83,6 +83,24 @@ class ShardedGraph(Immutable):
             told = f"{type(error).__name__}: {error}"
             raise PlanError(message(what, told, remedy="Write it again: plan.shards().")) from error
 
+    def verify_lowered(self, jaxpr: Any) -> None:
+        """Hold a lowered program against the blocks, without running it.
+
+        Arguments and results lie as blocks take and give them. Every collective belongs to a move, a merge or a scan,
+        in their order: over its mesh axes, along its axis, from device to device as the boxes want it; and none is
+        left out, or sent twice. Operations stand in loops that turn as often as their blocks do.
+
+        Args:
+          jaxpr: `plan.compile().jaxpr()`, or the like.
+
+        Raises:
+          PlanError: with the path of the operation, and what was expected and found, for the first that differs.
+        """
+        # Loaded where it is asked for: what is proved, printed and stored needs no lowered program.
+        from tapestry_jax.shards.lowered.against import check_lowered
+
+        check_lowered(self.shared, self.program, jaxpr)
+
     def abstract(self) -> Graph:
         """The abstract expression graph again: sizes from the boxes, wires from what blocks read.
 
