@@ -13,6 +13,7 @@ from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
 from tapestry_jax import on_request
 from tapestry_jax.lowering.compiled import Compiled
+from tapestry_jax.lowering.compiler_options import compiler_options
 from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
 from tapestry_jax.plan_json import plan_from_json, plan_to_json
@@ -77,6 +78,14 @@ class Plan(Immutable):
     def out_shardings(self) -> Any:
         """`NamedSharding`s in the structure of the result."""
         return output_shardings(self.schedule, self.mesh)
+
+    @property
+    def compiler_options(self) -> dict[str, bool]:
+        """Options with which the compiler of this machine hides more transfers: empty where none are known.
+
+        JAX takes options where a program is jitted as a whole: `jax.jit(step, compiler_options=plan.compiler_options)`.
+        """
+        return compiler_options(self.mesh)
 
     def put(self, *args: Any) -> tuple[Any, ...]:
         """Bring arguments onto the devices in the planned layouts.
@@ -160,13 +169,20 @@ class Plan(Immutable):
             ) from error
         return Compiled(self.schedule, mesh)
 
-    def compile_only(self, mesh: Any = None, *, grad: bool | int | Sequence[int] = False) -> Seen:
+    def compile_only(
+        self,
+        mesh: Any = None,
+        *,
+        grad: bool | int | Sequence[int] = False,
+        compiler_options: Mapping[str, Any] | None = None,
+    ) -> Seen:
         """Ask the compiler what this plan comes to, without running it: memory, collectives, cycles.
 
         Args:
           mesh: such as `tp.topology("v5e:2x4", data=2, model=4)`, to plan the same entries for; by default the mesh of
             the plan, whose devices may be any.
           grad: as in `collectives`: False for the program alone, True for values and gradients.
+          compiler_options: as `jax.jit` takes them, such as `plan.compiler_options`.
 
         Returns:
           What the compiler says beside what the plan predicted; `print` shows it as a table.
@@ -174,12 +190,13 @@ class Plan(Immutable):
         Raises:
           MeshError: when the mesh has no devices.
           PlanError: where the plan cannot be proved, was made for another platform, or the compiler refuses it, such as
-            for want of memory.
+            for want of memory or of such an option.
         """
         chosen = self if mesh is None else self._on(mesh)
         devices = require_devices(chosen.mesh)
         chosen.verify()
-        return on_request.compile_only(chosen.schedule, devices, read_positions(grad, self.graph), self.platforms)
+        positions = read_positions(grad, self.graph)
+        return on_request.compile_only(chosen.schedule, devices, positions, self.platforms, compiler_options)
 
     def _on(self, mesh: Any) -> Plan:
         """The same entries on another mesh, which has at least the axes of this one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,7 +26,11 @@ _PACKAGES = {"tpu": "libtpu", "cuda": "jax-cuda12-pjrt"}
 
 
 def compile_only(
-    schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False, platforms: Platforms = ()
+    schedule: Schedule,
+    mesh: Any,
+    grad: bool | int | Sequence[int] = False,
+    platforms: Platforms = (),
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> Seen:
     """Compile a schedule with its arguments and results where the plan wants them, and read what comes out.
 
@@ -35,6 +39,7 @@ def compile_only(
       mesh: with devices; those of `tp.topology` do.
       grad: as in `Plan.collectives`.
       platforms: what the plan was made for; empty for any.
+      compiler_options: as `jax.jit` takes them.
 
     Raises:
       PlanError: where the plan was made for another platform, or the compiler refuses the program.
@@ -51,9 +56,11 @@ def compile_only(
         )
     platform, machine = found[0] if found else "", mesh.devices.flat[0].device_kind
     predicted = tuple(as_compiled(each, platform, machine) for each in collectives(schedule, grad))
+    options = dict(compiler_options or {})
+    _check_options(schedule.graph.name, options)
     traced = trace_pinned(schedule, mesh, grad)
     needed = memory_of(traced.jaxpr, schedule, found)
-    compiled = _compiled(traced, schedule.graph.name, mesh, needed.total)
+    compiled = _compiled(traced, schedule.graph.name, mesh, needed.total, options)
     text = compiled.as_text()
     module = read(text)
     costs = _costs(compiled)
@@ -73,15 +80,17 @@ def compile_only(
     )
 
 
-def _compiled(traced: Any, name: str, mesh: Any, predicted: int) -> Any:
+def _compiled(traced: Any, name: str, mesh: Any, predicted: int, options: dict[str, Any]) -> Any:
     lowered = traced.lower()
     try:
         with warnings.catch_warnings():
             # What was compiled for devices that are not here can be stored, not read: JAX says so, and compiles again.
             warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
-            return lowered.compile()
+            return lowered.compile(compiler_options=options or None)
     except jax.errors.JaxRuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if "compile option" in str(error) or "While setting option" in str(error):
+            raise _refused_options(name, str(error)) from error
         fits = re.search(r"Used ([\d.]+\w+) of ([\d.]+\w+)", str(error))
         needed = [f"it needs {fits.group(1)} on a device that has {fits.group(2)}"] if fits else []
         needed += [f"plan.memory predicts {predicted:,} B"] if fits else []
@@ -92,6 +101,27 @@ def _compiled(traced: Any, name: str, mesh: Any, predicted: int) -> Any:
                 remedy="Cut more dimensions, or put some in chunks: plan.explain(grad=True) shows what is alive.",
             )
         ) from error
+
+
+def _check_options(name: str, options: dict[Any, Any]) -> None:
+    wrong = [
+        f"{key!r}: {value!r:.60}"
+        for key, value in options.items()
+        if not isinstance(key, str) or not isinstance(value, str | bool | int | float)
+    ]
+    if wrong:
+        raise _refused_options(name, *wrong)
+
+
+def _refused_options(name: str, *lines: str) -> PlanError:
+    return PlanError(
+        message(
+            f"the compiler of `{name}` has no such option, or it takes no such value",
+            *(line.strip()[:200] for line in lines),
+            remedy="Give names and values as jax.jit(compiler_options=) takes them on this platform: "
+            "plan.compiler_options has some.",
+        )
+    )
 
 
 def _memory(compiled: Any) -> Memory:

@@ -40,7 +40,8 @@ _MOVES = frozenset(
 )
 # Custom calls by which compilers hold places in memory, or name a part of a number or of a transfer.
 _PLACES = re.compile(
-    r"AllocateBuffer|AsyncCollective|Bitcast|X64|Sharding|ShardShape|FullShape|Pin|Assume|Token|Barrier", re.IGNORECASE
+    r"AllocateBuffer|AsyncCollective|Bitcast|X64|Sharding|ShardShape|FullShape|Pin|Assume|Token|Barrier|PrepareAsync",
+    re.IGNORECASE,
 )
 
 
@@ -67,22 +68,24 @@ def enclosed(module: Module) -> Mapping[tuple[str, str], Enclosed]:
     """What stands between each start of a transfer and its end.
 
     Returns:
-      By computation and name of the starting instruction, or of the collective in the fusion that starts it; what has
-      no end in the same computation is absent.
+      By computation and name of the starting instruction, and of the collective in the fusion or in the computation of
+      another core that it starts; what has no end in the same computation is absent.
     """
     weights, chained = Weights(module), links(module)
     found: dict[tuple[str, str], Enclosed] = {}
     for name, instructions in module.computations.items():
-        begun: dict[str, Enclosed] = {}
+        begun: dict[str, tuple[list[tuple[str, str]], Enclosed]] = {}
         chains: dict[str, tuple[tuple[str, str], Enclosed]] = {}
         busy = Enclosed()
         for instruction in instructions:
             if instruction.opcode.endswith("-start"):
-                begun[instruction.name] = busy
+                inside = [(to, each.name) for _, to in instruction.called for each in module.computations.get(to, ())]
+                begun[instruction.name] = [(name, instruction.name), *inside], busy
             elif instruction.opcode.endswith("-done"):
                 for operand in instruction.operands:
                     if operand in begun:
-                        found[name, operand] = busy - begun.pop(operand)
+                        keys, before = begun.pop(operand)
+                        found |= dict.fromkeys(keys, busy - before)
             else:
                 callee, link = next(((to, chained[to]) for _, to in instruction.called if to in chained), ("", None))
                 if link is not None and link.ends and link.chain in chains:

@@ -72,16 +72,37 @@ def test_compile_only_refuses_another_platform(mesh8: Any) -> None:
         plan.compile_only()
 
 
+@pytest.mark.parametrize(
+    "options", [{"no_such_option": True}, {"xla_dump_hlo_as_text": "maybe"}, {"xla_dump_hlo_as_text": [1]}, {1: True}]
+)
+def test_compile_only_refuses_options_that_the_compiler_does_not_know(options: Any, mesh8: Any) -> None:
+    with pytest.raises(tp.PlanError, match="has no such option, or it takes no such value"):
+        tp.plan(GRAPH, mesh8, {"i": "data"}).compile_only(compiler_options=options)
+
+
+def test_machines_without_known_options_have_none(mesh8: Any) -> None:
+    plan = tp.plan(GRAPH, mesh8, {"k": "data"})
+    abstract = tp.plan(GRAPH, jax.sharding.AbstractMesh((8,), ("data",)), {"k": "data"})
+    assert plan.compiler_options == abstract.compiler_options == {}
+    given = plan.compile_only(compiler_options={"xla_dump_hlo_as_text": False})
+    assert given.sent == plan.compile_only(compiler_options={}).sent
+
+
 def test_a_program_that_is_too_large_is_told_in_our_words(mesh8: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from tapestry_jax.aot import compile_only
 
     class Refuses:
-        def compile(self) -> None:
+        jaxpr = jax.make_jaxpr(lambda x: x)(1.0)
+
+        def lower(self) -> Refuses:
+            return self
+
+        def compile(self, **options: Any) -> None:
             raise jax.errors.JaxRuntimeError(
                 "RESOURCE_EXHAUSTED: Ran out of memory. Used 707.65G of 95.74G hbm. Exceeded hbm capacity by 611.91G."
             )
 
-    monkeypatch.setattr(compile_only, "lower_pinned", lambda *args: Refuses())
+    monkeypatch.setattr(compile_only, "trace_pinned", lambda *args: Refuses())
     with pytest.raises(tp.PlanError, match=r"it needs 707.65G on a device that has 95.74G"):
         tp.plan(GRAPH, mesh8, {"i": "data"}).compile_only()
 

@@ -42,6 +42,15 @@ COPY = "%k = f32[256]{0} copy(%p)"
 PLACE = '%a = f32[256]{0} custom-call(), custom_call_target="AllocateBuffer"'
 KERNEL = '%a = f32[256]{0} custom-call(%p), custom_call_target="tpu_custom_call"'
 LOOP = '%w = f32[256]{0} while(%p), condition=%none, body=%loop, backend_config={"known_trip_count":{"n":"5"}}'
+CALLS = (
+    "%s = ((f32[256]{0}, token[]), f32[32]{0}) call-start(%p, %a), "
+    'async_execution_thread="sparsecore", to_apply=%other_core'
+)
+OTHER_CORE = (
+    "%other_core (q: f32[256]) -> f32[32] {\n  %q = f32[256]{0} parameter(0)\n"
+    "  ROOT %r = f32[32]{0} reduce-scatter(%q), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}, to_apply=%none\n}\n"
+)
+PREPARES = '%a = token[] custom-call(), custom_call_target="PrepareAsyncCallDone"'
 IDLE = "%t = (f32[256]{0}) tuple(%p)"
 
 
@@ -78,6 +87,14 @@ def test_a_transfer_encloses_what_computes_between_its_ends(lines: tuple[str, ..
 def test_a_gather_that_runs_in_several_fusions_is_sent_once(lines: tuple[str, ...], enclosed: int) -> None:
     (found,) = collectives_of(read(module(*lines)), MESH)
     assert (found.kind, found.bytes, found.enclosed) == ("all-gather", 1024, enclosed)
+
+
+@pytest.mark.parametrize(("between", "enclosed"), [((BUSY,), 1), ((PREPARES,), 0), ((), 0)])
+def test_a_collective_on_another_core_encloses_what_its_call_encloses(between: tuple[str, ...], enclosed: int) -> None:
+    ends = "%d = f32[32]{0} call-done(%s)"
+    text = module(CALLS, *between, ends).replace("\nENTRY", f"\n{OTHER_CORE}\nENTRY")
+    (found,) = (each for each in collectives_of(read(text), MESH) if each.kind == "reduce-scatter")
+    assert (found.kind, found.bytes, found.enclosed) == ("reduce-scatter", 1024, enclosed)
 
 
 def test_every_computation_is_looked_at_by_itself_and_updates_end_nothing() -> None:
