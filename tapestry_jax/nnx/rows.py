@@ -31,8 +31,14 @@ def locate(wanted: Any, at: Any) -> tuple[Any, Any]:
     return place, at[place] == wanted
 
 
+def wide(numbers: Any) -> Any:
+    """Integers of 32 bits at least: a byte names each row of a table of 256, and cannot be compared with 256."""
+    return numbers if numbers.dtype.itemsize >= 4 else numbers.astype(jnp.int32)
+
+
 def wrapped(numbers: Any, size: int) -> Any:
     """Count negative numbers from the end, as Python does."""
+    numbers = wide(numbers)
     return jnp.where(numbers < 0, numbers + size, numbers)
 
 
@@ -46,10 +52,10 @@ Locate = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def _rows(size: int, numbers: Any, table: Any, at: Any, find: Locate) -> Any:
-    wide = (..., *(None,) * (table.ndim - 1))
+    cell = (..., *(None,) * (table.ndim - 1))
     wanted = wrapped(numbers, size)
     # Added, not chosen: the derivative of a sum is no pass over the rows.
-    outside = jnp.where((wanted < 0) | (wanted >= size), jnp.asarray(jnp.nan, table.dtype), 0)[wide]
+    outside = jnp.where((wanted < 0) | (wanted >= size), jnp.asarray(jnp.nan, table.dtype), 0)[cell]
     if not at.shape[0]:
         return jnp.broadcast_to(outside, (*numbers.shape, *table.shape[1:])).astype(table.dtype)
     place, found = find(wanted, at)
@@ -95,7 +101,7 @@ class Rows:
     def __call__(self, numbers: Any, table: Any, at: Any = None) -> Any:
         """Shape `(*numbers, *cell of the table)`."""
         del at
-        return jnp.take(table, numbers, axis=0)
+        return jnp.take(table, wide(numbers), axis=0)
 
 
 @dataclass(frozen=True)
@@ -134,4 +140,4 @@ class Entry:
     def __call__(self, scores: Any, numbers: Any, at: Any = None) -> Any:
         """The shape of `numbers`."""
         del at
-        return jnp.take_along_axis(scores, numbers[..., None], axis=-1)[..., 0]
+        return jnp.take_along_axis(scores, wide(numbers)[..., None], axis=-1)[..., 0]

@@ -10,7 +10,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.nnx.loss import logsumexp_of_block
-from tapestry_jax.nnx.rows import EntryOfBlock, RowsOfBlock, locate
+from tapestry_jax.nnx.rows import Entry, EntryOfBlock, Rows, RowsOfBlock, locate
 
 LOGITS = 5 * jax.random.normal(jax.random.key(0), (2, 6, 11))
 TARGETS = jax.random.randint(jax.random.key(1), (2, 6), 0, 11)
@@ -88,6 +88,21 @@ def test_locate_agrees_with_numpy(at):
     place, found = jax.jit(locate)(wanted, np.array(at, np.int32))
     np.testing.assert_array_equal(found, np.isin(wanted, at))
     np.testing.assert_array_equal(np.array(at)[np.asarray(place)[np.asarray(found)]], wanted[np.isin(wanted, at)])
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(np.uint8, 256), (np.int8, 200)])
+def test_numbers_too_narrow_for_the_size_name_rows_and_entries_all_the_same(dtype, size):
+    numbers = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1).astype(dtype)
+    table = np.arange(size, dtype=np.float32)[:, None]
+    expected, scores = table[numbers.astype(int)], np.broadcast_to(table[:, 0], (256, size))
+    np.testing.assert_array_equal(Rows()(jnp.asarray(numbers), table), expected)
+    np.testing.assert_array_equal(Entry()(scores, jnp.asarray(numbers)), expected[:, 0])
+    for find in ("__call__", "consecutive"):
+        rows, entries = getattr(RowsOfBlock(size), find), getattr(EntryOfBlock(size), find)
+        halves = [jnp.arange(0, size // 2), jnp.arange(size // 2, size)]
+        np.testing.assert_array_equal(sum(rows(jnp.asarray(numbers), table[at], at) for at in halves), expected)
+        found = sum(entries(scores[:, at], jnp.asarray(numbers), at) for at in halves)
+        np.testing.assert_array_equal(found, expected[:, 0])
 
 
 @pytest.mark.parametrize("kernel", [RowsOfBlock(11), EntryOfBlock(11)], ids=["rows", "entries"])
