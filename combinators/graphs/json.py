@@ -21,22 +21,20 @@ from combinators.stored.codec import decode, encode
 from combinators.stored.json import (
     LARGEST_TEXT,
     REMEDY,
-    checksum,
     entries,
     integer,
     listed,
     malformed,
-    read_json,
     readable_errors,
     shown,
     text_of,
 )
 from combinators.stored.readable import Readable
+from combinators.stored.sealed import Sealed
 from combinators.stored.step_budget import bounded_steps
 from combinators.stored.trees import tree_from_json, tree_to_json
 
-FORMAT = "tapestry-graph"
-VERSION = 1
+_FILE = Sealed("graph", "tapestry-graph", 1, "graph", "trace the program again")
 _LARGEST_SIZE = 2**63
 _LONGEST_LABEL = 4096
 _MOST_AXES = 64
@@ -56,7 +54,7 @@ def graph_to_json(graph: Graph) -> str:
       GraphError: when no file may be as large, or as deeply nested.
     """
     content = _graph_to_json(graph, 0)
-    text = json.dumps({"format": FORMAT, "version": VERSION, "sha256": checksum(content), "graph": content})
+    text = json.dumps(_FILE.seal(content))
     if len(text) > LARGEST_TEXT:
         raise _unstorable(graph, f"it takes {len(text)} characters, a file at most {LARGEST_TEXT}")
     return text
@@ -84,27 +82,9 @@ def graph_from_json(text: str, allow: Sequence[str] = ()) -> Graph:
 
 
 def _read(text: str, names: Readable) -> Graph:
-    head = entries(read_json(text, "the file"), ("format", "version", "sha256", "graph"), "the file")
-    if head["format"] != FORMAT or type(head["version"]) is not int or head["version"] != VERSION:
-        raise FormatError(
-            message(
-                "the file is no graph of this version.",
-                f"expected {FORMAT} {VERSION}",
-                f"got {head['format']!r:.40} {head['version']!r:.40}",
-                remedy="Read it with the release that wrote it, or trace the program again.",
-            )
-        )
-    if (found := checksum(head["graph"])) != head["sha256"]:
-        raise FormatError(
-            message(
-                "`graph` was edited: its checksum differs.",
-                f"expected {head['sha256']!r:.80}",
-                f"got      {found!r}",
-                remedy=REMEDY,
-            )
-        )
+    stored = _FILE.open(text)
     try:
-        graph = _Reader(names).graph(head["graph"], "graph", 0)
+        graph = _Reader(names).graph(stored, "graph", 0)
         with bounded_steps(len(text)):
             check_graph(graph)
     except FormatError:

@@ -1,5 +1,5 @@
 """Kernels and arguments as JSON, and reading it safely: files are data.
 
-Read `json`, then `readable` and `array_functions` (what a text may name), then `fields` and `codec`; `trees` holds
-structures of arguments, `step_budget` bounds what reading may cost.
+Read `json` and `sealed` (what every file begins with), then `readable` and `array_functions` (what a text may name),
+then `fields` and `codec`; `trees` holds structures of arguments, `step_budget` bounds what reading may cost.
 """

@@ -1,17 +1,17 @@
 """Machines as data: what they compute, hold and send, each figure with its source, and how a mesh lies on them.
 
-Read `machine`, then `nvidia` and `tpu` (figures), `known` (names), `laid` (a mesh on a machine), `transfer` (how long a
-collective takes there) and `measured` (the machine that is here).
+Read `figures` and `machine`, its text in `json`; then `nvidia` and `tpu` (the machines), `known` (names), `laid` (a
+mesh on a machine), `transfer` (how long a collective takes there) and `measured` (the machine that is here).
 """
 
 from __future__ import annotations
 
+from tapestry_jax.machines.figures import Figure as Figure
+from tapestry_jax.machines.figures import Link as Link
+from tapestry_jax.machines.figures import Table as Table
 from tapestry_jax.machines.known import KNOWN as KNOWN
 from tapestry_jax.machines.known import find as find
-from tapestry_jax.machines.machine import Figure as Figure
-from tapestry_jax.machines.machine import Link as Link
 from tapestry_jax.machines.machine import Machine as Machine
-from tapestry_jax.machines.machine import Table as Table
 from tapestry_jax.machines.measured import measure as measure
 from tapestry_jax.machines.nvidia import A100 as A100
 from tapestry_jax.machines.nvidia import B200 as B200

@@ -2,62 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields
 
 from combinators.errors import FormatError, MeshError, message
 from combinators.frozen import dataclass
-
-VERSION = 1
-"""Of the files of machines."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A number with its source.
-
-    Attributes:
-      value: in the unit that its place says.
-      source: a vendor's page, or what it was measured on.
-      estimate: whether no source says it: then `source` says where it comes from.
-    """
-
-    value: float
-    source: str
-    estimate: bool = False
-
-
-@dataclass(frozen=True)
-class Link:
-    """What connects devices.
-
-    Attributes:
-      kind: `torus`: links to the neighbours along each axis; `switch`: every device reaches every other equally.
-      bandwidth: bytes per second that a device sends: along one direction of one axis of a torus, or into the switch.
-      latency: seconds of one hop.
-    """
-
-    kind: str
-    bandwidth: Figure
-    latency: Figure
-
-
-@dataclass(frozen=True)
-class Table:
-    """Measured times of one kind of collective over mesh axes.
-
-    Attributes:
-      kind: as in `Collective`.
-      axes: the mesh axes.
-      points: bytes per device (as `Collective` counts them) and seconds, by ascending bytes.
-    """
-
-    kind: str
-    axes: tuple[str, ...]
-    points: tuple[tuple[float, float], ...]
+from combinators.stored.json import REMEDY, readable_errors
+from tapestry_jax.machines.figures import Figure, Link, Table
+from tapestry_jax.machines.json import machine_from_json, machine_to_json
 
 
 @dataclass(frozen=True)
@@ -108,6 +61,14 @@ class Machine:
                         remedy="Give finite figures above 0, in FLOP/s, bytes, bytes per second and seconds.",
                     )
                 )
+        for name, count in (("group", self.group), ("closes", self.closes), *(("shape", size) for size in self.shape)):
+            if count < 1:
+                raise MeshError(
+                    message(
+                        f"`{name}` of the machine `{self.name}` is {count}",
+                        remedy="Give a number of devices, at least 1.",
+                    )
+                )
         for table in self.tables:
             numbers = [number for point in table.points for number in point]
             if not table.points or not all(math.isfinite(number) and number >= 0 for number in numbers):
@@ -138,8 +99,8 @@ class Machine:
         return next((figure.value for name, figure in self.matmul if name == dtype), self.vector.value)
 
     def to_json(self) -> str:
-        """The machine as text, which `from_json` reads."""
-        return json.dumps({"machine": VERSION, **dataclasses.asdict(self)}, indent=1)
+        """The machine as text, which `from_json` reads: data that may be edited, or written by hand."""
+        return machine_to_json({item.name: getattr(self, item.name) for item in fields(self)})
 
     @staticmethod
     def from_json(text: str) -> Machine:
@@ -148,20 +109,11 @@ class Machine:
         Raises:
           FormatError: when the text is no machine, or one of another version.
         """
-        try:
-            read: Any = json.loads(text)
-            version = read.pop("machine")
-            if version != VERSION:
-                raise ValueError(f"version {version!r}, where {VERSION} is known")
-            return _machine(read)
-        except (AttributeError, KeyError, TypeError, ValueError, MeshError) as error:
-            raise FormatError(
-                message(
-                    "this is no machine",
-                    f"{type(error).__name__}: {error}"[:200],
-                    remedy="Read what Machine.to_json wrote.",
-                )
-            ) from error
+        with readable_errors():
+            try:
+                return Machine(**machine_from_json(text))
+            except MeshError as error:
+                raise FormatError(message("the file says no machine.", str(error), remedy=REMEDY)) from error
 
     def __str__(self) -> str:
         rows = [(place, f"{figure.value:.4g}", _source(figure)) for place, figure in self.figures()]
@@ -176,45 +128,3 @@ class Machine:
 
 def _source(figure: Figure) -> str:
     return ("estimate: " if figure.estimate else "") + figure.source
-
-
-def _machine(read: dict[str, Any]) -> Machine:
-    names = {item.name for item in dataclasses.fields(Machine)}
-    if set(read) != names:
-        raise ValueError(f"fields {sorted(set(read) ^ names)}")
-    read["matmul"] = tuple((str(dtype), _figure(figure)) for dtype, figure in read["matmul"])
-    for name in ("vector", "memory", "bandwidth", "cache", "start"):
-        read[name] = _figure(read[name])
-    for name in ("inside", "between"):
-        link = read[name]
-        read[name] = Link(_text(link["kind"]), _figure(link["bandwidth"]), _figure(link["latency"]))
-    read["shape"] = _integers(read["shape"])
-    for name in ("group", "torus", "closes"):
-        (read[name],) = _integers([read[name]])
-    read["tables"] = tuple(
-        Table(
-            _text(table["kind"]),
-            tuple(map(_text, table["axes"])),
-            tuple((float(size), float(seconds)) for size, seconds in table["points"]),
-        )
-        for table in read["tables"]
-    )
-    read |= {"name": _text(read["name"]), "platform": _text(read["platform"])}
-    return Machine(**read)
-
-
-def _figure(read: Any) -> Figure:
-    return Figure(float(read["value"]), _text(read["source"]), bool(read["estimate"]))
-
-
-def _text(read: Any) -> str:
-    if not isinstance(read, str):
-        raise TypeError(f"{read!r} is no text")
-    return read
-
-
-def _integers(read: Any) -> tuple[int, ...]:
-    listed: list[Any] = list(read)
-    if not all(type(number) is int and number >= 0 for number in listed):
-        raise TypeError(f"{listed!r} are no sizes")
-    return tuple(listed)

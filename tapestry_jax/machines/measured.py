@@ -14,7 +14,8 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from combinators.errors import MeshError, message
-from tapestry_jax.machines.machine import Figure, Link, Machine, Table
+from tapestry_jax.machines.figures import Figure, Link, Table
+from tapestry_jax.machines.machine import Machine
 
 _SIZES = (1 << 12, 1 << 16, 1 << 20)
 """Bytes of the collectives that are timed."""

@@ -6,7 +6,8 @@ operands in TensorFloat-32 by default, so that rate stands under `float32`.
 
 from __future__ import annotations
 
-from tapestry_jax.machines.machine import Figure, Link, Machine
+from tapestry_jax.machines.figures import Figure, Link
+from tapestry_jax.machines.machine import Machine
 
 _H100 = "NVIDIA H100 Tensor Core GPU data sheet, SXM (nvidia.com/en-us/data-center/h100)"
 _H200 = "NVIDIA H200 Tensor Core GPU data sheet, SXM (nvidia.com/en-us/data-center/h200)"

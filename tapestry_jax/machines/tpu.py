@@ -7,7 +7,8 @@ JAX's compile-only meshes; figures are the chip's.
 
 from __future__ import annotations
 
-from tapestry_jax.machines.machine import Figure, Link, Machine
+from tapestry_jax.machines.figures import Figure, Link
+from tapestry_jax.machines.machine import Machine
 
 _BOOK = "How to Scale Your Model, part 2 (jax-ml.github.io/scaling-book/tpus)"
 _SHARDING = "How to Scale Your Model, part 3: about 1 us a hop (jax-ml.github.io/scaling-book/sharding)"

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from combinators.errors import MeshError, message
+from tapestry_jax.machines.figures import Link, Table
 from tapestry_jax.machines.laid import Laid, Line, Place
-from tapestry_jax.machines.machine import Link, Table
 
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 

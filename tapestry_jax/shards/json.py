@@ -10,15 +10,18 @@ from typing import Any, cast
 from combinators.errors import FormatError, TapestryError, message
 from combinators.graphs.json import type_from_json, type_to_json
 from combinators.operations.json import operation_from_json, operation_to_json
-from combinators.stored.json import REMEDY, checksum, entries, listed, malformed, read_json, readable_errors, text_of
+from combinators.stored.json import REMEDY, entries, listed, malformed, readable_errors, text_of
 from combinators.stored.readable import Readable
+from combinators.stored.sealed import Sealed
 from combinators.stored.trees import tree_from_json, tree_to_json
 from tapestry_jax.shards import parts
 from tapestry_jax.shards.parts import Coordinate, Piece, Program, Read, Shared, Value
 from tapestry_jax.shards.ranges import Range
 from tapestry_jax.shards.references import check_references
 
-FORMAT, VERSION = "tapestry-shards", 1
+_FILE = Sealed(
+    "sharded graph", "tapestry-shards", 1, "content", "write it again: plan.shards().to_json()", by_hand=True
+)
 _DEEPEST = 24
 _STEPS: dict[str, type] = {
     each.__name__.lower(): each
@@ -37,8 +40,7 @@ def shards_to_json(shared: Shared, program: Program) -> str:
         "operations": [operation_to_json(operation) for operation in shared.operations],
         "program": _program(program),
     }
-    stored = {"format": FORMAT, "version": VERSION, "sha256": checksum(content), "content": content}
-    return json.dumps(stored, separators=(",", ":"))
+    return json.dumps(_FILE.seal(content), separators=(",", ":"))
 
 
 def shards_from_json(text: str, allow: Sequence[str] = ()) -> tuple[Shared, Program]:
@@ -50,7 +52,7 @@ def shards_from_json(text: str, allow: Sequence[str] = ()) -> tuple[Shared, Prog
     """
     names = Readable.of(allow)
     with readable_errors():
-        content = entries(_content(text), ("coordinates", "operations", "program"), "the sharded graph")
+        content = entries(_FILE.open(text), ("coordinates", "operations", "program"), "the sharded graph")
         try:
             coordinates = [
                 _object(Coordinate, each, f"coordinate {number}", 0)
@@ -68,30 +70,6 @@ def shards_from_json(text: str, allow: Sequence[str] = ()) -> tuple[Shared, Prog
         except (TapestryError, RecursionError) as error:
             raise FormatError(message("the file says no sharded graph.", str(error)[:300], remedy=REMEDY)) from error
     return shared, program
-
-
-def _content(text: str) -> Any:
-    stored = read_json(text, "the file")
-    head = entries(stored, ("format", "version", "content"), "the file", {"sha256": None})
-    if head["format"] != FORMAT or type(head["version"]) is not int or head["version"] != VERSION:
-        raise FormatError(
-            message(
-                "the file is no sharded graph of this version.",
-                f"expected {FORMAT} {VERSION}",
-                f"got {head['format']!r:.40} {head['version']!r:.40}",
-                remedy="Read it with the release that wrote it, or write it again: plan.shards().to_json().",
-            )
-        )
-    if head["sha256"] is not None and head["sha256"] != (found := checksum(head["content"])):
-        raise FormatError(
-            message(
-                "`content` was edited: its checksum differs.",
-                f"expected {head['sha256']!r:.80}",
-                f"got      {found!r}",
-                remedy='Restore the file, or leave "sha256" out if it was edited on purpose.',
-            )
-        )
-    return head["content"]
 
 
 # Writing

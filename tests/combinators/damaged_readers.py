@@ -21,6 +21,7 @@ from combinators.stored import fields as kernel_fields
 from combinators.stored import json as stored_json
 from combinators.stored import readable, step_budget
 from combinators.stored import trees as tree_json
+from combinators.stored.sealed import Sealed
 from tests.combinators import hostile
 from tests.damaged import damaged
 
@@ -46,9 +47,9 @@ DAMAGES: dict[str, Damage] = {
     "colours": (stored_json.readable_errors, "line.isprintable()", "True", "colours in the name of an operation"),
     "long lines": (stored_json.readable_errors, "len(line) <= _LONGEST_LINE", "True", "loops in loops"),
     # Head and checksum.
-    "no checksum": (graph_json._read, '!= head["sha256"]', "is None", "edited without a new checksum"),
-    "any version": (graph_json._read, 'head["version"] != VERSION', "False", "another version of the format"),
-    "any format": (graph_json._read, 'head["format"] != FORMAT', "False", "another format"),
+    "no checksum": (Sealed.open, 'head["sha256"] != (found :=', "None is (found :=", "edited without a new checksum"),
+    "any version": (Sealed.open, 'head["version"] != self.version', "False", "another version of the format"),
+    "any format": (Sealed.open, 'head["format"] != self.format', "False", "another format"),
     "no look at types": (graph_json._read, "check_graph(graph)", "pass", "another type"),
     "no budget": (graph_json._read, "bounded_steps(len(text))", "readable_errors()", "a fold in a fold"),
     "endless loops": (graph_json._Reader.graph, "depth > DEEPEST_LOOPS", "False", "loops in loops"),

@@ -65,22 +65,51 @@ def test_a_table_without_times_is_refused():
         replace(machines.H100, tables=(machines.Table("all-gather", ("data",), ((1.0, math.nan),)),))
 
 
+def _edited(change):
+    """A text whose machine was changed by hand, without a checksum."""
+
+    def damage(text):
+        stored = json.loads(text)
+        del stored["sha256"]
+        change(stored["machine"])
+        return json.dumps(stored)
+
+    return damage
+
+
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "told"),
     [
-        lambda text: text[:40],
-        lambda text: "[]",
-        lambda text: "null",
-        lambda text: text.replace('"machine": 1', '"machine": 2'),
-        lambda text: text.replace('"group": 8', '"group": "8"'),
-        lambda text: text.replace('"vector"', '"vektor"'),
-        lambda text: json.dumps({**json.loads(text), "shape": [1.5]}),
-        lambda text: json.dumps({**json.loads(text), "start": {"value": math.nan, "source": "", "estimate": True}}),
+        (lambda text: text[:40], "truncated"),
+        (lambda text: "[]", "an object of format, version, machine"),
+        (lambda text: "null", "an object of format, version, machine"),
+        (lambda text: 3, "no text"),
+        (lambda text: "[" * 100_000, "nested too deeply"),
+        (lambda text: text.replace('"version": 1', '"version": 2'), "no machine of this version"),
+        (lambda text: text.replace('"group": 8', '"group": 16'), "its checksum differs"),
+        (_edited(lambda machine: machine.update(group="8")), "group cannot be read"),
+        (_edited(lambda machine: machine.update(group=True)), "group cannot be read"),
+        (_edited(lambda machine: machine.update(group=0)), "`group` of the machine `H100` is 0"),
+        (_edited(lambda machine: machine.update(closes=0)), "`closes` of the machine `H100` is 0"),
+        (_edited(lambda machine: machine.update(shape=[0])), "`shape` of the machine `H100` is 0"),
+        (_edited(lambda machine: machine.update(shape=[1.5])), "shape cannot be read"),
+        (_edited(lambda machine: machine.pop("vector")), "the machine cannot be read"),
+        (_edited(lambda machine: machine["inside"].update(kind="wire")), "expected torus or switch"),
+        (_edited(lambda machine: machine["start"].update(value=math.nan)), "NaN is no JSON number"),
+        (_edited(lambda machine: machine["start"].update(value="2e-6")), "start, value cannot be read"),
+        (_edited(lambda machine: machine["start"].update(value=-1)), "no positive number"),
+        (_edited(lambda machine: machine["start"].update(estimate=1)), "expected true or false"),
+        (_edited(lambda machine: machine["matmul"].append(["int8"])), "pairs of a dtype and a figure"),
     ],
 )
-def test_a_damaged_text_is_refused(damage):
-    with pytest.raises(tp.FormatError, match="this is no machine"):
+def test_a_damaged_text_is_refused(damage, told):
+    with pytest.raises(tp.FormatError, match=told):
         machines.Machine.from_json(damage(machines.H100.to_json()))
+
+
+def test_a_machine_may_be_written_by_hand():
+    mine = _edited(lambda machine: machine.update(name="mine", group=4))(machines.H100.to_json())
+    assert machines.Machine.from_json(mine) == replace(machines.H100, name="mine", group=4)
 
 
 def test_hosts_hold_the_last_axes():
