@@ -59,7 +59,7 @@ def compile_only(
     options = dict(compiler_options or {})
     _check_options(schedule.graph.name, options)
     traced = trace_pinned(schedule, mesh, grad)
-    needed = memory_of(traced.jaxpr, schedule, found)
+    needed = memory_of(traced.jaxpr, schedule, found, grad)
     compiled = _compiled(traced, schedule.graph.name, mesh, needed.total, options)
     text = compiled.as_text()
     module = read(text)

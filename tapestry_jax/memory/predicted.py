@@ -11,6 +11,7 @@ from tapestry_jax.lowering.pinned import trace_pinned
 from tapestry_jax.memory.liveness import Live, peak
 from tapestry_jax.memory.read import read_program
 from tapestry_jax.memory.rounded import rounded
+from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
@@ -23,7 +24,8 @@ class MemoryNeeded:
     """Bytes of one device. Made by `plan.memory`; `print` shows a table.
 
     Attributes:
-      arguments: what goes in, cotangents of the results too where gradients are taken.
+      arguments: what goes in, cotangents of the results too where gradients are taken; also what nobody reads, which
+        stays where it is although compilers leave it out.
       results: what comes out, gradients too.
       temporaries: the most that is alive at once in between.
       live: what is alive then, in the order in which it is made.
@@ -72,17 +74,23 @@ def memory_needed(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int
       mesh: with devices or abstract.
       grad: as in `Plan.collectives`.
     """
-    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule, platforms_of(mesh))
+    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule, platforms_of(mesh), grad)
 
 
-def memory_of(jaxpr: Any, schedule: Schedule, platforms: Platforms = ()) -> MemoryNeeded:
-    """The memory of a schedule's program that was traced already, on a machine of some platform."""
+def memory_of(
+    jaxpr: Any, schedule: Schedule, platforms: Platforms = (), grad: bool | int | Sequence[int] = False
+) -> MemoryNeeded:
+    """The memory of a schedule's program that was traced already with `grad`, on a machine of some platform."""
     program = read_program(jaxpr, frozenset(_paths(schedule)))
     program = rounded(program) if platforms == ("tpu",) else program
     found = peak(program)
+    given, made = [[schedule.slots[number] for number in numbers] for numbers in (schedule.inputs, schedule.outputs)]
+    pulled = [] if grad is False else [slot for slot in made if is_inexact(slot.type.dtype)]
+    gradients = [] if grad is False else [given[place] for place in differentiated(schedule.graph, grad)]
+    # Counted as the plan stores them: of what nobody reads, and of zeros, the program does not say how they lie.
     return MemoryNeeded(
-        arguments=sum(program.values[number].bytes for number in program.inputs),
-        results=sum(program.values[number].bytes for number in program.outputs if number is not None),
+        arguments=sum(slot.local_bytes for slot in (*given, *pulled)),
+        results=sum(slot.local_bytes for slot in (*made, *gradients)),
         temporaries=found.bytes,
         live=found.live,
     )

@@ -34,7 +34,7 @@ from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.recomputed import Again, again_in
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
-from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 
 def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
@@ -272,7 +272,7 @@ def _of_region(
         slot = step.operands[position]
         if ring is not None and slot in flow.live:
             value = schedule.slots[slot]
-            moved = _local_bytes(value)
+            moved = value.local_bytes
             # Between two devices no loop is left, and XLA merges equal rotations of several rings.
             key = (slot, "rotated", ring)
             still = any(slot not in slots for slots in turning)
@@ -289,10 +289,6 @@ def _of_region(
         yield replace(found, times=found.times * turns)
 
 
-def _local_bytes(slot: Slot) -> int:
-    return math.prod(slot.local_shape) * slot.type.dtype.itemsize
-
-
 def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable[Collective]:
     """What goes from one stage of a pipeline to the next."""
     if slot not in inner.live:
@@ -300,7 +296,7 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
     mesh, value = step.body.mesh, step.body.slots[slot]
     # Each stage from the one before, and none from the last.
     axes = axes_apart([(0, mesh.size(step.stages) - 1)], 1, step.stages, mesh)
-    sent = Collective("collective-permute", axes, _local_bytes(value), step.path, turns)
+    sent = Collective("collective-permute", axes, value.local_bytes, step.path, turns)
     yield sent
     if inner.carries_gradient(slot):
         yield replace(sent, backward=True)

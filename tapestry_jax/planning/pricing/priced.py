@@ -23,7 +23,7 @@ from tapestry_jax.planning.pricing.counts import Counts
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
 from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, inner_bytes, roofline
 from tapestry_jax.planning.rewrites.deepen import is_barrier
-from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Slot, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _add(schedule: Schedule, flow: Flow, sums: _Sums, around: _Around) -> float:
 
 def _copied(schedule: Schedule, step: Convert, flow: Flow) -> float:
     """Bytes that a change of layout reads and writes on the device itself, beside what it sends."""
-    made = slot_bytes(schedule.slots[step.result])
+    made = schedule.slots[step.result].local_bytes
     moves = any(isinstance(change, Exchange | Deal | Overlap | Gather) for change in step.changes)
     back = flow.carries_gradient(step.source) and step.result in flow.useful
     # A block and what neighbours sent are put together; blocks for others are cut out.
@@ -188,7 +188,7 @@ def _stacked(step: Repeat, inside: Flow) -> float:
     kept |= {
         slot for each in body.steps if isinstance(each, Run) and (each.kept or not step.remat) for slot in each.results
     }
-    return 2.0 * sum(slot_bytes(body.slots[slot]) for slot in kept if slot in inside.forward and slot in inside.useful)
+    return 2.0 * sum(body.slots[slot].local_bytes for slot in kept if slot in inside.forward and slot in inside.useful)
 
 
 def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: _Sums, around: _Around) -> float:
@@ -274,7 +274,7 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: _Around) -> OperationC
     for slot in step.results:
         # What the backward pass reads is written, fused or not.
         if not scope.is_fused(slot) or flow.carries_gradient(slot):
-            moved += slot_bytes(schedule.slots[slot])
+            moved += schedule.slots[slot].local_bytes
     forward = roofline(machine, counts, moved)
     back, back_counts, back_moved = _backward(step, flow, machine, key)
     runs = 1 + (around.again - step.kept if smooth else 0)
@@ -345,11 +345,6 @@ def _reread(schedule: Schedule, step: Run, around: _Around, key: Key) -> float:
         turns = math.prod(count for axis, count in around.loops if axis not in cut)
         total += size * (around.times - around.times / turns)
     return total
-
-
-def slot_bytes(slot: Slot) -> int:
-    """Bytes of one device's piece."""
-    return math.prod(slot.local_shape) * slot.type.dtype.itemsize
 
 
 def _together(first: OperationCost, second: OperationCost) -> OperationCost:

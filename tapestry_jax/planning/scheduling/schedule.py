@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 
 from combinators.frozen import dataclass
@@ -25,6 +26,11 @@ class Slot:
     def local_shape(self) -> tuple[int, ...]:
         """The shape of one device's piece."""
         return self.layout.local_shape(self.type.shape)
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of one device's piece."""
+        return math.prod(self.local_shape) * self.type.dtype.itemsize
 
     @property
     def has_cells(self) -> bool:

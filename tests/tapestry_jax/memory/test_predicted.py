@@ -54,6 +54,26 @@ def test_the_prediction_is_within_a_tenth_of_the_compiler(graph, mesh2x4, entrie
     assert found.total == pytest.approx(arguments + results + temporaries, rel=0.1)
 
 
+@tp.program("batch embed, other embed, batch -> batch")
+def third(x, unread, y):
+    del x, unread
+    return tp.Map(jnp.sin)(y)
+
+
+def test_pieces_that_nobody_reads_and_zeros_are_counted_as_they_are_stored(mesh2x4):
+    shapes = (BATCH, EMBED), (HIDDEN, EMBED), (BATCH,)
+    graph = tp.trace(third, *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+    inputs = {"unread": {"other": ("data", "model")}, "x": {"batch": "data"}}
+    plan = tp.plan(graph, mesh2x4, {"batch": "model"}, inputs=inputs)
+    pieces = [4 * BATCH // 2 * EMBED, 4 * HIDDEN // 8 * EMBED, 4 * BATCH // 4]
+    found = [plan.memory(grad=grad) for grad in (False, True)]
+    assert [each.arguments for each in found] == [sum(pieces), sum(pieces) + pieces[2]]
+    assert [each.results for each in found] == [pieces[2], pieces[2] + sum(pieces)]
+    # The compiler leaves out arguments that nobody reads; their gradients it has to give, with a table of all four.
+    arguments, results, _ = compiled(plan, True)
+    assert (arguments, results) == (2 * pieces[2], found[1].results + 4 * 8)
+
+
 def test_devices_are_not_needed(graph, mesh2x4):
     abstract = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
     entries = {"batch": "data", "mlp": "model"}
