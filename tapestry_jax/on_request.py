@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tapestry_jax.aot.compile_only import compile_only as compile_only
     from tapestry_jax.machines.known import find as find
+    from tapestry_jax.machines.of_mesh import machine_of as machine_of
     from tapestry_jax.memory.predicted import memory_needed as memory_needed
     from tapestry_jax.planning.pricing.priced import price as price
     from tapestry_jax.report.explain import explain as explain
@@ -23,6 +24,7 @@ else:
         "compile_only": "tapestry_jax.aot.compile_only:compile_only",
         "explain": "tapestry_jax.report.explain:explain",
         "find": "tapestry_jax.machines.known:find",
+        "machine_of": "tapestry_jax.machines.of_mesh:machine_of",
         "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
         "price": "tapestry_jax.planning.pricing.priced:price",
     }

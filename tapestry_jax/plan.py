@@ -226,12 +226,13 @@ class Plan(Immutable):
         """
         return collectives(self.schedule, read_positions(grad, self.graph))
 
-    def cost(self, machine: Any, grad: bool | int | Sequence[int] = False) -> Cost:
+    def cost(self, machine: Any = None, grad: bool | int | Sequence[int] = False) -> Cost:
         """What one run costs on a machine, in seconds, by operation and by collective. Nothing is compiled.
 
         Args:
           machine: a `tp.machines.Machine`, such as `tp.machines.H100` or what `tp.machines.measure(mesh)` gives; or a
-            name, with a shape if need be: `"v5p"`, `"v5e:4x4"`, `"h100:8x8"`.
+            name, with a shape if need be: `"v5p"`, `"v5e:4x4"`, `"h100:8x8"`. By default the one that the devices of
+            the mesh are, here or those of `tp.topology`.
           grad: as in `collectives`: False for the program alone, True for values and gradients.
 
         Returns:
@@ -239,10 +240,13 @@ class Plan(Immutable):
           is hidden, bubbles, and what is computed or read more than once.
 
         Raises:
-          MeshError: for an unknown machine, or a mesh that does not fill it.
+          MeshError: for an unknown machine, or a mesh that does not fill it; without a machine, where the mesh does not
+            say which it is.
           PlanError: when a cost is no number.
         """
-        return on_request.price(self.schedule, on_request.find(machine), read_positions(grad, self.graph))
+        positions = read_positions(grad, self.graph)
+        found = on_request.machine_of(self.mesh) if machine is None else on_request.find(machine)
+        return on_request.price(self.schedule, found, positions)
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
