@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from combinators.arguments import read_name
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
+from combinators.graphs.evaluate import check_arguments
 from combinators.graphs.graph import Graph
 from combinators.graphs.scopes import is_inside
 from combinators.kernels.immutable import Immutable
+from combinators.kernels.jaxprs import is_program
 from tapestry_jax.planning.scheduling.schedule import Schedule
 from tapestry_jax.shards.abstract import abstract
 from tapestry_jax.shards.blocks_at import BlockAt, blocks_at, cells_read, count_blocks, families
@@ -94,11 +95,17 @@ class ShardedGraph(Immutable):
           jaxpr: `plan.compile().jaxpr()`, or the like.
 
         Raises:
-          PlanError: with the path of the operation, and what was expected and found, for the first that differs.
+          PlanError: with the path of the operation, and what was expected and found, for the first that differs; or
+            for what is no traced program.
         """
         # Loaded where it is asked for: what is proved, printed and stored needs no lowered program.
         from tapestry_jax.shards.lowered.against import check_lowered
 
+        if not is_program(jaxpr):
+            got = f"got {type(jaxpr).__name__}: {jaxpr!r:.80}"
+            raise PlanError(
+                message("blocks are held against a traced program", got, remedy="Pass plan.compile().jaxpr().")
+            )
         check_lowered(self.shared, self.program, jaxpr)
 
     def abstract(self) -> Graph:
@@ -122,21 +129,15 @@ class ShardedGraph(Immutable):
           NumPy arrays of true sizes, in the structure of the result.
 
         Raises:
-          PlanError: for another structure or other sizes, or where a block reads what its device does not have.
+          GraphError: for another number or structure of arguments, or something that is not an array.
+          SignatureError: for a wrong rank, size or dtype.
+          PlanError: where a block reads what its device does not have.
         """
         # Loaded by the first run: what is proved, printed and stored needs no arrays.
         from tapestry_jax.shards.run import run
 
-        program = self.program
-        leaves, tree = jax.tree.flatten(args)
-        wanted = [program.values[value].type.struct for value in program.takes]
-        got = [jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.asarray(leaf).dtype) for leaf in leaves]
-        if tree != program.in_tree or got != wanted:
-            told = f"expected {wanted}", f"got {got}"
-            raise PlanError(
-                message("these are no arguments of the program", *told, remedy="Pass what it was traced for.")
-            )
-        return jax.tree.unflatten(program.out_tree, run(self.shared, program, leaves))
+        leaves = check_arguments(self.abstract(), args)
+        return jax.tree.unflatten(self.program.out_tree, run(self.shared, self.program, leaves))
 
     def blocks(self, path: str = "") -> Iterator[BlockAt]:
         """Every block of the operations at or below a path, one by one; in loops, those of one turn.

@@ -42,5 +42,16 @@ def test_blocks_run_twice_give_the_same_bits() -> None:
 
 
 def test_other_arguments_are_refused() -> None:
-    with pytest.raises(tp.PlanError, match="no arguments of the program"):
-        shards_of("chunks").run(np.zeros(3, np.float32))
+    shards = shards_of("chunks")
+    first, *others = arguments(plan_of("chunks").graph)
+    with pytest.raises(tp.SignatureError, match=r"traced for other arguments\n  x: expected .*, got float32\(3\)"):
+        shards.run(np.zeros(3, np.float32), *others)
+    with pytest.raises(tp.GraphError, match="takes 3 arrays, got 4"):
+        shards.run(first, *others, first)
+    with pytest.raises(tp.GraphError, match="argument `x` of `mlp` is not an array"):
+        shards.run("x", *others)
+
+
+def test_what_is_no_traced_program_is_refused() -> None:
+    with pytest.raises(tp.PlanError, match="blocks are held against a traced program\n  got int: 3"):
+        shards_of("chunks").verify_lowered(3)
