@@ -113,10 +113,9 @@ class _Machine:
             filled = np.zeros(made.shape, np.bool_)
             for more in points(self.shared.counts, along):
                 array, have = self.at(source, {**point, **more})
-                common = [sorted(set(a) & set(b)) for a, b in zip(cells, have, strict=True)]
-                into = np.ix_(*[[a.index(c) for c in each] for a, each in zip(cells, common, strict=True)])
-                made[into] = array[np.ix_(*[[b.index(c) for c in each] for b, each in zip(have, common, strict=True)])]
-                filled[into] = True
+                into, taken = zip(*map(_shared, cells, have), strict=True) if cells else ((), ())
+                made[np.ix_(*into)] = array[np.ix_(*taken)]
+                filled[np.ix_(*into)] = True
             if not filled.all():
                 _refuse(path, f"finds {int(filled.sum())} of {filled.size} cells that it wants")
             found[key] = made
@@ -278,6 +277,12 @@ def _listed(own: Range, point: Point, size: int) -> list[int]:
         return [cell % size for low, high in held for cell in range(low, high)]
     parts: Intervals = held if own.deal else answered(held, size, own.mode)
     return [cell for low, high in parts for cell in range(low, high)]
+
+
+def _shared(wanted: list[int], have: list[int]) -> tuple[list[int], list[int]]:
+    """Where cells that are had lie among the wanted ones, where some stand twice, and where among themselves."""
+    place = {cell: at for at, cell in enumerate(have)}
+    return [at for at, cell in enumerate(wanted) if cell in place], [place[cell] for cell in wanted if cell in place]
 
 
 def _places(own: Range, point: Point) -> list[int]:

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.shards.parts import Move
 from tests.tapestry_jax.shards.examples import plan_of, shards_of
+from tests.tapestry_jax.shards.proof.test_damage import box, piece_of
 
 THOROUGH = ("uneven", "striped")
 
@@ -33,6 +35,14 @@ def test_blocks_one_by_one_give_the_values_of_the_program(name: str) -> None:
     got, want = shards.run(*args), graph(*args)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(one, np.asarray(other), rtol=1e-4, atol=1e-5)
+
+
+def test_a_piece_may_hold_a_cell_twice() -> None:
+    """A rim that goes round a periodic axis and further: the proof takes it, and so do the values."""
+    graph, further = plan_of("periodic").graph, piece_of(Move, box(0, count=24), inside=True)(shards_of("periodic"))
+    further.verify(graph)
+    args = arguments(graph)
+    np.testing.assert_allclose(further.run(*args), np.asarray(graph(*args)), rtol=1e-4, atol=1e-5)
 
 
 def test_blocks_run_twice_give_the_same_bits() -> None:
