@@ -19,7 +19,7 @@ from combinators.kernels.jaxprs import is_program
 from tapestry_jax.planning.scheduling.schedule import Schedule
 from tapestry_jax.shards.abstract import abstract
 from tapestry_jax.shards.blocks_at import BlockAt, blocks_at, cells_read, count_blocks, families
-from tapestry_jax.shards.compared import check_operations, check_same
+from tapestry_jax.shards.compared import check_operations, check_same, check_structures
 from tapestry_jax.shards.json import shards_from_json, shards_to_json
 from tapestry_jax.shards.parts import Block, Program, Shared
 from tapestry_jax.shards.proof.prove import MISFITS, prove
@@ -79,6 +79,7 @@ class ShardedGraph(Immutable):
             prove(self.shared, self.program)
             if graph is not None:
                 check_same(abstract(self.shared, self.program), graph)
+            check_structures(self.program)
         except MISFITS as error:
             what = f"`{self.program.name}` is written in parts that do not fit"
             told = f"{type(error).__name__}: {error}"

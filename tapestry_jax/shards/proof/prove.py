@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 from combinators.errors import PlanError
 from tapestry_jax.shards.parts import Block, Merge, Move, Next, Present, Program, Repeat, Shared, Take, View
@@ -93,8 +94,16 @@ def _take(site: Site, name: str, result: int) -> None:
     is_state = site.value(piece).state
     if piece.partial or (piece.only and not site.loops) or piece.substep or piece.loops != site.loops or is_state:
         refuse(name, "is taken in pieces of something else", f"loops {piece.loops}, expected {site.loops}")
+    if any(site.program.pieces[other].value >= piece.value for other in _taken_before(site, result)):
+        refuse(name, "is taken out of its order", "the order of arguments is that of the table of tensors, each once")
     if not site.loops:
         check_whole(site, result, name)
+
+
+def _taken_before(site: Site, result: int) -> Iterator[int]:
+    """The pieces of the arguments in front of one."""
+    taken = (step.result for step in site.program.steps if isinstance(step, Take))
+    return itertools.takewhile(lambda other: other != result, taken)
 
 
 def _check_once(site: Site, step: Block, once: set[tuple[int, int]], needed: dict[int, str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -132,6 +133,20 @@ def other_kernel(shards: ShardedGraph) -> ShardedGraph:
     return replace(shards, shared=replace(shards.shared, operations=tuple(operations)))
 
 
+def arguments_swapped(shards: ShardedGraph) -> ShardedGraph:
+    """Two arguments of one type change places; nothing else does."""
+    first, second = [number for number, step in enumerate(shards.program.steps) if isinstance(step, Take)][:2]
+    steps = list(shards.program.steps)
+    steps[first], steps[second] = steps[second], steps[first]
+    return with_program(shards, steps=tuple(steps))
+
+
+def in_trees(**changes: Any) -> Damage:
+    """Arguments, or results, in another structure."""
+    trees = {name: jax.tree.structure(like) for name, like in changes.items()}
+    return lambda shards: with_program(shards, **trees)
+
+
 def runs_another(step: Block, _: Program) -> Block:
     return replace(step, runs=1 if step.runs == 0 else 0)
 
@@ -236,6 +251,10 @@ DAMAGE: list[tuple[str, str, Damage, str]] = [
         r"is not held whole.*nobody holds \[2:8\]",
     ),
     ("an output held in part", "megatron", lambda s: with_program(s, outputs=()), "blocks of another program"),
+    ("arguments swapped", "scan", arguments_swapped, "is taken out of its order"),
+    ("arguments by name", "scan", in_trees(in_tree=({"b": 0, "a": 0},)), "arguments in another structure"),
+    ("results by name", "megatron", in_trees(out_tree={"y": 0}), "results in another structure"),
+    ("a name of another value", "megatron", lambda s: with_program(s, named=(("y", 0),)), "`y` names another value"),
     # Folds.
     ("merged along too few", "scattered", changed(Merge, lambda s, _: replace(s, over=())), "along \\(\\)"),
     (
@@ -353,6 +372,14 @@ def test_damage_is_refused(plan: str, damage: Damage, told: str) -> None:
     text = str(found.value)
     assert re.search(told, text, re.DOTALL), text
     assert "`" in text and len(text.splitlines()) >= 2
+
+
+def test_structures_have_a_place_for_all_arguments_and_results() -> None:
+    """Without a graph to compare them with, too."""
+    more = in_trees(in_tree=(0, 0, 0))(shards_of("scan")), in_trees(out_tree=(0, 0))(shards_of("scan"))
+    for damaged, told in zip(more, ("other arguments than", "other results than"), strict=True):
+        with pytest.raises(tp.PlanError, match=told):
+            damaged.verify()
 
 
 def test_every_plan_is_damaged_somewhere() -> None:
