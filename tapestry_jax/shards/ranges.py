@@ -115,6 +115,16 @@ def size_of(counts: Mapping[str, int], names: Iterable[str]) -> int:
     return math.prod(counts[name] for name in dict.fromkeys(names))
 
 
+def end_in_digits(own: Range, counts: Mapping[str, int]) -> int | None:
+    """Where the last block ends, if blocks follow one another from 0 as numbers in digits do; None if not."""
+    end = own.count
+    for name, step in sorted(own.steps, key=lambda pair: pair[1]):
+        if step != end:
+            return None
+        end *= counts[name]
+    return end if own.low == 0 else None
+
+
 def joined(parts: Iterable[Interval]) -> Intervals:
     """The union of intervals."""
     found: list[Interval] = []

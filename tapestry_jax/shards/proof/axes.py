@@ -12,6 +12,7 @@ from tapestry_jax.shards.ranges import (
     Intervals,
     Range,
     answered,
+    end_in_digits,
     joined,
     missing,
     points,
@@ -56,12 +57,30 @@ def _follows(own: Range, size: int, counts: Mapping[str, int]) -> bool:
     limits = (own.limit[0] + own.before, own.limit[1] - own.after) if own.wraps else own.limit
     if limits[0] > 0 or limits[1] < size:
         return False
-    end = own.count
-    for name, step in sorted(own.steps, key=lambda pair: pair[1]):
-        if step != end:
-            return False
-        end *= counts[name]
-    return own.low == 0 and end >= size
+    end = end_in_digits(own, counts)
+    return end is not None and end >= size
+
+
+@lru_cache(maxsize=2**16)
+def order_fault(own: Range, order: tuple[str, ...], counts: Counts) -> str | None:
+    """Where blocks, taken in an order of coordinates, do not come in the order of their indices; None where they do.
+
+    Args:
+      own: the blocks.
+      order: all coordinates that move it, the outermost first.
+      counts: of these.
+    """
+    known, before = dict(counts), (own.limit[0], own.limit[0])
+    if size_of(known, order) > MOST:
+        is_told = end_in_digits(own, known) is not None
+        return None if is_told else f"{size_of(known, order)} pieces, too many to be counted"
+    for point in points(known, order):
+        part = own.owned(point)
+        if part[0] < part[1]:
+            if part[0] < before[1]:
+                return f"on {spelled(point)}: [{part[0]}:{part[1]}] comes behind [{before[0]}:{before[1]}]"
+            before = part
+    return None
 
 
 @lru_cache(maxsize=2**16)

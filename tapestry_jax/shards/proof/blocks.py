@@ -17,6 +17,7 @@ from tapestry_jax.shards.proof.axes import (
     counted,
     cover_fault,
     holds_all,
+    order_fault,
     projection_fault,
     reaches_outside,
 )
@@ -34,7 +35,7 @@ def prove_block(site: Site, step: Block) -> None:
     dims = dict(step.box)
     _check_cover(site, step, shaped, dims)
     _check_reads(site, step, shaped)
-    folded = _folded(step, shaped, dims)
+    folded = _folded(site, step, shaped, dims)
     _check_chain(site, step, shaped, dims)
     if folded:
         _make_state(site, step, shaped, folded)
@@ -206,7 +207,7 @@ def _projected(site: Site, step: Block, axis: Axis, own: Range, size: int, shape
     return projection_fault(axis, own, dims, sizes, size, counts)
 
 
-def _folded(step: Block, shaped: Shaped, dims: dict[str, Range]) -> tuple[str, ...]:
+def _folded(site: Site, step: Block, shaped: Shaped, dims: dict[str, Range]) -> tuple[str, ...]:
     """The coordinates over which a fold is in pieces, those of a dimension outermost first."""
     if shaped.operation.monoid is None or shaped.operation.over is not None:
         return ()
@@ -217,15 +218,24 @@ def _folded(step: Block, shaped: Shaped, dims: dict[str, Range]) -> tuple[str, .
             refuse(step.path, f"folds indices of `{dim}` twice", f"{own.before} before its block, {own.after} behind")
         if not own.coordinates:
             continue
-        ring = any("~" in name for name in own.coordinates)
-        if not monoid.commutative and (place or own.deal or ring):
-            refuse(step.path, f"folds pieces of `{dim}` out of their order, which its monoid needs")
+        if not monoid.commutative and (fault := "a dimension further in" if place else _disorder(site, own)):
+            refuse(step.path, f"folds pieces of `{dim}` out of their order, which its monoid needs", fault)
         found += _ordered(own)
     return tuple(found)
 
 
 def _ordered(own: Range) -> list[str]:
-    return [name for name, _ in sorted(own.steps, key=lambda pair: -pair[1])]
+    return [name for name, _ in sorted(own.steps, key=lambda pair: -abs(pair[1]))]
+
+
+def _disorder(site: Site, own: Range) -> str | None:
+    """What keeps pieces from coming in their order; None where nothing does."""
+    if own.deal or own.before or own.after:
+        return f"cells are {'dealt' if own.deal else 'those of neighbours too'}"
+    for name in own.coordinates:
+        if site.kinds[name].kind == "ring":
+            return f"they go round `{name}`"
+    return order_fault(own, tuple(_ordered(own)), counted(site.counts, (own,)))
 
 
 def _check_chain(site: Site, step: Block, shaped: Shaped, dims: dict[str, Range]) -> None:
@@ -234,10 +244,8 @@ def _check_chain(site: Site, step: Block, shaped: Shaped, dims: dict[str, Range]
     if step.chain != wanted:
         told = f"expected ({', '.join(wanted)})", f"got ({', '.join(step.chain)})"
         refuse(step.path, "goes on from blocks in another order than its scan", *told)
-    if over is not None and wanted:
-        own = dims[over]
-        if own.deal or own.before or own.after or any(site.kinds[name].kind == "ring" for name in wanted):
-            refuse(step.path, f"scans pieces of `{over}` out of their order")
+    if over is not None and wanted and (fault := _disorder(site, dims[over])):
+        refuse(step.path, f"scans pieces of `{over}` out of their order", fault)
 
 
 def _make_state(site: Site, step: Block, shaped: Shaped, folded: tuple[str, ...]) -> None:

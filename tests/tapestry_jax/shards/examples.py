@@ -12,6 +12,7 @@ from jax.sharding import AbstractMesh, AxisType
 
 import tapestry_jax as tp
 from tapestry_jax.shards.sharded_graph import ShardedGraph
+from tests.pairs.kernels import ORDERED, Affine
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 
@@ -75,6 +76,10 @@ def _recurrence(time: int = 10) -> tp.Graph:
     return tp.trace(scan, *types({"t": time, "f": 2}, {"t": time, "f": 2}))
 
 
+def _ordered(time: int = 12) -> tp.Graph:
+    return tp.trace(tp.Reduce(Affine(0), "t f -> f", ORDERED, present=_second), *types({"t": time, "f": 2}))
+
+
 def _second(state: Any) -> Any:
     return state[1]
 
@@ -94,6 +99,7 @@ PLANS: dict[str, Callable[[], tp.Plan]] = {
     "deep": lambda: tp.plan(_iterated(step), tp.mesh(data=4), {"y": ("data", tp.halo(depth=2))}),
     "periodic": lambda: tp.plan(_iterated(around), tp.mesh(data=4), {"y": ("data", tp.halo(depth=2))}),
     "scan": lambda: tp.plan(_recurrence(), tp.mesh(data=4), {"t": ("data", tp.chunks(2))}),
+    "ordered": lambda: tp.plan(_ordered(), tp.mesh(data=2), {"t": ("data", tp.chunks(2))}),
 }
 
 

@@ -13,7 +13,7 @@ import tapestry_jax as tp
 from tapestry_jax.shards.sharded_graph import ShardedGraph
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
 
-HERE = ("tests.tapestry_jax.shards.examples",)
+HERE = ("tests.tapestry_jax.shards.examples", "tests.pairs.kernels")
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.shards.parts import Block, Merge, Move, Next, Piece, Present, Program, Repeat, Take
+from tapestry_jax.shards.parts import Block, Merge, Move, Next, Piece, Present, Program, Read, Repeat, Take
 from tapestry_jax.shards.ranges import Range
 from tapestry_jax.shards.sharded_graph import ShardedGraph
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
@@ -145,6 +145,28 @@ def in_trees(**changes: Any) -> Damage:
     """Arguments, or results, in another structure."""
     trees = {name: jax.tree.structure(like) for name, like in changes.items()}
     return lambda shards: with_program(shards, **trees)
+
+
+def counted_down(name: str) -> Damage:
+    """Blocks lie on devices, or in turns, in the other order: wherever a coordinate moves anything."""
+
+    def turned(part: Any, counts: dict[str, int]) -> Any:
+        if isinstance(part, Range):
+            steps = tuple((each, -step if each == name else step) for each, step in part.steps)
+            return replace(part, low=part.low + dict(part.steps).get(name, 0) * (counts[name] - 1), steps=steps)
+        if isinstance(part, tuple):
+            return tuple(turned(each, counts) for each in cast("tuple[Any, ...]", part))
+        if isinstance(part, Block | Piece | Read):
+            return replace(
+                part, **{each: turned(getattr(part, each), counts) for each in ("box", "reads") if hasattr(part, each)}
+            )
+        return part
+
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        program, counts = shards.program, shards.shared.counts
+        return with_program(shards, pieces=turned(program.pieces, counts), steps=turned(program.steps, counts))
+
+    return damage
 
 
 def runs_another(step: Block, _: Program) -> Block:
@@ -294,6 +316,19 @@ DAMAGE: list[tuple[str, str, Damage, str]] = [
         "scan",
         changed(Block, lambda s, _: replace(s, chain=())),
         "in another order than its scan",
+    ),
+    (
+        "a scan over devices in the other order",
+        "scan",
+        counted_down("data"),
+        r"out of their order.*on data=2.*comes behind",
+    ),
+    ("a scan over turns in the other order", "scan", counted_down("@t:2"), r"out of their order.*comes behind"),
+    (
+        "an ordered fold over devices in the other order",
+        "ordered",
+        counted_down("data"),
+        r"out of their order, which its monoid needs.*on data=1.*\[0:3\] comes behind \[9:12\]",
     ),
     # What moves.
     (
