@@ -14,6 +14,7 @@ from tapestry_jax.shards.lowered.merged import fold_of, take_merge, take_scan, t
 from tapestry_jax.shards.lowered.moved import Queue, refuse, take_move
 from tapestry_jax.shards.lowered.sent import Context, Lowered, lowered
 from tapestry_jax.shards.parts import Block, Merge, Move, Present, Program, Repeat, Shared, Take
+from tapestry_jax.shards.ranges import end_in_digits
 
 
 def check_lowered(shared: Shared, program: Program, closed: Any) -> None:
@@ -23,6 +24,7 @@ def check_lowered(shared: Shared, program: Program, closed: Any) -> None:
       PlanError: with the step, for the first thing that differs.
     """
     counts = {each.name: each.count for each in shared.coordinates if each.kind == "axis"}
+    _check_digits(shared, program)
     found = lowered(closed, {*_paths(program)}, counts)
     _check_ends(shared, program, found)
     walk = _Walk(shared, found)
@@ -35,6 +37,19 @@ def check_lowered(shared: Shared, program: Program, closed: Any) -> None:
         if left:
             refuse(path, "sends what no block asks for", f"{left[0]}, in loops of {_turns(context)}")
     walk.check_turns()
+
+
+def _check_digits(shared: Shared, program: Program) -> None:
+    """Lowered programs count devices and turns as digits are counted; of other blocks a jaxpr does not say enough."""
+    counts = shared.counts
+    for number, piece in enumerate(program.pieces):
+        for axis, own in enumerate(piece.box):
+            if end_in_digits(own, counts) is None:
+                told = f"axis {axis} starts at {own.low} and goes on by {dict(own.steps)}, {own.count} at a time"
+                refuse(program.name, f"has piece {number} in an order in which nothing is lowered", told)
+    for step in program.steps:
+        if isinstance(step, Repeat):
+            _check_digits(shared, step.body)
 
 
 def _paths(program: Program) -> Iterator[str]:

@@ -20,6 +20,7 @@ from tapestry_jax.planning.scheduling.schedule import Region
 from tests.pairs.pair import draw_pair
 from tests.pairs.plans import repaired
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of, types
+from tests.tapestry_jax.shards.proof.test_damage import counted_down
 
 negative = tp.Map(jnp.negative, "a b -> a b", name="negative")
 
@@ -229,6 +230,15 @@ def test_faults_of_lowering_are_seen(
     with pytest.raises(tp.PlanError) as found:
         shards.verify_lowered(jaxpr)
     assert re.search(told, str(found.value), re.DOTALL), str(found.value)
+
+
+def test_blocks_on_devices_in_another_order_are_refused() -> None:
+    """They compute the same, and a jaxpr that has pieces of these sizes on these axes does not."""
+    plan = made("stored")
+    turned = counted_down("data")(plan.shards())
+    turned.verify(plan.graph)
+    with pytest.raises(tp.PlanError, match="in an order in which nothing is lowered"):
+        turned.verify_lowered(plan.compile().jaxpr())
 
 
 def test_another_program_is_refused() -> None:
