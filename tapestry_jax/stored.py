@@ -9,7 +9,8 @@ from typing import Any
 
 from combinators.arguments import read_count, read_flag, read_list, read_name
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Graph, Input, Loop, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Input, Loop, Ref, Rename
 from combinators.graphs.scopes import is_inside
 from combinators.index_space.tensor_type import TensorType, is_inexact
 from tapestry_jax.plan import Plan, asked_of, make_plan

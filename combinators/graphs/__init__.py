@@ -1,5 +1,5 @@
 """The abstract expression graph, and what is made of it: results, key, text, file.
 
-Read `graph`, then `check` and `evaluate`; `key`, `show` and `json` stand alone. `walk` goes through a graph,
-loops too; `scopes` says which paths lie in which.
+Read `nodes` and `graph`, then `check` and `evaluate`; `key`, `show` and `json` stand alone. `walk` goes through a
+graph, loops too; `scopes` says which paths lie in which.
 """

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from combinators.errors import FormatError, TapestryError, message
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Ref, Rename
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
 from combinators.index_space.naming import find
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.binding import bind
 from combinators.operations.shaped import shape
 from combinators.stored.json import REMEDY, shown
+
+if TYPE_CHECKING:
+    from combinators.graphs.graph import Graph
 
 
 def check_graph(graph: Graph, where: str = "graph") -> None:

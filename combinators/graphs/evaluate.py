@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from combinators.errors import GraphError, SignatureError, message
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
 from combinators.index_space.tensor_type import TensorType, type_of, words_of
 from combinators.index_space.usable import check_usable
 from combinators.operations.ready import run_whole
+
+if TYPE_CHECKING:
+    from combinators.graphs.graph import Graph
 
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

@@ -2,98 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from functools import cache, cached_property
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import jax
 
 from combinators.arguments import read_name
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
+from combinators.graphs.evaluate import call_graph
+from combinators.graphs.key import graph_key
+from combinators.graphs.nodes import Apply, Input, Node, Ref, move_refs
 from combinators.graphs.scopes import is_inside
+from combinators.graphs.show import show
 from combinators.index_space.tensor_type import TensorType
 from combinators.kernels.immutable import Immutable
-from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, shape
-
-DEEPEST_LOOPS = 24
-"""How deep loops may be nested. Each costs JAX some twenty calls inside each other, of about a thousand."""
-
-
-class Ref(NamedTuple):
-    """A value of a graph: the output `output` of the node `node`."""
-
-    node: int
-    output: int
-
-
-@dataclass(frozen=True)
-class Input(Immutable):
-    """A value that comes from outside."""
-
-    name: str
-    results: tuple[TensorType, ...]
-    operands: tuple[Ref, ...] = ()
-
-    @property
-    def path(self) -> str:
-        """The name of the input."""
-        return self.name
-
-
-@dataclass(frozen=True)
-class Apply(Immutable):
-    """An operation applied to values. `names` binds the operation's dimensions to the names of the tensors."""
-
-    operation: Operation
-    operands: tuple[Ref, ...]
-    names: tuple[tuple[str, str], ...]
-    results: tuple[TensorType, ...]
-    path: str
-
-    @property
-    def bound(self) -> dict[str, str]:
-        """The operation's dimension to the name it has here."""
-        return dict(self.names)
-
-
-@dataclass(frozen=True)
-class Rename(Immutable):
-    """The same tensor under other axis names; `names` is old to new."""
-
-    operands: tuple[Ref, ...]
-    names: tuple[tuple[str, str], ...]
-    results: tuple[TensorType, ...]
-    path: str
-
-
-@dataclass(frozen=True)
-class Loop(Immutable):
-    """A body run `length` times: `(carries, slices of stacked, constants) -> (carries, slices of outputs)`.
-
-    Attributes:
-      body: its inputs are the carries, then one slice of each stacked operand, then the constants.
-      length: how often the body runs.
-      over: the dimension that the stacked operands and outputs have more than their slices; None without them.
-      operands: carries, stacked operands, constants.
-      carries: how many operands are carried.
-      axes: for each stacked operand the position of `over`.
-      results: the final carries, then the stacked outputs with `over` in front.
-    """
-
-    body: Graph
-    length: int
-    over: str | None
-    operands: tuple[Ref, ...]
-    carries: int
-    axes: tuple[int, ...]
-    results: tuple[TensorType, ...]
-    path: str
-
-
-Node = Input | Apply | Rename | Loop
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,7 +69,7 @@ class Graph(Immutable):
     @cached_property
     def key(self) -> str:
         """Structural hash: the same for equal computations, whatever their paths and input names."""
-        return _functions().key(self)
+        return graph_key(self)
 
     def type_of(self, ref: Ref) -> TensorType:
         """The type of a value."""
@@ -206,7 +132,7 @@ class Graph(Immutable):
 
     def show(self, format: str = "text") -> str:
         """The graph as text, or as a Mermaid flow chart (`format="mermaid"`)."""
-        return _functions().show(self, read_name(format, "the format in graph.show"))
+        return show(self, read_name(format, "the format in graph.show"))
 
     def to_json(self) -> str:
         """Store the graph as JSON text; kernels by public importable name.
@@ -214,7 +140,7 @@ class Graph(Immutable):
         Raises:
           KernelError: where a kernel has no public name.
         """
-        return _functions().to_json(self)
+        return _text_files().graph_to_json(self)
 
     @staticmethod
     def from_json(text: str, *, allow: Sequence[str] = ()) -> Graph:
@@ -229,7 +155,7 @@ class Graph(Immutable):
           FormatError: when the text is truncated, edited or of another version, or names what is not allowed.
           GraphError: when `allow` names no packages.
         """
-        return _functions().from_json(text, allow)
+        return _text_files().graph_from_json(text, allow, Graph)
 
     def __call__(self, *args: Any) -> Any:
         """Run the graph, unplanned, on arrays.
@@ -241,7 +167,7 @@ class Graph(Immutable):
           GraphError: for a wrong number of arguments, or something that is not an array.
           SignatureError: for a wrong rank, size or dtype; all wrong ones at once.
         """
-        return _functions().call(self, args)
+        return call_graph(self, args)
 
     def __str__(self) -> str:
         return self.show()
@@ -254,25 +180,11 @@ class Graph(Immutable):
         return f"Graph({self.name}: {counts} -> {', '.join(outputs)}{more})"
 
 
-class _Functions(NamedTuple):
-    """The functions over graphs that graphs have as methods."""
+def _text_files():
+    # Most programs store no graph, and what reads and writes them is four modules more: it is loaded when asked for.
+    from combinators.graphs import json
 
-    call: Callable[[Graph, Sequence[Any]], Any]
-    key: Callable[[Graph], str]
-    show: Callable[[Graph, str], str]
-    to_json: Callable[[Graph], str]
-    from_json: Callable[[str, Sequence[str]], Graph]
-
-
-@cache
-def _functions() -> _Functions:
-    # Their modules import this one, since they take graphs; so a graph finds them when a method is first called.
-    from combinators.graphs.evaluate import call_graph
-    from combinators.graphs.json import graph_from_json, graph_to_json
-    from combinators.graphs.key import graph_key
-    from combinators.graphs.show import show
-
-    return _Functions(call_graph, graph_key, show, graph_to_json, graph_from_json)
+    return json
 
 
 def prune(graph: Graph) -> Graph:
@@ -290,20 +202,6 @@ def prune(graph: Graph) -> Graph:
     moved = {old: new for new, old in enumerate(order)}
     nodes = tuple(move_refs(graph.nodes[old], moved) for old in order)
     return replace(graph, nodes=nodes, outputs=_move_named(graph.outputs, moved), named=_move_named(graph.named, moved))
-
-
-def needed_nodes(graph: Graph) -> set[int]:
-    """The nodes that the outputs alone need."""
-    needed = {ref.node for _, ref in graph.outputs}
-    for index in range(len(graph.nodes) - 1, -1, -1):
-        if index in needed:
-            needed.update(ref.node for ref in graph.nodes[index].operands)
-    return needed
-
-
-def move_refs(node: Node, moved: dict[int, int]) -> Node:
-    """The node with its operands renumbered."""
-    return replace(node, operands=tuple(Ref(moved[ref.node], ref.output) for ref in node.operands))
 
 
 def _move_named(pairs: Iterable[tuple[str, Ref]], moved: dict[int, int]) -> tuple[tuple[str, Ref], ...]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from combinators.errors import FormatError, GraphError, TapestryError, message
 from combinators.frozen import dataclass
 from combinators.graphs.check import check_graph
-from combinators.graphs.graph import DEEPEST_LOOPS, Apply, Graph, Input, Loop, Node, Ref, Rename
+from combinators.graphs.nodes import DEEPEST_LOOPS, Apply, Input, Loop, Node, Ref, Rename
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.json import operation_from_json, operation_to_json
 from combinators.operations.operation import Operation
@@ -33,6 +33,9 @@ from combinators.stored.readable import Readable
 from combinators.stored.sealed import Sealed
 from combinators.stored.step_budget import bounded_steps
 from combinators.stored.trees import tree_from_json, tree_to_json
+
+if TYPE_CHECKING:
+    from combinators.graphs.graph import Graph
 
 _FILE = Sealed("graph", "tapestry-graph", 1, "graph", "trace the program again")
 _LARGEST_SIZE = 2**63
@@ -60,13 +63,14 @@ def graph_to_json(graph: Graph) -> str:
     return text
 
 
-def graph_from_json(text: str, allow: Sequence[str] = ()) -> Graph:
+def graph_from_json(text: str, allow: Sequence[str], make: type[Graph]) -> Graph:
     """Read a graph back. Safe on texts of any origin, as docs/security.md says.
 
     Args:
       text: what `graph_to_json` returned.
       allow: packages whose functions and frozen dataclasses it may name, beside this library's kernels and JAX's array
         functions. They are imported, and called while types are checked.
+      make: `Graph`, which imports this module.
 
     Returns:
       The graph. Arguments in containers other than dict, list and tuple have become dicts by key path.
@@ -78,13 +82,13 @@ def graph_from_json(text: str, allow: Sequence[str] = ()) -> Graph:
     """
     names = Readable.of(allow)
     with readable_errors():
-        return _read(text, names)
+        return _read(text, _Reader(names, make))
 
 
-def _read(text: str, names: Readable) -> Graph:
+def _read(text: str, reader: _Reader) -> Graph:
     stored = _FILE.open(text)
     try:
-        graph = _Reader(names).graph(stored, "graph", 0)
+        graph = reader.graph(stored, "graph", 0)
         with bounded_steps(len(text)):
             check_graph(graph)
     except FormatError:
@@ -178,6 +182,7 @@ class _Reader:
     """Build graphs of what a file says; nothing is called but constructors of dataclasses."""
 
     names: Readable
+    make: type[Graph]
 
     def graph(self, stored: Any, where: str, depth: int) -> Graph:
         """A graph, `depth` loops inside of the file's."""
@@ -193,7 +198,7 @@ class _Reader:
             self.node(item, operations, f"{where}, node {number}", depth)
             for number, item in enumerate(listed(parts["nodes"], f"{where}, nodes"))
         ]
-        return Graph(
+        return self.make(
             tuple(nodes),
             _named_from_json(parts["outputs"], f"{where}, outputs"),
             _named_from_json(parts["named"], f"{where}, named"),

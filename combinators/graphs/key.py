@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Set
+from typing import TYPE_CHECKING
 
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Node, Rename, needed_nodes
+from combinators.graphs.nodes import Apply, Input, Loop, Node, Rename, needed_nodes
 from combinators.index_space.tensor_type import TensorType
+
+if TYPE_CHECKING:
+    from combinators.graphs.graph import Graph
 
 
 def graph_key(graph: Graph) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Node, Rename
+from combinators.graphs.nodes import Apply, Input, Loop, Node, Rename
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Operand, Signature
+
+if TYPE_CHECKING:
+    from combinators.graphs.graph import Graph
 
 
 def show(graph: Graph, format: str = "text") -> str:

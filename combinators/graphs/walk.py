@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs.nodes import Apply, Loop
+
+if TYPE_CHECKING:
+    from combinators.graphs.graph import Graph
 
 
 @dataclass(frozen=True)

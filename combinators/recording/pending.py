@@ -9,7 +9,8 @@ from typing import Any
 import jax
 
 from combinators.errors import GraphError, message
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Node, Ref, Rename, prune
+from combinators.graphs.graph import Graph, prune
+from combinators.graphs.nodes import Apply, Input, Loop, Node, Ref, Rename
 from combinators.index_space.naming import AxisName, Resolver
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.binding import check_injective

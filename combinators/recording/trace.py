@@ -9,7 +9,8 @@ from typing import Any
 import jax
 
 from combinators.errors import GraphError, message
-from combinators.graphs.graph import DEEPEST_LOOPS, Graph, Ref
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import DEEPEST_LOOPS, Ref
 from combinators.index_space.naming import Resolver, find
 from combinators.operations.binding import Names, bind, check_distinct, suggest_names
 from combinators.operations.operation import Operation

@@ -18,7 +18,7 @@ from combinators.kernels.immutable import Immutable
 from combinators.recording.remedies import no_such_attribute
 
 if TYPE_CHECKING:
-    from combinators.graphs.graph import Ref
+    from combinators.graphs.nodes import Ref
     from combinators.recording.trace import Trace
 
 

@@ -11,7 +11,8 @@ from hypothesis.strategies import SearchStrategy
 
 from combinators.errors import PlanError, message
 from combinators.graphs import walk
-from combinators.graphs.graph import Graph, Loop
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Loop
 from laws.errors import LawError
 from tapestry_jax.plan import Plan, plan
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, chunks, halo, ring, striped

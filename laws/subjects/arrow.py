@@ -13,7 +13,8 @@ from combinators.arrows.arrow import Arrow
 from combinators.arrows.compose import as_operands
 from combinators.arrows.tracing import trace
 from combinators.graphs.evaluate import evaluate
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Loop
 from combinators.index_space.tensor_type import TensorType, type_of
 from laws.draws.operands import Operands, Values, arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.subject import Recipe, Subject

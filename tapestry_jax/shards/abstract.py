@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Node, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Loop, Node, Ref, Rename
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.shards.parts import Block, Present, Program, Ranges, Repeat, Shared, Take, View
 from tapestry_jax.shards.ranges import Range

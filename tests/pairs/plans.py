@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 import tapestry_jax as tp
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Loop
 from laws.strategies.plans import dimensions
 from laws.strategies.plans import iterated as in_loops
 from tapestry_jax.planning.entries.items import Chunks, Halo, Ring, Striped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Apply, Loop
+from combinators.graphs.nodes import Apply, Loop
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Padded, Ring, Striped, axes_of
 from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops

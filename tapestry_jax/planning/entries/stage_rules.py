@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Loop
+from combinators.graphs.nodes import Loop
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 
 from combinators.errors import PlanError, message
 from combinators.graphs import walk
-from combinators.graphs.graph import Apply, Graph, Loop
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Loop
 from combinators.graphs.scopes import is_inside
 from tapestry_jax.planning.entries.items import Ring
 from tapestry_jax.planning.entries.loop_rules import unused_ring

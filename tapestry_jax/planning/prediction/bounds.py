@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from combinators.graphs.graph import Graph, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Ref, Rename
 from combinators.index_space.tensor_type import is_inexact
 from tapestry_jax.planning.derivatives.gradients import derivative_needs, state_dependence
 from tapestry_jax.planning.folding.merges import local_sizes

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import ClassVar, final
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Ref
+from combinators.graphs.nodes import Ref
 from tapestry_jax.planning.proof.pieces import Piece
 
 

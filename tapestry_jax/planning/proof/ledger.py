@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Apply, Graph, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Ref, Rename
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.geometry.changes import Cast, Change, Gather, Overlap, Reorder, Share, Slice
 from tapestry_jax.planning.geometry.time_axis import spread

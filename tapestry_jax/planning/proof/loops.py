@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from combinators.graphs.graph import Loop, Ref
+from combinators.graphs.nodes import Loop, Ref
 from tapestry_jax.planning.geometry.time_axis import label
 from tapestry_jax.planning.proof.folds import added_up, two_boxes
 from tapestry_jax.planning.proof.holdings import Entering, Holding, Leaving, OfLastStage, State, Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from combinators.graphs.graph import Apply
+from combinators.graphs.nodes import Apply
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.geometry.time_axis import in_space, in_time
 from tapestry_jax.planning.proof.coverage import check_covers

@@ -6,7 +6,7 @@ and the cuts of its operations, and compared. So a schedule is right whoever mad
 
 from __future__ import annotations
 
-from combinators.graphs.graph import Input
+from combinators.graphs.nodes import Input
 from tapestry_jax.planning.geometry.changes import Share
 from tapestry_jax.planning.geometry.time_axis import in_time
 from tapestry_jax.planning.proof.holdings import OfLastStage, Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from combinators.graphs.graph import Input, Loop, Ref
+from combinators.graphs.nodes import Input, Loop, Ref
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.proof.holdings import Entering, Leaving
 from tapestry_jax.planning.proof.ledger import Ledger

@@ -8,7 +8,8 @@ from typing import Any
 from combinators.arguments import read_name
 from combinators.errors import PlanError, SignatureError, message
 from combinators.graphs import walk
-from combinators.graphs.graph import Apply, Graph
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply
 from combinators.graphs.scopes import is_inside
 from combinators.operations.operation import Operation
 from combinators.operations.widening import float_dtype, is_enabled, is_narrower, state_floats, widened

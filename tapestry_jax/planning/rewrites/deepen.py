@@ -13,7 +13,8 @@ from dataclasses import replace
 from jax import lax
 
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Node, Ref, move_refs
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Loop, Node, Ref, move_refs
 from combinators.leaves.map import Map
 from combinators.operations.apart import apart_on_cpu
 from combinators.operations.dense import Dense

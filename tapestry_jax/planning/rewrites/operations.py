@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from combinators.graphs.graph import Apply, Graph, Loop, Node
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Loop, Node
 from combinators.operations.operation import Operation
 
 

@@ -9,7 +9,8 @@ from jax.sharding import Mesh
 
 from combinators.arguments import read_list
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Apply, Graph
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply
 from combinators.operations.dense import PLATFORMS, for_platforms
 from combinators.operations.operation import Operation
 from tapestry_jax.planning.rewrites.operations import with_operations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Ref, Rename, needed_nodes
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.entries.stage_rules import check_stages

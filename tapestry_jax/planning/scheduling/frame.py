@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from combinators.graphs.graph import Graph, Ref
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Ref
 from tapestry_jax.planning.geometry.changes import Cast, Slice
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
 from combinators.index_space.signature import Operand
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from combinators.graphs.graph import Apply, Graph, Input, Ref
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Ref
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.geometry.layout import Layout, true_layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape

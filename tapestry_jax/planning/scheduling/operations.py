@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from combinators.graphs.graph import Apply, Ref
+from combinators.graphs.nodes import Apply, Ref
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.folding.traffic import varying_leaves

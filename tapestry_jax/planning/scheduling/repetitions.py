@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from combinators.graphs.graph import Loop, Ref
+from combinators.graphs.nodes import Loop, Ref
 from tapestry_jax.planning.entries.stage_rules import no_microbatches
 from tapestry_jax.planning.geometry.changes import Cast, Share
 from tapestry_jax.planning.geometry.layout import Layout

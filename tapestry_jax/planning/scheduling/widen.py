@@ -12,7 +12,8 @@ from typing import Any
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Apply, Graph, Input, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Ref, Rename
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.geometry.layout import Cut, Layout, widened_cut

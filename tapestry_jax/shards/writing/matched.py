@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Graph, Input, Loop
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Input, Loop
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 
 

@@ -7,7 +7,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Graph, Ref
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Ref
 from combinators.operations.operation import Operation
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.shards.parts import Block, Coordinate, Piece, Program, Repeat, Shared, Step, Value

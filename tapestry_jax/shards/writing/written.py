@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Apply, Graph, Input, Loop, Ref, Rename
+from combinators.graphs.graph import Graph
+from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
 from combinators.index_space.tensor_type import TensorType
 from combinators.operations.execute import axis_modes
 from combinators.operations.operation import Operation

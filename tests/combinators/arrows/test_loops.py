@@ -11,7 +11,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, GraphError, TensorType
-from combinators.graphs.graph import Loop
+from combinators.graphs.nodes import Loop
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 3)).astype(np.float32)

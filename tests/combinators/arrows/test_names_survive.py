@@ -13,7 +13,7 @@ import pytest
 
 import combinators as tp
 from combinators import Graph, TensorType
-from combinators.graphs.graph import Apply, Loop
+from combinators.graphs.nodes import Apply, Loop
 
 SIN = tp.Map(jnp.sin)
 

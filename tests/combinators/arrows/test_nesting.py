@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
-from combinators.graphs.graph import DEEPEST_LOOPS
+from combinators.graphs.nodes import DEEPEST_LOOPS
 
 sin = tp.Map(jnp.sin)
 ROW = tp.TensorType({"n": 4})

@@ -13,7 +13,7 @@ import pytest
 import combinators as tp
 from combinators import GraphError, SignatureError, TensorType
 from combinators.graphs.evaluate import evaluate
-from combinators.graphs.graph import Apply
+from combinators.graphs.nodes import Apply
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 GELU = tp.Map(jax.nn.gelu)

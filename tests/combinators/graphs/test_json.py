@@ -15,7 +15,7 @@ import pytest
 
 import combinators as tp
 from combinators import FormatError, Graph, KernelError, TensorType
-from combinators.graphs.graph import Loop
+from combinators.graphs.nodes import Loop
 from combinators.stored.trees import tree_from_json, tree_to_json
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)

@@ -11,7 +11,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, GraphError, SignatureError, TensorType
-from combinators.graphs.graph import Apply, Rename
+from combinators.graphs.nodes import Apply, Rename
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 SIN = tp.Map(jnp.sin)

@@ -11,7 +11,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, Graph, SignatureError
-from combinators.graphs.graph import Loop
+from combinators.graphs.nodes import Loop
 
 X = jnp.arange(24.0).reshape(2, 3, 4)
 RANKS = [X[:, 0, 0], X[:, :, 0], X]

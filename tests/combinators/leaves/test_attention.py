@@ -13,7 +13,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, SignatureError, TensorType
-from combinators.graphs.graph import Apply
+from combinators.graphs.nodes import Apply
 from combinators.merging.blocks import combine_blocks, present_block
 
 B, T, H, D = 2, 6, 3, 4

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from combinators.graphs.graph import Apply
+from combinators.graphs.nodes import Apply
 from combinators.numerics.fused_attention import FitsFused, FusedAttention
 from combinators.operations.dense import Dense
 

@@ -12,7 +12,7 @@ import pytest
 
 import combinators as tp
 from combinators import CompositionError, GraphError, TensorType
-from combinators.graphs.graph import Apply, Loop
+from combinators.graphs.nodes import Apply, Loop
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 GELU = tp.Map(jax.nn.gelu)

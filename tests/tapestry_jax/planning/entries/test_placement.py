@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
-from combinators.graphs.graph import Apply
+from combinators.graphs.nodes import Apply
 from tapestry_jax.planning.entries.placement import why_whole
 from tests.tapestry_jax.draw import named
 
