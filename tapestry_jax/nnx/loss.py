@@ -26,6 +26,10 @@ def cross_entropy(logits: Value, targets: Value) -> Value:
     The vocabulary is folded with log-sum-exp, and the target's logit found by its coordinate, so that a plan may cut
     the vocabulary: in time, together with the head before it, the logits never exist as a whole.
 
+    Where a row has an infinite logit, or none but minus infinity, its loss is infinite or NaN under every plan. Its
+    gradient is NaN uncut, as that of `jax.nn.logsumexp`; where the vocabulary is cut it may be numbers that say
+    nothing.
+
     Args:
       logits: any leading dimensions, then the vocabulary.
       targets: integers with the leading dimensions; outside the vocabulary they give NaN.
