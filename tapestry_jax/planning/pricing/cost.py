@@ -84,7 +84,6 @@ class Cost:
       operations: by path, in the order of the program.
       transfers: in the order of `plan.collectives`.
       bubble: seconds in which stages of a pipeline wait for the first or the last of them; part of `compute`.
-      memory: bytes that a device needs, where that is known.
     """
 
     name: str
@@ -95,7 +94,6 @@ class Cost:
     operations: tuple[OperationCost, ...]
     transfers: tuple[TransferCost, ...]
     bubble: float = 0.0
-    memory: int | None = None
 
     @property
     def compute(self) -> float:
@@ -155,8 +153,6 @@ def _lines(cost: Cost) -> Iterator[str]:
     reread = sum(each.reread for each in cost.operations)
     if reread:
         yield f"  {reread:.3g} B are read again by later turns of loops"
-    if cost.memory is not None:
-        yield f"  memory of a device: {cost.memory:,} B"
     for axes, seconds in cost.communication_by_axis.items():
         yield f"  transfers over {'+'.join(axes)}: {duration(seconds)}"
     rows = sorted(cost.operations, key=lambda each: -each.seconds)

@@ -57,16 +57,13 @@ class _Sums:
         self.operations[cost.path] = cost if known is None else _together(known, cost)
 
 
-def price(
-    schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int] = False, memory: int | None = None
-) -> Cost:
+def price(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int] = False) -> Cost:
     """Price a schedule.
 
     Args:
       schedule: of a plan.
       machine: where it runs.
       grad: as in `plan.collectives`.
-      memory: bytes that a device needs, where they are known.
 
     Returns:
       Seconds by operation and by collective.
@@ -92,7 +89,6 @@ def price(
         tuple(sums.operations.values()),
         tuple(_overlapped(transfers, sums.rings)),
         sums.bubble,
-        memory,
     )
     check(cost)
     return cost
