@@ -52,6 +52,8 @@ class Plan(Immutable):
       accumulate: dtypes in which folds are carried, by scope.
       platforms: what it is lowered for; empty for the platform of the mesh.
       remat: scopes whose repeated layers the backward pass computes again.
+      gap: of a plan that was searched for, the share of its price by which a better plan could be cheaper at most; None
+        where that is not known, as of plans by hand and those read from files.
     """
 
     graph: Graph = field(repr=False)
@@ -64,6 +66,7 @@ class Plan(Immutable):
     accumulate: Accumulate = ()
     platforms: Platforms = ()
     remat: Remat = ()
+    gap: float | None = None
 
     @property
     def in_shardings(self) -> Any:
@@ -390,9 +393,13 @@ def plan(
 
 def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
     """The plan of what was asked; how the schedule is found reads aloud in `planning/planned.py`."""
+    return plan_of(graph, mesh, asked, planned(graph, mesh, asked))
+
+
+def plan_of(graph: Graph, mesh: Any, asked: Asked, schedule: Schedule, gap: float | None = None) -> Plan:
+    """The plan whose schedule is known."""
     entries = asked.entries, asked.ops, asked.inputs, asked.outputs
-    schedule = planned(graph, mesh, asked)
-    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat)
+    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat, gap)
 
 
 def asked_of(plan: Plan) -> Asked:

@@ -89,6 +89,14 @@ def fsdp(
     return _with_inputs(plan, inputs | stored)
 
 
+def stored_over(plan: Plan, axes: Sequence[str], *, smallest: int) -> dict[str, Entries]:
+    """The layouts that `fsdp` would choose beside those that were asked for, by name; empty where it would refuse."""
+    shape = MeshShape.of(plan.mesh)
+    kept = dict(plan.inputs)
+    found = _stored(plan, shape, shape.real(axes), None, smallest, padded=False) if shape.real(axes) else ()
+    return {name: layout for name, layout in found if name not in kept}
+
+
 def store_padded(plan: Plan, *, only: Sequence[str] | None = None) -> Plan:
     """Store the arguments that do not divide in padded pieces, as their first user reads them.
 

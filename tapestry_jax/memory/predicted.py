@@ -84,16 +84,17 @@ def memory_of(
     program = read_program(jaxpr, frozenset(_paths(schedule)))
     program = rounded(program) if platforms == ("tpu",) else program
     found = peak(program)
+    arguments, results = stored(schedule, grad)
+    return MemoryNeeded(arguments, results, temporaries=found.bytes, live=found.live)
+
+
+def stored(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[int, int]:
+    """The bytes of arguments and of results on one device, as `memory_needed` counts them; nothing is traced."""
     given, made = [[schedule.slots[number] for number in numbers] for numbers in (schedule.inputs, schedule.outputs)]
     pulled = [] if grad is False else [slot for slot in made if is_inexact(slot.type.dtype)]
     gradients = [] if grad is False else [given[place] for place in differentiated(schedule.graph, grad)]
     # Counted as the plan stores them: of what nobody reads, and of zeros, the program does not say how they lie.
-    return MemoryNeeded(
-        arguments=sum(slot.local_bytes for slot in (*given, *pulled)),
-        results=sum(slot.local_bytes for slot in (*made, *gradients)),
-        temporaries=found.bytes,
-        live=found.live,
-    )
+    return sum(slot.local_bytes for slot in (*given, *pulled)), sum(slot.local_bytes for slot in (*made, *gradients))
 
 
 def _paths(schedule: Schedule) -> Iterator[str]:

@@ -1,0 +1,71 @@
+"""The arguments of a search, read: what is none is told in the words of the library."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from combinators.arguments import is_whole
+from combinators.errors import PlanError, message
+from tapestry_jax.machines.machine import Machine
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B|[KMG]iB)", re.IGNORECASE)
+
+
+def read_memory(memory: Any, machine: Machine) -> int:
+    """Bytes of a device: a number of them, or text with a unit; those of the machine for None.
+
+    Raises:
+      PlanError: for anything else, and for no bytes at all.
+    """
+    if memory is None:
+        return int(machine.memory.value)
+    found = _AMOUNT.fullmatch(memory.strip()) if isinstance(memory, str) else None
+    amount: Any = int(float(found[1]) * _UNITS[found[2].upper()]) if found is not None else memory
+    if is_whole(amount) and amount > 0:
+        return int(amount)
+    raise PlanError(
+        message(
+            "memory= of tp.search is no amount of memory",
+            f"got {memory!r:.80}",
+            remedy="Give bytes of one device, a positive whole number or text: 80_000_000_000, '80GB', '74.5GiB'.",
+        )
+    )
+
+
+def read_method(method: Any, known: Any) -> str:
+    """The name of a method.
+
+    Raises:
+      PlanError: for anything else.
+    """
+    if isinstance(method, str) and (method == "auto" or method in known):
+        return method
+    raise PlanError(
+        message(
+            "method= of tp.search names no method",
+            f"got {method!r:.80}",
+            f"known are auto, {', '.join(known)}",
+            remedy="Name one of these; auto chooses by how large the problem is.",
+        )
+    )
+
+
+def read_limit(limit: Any) -> float | None:
+    """Seconds, or None for no limit.
+
+    Raises:
+      PlanError: for anything else.
+    """
+    if limit is None:
+        return None
+    if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0:
+        return float(limit)
+    raise PlanError(
+        message(
+            "time_limit= of tp.search is no time",
+            f"got {limit!r:.80}",
+            remedy="Give seconds, a number above 0, or None for no limit.",
+        )
+    )

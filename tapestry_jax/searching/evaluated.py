@@ -1,0 +1,77 @@
+"""What a candidate comes to: its schedule, its price, and the memory that it needs, each found once."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from combinators.errors import PlanError
+from combinators.frozen import dataclass
+from tapestry_jax.memory.predicted import MemoryNeeded, memory_needed, stored
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.planned import planned
+from tapestry_jax.planning.pricing.priced import price
+from tapestry_jax.planning.scheduling.schedule import Schedule
+from tapestry_jax.searching.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A candidate that can be planned.
+
+    Attributes:
+      asked: what would be written by hand.
+      schedule: the steps of one device.
+      seconds: exactly those of `plan.cost`.
+    """
+
+    asked: Asked
+    schedule: Schedule = field(repr=False)
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A candidate that cannot be planned.
+
+    Attributes:
+      asked: what would be written by hand.
+      reason: what planning says to it.
+    """
+
+    asked: Asked
+    reason: str
+
+
+def evaluate(problem: Problem, asked: Asked) -> Evaluated | Refused:
+    """Plan and price a candidate. Nothing is traced, and what was evaluated before is remembered.
+
+    Raises:
+      PlanError: when a price is no number.
+      MeshError: when the mesh does not fill the machine.
+    """
+    found = problem.evaluated.get(asked)
+    if found is None:
+        found = problem.evaluated[asked] = _evaluate(problem, asked)
+    return found
+
+
+def _evaluate(problem: Problem, asked: Asked) -> Evaluated | Refused:
+    try:
+        schedule = planned(problem.graph, problem.mesh, asked)
+    except PlanError as error:
+        return Refused(asked, str(error))
+    return Evaluated(asked, schedule, price(schedule, problem.machine, problem.grad).seconds)
+
+
+def weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:
+    """The memory of a device, exactly that of `plan.memory`: the program is traced, so few candidates are weighed."""
+    found = problem.weighed.get(candidate.asked)
+    if found is None:
+        found = memory_needed(candidate.schedule, problem.mesh, problem.grad)
+        problem.weighed[candidate.asked] = found
+    return found
+
+
+def held(problem: Problem, candidate: Evaluated) -> int:
+    """Bytes of arguments and results of a device: a bound on its memory from below, which traces nothing."""
+    return sum(stored(candidate.schedule, problem.grad))

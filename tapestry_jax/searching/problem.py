@@ -1,0 +1,46 @@
+"""What a search is asked: a program, where it runs, what it may take, and what stays as the user fixed it."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from tapestry_jax.machines.machine import Machine
+from tapestry_jax.memory.predicted import MemoryNeeded
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.derivatives.positions import Positions
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A question to a search; data, and what was found out about its plans so far.
+
+    Attributes:
+      graph: the program.
+      mesh: with devices or abstract.
+      machine: whose prices count.
+      memory: bytes that a device has; None for no bound.
+      grad: what gradients are taken by, as in `plan.cost`.
+      fixed: what the user asked for; every plan found asks for it too.
+      remat: whether the search may choose what the backward pass computes again; not where the user said it.
+      evaluated: what was evaluated so far, by what was asked.
+      weighed: the memory of those that were weighed.
+    """
+
+    graph: Graph = field(repr=False)
+    mesh: Any
+    machine: Machine = field(repr=False)
+    memory: int | None
+    grad: Positions
+    fixed: Asked
+    remat: bool = True
+    evaluated: dict[Asked, Any] = field(default_factory=dict[Asked, Any], repr=False)
+    weighed: dict[Asked, MemoryNeeded] = field(default_factory=dict[Asked, MemoryNeeded], repr=False)
+
+    @property
+    def shape(self) -> MeshShape:
+        """The axes of the mesh."""
+        return MeshShape.of(self.mesh)
