@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,9 @@ from tapestry_jax.planning.prediction.recomputed import Again, again_in
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
+Place = tuple[int, ...]
+"""Where a step stands: its number, in the body of the loop of this number, and so on; the outermost loop first."""
+
 
 def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[Collective, ...]:
     """The collectives of a schedule, forward and, with `grad`, backward.
@@ -44,38 +47,52 @@ def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) ->
       schedule: of a plan.
       grad: True for the gradient by every inexact input, or the positions of the arguments to differentiate.
     """
+    return tuple(found for _, found in placed_collectives(schedule, grad))
+
+
+def placed_collectives(
+    schedule: Schedule, grad: bool | int | Sequence[int] = False
+) -> tuple[tuple[Place, Collective], ...]:
+    """The same collectives, each with the step that sends it."""
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
     # XLA drops what moves no bytes.
-    return tuple(found for found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
+    return tuple((place, found) for place, found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
 
 
-def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterable[Collective]:
+def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterator[tuple[Place, Collective]]:
     """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass."""
     seen: set[Any] = set()
     again = again_in(schedule, flow)
+    places: list[Place] = []
     found: list[tuple[Step, Collective]] = []
-    for step in schedule.steps:
-        sent = _of_step(schedule, step, flow, loops, turning, seen, again)
-        found += [(step, replace(each, bound=each.bound or is_still(step, turning))) for each in sent]
-    return marked(schedule, found)
+    for number, step in enumerate(schedule.steps):
+        for place, each in _of_step(schedule, step, flow, loops, turning, seen, again):
+            places.append((number, *place))
+            found.append((step, replace(each, bound=each.bound or is_still(step, turning))))
+    return zip(places, marked(schedule, found), strict=True)
 
 
 def _of_step(
     schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any], again: Again
-) -> Iterable[Collective]:
+) -> Iterator[tuple[Place, Collective]]:
+    """What a step sends, and where in it: at the empty place what is its own."""
     match step:
         case Convert():
-            yield from _of_convert(schedule, step, flow, seen)
-            yield from _of_repeated(schedule, step, flow, loops, again)
+            yield from _here(_of_convert(schedule, step, flow, seen))
+            yield from _here(_of_repeated(schedule, step, flow, loops, again))
         case Run():
-            yield from _of_gathers(schedule, step, flow, seen, loops)
-            yield from _of_run(schedule, step, flow, turning)
+            yield from _here(_of_gathers(schedule, step, flow, seen, loops))
+            yield from _here(_of_run(schedule, step, flow, turning))
         case Finish():
-            yield from _of_run(schedule, step, flow, turning)
+            yield from _here(_of_run(schedule, step, flow, turning))
         case Repeat():
             yield from _of_repeat(step, flow, loops, turning)
         case Region():
             yield from _of_region(schedule, step, flow, loops, turning, seen)
+
+
+def _here(found: Iterable[Collective]) -> Iterator[tuple[Place, Collective]]:
+    return (((), each) for each in found)
 
 
 def _of_convert(
@@ -266,7 +283,7 @@ def _live_results(schedule: Schedule, node: int, flow: Flow) -> set[int]:
 
 def _of_region(
     schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning, seen: set[Any]
-) -> Iterable[Collective]:
+) -> Iterator[tuple[Place, Collective]]:
     turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
     for position in step.rotating:
         slot = step.operands[position]
@@ -278,15 +295,15 @@ def _of_region(
             still = any(slot not in slots for slots in turning)
             sent = Collective("collective-permute", (ring,), moved, step.path, turns - 1, bound=still)
             if turns > 2 or key not in seen:
-                yield sent
+                yield (), sent
             seen.add(key)
             if flow.carries_gradient(slot):
-                yield replace(sent, backward=True)
+                yield (), replace(sent, backward=True)
     inner = flow_of_region(step, flow)
     for place in step.handed:
-        yield from _of_handing_on(step, step.body.inputs[place], inner, turns)
-    for found in _of(step.body, inner, loops + 1, turning_in(step, turning)):
-        yield replace(found, times=found.times * turns)
+        yield from _here(_of_handing_on(step, step.body.inputs[place], inner, turns))
+    for inside, found in _of(step.body, inner, loops + 1, turning_in(step, turning)):
+        yield inside, replace(found, times=found.times * turns)
 
 
 def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable[Collective]:
@@ -302,7 +319,7 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
         yield replace(sent, backward=True)
 
 
-def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterable[Collective]:
+def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterator[tuple[Place, Collective]]:
     if step.length == 0:
         return
     body, inner = step.body, flow_of_body(step, flow)
@@ -312,6 +329,6 @@ def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterab
         leading = step.length if early.source in stacked else 1
         if early.source in stacked:
             stacked.add(early.result)
-        yield from _of_convert(body, early, inner, seen, leading)
-    for found in _of(body, inner, loops + step.remat, turning_in(step, turning)):
-        yield replace(found, times=found.times * step.length)
+        yield from _here(_of_convert(body, early, inner, seen, leading))
+    for inside, found in _of(body, inner, loops + step.remat, turning_in(step, turning)):
+        yield inside, replace(found, times=found.times * step.length)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from combinators.errors import PlanError, message
-from combinators.frozen import dataclass
 from tapestry_jax.machines.laid import lay
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.transfer import seconds as transfer_seconds
@@ -16,45 +15,16 @@ from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap
 from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
-from tapestry_jax.planning.prediction.collectives import collectives
+from tapestry_jax.planning.prediction.collectives import Place, placed_collectives
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.pricing.cost import Cost, OperationCost, TransferCost
 from tapestry_jax.planning.pricing.counts import Counts
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
+from tapestry_jax.planning.pricing.placed import Loop, Priced
 from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, inner_bytes, roofline
+from tapestry_jax.planning.pricing.sums import Around, Room, Sums
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step
-
-
-@dataclass(frozen=True)
-class _Around:
-    """The loops around a schedule.
-
-    Attributes:
-      times: how often all of them run it together.
-      again: how many of them the backward pass runs again.
-      loops: the loops in time and how often each turns.
-      idle: the share of the turns in which a stage of a pipeline has nothing to do.
-    """
-
-    times: int
-    again: int
-    loops: tuple[tuple[str, int], ...]
-    idle: float
-
-
-class _Sums:
-    """What has been added up so far."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.operations: dict[str, OperationCost] = {}
-        self.rings: dict[str, tuple[float, int]] = {}
-        self.bubble = 0.0
-
-    def add(self, cost: OperationCost) -> None:
-        known = self.operations.get(cost.path)
-        self.operations[cost.path] = cost if known is None else _together(known, cost)
 
 
 def price(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int] = False) -> Cost:
@@ -72,13 +42,20 @@ def price(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int]
       MeshError: when the mesh does not fill the machine.
       PlanError: when a price is no number.
     """
+    return priced(schedule, machine, grad).cost
+
+
+def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int] = False) -> Priced:
+    """The same, with what every step takes."""
     laid = lay(machine, schedule.mesh.axes)
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
-    sums = _Sums(machine)
-    _add(schedule, flow_of(schedule, sources), sums, _Around(1, 0, (), 0.0))
+    sums = Sums(machine)
+    _add(schedule, flow_of(schedule, sources), sums, Around(1, 0, (), 0.0))
+    places: list[Place] = []
     transfers: list[TransferCost] = []
-    for each in collectives(schedule, grad):
+    for place, each in placed_collectives(schedule, grad):
         took = each.times * transfer_seconds(laid, each.kind, each.axes, each.bytes)
+        places.append(place)
         transfers.append(TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took))
     cost = Cost(
         schedule.graph.name,
@@ -91,7 +68,7 @@ def price(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int]
         sums.bubble,
     )
     check(cost)
-    return cost
+    return Priced(cost, tuple(sums.works), tuple(sums.loops), tuple(zip(places, cost.transfers, strict=True)))
 
 
 def check(cost: Cost) -> None:
@@ -112,94 +89,101 @@ def check(cost: Cost) -> None:
     )
 
 
-def _overlapped(transfers: Sequence[TransferCost], rings: dict[str, tuple[float, int]]) -> Iterator[TransferCost]:
-    """What goes round a ring passes while the turn before is computed: but for the first turn, the longer of both."""
-    room = {path: compute * (turns - 1) / turns for path, (compute, turns) in rings.items()}
+def _overlapped(transfers: Sequence[TransferCost], rings: dict[str, Room]) -> Iterator[TransferCost]:
+    """What goes round a ring passes while a turn is computed, of the forward pass or the backward pass."""
+    left = {
+        (path, backward): (room.forward, room.backward)[backward] for path, room in rings.items() for backward in (0, 1)
+    }
     for each in transfers:
-        if each.kind == "collective-permute" and each.path in room:
-            hidden = min(each.seconds, room[each.path])
-            room[each.path] -= hidden
+        key = each.path, int(each.backward)
+        if each.kind == "collective-permute" and key in left:
+            hidden = min(each.seconds, left[key])
+            left[key] -= hidden
             fields = each.path, each.kind, each.axes, each.bytes, each.times, each.backward, each.seconds
             yield TransferCost(*fields, hidden)
         else:
             yield each
 
 
-def _add(schedule: Schedule, flow: Flow, sums: _Sums, around: _Around) -> float:
+def _add(schedule: Schedule, flow: Flow, sums: Sums, around: Around) -> Room:
     """Add up a schedule; returns the seconds of all its turns."""
     scope = _Scope(schedule, sums.machine)
-    total = 0.0
-    for step in schedule.steps:
+    total = Room()
+    for number, step in enumerate(schedule.steps):
+        place = (*around.place, number)
         match step:
             case Run():
                 if any(slot in flow.live for slot in step.results) and not is_barrier(schedule.graph.nodes[step.node]):
+                    smooth = any(map(flow.carries_gradient, step.results))
                     found = _of_run(scope, step, flow, around)
-                    sums.add(found)
-                    sums.bubble += around.idle * found.seconds
-                    total += found.seconds
+                    total += sums.add(place, around, found, again=smooth, kept=step.kept)
             case Repeat():
                 if step.length:
-                    inside = flow_of_body(step, flow)
-                    smooth = any(map(flow.carries_gradient, step.results))
-                    again = around.again + (step.remat and smooth)
-                    entered = _Around(around.times * step.length, again, around.loops, around.idle)
-                    total += _add(step.body, inside, sums, entered)
-                    stacked = _stacked(step, inside) if smooth else 0.0
-                    if stacked:
-                        found = _of_copy(step.path, stacked, sums.machine, entered)
-                        sums.add(found)
-                        total += found.seconds
+                    total += _of_repeat(step, flow, sums, around, place)
             case Region():
-                total += _of_region(schedule, step, flow, sums, around)
+                total += _of_region(schedule, step, flow, sums, around, place)
             case Convert():
-                copied = _copied(schedule, step, flow)
+                copied = _copied(schedule, step)
                 if copied and step.result in flow.live:
-                    found = _of_copy(step.path, copied, sums.machine, around)
-                    sums.add(found)
-                    sums.bubble += around.idle * found.seconds
-                    total += found.seconds
+                    back = flow.carries_gradient(step.source) and step.result in flow.useful
+                    found = _of_copy(step.path, copied, sums.machine, around, back=back)
+                    total += sums.add(place, around, found)
             case _:
                 pass
     return total
 
 
-def _copied(schedule: Schedule, step: Convert, flow: Flow) -> float:
+def _copied(schedule: Schedule, step: Convert) -> float:
     """Bytes that a change of layout reads and writes on the device itself, beside what it sends."""
-    made = schedule.slots[step.result].local_bytes
     moves = any(isinstance(change, Exchange | Deal | Overlap | Gather) for change in step.changes)
-    back = flow.carries_gradient(step.source) and step.result in flow.useful
     # A block and what neighbours sent are put together; blocks for others are cut out.
-    return 2.0 * made * moves * (1 + back)
+    return 2.0 * schedule.slots[step.result].local_bytes * moves
 
 
-def _of_copy(path: str, size: float, machine: Machine, around: _Around) -> OperationCost:
+def _of_copy(path: str, size: float, machine: Machine, around: Around, *, back: bool) -> OperationCost:
+    """A copy in every turn; `back`, and another one in its backward pass."""
     took = around.times * size / machine.bandwidth.value
-    return OperationCost(path, around.times, 0.0, around.times * size, took, 0.0, 0.0, "memory")
+    moved = around.times * size * (1 + back)
+    return OperationCost(path, around.times, 0.0, moved, took, took * back, 0.0, "memory")
+
+
+def _of_repeat(step: Repeat, flow: Flow, sums: Sums, around: Around, place: Place) -> Room:
+    inside = flow_of_body(step, flow)
+    smooth = any(map(flow.carries_gradient, step.results))
+    again = step.remat and smooth
+    sums.loops.append((place, Loop(step.length, again, layers=step.remat)))
+    entered = Around(around.times * step.length, around.again + again, around.loops, around.idle, place)
+    total = _add(step.body, inside, sums, entered)
+    stacked = _stacked(step, inside) if smooth else 0.0
+    if stacked:
+        total += sums.add(place, entered, _of_copy(step.path, stacked, sums.machine, entered, back=True))
+    return total
 
 
 def _stacked(step: Repeat, inside: Flow) -> float:
-    """Bytes that a turn writes to, and its gradient reads from, the stacks of what all turns keep."""
+    """Bytes that a turn writes to the stacks of what all turns keep; its gradient reads as many."""
     body = step.body
     kept = set(body.inputs[: step.carries])
     kept |= {
         slot for each in body.steps if isinstance(each, Run) and (each.kept or not step.remat) for slot in each.results
     }
-    return 2.0 * sum(body.slots[slot].local_bytes for slot in kept if slot in inside.forward and slot in inside.useful)
+    return 1.0 * sum(body.slots[slot].local_bytes for slot in kept if slot in inside.forward and slot in inside.useful)
 
 
-def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: _Sums, around: _Around) -> float:
+def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: Sums, around: Around, place: Place) -> Room:
     turns, stages = step.turns(schedule.mesh), schedule.mesh.size(step.stages)
     smooth = any(map(flow.carries_gradient, step.results))
     # Gradients of a loop that ends in a scalar are computed in its own turns; else the turns are computed again.
     scalar = all(not schedule.slots[slot].local_shape for slot in step.results)
-    again = around.again + (smooth and not scalar)
+    again, ring = smooth and not scalar, ring_of(step.axis)
+    sums.loops.append((place, Loop(turns, again, inside=smooth and scalar, ring=ring, stages=step.stages)))
     idle = around.idle + (1 - around.idle) * (stages - 1) / turns
     loops = (*around.loops, (step.axis, turns_of(step.axis)))
-    entered = _Around(around.times * turns, again, loops, idle)
+    entered = Around(around.times * turns, around.again + again, loops, idle, place)
     total = _add(step.body, flow_of_region(step, flow), sums, entered)
-    if ring_of(step.axis) is not None:
-        before, known = sums.rings.get(step.path, (0.0, turns))
-        sums.rings[step.path] = before + total, known
+    if ring is not None:
+        # In the last turn nothing is sent on.
+        sums.rings[step.path] = sums.rings.get(step.path, Room()) + total.times((turns - 1) / turns)
     return total
 
 
@@ -259,7 +243,7 @@ def _folds(schedule: Schedule, step: Run) -> tuple[str, ...]:
     return tuple(schedule.graph.shaped(step.node).signature.fold_dims)
 
 
-def _of_run(scope: _Scope, step: Run, flow: Flow, around: _Around) -> OperationCost:
+def _of_run(scope: _Scope, step: Run, flow: Flow, around: Around) -> OperationCost:
     schedule, machine = scope.schedule, scope.machine
     key, counts = scope.counted(step)
     smooth = any(map(flow.carries_gradient, step.results))
@@ -331,7 +315,7 @@ def _redundant(step: Run, machine: Machine, key: Key, forward: Seconds, moved: f
     return max(forward.total - needed.total, 0.0)
 
 
-def _reread(schedule: Schedule, step: Run, around: _Around, key: Key) -> float:
+def _reread(schedule: Schedule, step: Run, around: Around, key: Key) -> float:
     """Bytes of operands that no loop around the step cuts, read in every turn of it."""
     if not around.loops:
         return 0.0
@@ -341,19 +325,3 @@ def _reread(schedule: Schedule, step: Run, around: _Around, key: Key) -> float:
         turns = math.prod(count for axis, count in around.loops if axis not in cut)
         total += size * (around.times - around.times / turns)
     return total
-
-
-def _together(first: OperationCost, second: OperationCost) -> OperationCost:
-    """Two steps of one path, such as the turns of a deep halo."""
-    return OperationCost(
-        first.path,
-        first.times + second.times,
-        first.flops + second.flops,
-        first.bytes + second.bytes,
-        first.forward + second.forward,
-        first.backward + second.backward,
-        first.again + second.again,
-        first.limit if first.forward >= second.forward else second.limit,
-        first.redundant + second.redundant,
-        first.reread + second.reread,
-    )
