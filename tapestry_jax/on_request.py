@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tapestry_jax.machines.of_mesh import machine_of as machine_of
     from tapestry_jax.memory.predicted import memory_needed as memory_needed
     from tapestry_jax.planning.pricing.priced import price as price
+    from tapestry_jax.planning.timeline.simulate import simulate as simulate
     from tapestry_jax.report.explain import explain as explain
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
 else:
@@ -27,5 +28,6 @@ else:
         "machine_of": "tapestry_jax.machines.of_mesh:machine_of",
         "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
         "price": "tapestry_jax.planning.pricing.priced:price",
+        "simulate": "tapestry_jax.planning.timeline.simulate:simulate",
     }
     __getattr__, __dir__ = lazily(__name__, PLACES)

@@ -32,8 +32,10 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 
 if TYPE_CHECKING:
     from tapestry_jax.aot.seen import Seen
+    from tapestry_jax.machines.machine import Machine
     from tapestry_jax.memory.predicted import MemoryNeeded
     from tapestry_jax.planning.pricing.cost import Cost
+    from tapestry_jax.planning.timeline.timeline import Timeline
     from tapestry_jax.shards.sharded_graph import ShardedGraph
 
 
@@ -248,8 +250,28 @@ class Plan(Immutable):
           PlanError: when a cost is no number.
         """
         positions = read_positions(grad, self.graph)
-        found = on_request.machine_of(self.mesh) if machine is None else on_request.find(machine)
-        return on_request.price(self.schedule, found, positions)
+        return on_request.price(self.schedule, self._machine(machine), positions)
+
+    def timeline(self, machine: Any = None, grad: bool | int | Sequence[int] = False) -> Timeline:
+        """A run on a machine, simulated: when devices compute and links are busy. Nothing is compiled.
+
+        Every step takes what `plan.cost` says, in the order of the schedule; a device waits for what is sent to it,
+        but for what goes round a ring, which is read in the next turn.
+
+        Args:
+          machine: as in `cost`.
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+
+        Returns:
+          A `Timeline`, which prints as a chart: lanes for devices (one for each stage of a pipeline) and for the links
+          of each mesh axis, events with turns of loops folded, and the bytes of values that are alive over time.
+
+        Raises:
+          MeshError: as `cost` does.
+          PlanError: when a cost is no number.
+        """
+        positions = read_positions(grad, self.graph)
+        return on_request.simulate(self.schedule, self._machine(machine), positions)
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
@@ -311,6 +333,9 @@ class Plan(Immutable):
           FormatError: when the text is truncated or edited, or belongs to another graph.
         """
         return plan_from_json(text, graph, mesh, make_plan)
+
+    def _machine(self, machine: Any) -> Machine:
+        return on_request.machine_of(self.mesh) if machine is None else on_request.find(machine)
 
     def _position(self, argument: Any, name: str) -> int:
         argument = read_integer(argument, f"argument= of plan.{name}", PlanError)

@@ -24,10 +24,10 @@ from tapestry_jax.planning.geometry.hops import sent_hops
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import is_time, label
+from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
-from tapestry_jax.report.alive import alive_at_once
 from tapestry_jax.report.table import aligned
 
 _DIMENSIONS, _NOTES = 72, 96

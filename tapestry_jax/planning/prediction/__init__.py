@@ -1,5 +1,6 @@
 """What a schedule sends: kinds, axes, bytes and counts, forwards and backwards.
 
 Read `collective`, then `flow`, then `recomputed` and `collectives`; `bounds` says where a number is an upper one,
-`platform` what a compiler runs in the place of a collective.
+`platform` what a compiler runs in the place of a collective. `alive` counts the bytes of values that
+are alive at each step.
 """

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 
+from combinators.frozen import dataclass
 from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.scheduling.received import is_kept
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Bytes of one device while a step runs.
+
+    Attributes:
+      before: when it begins.
+      kept: what all turns of a loop keep for the backward pass; part of `most`.
+      most: the most at once until it ends.
+      after: when what nobody reads any more is gone.
+    """
+
+    before: int
+    kept: int
+    most: int
+    after: int
 
 
 def alive_at_once(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> int:
@@ -23,12 +41,25 @@ def alive_at_once(schedule: Schedule, grad: bool | int | Sequence[int] = False) 
     Returns:
       Bytes of one device.
     """
+    return _peak(schedule, _flow(schedule, grad))
+
+
+def alive_by_step(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[Alive, ...]:
+    """What is alive while each step runs, forwards; in the backward pass it is the same, in the opposite order."""
+    return tuple(_by_step(schedule, _flow(schedule, grad)))
+
+
+def _flow(schedule: Schedule, grad: bool | int | Sequence[int]) -> Flow | None:
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
-    return _peak(schedule, flow_of(schedule, sources) if sources else None)
+    return flow_of(schedule, sources) if sources else None
 
 
 def _peak(schedule: Schedule, flow: Flow | None) -> int:
-    """The peak of one pass over the steps; with a flow what the backward pass needs stays to the end."""
+    return max((each.most for each in _by_step(schedule, flow)), default=_bytes(schedule, set(schedule.inputs)))
+
+
+def _by_step(schedule: Schedule, flow: Flow | None) -> Iterator[Alive]:
+    """One pass over the steps; with a flow what the backward pass needs stays to the end."""
     kept = flow.forward if flow is not None else frozenset[int]()
     last = {slot: number for number, step in enumerate(schedule.steps) for slot in step.operands}
     last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
@@ -36,25 +67,26 @@ def _peak(schedule: Schedule, flow: Flow | None) -> int:
     for slot, number in last.items():
         ends.setdefault(number, []).append(slot)
     alive = set(schedule.inputs)
-    peak = current = _bytes(schedule, alive)
+    current = _bytes(schedule, alive)
     for number, step in enumerate(schedule.steps):
+        before, turns, inner = current, 0, 0
         made = set(step.results) - alive
         alive |= made
         current += _bytes(schedule, made)
-        inner = 0
         if isinstance(step, Repeat | Region):
             inside = _flow_inside(step, flow)
             if inside is not None:
-                current += _kept_by_turns(schedule, step, inside)
+                turns = _kept_by_turns(schedule, step, inside)
+                current += turns
             # What all turns keep is counted; a turn that is computed again has all that it makes at hand besides.
             again = isinstance(step, Region) or step.remat
             inner = _peak(step.body, inside if again else None)
-        peak = max(peak, current + inner)
+        most = current + inner
         # What nobody reads any more, and what nobody has ever read.
         over = {slot for slot in (*ends.get(number, ()), *(slot for slot in made if slot not in last)) if slot in alive}
         alive -= over
         current -= _bytes(schedule, over)
-    return peak
+        yield Alive(before, turns, most, current)
 
 
 def _flow_inside(step: Repeat | Region, flow: Flow | None) -> Flow | None:

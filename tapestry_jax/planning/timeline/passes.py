@@ -1,0 +1,137 @@
+"""The passes over a schedule: forwards, again, and backwards, as events one after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tapestry_jax.planning.prediction.collectives import Place
+from tapestry_jax.planning.pricing.cost import TransferCost
+from tapestry_jax.planning.pricing.placed import Loop, Priced, Work
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Schedule, Step
+from tapestry_jax.planning.timeline.event import AGAIN, BACKWARD, COMPUTE, FORWARD, Event
+from tapestry_jax.planning.timeline.track import Track, in_stages, in_turns
+
+
+class Passes:
+    """The passes over a priced schedule. Each gives the events of one step, from its beginning on."""
+
+    def __init__(self, schedule: Schedule, priced: Priced) -> None:
+        self.schedule = schedule
+        self.works: defaultdict[Place, list[Work]] = defaultdict(list)
+        self.sent: defaultdict[Place, list[TransferCost]] = defaultdict(list)
+        self.loops = dict(priced.loops)
+        for place, work in priced.works:
+            self.works[place].append(work)
+        for place, transfer in priced.transfers:
+            self.sent[place].append(transfer)
+
+    def forward(self, step: Step, place: Place) -> Track:
+        """What a step does forwards; of a loop that finds its gradients itself, these too."""
+        track, sent = Track(), self._sent(place, backward=False)
+        if isinstance(step, Repeat | Region):
+            loop = self.loops.get(place)
+            if loop is None:
+                return track
+            turn = self._body_forward(step, place)
+            self._compute(turn, place, FORWARD)
+            if loop.inside:
+                turn.append(self._body_backward(step, place))
+                sent += self._sent(place, backward=True)
+            return self._loop(step, loop, turn, sent, last_first=False)
+        before = [each for each in sent if isinstance(step, Convert) or each.kind == "all-gather"]
+        self._send(track, before)
+        self._compute(track, place, FORWARD)
+        self._send(track, [each for each in sent if each not in before])
+        return track
+
+    def again(self, step: Step, place: Place, *, layers: bool) -> Track:
+        """What a step computes again; `layers`, for layers that keep some of it. What was received is kept."""
+        track = Track()
+        if isinstance(step, Repeat | Region):
+            loop = self.loops.get(place)
+            turn = self._body_again(step, place, layers=layers)
+            return track if loop is None else self._loop(step, loop, turn, [], last_first=False)
+        for work in self.works[place]:
+            if work.again and not (layers and work.kept):
+                track.add(_computed(work, AGAIN, work.cost.forward))
+        return track
+
+    def backward(self, step: Step, place: Place) -> Track:
+        """What the gradient of a step takes; of a loop, what it computes again before each turn's."""
+        track, sent = Track(), self._sent(place, backward=True)
+        if isinstance(step, Repeat | Region):
+            loop = self.loops.get(place)
+            if loop is None or loop.inside:
+                return track
+            turn = self._body_again(step, place, layers=loop.layers) if loop.again else Track()
+            self._compute(turn, place, BACKWARD)
+            turn.append(self._body_backward(step, place))
+            return self._loop(step, loop, turn, sent, last_first=True)
+        after = [each for each in sent if isinstance(step, Convert) or each.kind == "reduce-scatter"]
+        self._send(track, [each for each in sent if each not in after])
+        self._compute(track, place, BACKWARD)
+        self._send(track, after)
+        return track
+
+    def _body_forward(self, step: Repeat | Region, place: Place) -> Track:
+        turn = Track()
+        for inner, at in _inside(step, place):
+            turn.append(self.forward(inner, at))
+        return turn
+
+    def _body_again(self, step: Repeat | Region, place: Place, *, layers: bool) -> Track:
+        turn = Track()
+        for inner, at in _inside(step, place):
+            turn.append(self.again(inner, at, layers=layers))
+        return turn
+
+    def _body_backward(self, step: Repeat | Region, place: Place) -> Track:
+        turn = Track()
+        for inner, at in reversed([*_inside(step, place)]):
+            turn.append(self.backward(inner, at))
+        return turn
+
+    def _loop(self, step: Step, loop: Loop, turn: Track, sent: list[TransferCost], *, last_first: bool) -> Track:
+        """All turns: what is sent round goes beside them, what is handed on or brought first stands between them."""
+        if isinstance(step, Repeat):
+            track = Track()
+            once = in_turns(turn, loop.turns)
+            for part in (once, self._all(sent)) if last_first else (self._all(sent), once):
+                track.append(part)
+            return track
+        rotating = [each for each in sent if loop.ring is not None and not loop.stages]
+        turn.append(self._all([each for each in sent if each not in rotating]))
+        if loop.stages:
+            count = self.schedule.mesh.size(loop.stages)
+            return in_stages(turn, loop.turns, loop.stages, count, last_first=last_first)
+        return in_turns(turn, loop.turns, [_transferred(each) for each in rotating])
+
+    def _all(self, sent: list[TransferCost]) -> Track:
+        track = Track()
+        self._send(track, sent)
+        return track
+
+    def _sent(self, place: Place, *, backward: bool) -> list[TransferCost]:
+        return [each for each in self.sent[place] if each.backward == backward]
+
+    def _send(self, track: Track, sent: list[TransferCost]) -> None:
+        for each in sent:
+            track.add(_transferred(each))
+
+    def _compute(self, track: Track, place: Place, part: str) -> None:
+        for work in self.works[place]:
+            track.add(_computed(work, part, work.cost.forward if part == FORWARD else work.cost.backward))
+
+
+def _inside(step: Repeat | Region, place: Place) -> Iterator[tuple[Step, Place]]:
+    return ((inner, (*place, number)) for number, inner in enumerate(step.body.steps))
+
+
+def _computed(work: Work, part: str, seconds: float) -> Event:
+    return Event(work.cost.path, COMPUTE, part, (), 0.0, seconds / max(work.cost.times, 1))
+
+
+def _transferred(sent: TransferCost) -> Event:
+    part = BACKWARD if sent.backward else FORWARD
+    return Event(sent.path, sent.kind, part, sent.axes, 0.0, sent.seconds / sent.times, bytes=sent.bytes)
