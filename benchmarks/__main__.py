@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 
+from benchmarks.aot_kept import Kept
 from benchmarks.aot_run import LIMIT, Answer, answers
 from benchmarks.aot_table import tables, versions
 from benchmarks.machine import machine
@@ -47,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--devices", type=int, default=8, help="simulated CPU devices; 1 for sections on one device")
     parser.add_argument("--machine", nargs="+", default=["v5e:2x4"], help="for `aot`: machines of eight devices")
     parser.add_argument("--limit", type=int, default=LIMIT, help="for `aot`: processor seconds for each program")
-    parser.add_argument("--row", default="", help="for `aot`: part of the names of the rows")
+    parser.add_argument("--row", nargs="+", default=[], help="for `aot`: names of rows, whole or in part")
+    parser.add_argument("--kept", type=Path, help="for `aot`: a folder of answers, where a run goes on")
+    parser.add_argument("--table", action="store_true", help="for `aot`: print what is kept, and ask nothing")
     chosen = parser.parse_args(arguments)
     jax.config.update("jax_num_cpu_devices", chosen.devices)
     print(machine(), flush=True)
@@ -58,6 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
             for answer in _said(chosen):
                 said.append(answer)
                 _store(chosen.json, {name: said})
+            if chosen.kept is not None:
+                said = list(Kept(chosen.kept).answers())
             print(f"\n{known[name]}\n\n{tables(said, chosen.limit)}", flush=True)
             found[name] = [dict(answer) for answer in said]
             continue
@@ -75,7 +80,10 @@ def _store(path: Path | None, found: Mapping[str, object]) -> None:
 
 def _said(chosen: argparse.Namespace) -> Iterator[Answer]:
     """The answers, each shown when it comes: a compiler may take a minute."""
-    for answer in answers(chosen.machine, chosen.limit, chosen.row):
+    if chosen.table:
+        return
+    kept = Kept(chosen.kept) if chosen.kept is not None else None
+    for answer in answers(chosen.machine, chosen.limit, chosen.row, kept):
         shown = answer.get("why") or f"{answer['seconds']} s"
         print(f"{answer['machine']}, {answer['row']}, {answer['program']}: {shown}", file=sys.stderr, flush=True)
         yield answer

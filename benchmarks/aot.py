@@ -6,8 +6,9 @@ Cycles, bytes and temporaries of a compiler are exact and repeat; nothing is tim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +42,7 @@ AUTOMATIC, BY_HAND = 1.0, 1.02
 # At full width a compiler takes minutes for some: these sizes keep the proportions.
 SIZES = {
     "transformer of 2 layers, 4 x 512 tokens": Sizes(layers=2, embed=1024, heads=16, vocab=32768, batch=4, seq=512),
+    "transformer of 2 layers, 16 x 2048 tokens": Sizes(layers=2, embed=1024, heads=16, vocab=32768, batch=16, seq=2048),
     "transformer of 12 stacked layers in bfloat16, 8 x 512 tokens": Sizes(
         layers=12, embed=1024, heads=16, vocab=32768, batch=8, seq=512, stacked=True
     ),
@@ -59,6 +61,8 @@ class Said:
       sent: bytes of all collectives.
       hidden: the share of them that is sent while something is computed.
       lookups: executions of gathers and scatters, for which no cycles are estimated; they are in no sum.
+      kernels: executions of other kernels without an estimate.
+      collectives: executions of each kind.
     """
 
     cycles: int | None
@@ -67,6 +71,8 @@ class Said:
     sent: int
     hidden: float
     lookups: int = 0
+    kernels: int = 0
+    collectives: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def said(program: Any, mesh: Any) -> Said:
@@ -76,16 +82,22 @@ def said(program: Any, mesh: Any) -> Said:
     found = collectives_of(module, mesh)
     sent = sum(each.bytes * each.times for each in found)
     enclosed = sum(each.bytes * each.times for each in found if each.enclosed)
+    executions: Counter[str] = Counter()
+    for each in found:
+        executions[each.kind] += each.times
+    kernels = unestimated(module) if costs else 0
     analysis = program.cost_analysis()
     analysis = (analysis[0] if isinstance(analysis, list) else analysis) or {}
     return Said(
         # libtpu puts a Pallas kernel of its own in the place of an attention that is written out, and estimates none.
-        cycles=None if unestimated(module) else sum(each.cycles * each.times for each in costs) or None,
+        cycles=None if kernels else sum(each.cycles * each.times for each in costs) or None,
         accessed=analysis.get("bytes accessed"),
         temporaries=program.memory_analysis().temp_size_in_bytes,
         sent=sent,
         hidden=enclosed / sent if sent else 1.0,
         lookups=lookups(module) if costs else 0,
+        kernels=kernels,
+        collectives=dict(sorted(executions.items())),
     )
 
 
@@ -95,17 +107,23 @@ CASES: dict[str, Callable[[], Case]] = {
     "ring": loom_attention.case,
     "ring, causal": lambda: loom_attention.case(causal=True),
     "ring, gradients": lambda: loom_attention.case(gradients=True),
+    "ring, written out": lambda: loom_attention.case(written_out=True),
+    "ring, causal, written out": lambda: loom_attention.case(causal=True, written_out=True),
+    "ring, gradients, written out": lambda: loom_attention.case(gradients=True, written_out=True),
+    "ring, bfloat16": lambda: loom_attention.case(False, 8, 8192, 128, True, jnp.bfloat16),
+    "ring, bfloat16, written out": lambda: loom_attention.case(False, 8, 8192, 128, True, jnp.bfloat16, True),
     "microbatch": loom_microbatch.case,
     "attention in chunks": loom_flash.case,
     "cross-entropy in chunks": loom_cross_entropy.case,
     "heat": loom_stencil.heat,
     "deep stencil": loom_stencil.deep,
     "pipeline": loom_pipeline.case,
+    "pipeline, wide": lambda: loom_pipeline.case(16, 8192, 2048, 8192, 16, jnp.bfloat16),
     "recurrence": loom_scan.case,
     "top": loom_topk.case,
     "FFT": loom_fft.case,
 }
-"""Every Loom row, at the sizes of its benchmark; made when asked for, since cases hold arrays."""
+"""Every Loom row, at the sizes of its benchmark, and some at sizes that users of such machines have."""
 
 
 def names() -> tuple[str, ...]:
@@ -123,7 +141,7 @@ def lowered(name: str, label: str, machine: str) -> tuple[Any, Any, str]:
     """
     if name in SIZES:
         return (*_transformer(SIZES[name], label, machine), name)
-    case = CASES[name]()
+    case = _without_arrays(CASES[name])
     mesh = tp.mesh(devices(machine)[: math.prod(case.mesh.values())], **case.mesh)
     placed = tuple(
         jax.ShapeDtypeStruct(jnp.shape(argument), jnp.result_type(argument), sharding=NamedSharding(mesh, spec))
@@ -135,6 +153,18 @@ def lowered(name: str, label: str, machine: str) -> tuple[Any, Any, str]:
         return lowered_for(case.by_hand(mesh), case, mesh, placed), mesh, case.name
     plan = tp.plan(tp.trace(case.program, *case.arguments), mesh, case.entries, **case.options)
     return lowered_for(plan.compile(), case, mesh, placed), mesh, case.name
+
+
+def _without_arrays(make: Callable[[], Case]) -> Case:
+    """A case whose arguments are types: compilers want no numbers."""
+    made: list[Case] = []
+
+    def arguments() -> tuple[Any, ...]:
+        made.append(make())
+        return made[0].arguments
+
+    types = jax.eval_shape(arguments)
+    return replace(made[0], arguments=types)
 
 
 def _transformer(sizes: Sizes, label: str, machine: str) -> tuple[Any, Any]:

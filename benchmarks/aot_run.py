@@ -1,7 +1,7 @@
 """Asking the compilers, one row after the other: `python -m benchmarks aot [--machine v5e:2x4 ...] [--limit 120]`.
 
 A row runs in a process of its own, and each of its programs has a limit of processor seconds: a program that reaches it
-ends the process, and the next one is asked in another.
+ends the process, and the next one is asked in another. What the folder of `--kept` answers is not asked.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 
+from benchmarks.aot_kept import Kept
 from combinators.errors import MeshError, PlanError
 
 LIMIT = 120
@@ -24,29 +25,43 @@ LIMIT = 120
 Answer = Mapping[str, Any]
 
 
-def answers(machines: Sequence[str], limit: int, only: str = "") -> Iterator[Answer]:
+def answers(
+    machines: Sequence[str], limit: int, rows: Sequence[str] = (), kept: Kept | None = None
+) -> Iterator[Answer]:
     """What the compilers say, program by program.
 
     Args:
       machines: of eight devices.
       limit: processor seconds for each program.
-      only: part of the names of the rows that are wanted.
+      rows: names of rows that are wanted, whole or in part; none is all.
+      kept: where answers are kept; what is there already is not asked for.
 
     Yields:
-      `machine`, `row`, `program`; `seconds` and what `aot.Said` holds, or `why` there is none.
+      `machine`, `row`, `program`; `seconds` and what `aot.Said` holds, or `why` there is none; nothing of what is kept.
     """
+    for machine in machines:
+        for row in _wanted(rows):
+            known = kept.labels(machine, row, limit) if kept is not None else frozenset[str]()
+            for answer in _row(machine, row, limit, known):
+                if kept is not None:
+                    kept.add(answer, limit)
+                yield answer
+
+
+def _wanted(rows: Sequence[str]) -> list[str]:
+    """The names that are meant: the name itself where it is one, or all that hold it."""
     from benchmarks.aot import names
 
-    for machine in machines:
-        for row in names():
-            if only in row:
-                yield from _row(machine, row, limit)
+    every = names()
+    return [
+        name for name in every if not rows or any(row == name or (row not in every and row in name) for row in rows)
+    ]
 
 
-def _row(machine: str, row: str, limit: int) -> Iterator[Answer]:
+def _row(machine: str, row: str, limit: int, known: frozenset[str]) -> Iterator[Answer]:
     from benchmarks.aot import LABELS, SIZES
 
-    labels = [label for label in LABELS if row not in SIZES or label != "by hand"]
+    labels = [label for label in LABELS if label not in known and (row not in SIZES or label != "by hand")]
     while labels:
         command = [sys.executable, "-m", "benchmarks.aot_run", machine, row, str(limit), *labels]
         environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}

@@ -1,4 +1,4 @@
-"""What the compilers say as Markdown: a table for each machine, ours beside automatic JAX and beside by hand."""
+"""What the compilers say as Markdown: tables for each machine, ours beside automatic JAX and beside by hand."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from importlib import metadata
 from typing import Any
 
 Answer = Mapping[str, Any]
-_HEAD = (
+_LABELS = ("ours", "automatic", "by hand")
+_WORK = (
     ("case", "cycles, ours", "automatic", "ratio", "by hand", "ratio")
-    + ("temporaries, ours", "automatic", "by hand")
-    + ("sent, ours", "automatic", "by hand")
-    + ("behind compute",)
+    + ("temporaries, ours", "automatic", "ratio", "by hand", "ratio")
+    + ("accessed, ours", "automatic", "by hand")
 )
+_SENT = ("case", "sent, ours", "automatic", "by hand", "behind compute", "collectives, ours", "automatic", "by hand")
 _PACKAGES = ("jax", "libtpu", "jax-cuda12-pjrt")
 
 
 def tables(answers: Sequence[Answer], limit: int) -> str:
-    """One table for each machine, and a line for each program that gave no answer."""
+    """Two tables for each machine, what is computed and what is sent; and a line for each program without an answer."""
     parts = [f"{versions()}; at most {limit} s of processor time for each program."]
     for machine in dict.fromkeys(each["machine"] for each in answers):
         own = [each for each in answers if each["machine"] == machine]
-        lines = [f"**{machine}**", "", _line(_HEAD), "|---" * len(_HEAD) + "|"]
-        rows = dict.fromkeys(each["row"] for each in own)
-        lines += [_line(_cells(row, {each["program"]: each for each in own if each["row"] == row})) for row in rows]
+        rows = {row: {each["program"]: each for each in own if each["row"] == row} for row in (e["row"] for e in own)}
+        lines = [f"**{machine}**", "", *_table(_WORK, [_work(row, programs) for row, programs in rows.items()])]
+        lines += ["", *_table(_SENT, [_sent(row, programs) for row, programs in rows.items()])]
         lines += [f"\n- {each['row']}, {each['program']}: {each['why']}." for each in own if "why" in each]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
@@ -40,27 +41,52 @@ def versions() -> str:
     return ", ".join(found)
 
 
-def _cells(row: str, programs: Mapping[str, Answer]) -> tuple[str, ...]:
-    ours, automatic, by_hand = (programs.get(label, {}) for label in ("ours", "automatic", "by hand"))
-    cycles = (_number(ours, "cycles"), *(_beside(ours, peer) for peer in (automatic, by_hand)))
-    flat = (cycles[0], *cycles[1], *cycles[2])
-    others = (_number(each, what) for what in ("temporaries", "sent") for each in (ours, automatic, by_hand))
-    hidden = f"{ours['hidden']:.0%}" if "hidden" in ours and ours.get("sent") else ""
-    return (ours.get("title", row), *flat, *others, hidden)
+def _work(row: str, programs: Mapping[str, Answer]) -> tuple[str, ...]:
+    of = [programs.get(label, {}) for label in _LABELS]
+    accessed = (f"{each['accessed']:,.0f}" if each.get("accessed") else "" for each in of)
+    return (_title(row, of[0]), *_compared(of, "cycles"), *_compared(of, "temporaries"), *accessed)
 
 
-def _beside(ours: Answer, peer: Answer) -> tuple[str, str]:
-    both = ours.get("cycles"), peer.get("cycles")
-    return _number(peer, "cycles"), f"{both[0] / both[1]:.3f}" if both[0] and both[1] else ""
+def _sent(row: str, programs: Mapping[str, Answer]) -> tuple[str, ...]:
+    of = [programs.get(label, {}) for label in _LABELS]
+    hidden = f"{of[0]['hidden']:.0%}" if of[0].get("sent") else ""
+    return (_title(row, of[0]), *(_number(each, "sent") for each in of), hidden, *map(_collectives, of))
+
+
+def _title(row: str, ours: Answer) -> str:
+    return str(ours.get("title", row))
+
+
+def _compared(of: Sequence[Answer], what: str) -> tuple[str, ...]:
+    """Ours, and each peer with what ours is of it."""
+    ours, *peers = of
+    beside = (cell for peer in peers for cell in (_number(peer, what), _ratio(ours.get(what), peer.get(what))))
+    return (_number(ours, what), *beside)
+
+
+def _ratio(ours: float | None, peer: float | None) -> str:
+    return f"{ours / peer:.3f}" if ours is not None and peer else ""
 
 
 def _number(answer: Answer, what: str) -> str:
     value = answer.get(what)
     if value is None:
-        return ""
+        kernels = answer.get("kernels") if what == "cycles" else None
+        return f"({kernels} kernels)" if kernels else ""
     # Gathers and scatters have no estimated cycles: how many ran is said beside the sum.
     without = f" (+{answer['lookups']})" if what == "cycles" and answer.get("lookups") else ""
     return f"{value:,}{without}"
+
+
+def _collectives(answer: Answer) -> str:
+    return ", ".join(f"{times} {kind}" for kind, times in answer.get("collectives", {}).items())
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Without the columns in which no row has anything: not every compiler says everything."""
+    told = [at for at in range(len(head)) if at == 0 or any(row[at] for row in rows)]
+    lines = [_line([row[at] for at in told]) for row in (head, *rows)]
+    return [lines[0], "|---" * len(told) + "|", *lines[1:]]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -35,7 +35,8 @@ def automatic(causal: bool) -> Callable[..., Any]:
         scores = jnp.einsum("hqd,hkd->hqk", q, k) * q.shape[-1] ** -0.5
         if causal:
             scores = jnp.where(jnp.tri(q.shape[1], dtype=bool), scores, -jnp.inf)
-        return jnp.einsum("hqk,hke->hqe", jax.nn.softmax(scores), v)
+        weights = jax.nn.softmax(scores.astype(jnp.float32)).astype(v.dtype)
+        return jnp.einsum("hqk,hke->hqe", weights, v)
 
     return run
 
@@ -52,14 +53,15 @@ def by_hand(mesh: Any, causal: bool) -> Callable[..., Any]:
         @jax.checkpoint
         def attend(state: Any, k: Any, v: Any, owner: Any) -> Any:
             top, total, output = state
-            scores = jnp.einsum("hqd,hkd->hqk", q, k)
+            scores = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32)
             if causal:
                 of = owner * k.shape[1] + jnp.arange(k.shape[1])
                 scores = jnp.where(at[:, None] >= of, scores, -jnp.inf)
             # The first block holds each query's own key, so that no maximum is infinite.
             highest = lax.stop_gradient(jnp.maximum(top, scores.max(-1)))
             weights, scale = jnp.exp(scores - highest[..., None]), jnp.exp(top - highest)
-            output = output * scale[..., None] + jnp.einsum("hqk,hke->hqe", weights, v)
+            attended = jnp.einsum("hqk,hke->hqe", weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
+            output = output * scale[..., None] + attended
             return highest, total * scale + weights.sum(-1), output
 
         def turn(carry: Any, number: Any) -> Any:
@@ -71,19 +73,28 @@ def by_hand(mesh: Any, causal: bool) -> Callable[..., Any]:
         # A loop holds the scores of one block at a time; unrolled turns hold those of several.
         (state, k, v), _ = lax.scan(turn, (_empty(q, v), k, v), jnp.arange(devices - 1))
         _, total, output = attend(state, k, v, (here + 1) % devices)
-        return output / total[..., None]
+        return (output / total[..., None]).astype(v.dtype)
 
     places = P(None, AXIS)
     return jax.shard_map(local, mesh=mesh, in_specs=(places,) * 3, out_specs=places)
 
 
-def case(causal: bool = False, heads: int = 4, seq: int = 4096, d: int = 64, gradients: bool = False) -> Case:
-    """Attention of a sequence that lies on eight devices."""
-    name = f"{'causal ' if causal else ''}ring attention {heads} x {seq} x {d}{', with gradients' if gradients else ''}"
+def case(
+    causal: bool = False,
+    heads: int = 4,
+    seq: int = 4096,
+    d: int = 64,
+    gradients: bool = False,
+    dtype: Any = jnp.float32,
+    written_out: bool = False,
+) -> Case:
+    """Attention of a sequence that lies on eight devices; `written_out`: without the kernels of the machine."""
+    name = f"{'causal ' if causal else ''}ring attention {heads} x {seq} x {d}"
+    name += ", bfloat16" * (dtype == jnp.bfloat16) + ", with gradients" * gradients + ", written out" * written_out
     return Case(
         name,
         causal_attention if causal else attention,
-        tuple(jax.random.normal(key, (heads, seq, d)) for key in jax.random.split(jax.random.key(0), 3)),
+        tuple(jax.random.normal(key, (heads, seq, d), dtype) for key in jax.random.split(jax.random.key(0), 3)),
         {"queries": AXIS, "keys": tp.ring(AXIS)},
         automatic(causal),
         lambda mesh: by_hand(mesh, causal),
@@ -91,6 +102,8 @@ def case(causal: bool = False, heads: int = 4, seq: int = 4096, d: int = 64, gra
         (P(None, AXIS),) * 3,
         P(None, AXIS),
         gradients=3 if gradients else 0,
+        # The kernels of a CPU are those that are made of products.
+        options={"platforms": "cpu"} if written_out else {},
     )
 
 
@@ -101,6 +114,6 @@ def rows(rounds: int = 10) -> list[Row]:
 
 
 def _empty(q: Any, v: Any) -> Any:
-    """The state of no keys, varying as the queries do."""
-    none = jnp.zeros_like(q[..., 0])
-    return none - jnp.inf, none, jnp.zeros_like(q, shape=(*q.shape[:-1], v.shape[-1]))
+    """The state of no keys, varying as the queries do; it adds up in float32."""
+    none = jnp.zeros_like(q[..., 0], jnp.float32)
+    return none - jnp.inf, none, jnp.zeros_like(q, jnp.float32, shape=(*q.shape[:-1], v.shape[-1]))

@@ -26,7 +26,7 @@ mean = tp.fold(tp.aggregators.Mean(), "batch out -> ()", name="mean")
 @tp.program("embed mlp, mlp out, batch embed, batch out -> ()")
 def loss(w1, w2, x, y):
     error = matmul(gelu(matmul(x, w1)), w2) - y
-    return mean(error * error)
+    return mean(error**2)
 
 
 def plain(w1: Any, w2: Any, x: Any, y: Any) -> Any:

@@ -69,15 +69,18 @@ def by_hand(mesh: Any, chunks: int) -> Callable[..., Any]:
     return jax.shard_map(local, mesh=mesh, in_specs=(P(AXIS), P(AXIS), P()), out_specs=P())
 
 
-def case(layers: int = 16, batch: int = 1024, embed: int = 256, mlp: int = 512, chunks: int = 16) -> Case:
+def case(
+    layers: int = 16, batch: int = 1024, embed: int = 256, mlp: int = 512, chunks: int = 16, dtype: Any = jnp.float32
+) -> Case:
     """Two layers a stage, forward and backward."""
     keys = jax.random.split(jax.random.key(0), 3)
     shapes = [(layers, embed, mlp), (layers, mlp, embed), (batch, embed)]
     scales = (embed**-0.5 / 4, mlp**-0.5 / 4, 1)
     return Case(
-        f"pipeline of {layers} layers, {batch} x {embed} x {mlp}, {chunks} chunks, with gradients",
+        f"pipeline of {layers} layers, {batch} x {embed} x {mlp}, {chunks} chunks"
+        f"{', bfloat16' * (dtype == jnp.bfloat16)}, with gradients",
         network(layers),
-        tuple(jax.random.normal(key, shape) * by for key, shape, by in zip(keys, shapes, scales, strict=True)),
+        tuple(jax.random.normal(key, shape, dtype) * by for key, shape, by in zip(keys, shapes, scales, strict=True)),
         {"layer": AXIS, "batch": tp.chunks(chunks)},
         plain,
         lambda mesh: by_hand(mesh, chunks),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
 from combinators.merging.frame import Frame
 from combinators.merging.monoid import Monoid
@@ -41,7 +42,8 @@ def attention_output(state: Any) -> Any:
     """
     _, norm, out = state
     norm = _over(norm, out)
-    return jnp.where(norm == 0, 0, out / jnp.where(norm == 0, 1, norm)).astype(out.dtype)
+    # The norm is the 0 that is wanted: a constant would be an array beside a loop whose state begins with the same one.
+    return jnp.where(norm == 0, lax.stop_gradient(norm), out / jnp.where(norm == 0, 1, norm)).astype(out.dtype)
 
 
 def attention_state(output: Any, logsumexp: Any) -> Any:
