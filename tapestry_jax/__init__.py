@@ -4,7 +4,7 @@ Leaves    Map Reduce Scan fold scan window einsum rearrange attention index rand
 Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace Graph TensorType infer Inferred
-Plans     plan search Plan ShardedGraph mesh topology machines chunks ring striped halo padded
+Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
           store_padded fsdp assert_collectives
 Spaces    Box Signature Projection exact_cover
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from tapestry_jax.assertions import assert_collectives as assert_collectives
     from tapestry_jax.inference import Inferred as Inferred
     from tapestry_jax.inference import infer as infer
+    from tapestry_jax.searching.search import pareto as pareto
     from tapestry_jax.searching.search import search as search
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
 
@@ -123,6 +124,7 @@ __all__ = [
     "monoids",
     "named",
     "padded",
+    "pareto",
     "plan",
     "program",
     "random",

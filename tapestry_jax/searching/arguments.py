@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -40,13 +41,13 @@ def read_method(method: Any, known: Any) -> str:
     Raises:
       PlanError: for anything else.
     """
-    if isinstance(method, str) and (method == "auto" or method in known):
+    if isinstance(method, str) and method in known:
         return method
     raise PlanError(
         message(
             "method= of tp.search names no method",
             f"got {method!r:.80}",
-            f"known are auto, {', '.join(known)}",
+            f"known are {', '.join(known)}",
             remedy="Name one of these; auto chooses by how large the problem is.",
         )
     )
@@ -60,7 +61,7 @@ def read_limit(limit: Any) -> float | None:
     """
     if limit is None:
         return None
-    if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0:
+    if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < math.inf:
         return float(limit)
     raise PlanError(
         message(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tapestry_jax.plan import plan_of
 from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, Striped, axes_of
 from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.searching.evaluated import Refused, evaluate
 from tapestry_jax.searching.problem import Problem
-from tapestry_jax.searching.space import Space, items_of
+from tapestry_jax.searching.space import Space, Variable, items_of
 from tapestry_jax.stored import stored_over
 
 SMALLEST = 1024
@@ -46,3 +48,37 @@ def _stored(problem: Problem, asked: Asked, over: tuple[str, ...]) -> Asked | Re
     plan = plan_of(problem.graph, problem.mesh, asked, found.schedule)
     added = stored_over(plan, over, smallest=SMALLEST)
     return replace(asked, inputs=tuple((dict(asked.inputs) | added).items()))
+
+
+def choice_of(space: Space, asked: Asked) -> tuple[int, ...]:
+    """The candidate of a space that is nearest to what was asked for: what the space cannot say is left out."""
+    entries, remat, ops = dict(asked.entries), dict(asked.remat), dict(asked.ops)
+
+    def wanted(variable: Variable) -> Any:
+        items = entries.get(variable.name, ())
+        match variable.kind:
+            case "axes":
+                return axes_of(items)
+            case "remat":
+                return remat.get(variable.name)
+            case "except":
+                return dict(ops.get(variable.paths[0], ())).get(variable.name)
+            case "stripes":
+                return any(isinstance(item, Striped) for item in items) or None
+            case _:
+                return next((part for item in items if (part := _part(item, variable.kind)) is not None), None)
+
+    found = ((each.values, wanted(each)) for each in space.variables)
+    return tuple(values.index(value) if value in values else 0 for values, value in found)
+
+
+def _part(item: Item, kind: str) -> Any:
+    match item:
+        case Ring(axis):
+            return axis if kind == "ring" else None
+        case Chunks(count):
+            return count if kind == "chunks" else None
+        case Halo(depth):
+            return depth if kind == "halo" else None
+        case _:
+            return None

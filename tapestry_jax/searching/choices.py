@@ -10,33 +10,32 @@ from typing import Any
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Loop
+from tapestry_jax.planning.entries.items import axes_of
 from tapestry_jax.planning.entries.placement import why_whole
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space, Variable
 
-CHUNKS = (2, 4, 8, 16, 32, 64)
+CHUNKS = (2, 8, 32)
 """Into how many chunks a loop in time may take a dimension, where that divides it."""
 DEPTHS = (2, 4, 8)
 """How many turns one exchange of a halo may serve."""
+KINDS = ("axes", "stripes", "ring", "stored", "remat", "chunks", "halo", "except")
+"""Kinds of variables in the order in which candidates are made of them."""
 
 
-def space_of(problem: Problem, exceptions: bool = True) -> Space:
-    """The choices of a problem; what the user fixed is none.
-
-    Args:
-      problem: the program, its mesh and what is fixed.
-      exceptions: whether operations may be placed otherwise than the rest, class by class.
-    """
-    found = [*_of_dimensions(problem), *_of_turns(problem), *_of_storage(problem), *_of_remat(problem)]
-    if exceptions:
-        found += _of_classes(problem)
-    return Space(tuple(found))
+def space_of(problem: Problem) -> Space:
+    """The choices of a problem; what the user fixed is none."""
+    parts = _of_dimensions, _of_turns, _of_storage, _of_remat, _of_classes
+    found = [each for part in parts for each in part(problem)]
+    ordered = sorted(found, key=lambda each: KINDS.index(each.kind))
+    fixed = tuple((name, axes_of(items)) for name, items in problem.fixed.entries)
+    return Space(tuple(ordered), _meetings(problem.graph), fixed, bool(problem.fixed.ops))
 
 
 def _of_dimensions(problem: Problem) -> Iterator[Variable]:
     """Mesh axes of every dimension that some operation can cut, and how its pieces are taken."""
     sizes, fixed = cuttable(problem.graph), {name for name, _ in problem.fixed.entries}
-    iterated = {name for node in problem.graph.nodes if isinstance(node, Loop) for name in cuttable(node.body)}
+    iterated = {name for _, loop in walk.loops(problem.graph) for name in _windows(loop.body)}
     axes = problem.shape.real(problem.shape.names)
     striped = _read_by_coordinate(problem.graph)
     for name, size in sizes.items():
@@ -128,6 +127,25 @@ def classes(graph: Graph) -> dict[Any, tuple[tuple[str, ...], tuple[str, ...]]]:
 def subsets(axes: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Every choice of some of the axes, in their order."""
     return [each for count in range(1, len(axes) + 1) for each in itertools.combinations(axes, count)]
+
+
+def _meetings(graph: Graph) -> frozenset[frozenset[str]]:
+    """Pairs of names that one operation can cut both."""
+    found = (names for names, _ in classes(graph).values())
+    return frozenset(frozenset(pair) for names in found for pair in itertools.combinations(dict.fromkeys(names), 2))
+
+
+def _windows(graph: Graph) -> set[str]:
+    """The names along which operations read neighbours."""
+    return {
+        node.bound[term.name]
+        for _, node in walk.operations(graph)
+        for operand in node.operation.signature.operands
+        for axis in operand.axes
+        if axis.is_window
+        for term in axis.terms
+        if term.name in node.bound
+    }
 
 
 def _read_by_coordinate(graph: Graph) -> set[str]:

@@ -11,6 +11,7 @@ from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.planning.scheduling.schedule import Schedule
+from tapestry_jax.report.alive import alive_at_once
 from tapestry_jax.searching.problem import Problem
 
 
@@ -75,3 +76,18 @@ def weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:
 def held(problem: Problem, candidate: Evaluated) -> int:
     """Bytes of arguments and results of a device: a bound on its memory from below, which traces nothing."""
     return sum(stored(candidate.schedule, problem.grad))
+
+
+def estimate(problem: Problem, candidate: Evaluated) -> int:
+    """About how much memory a device needs, by the layouts of values alone; exactly, where it was weighed."""
+    known = problem.weighed.get(candidate.asked)
+    if known is not None:
+        return known.total
+    return max(alive_at_once(candidate.schedule, problem.grad), held(problem, candidate))
+
+
+def fits(problem: Problem, candidate: Evaluated) -> bool:
+    """Whether the memory of a device is enough, by `plan.memory`."""
+    if problem.memory is None:
+        return True
+    return held(problem, candidate) <= problem.memory and weigh(problem, candidate).total <= problem.memory

@@ -18,9 +18,11 @@ class Bound:
 
     Attributes:
       seconds: the bound.
+      complete: whether every plan of the space is proposed: what does not fit into memory then bounds the rest.
     """
 
     seconds: float
+    complete: bool = False
 
 
 Proposal = Asked | Bound
@@ -34,13 +36,17 @@ class Stop:
     Attributes:
       limit: seconds from the beginning; None for no limit.
       began: on the clock of `time.monotonic`.
+      tell: called whenever a method asks, to show how it goes.
     """
 
     limit: float | None = None
     began: float = field(default_factory=time.monotonic)
+    tell: Callable[[], None] | None = None
 
     def __call__(self) -> bool:
         """Whether the time is over."""
+        if self.tell is not None:
+            self.tell()
         return self.limit is not None and time.monotonic() - self.began >= self.limit
 
 

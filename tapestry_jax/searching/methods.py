@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tapestry_jax.searching.anneal import anneal
+from tapestry_jax.searching.auto import auto
 from tapestry_jax.searching.exhaustive import exhaustive
 from tapestry_jax.searching.method import Method
 
-METHODS: Mapping[str, Method] = {"exhaustive": exhaustive}
-"""What `tp.search(method=)` may name, beside `auto`."""
+METHODS: Mapping[str, Method] = {"auto": auto, "exhaustive": exhaustive, "anneal": anneal}
+"""What `tp.search(method=)` may name."""

@@ -26,6 +26,7 @@ class Problem:
       grad: what gradients are taken by, as in `plan.cost`.
       fixed: what the user asked for; every plan found asks for it too.
       remat: whether the search may choose what the backward pass computes again; not where the user said it.
+      start: what to begin from, if anything.
       evaluated: what was evaluated so far, by what was asked.
       weighed: the memory of those that were weighed.
     """
@@ -37,6 +38,7 @@ class Problem:
     grad: Positions
     fixed: Asked
     remat: bool = True
+    start: Asked | None = None
     evaluated: dict[Asked, Any] = field(default_factory=dict[Asked, Any], repr=False)
     weighed: dict[Asked, MemoryNeeded] = field(default_factory=dict[Asked, MemoryNeeded], repr=False)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from combinators.frozen import dataclass
@@ -39,10 +41,26 @@ class Space:
     """What may be chosen for a problem.
 
     Attributes:
-      variables: in the order of the program.
+      variables: in the order of the program, those of mesh axes first.
+      meetings: dimensions that some operation can cut both, as unordered pairs: one mesh axis cannot cut both.
+      fixed: mesh axes of the dimensions that the user placed.
+      excepted: whether the user placed some operations otherwise than their names say.
     """
 
     variables: tuple[Variable, ...]
+    meetings: frozenset[frozenset[str]] = frozenset()
+    fixed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    excepted: bool = False
+
+    @cached_property
+    def excepts(self) -> bool:
+        """Whether an operation may be placed otherwise than its names say."""
+        return self.excepted or any(each.kind == "except" for each in self.variables)
+
+    @property
+    def plain(self) -> Space:
+        """The same choices without exceptions."""
+        return replace(self, variables=tuple(each for each in self.variables if each.kind != "except"))
 
     @property
     def nothing(self) -> Choice:

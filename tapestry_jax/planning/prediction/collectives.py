@@ -224,9 +224,12 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow, turning: Turning
     if isinstance(step, Finish) and shaped.operation.over is not None:
         yield from _of_totals(schedule, step, flow, turning)
         return
+    if isinstance(step, Run) and step.carried:
+        # Loops add its state up, whose leaves may be fewer than the results; a `Finish` sends it.
+        return
     live = [number for number in range(len(shaped.results)) if step.results[number] in flow.live]
     smooth = any(flow.carries_gradient(slot) for slot in step.results)
-    folded = () if isinstance(step, Run) and step.carried else in_space(fold_axes(shaped, cuts))
+    folded = in_space(fold_axes(shaped, cuts))
     if not live or folds_nothing(shaped):
         return
     if step.scatter is not None:
@@ -243,7 +246,7 @@ def _of_run(schedule: Schedule, step: Run | Finish, flow: Flow, turning: Turning
         sending: Iterable[Sent] = ()
         if folded:
             sending = sent_by_fold(shaped, operands, cuts, mesh, live)
-        elif isinstance(step, Run) and not step.carried and shaped.operation.over in cuts:
+        elif isinstance(step, Run) and shaped.operation.over in cuts:
             sending = sent_by_scan(shaped, cuts, mesh, live)
         yield from _of_sent(schedule, step, sending, smooth, turning)
 

@@ -282,7 +282,9 @@ def _key(schedule: Schedule, step: Run, platform: str) -> Key:
     operands = tuple(schedule.graph.type_of(ref).struct for ref in node.operands)
     gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"
     sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
-    return shaped.operation, operands, Part(gives, frozenset(cuts), platform), sizes
+    # What is cut matters to kernels that need a dimension whole: all others share their counts.
+    cut = frozenset(cuts) if shaped.operation.dense else frozenset[str]()
+    return shaped.operation, operands, Part(gives, cut, platform), sizes
 
 
 def _array_bytes(key: Key) -> tuple[int, ...]:

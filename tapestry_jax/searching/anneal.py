@@ -1,0 +1,72 @@
+"""Simulated annealing: candidates one move apart, dearer ones taken less and less often."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from random import Random
+
+from tapestry_jax.searching.energy import Energies
+from tapestry_jax.searching.method import Proposal, Stop
+from tapestry_jax.searching.moves import near, steps
+from tapestry_jax.searching.problem import Problem
+from tapestry_jax.searching.space import Choice, Space
+
+TRIED = 400
+"""So many candidates are planned, unless the time is over before."""
+_HOT, _COLD = 0.3, 0.005
+"""Temperatures: a candidate that takes 30% longer is taken about every third time at first, hardly ever at last."""
+_SHARE = 0.5
+"""The share of candidates that a descent may plan before the annealing begins."""
+_STUCK = 4
+"""So many moves in a row that lead to known candidates, for each that may still be planned, end the search."""
+_PROPOSED = 8
+
+
+def anneal(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Proposal]:
+    """Walk downhill first, then at random at falling temperature, and downhill again from the best.
+
+    What is compared is the logarithm of the price; what does not fit into memory pays for it. What would be the best is
+    weighed. Without a time limit the same seed gives the same plan.
+    """
+    rng = Random(seed)
+    known = Energies(problem, space)
+    if space.variables:
+        _search(known, rng, stop)
+        if known.fitting is None and not stop():
+            # Nothing fits so far: what needs least memory is looked for, whatever it takes.
+            known.weight_of_time = 0.0
+            _descend(known, rng, stop, known.best, 2 * TRIED)
+    else:
+        known.of(space.nothing)
+    yield from known.ranked(_PROPOSED)
+
+
+def _search(known: Energies, rng: Random, stop: Stop) -> None:
+    _descend(known, rng, stop, known.start, int(_SHARE * TRIED))
+    here, moves, planned = known.best, 0, known.tried
+    while known.tried < TRIED and moves < _STUCK * TRIED and not stop():
+        moves += 1
+        done = max((known.tried - planned) / max(TRIED - planned, 1), moves / (_STUCK * TRIED))
+        heat = _HOT * (_COLD / _HOT) ** done
+        there = near(known.space, here, rng)
+        rise = known.of(there) - known.of(here)
+        if rise <= 0 or rng.random() < math.exp(-rise / heat):
+            here = there
+    _descend(known, rng, stop, known.best, TRIED + TRIED // 4)
+
+
+def _descend(known: Energies, rng: Random, stop: Stop, start: Choice, most: int) -> Choice:
+    """Change one variable after the other to its best value, until none gets better."""
+    here, better = start, True
+    while better:
+        better = False
+        order = list(range(len(known.space.variables)))
+        rng.shuffle(order)
+        for at in order:
+            for there in steps(known.space, here, at):
+                if stop() or known.tried >= most:
+                    return here
+                if known.of(there) < known.of(here) - 1e-9:
+                    here, better = there, True
+    return here

@@ -1,0 +1,111 @@
+"""The best of what a method proposes: priced and weighed exactly, and proved."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterable
+
+from combinators.errors import PlanError
+from combinators.frozen import dataclass
+from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.searching.evaluated import Evaluated, estimate, evaluate, fits, held
+from tapestry_jax.searching.lacking import lacking, shown
+from tapestry_jax.searching.method import Bound, Proposal
+from tapestry_jax.searching.problem import Problem
+
+WEIGHED = 12
+"""So many candidates are weighed before those come first that need least memory by an estimate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """What a search comes to.
+
+    Attributes:
+      found: the cheapest candidate that fits.
+      gap: the share of its price by which another could be cheaper at most; None where that is not known.
+    """
+
+    found: Evaluated
+    gap: float | None
+
+
+def best_of(problem: Problem, proposals: Iterable[Proposal]) -> Best:
+    """The cheapest of what was proposed that fits, proved. On an interrupt, of what was proposed or tried until then.
+
+    Raises:
+      PlanError: when nothing fits, or nothing can be planned; with what is alive at the peak, and what would fit.
+      KeyboardInterrupt: when nothing has been found yet.
+    """
+    bounds: list[Bound] = []
+    found: dict[int, Evaluated] = {}
+    # What adds nothing to what is fixed, and what the user had, are candidates whatever the method proposes.
+    own = (problem.fixed, *(() if problem.start is None else (problem.start,)))
+    try:
+        for proposal in itertools.chain(own, proposals):
+            if isinstance(proposal, Bound):
+                bounds.append(proposal)
+            elif isinstance(candidate := evaluate(problem, proposal), Evaluated):
+                found[id(candidate)] = candidate
+    except KeyboardInterrupt:
+        found |= {id(each): each for each in problem.evaluated.values() if isinstance(each, Evaluated)}
+        if not found:
+            raise
+    ranked = sorted(found.values(), key=_rank)
+    best, skipped = _first(problem, ranked)
+    if best is None:
+        raise lacking(problem, ranked)
+    return Best(best, _gap(best, bounds, complete=not skipped))
+
+
+def _rank(candidate: Evaluated) -> tuple[float, int]:
+    """By price; of those that cost the same, what says least."""
+    asked = candidate.asked
+    said = (*asked.entries, *(pair for _, entries in (*asked.ops, *asked.inputs) for pair in entries), *asked.remat)
+    return float(f"{candidate.seconds:.9g}"), len(said) + sum(len(items) for _, items in asked.entries)
+
+
+def _first(problem: Problem, ranked: list[Evaluated]) -> tuple[Evaluated | None, bool]:
+    """The first that fits and is proved, and whether a cheaper one was passed over without weighing it."""
+    heavy, skipped = 0, False
+    for candidate in ranked:
+        if problem.memory is not None and held(problem, candidate) > problem.memory:
+            continue
+        known = candidate.asked in problem.weighed
+        if (
+            heavy >= WEIGHED
+            and not known
+            and problem.memory is not None
+            and estimate(problem, candidate) > problem.memory
+        ):
+            skipped = True
+            continue
+        if not fits(problem, candidate):
+            heavy += not known
+        elif _is_proved(problem, candidate):
+            return candidate, skipped
+        else:
+            skipped = True
+    return None, skipped
+
+
+def _is_proved(problem: Problem, candidate: Evaluated) -> bool:
+    """Whether the proof holds; a plan that planning gives and the proof refuses is a defect, and is told."""
+    try:
+        prove(candidate.schedule)
+    except PlanError as error:
+        what = f"tp.search passes over a plan of `{problem.graph.name}` that cannot be proved; report it"
+        warnings.warn(f"{what}: {shown(candidate.asked)}: {error}", RuntimeWarning, stacklevel=2)
+        return False
+    return True
+
+
+def _gap(best: Evaluated, bounds: list[Bound], *, complete: bool) -> float | None:
+    """Zero where all that is cheaper was seen not to fit."""
+    if not bounds:
+        return None
+    if complete and any(bound.complete for bound in bounds):
+        return 0.0
+    bound = max(bound.seconds for bound in bounds)
+    return max(0.0, 1 - bound / best.seconds) if best.seconds else 0.0

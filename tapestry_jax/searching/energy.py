@@ -1,0 +1,92 @@
+"""What methods that walk compare: the logarithm of a price, and what lacks in memory on top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.searching.candidates import asked_for, choice_of
+from tapestry_jax.searching.evaluated import Evaluated, Refused, estimate, evaluate, fits, held, weigh
+from tapestry_jax.searching.problem import Problem
+from tapestry_jax.searching.space import Choice, Space
+
+_LACKING = 4.0
+"""What twice the memory that there is costs, as if it took `2 ** 4` times as long."""
+
+
+class Energies:
+    """The energies of candidates, each found once, and the best so far.
+
+    Attributes:
+      problem: what is searched.
+      space: its choices.
+      start: where to begin.
+      best: the candidate of least energy.
+      fitting: the cheapest of those that were weighed and fit.
+      weight_of_time: 0 where memory alone counts.
+    """
+
+    def __init__(self, problem: Problem, space: Space) -> None:
+        self.problem, self.space = problem, space
+        self.start = self.best = space.nothing if problem.start is None else choice_of(space, problem.start)
+        self.fitting: Evaluated | None = None
+        self.weight_of_time = 1.0
+        self._found: dict[Choice, Evaluated | None] = {}
+        self._factor = 1.0
+        self._before = len(problem.evaluated)
+        self._lowest = math.inf
+
+    @property
+    def tried(self) -> int:
+        """How many candidates were planned, or refused by planning; several choices may say the same."""
+        return len(self.problem.evaluated) - self._before
+
+    def of(self, choice: Choice) -> float:
+        """The energy of a candidate; infinite where planning refuses it."""
+        if choice not in self._found:
+            self._found[choice] = self._planned(choice)
+        candidate = self._found[choice]
+        if candidate is None:
+            return math.inf
+        energy = self._energy(candidate)
+        if energy < self._lowest and self._is_new(candidate):
+            # What would be the best is weighed, and the estimates of others corrected by what comes out.
+            self._weigh(candidate)
+            energy = self._energy(candidate)
+        if energy < self._lowest:
+            self._lowest, self.best = energy, choice
+        return energy
+
+    def ranked(self, most: int) -> Iterator[Asked]:
+        """The cheapest that fits, then others by energy."""
+        if self.fitting is not None:
+            yield self.fitting.asked
+        found = {id(each): each for each in self._found.values() if each is not None}
+        yield from (each.asked for each in sorted(found.values(), key=self._energy)[:most])
+
+    def _planned(self, choice: Choice) -> Evaluated | None:
+        asked = asked_for(self.problem, self.space, choice)
+        found = asked if isinstance(asked, Refused) else evaluate(self.problem, asked)
+        return found if isinstance(found, Evaluated) else None
+
+    def _energy(self, candidate: Evaluated) -> float:
+        time = self.weight_of_time * math.log(max(candidate.seconds, 1e-12))
+        if self.problem.memory is None:
+            return time
+        return time + _LACKING * max(0.0, math.log(max(self._memory(candidate), 1) / self.problem.memory))
+
+    def _memory(self, candidate: Evaluated) -> float:
+        if not self._is_new(candidate):
+            return weigh(self.problem, candidate).total
+        return max(self._factor * estimate(self.problem, candidate), held(self.problem, candidate))
+
+    def _is_new(self, candidate: Evaluated) -> bool:
+        return self.problem.memory is not None and candidate.asked not in self.problem.weighed
+
+    def _weigh(self, candidate: Evaluated) -> None:
+        guessed = max(estimate(self.problem, candidate), 1)
+        self._factor = weigh(self.problem, candidate).total / guessed
+        cheaper = self.fitting is None or candidate.seconds < self.fitting.seconds
+        if cheaper and fits(self.problem, candidate):
+            self.fitting = candidate

@@ -1,0 +1,115 @@
+"""Plans that were found before, in files: each under what it was searched for, and proved again before use."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from combinators.errors import PlanError, TapestryError, message
+from tapestry_jax.plan import Plan, asked_of
+from tapestry_jax.plan_json import plan_to_json
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.searching.evaluated import Evaluated, evaluate, fits
+from tapestry_jax.searching.problem import Problem
+
+
+def read_directory(cache: Any) -> Path | None:
+    """A directory, made where there is none; None for no cache.
+
+    Raises:
+      PlanError: for anything else.
+    """
+    if cache is None:
+        return None
+    try:
+        found = Path(cache)
+        found.mkdir(parents=True, exist_ok=True)
+    except (TypeError, OSError) as error:
+        raise PlanError(
+            message(
+                "cache= of tp.search is no directory",
+                f"got {cache!r:.80}: {error}",
+                remedy="Give the path of a directory, such as 'plans/', or None.",
+            )
+        ) from error
+    return found
+
+
+def key_of(problem: Problem, method: str, seed: int) -> str:
+    """What an answer depends on: the problem, and how it was searched. Not how long that took."""
+    asked = json.loads(plan_to_json(problem.graph, problem.mesh, problem.fixed))
+    parts = {
+        "plan": asked["content"],
+        "machine": problem.machine.to_json(),
+        "memory": problem.memory,
+        "grad": problem.grad,
+        "remat": problem.remat,
+        "method": method,
+        "seed": seed,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def kept(directory: Path, key: str, problem: Problem) -> Plan | None:
+    """The plan that was found before, or None where there is none.
+
+    It is read as any plan is, proved, and held against what is fixed and against the memory: a file that fails is said
+    in a warning, and searched for anew.
+    """
+    path = _path(directory, key)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeError) as error:
+        return _damaged(path, str(error))
+    try:
+        plan = Plan.from_json(text, problem.graph, problem.mesh)
+        plan.verify()
+    except TapestryError as error:
+        return _damaged(path, str(error))
+    candidate = evaluate(problem, asked_of(plan))
+    if not keeps(asked_of(plan), problem.fixed):
+        return _damaged(path, "it changes what is fixed")
+    if not isinstance(candidate, Evaluated) or not fits(problem, candidate):
+        return _damaged(path, f"it does not fit into {problem.memory:,} B")
+    return plan
+
+
+def keep(directory: Path, key: str, plan: Plan) -> None:
+    """Store a plan in one step: who reads meanwhile sees the old file, or the new one."""
+    handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key[:16]}", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(plan.to_json())
+        Path(name).replace(_path(directory, key))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def keeps(asked: Asked, fixed: Asked) -> bool:
+    """Whether a plan asks for all that is fixed."""
+    ops = dict(asked.ops)
+    parts = [(asked.entries, fixed.entries), *((ops.get(path, ()), own) for path, own in fixed.ops)]
+    return (
+        all(set(own) <= set(given) for given, own in parts)
+        and set(fixed.inputs) <= set(asked.inputs)
+        and set(fixed.remat) <= set(asked.remat)
+        and (asked.outputs, asked.accumulate, asked.platforms) == (fixed.outputs, fixed.accumulate, fixed.platforms)
+    )
+
+
+def _path(directory: Path, key: str) -> Path:
+    return directory / f"{key}.json"
+
+
+def _damaged(path: Path, why: str) -> None:
+    warnings.warn(f"tp.search: the plan kept in {path.name} is not used, and searched anew: {why}", stacklevel=4)

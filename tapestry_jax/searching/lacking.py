@@ -1,0 +1,62 @@
+"""The error for a memory into which nothing fits: what is alive at the peak, and what would fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from combinators.errors import PlanError, message
+from tapestry_jax.memory.predicted import MemoryNeeded
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.searching.evaluated import Evaluated, Refused, estimate, weigh
+from tapestry_jax.searching.problem import Problem
+
+_WEIGHED, _LISTED = 4, 4
+
+
+def lacking(problem: Problem, ranked: Sequence[Evaluated]) -> PlanError:
+    """The error; the plan with the least memory of those that were tried is weighed for it.
+
+    Args:
+      problem: what was searched.
+      ranked: what was proposed.
+    """
+    tried = [each for each in problem.evaluated.values() if isinstance(each, Evaluated)] or list(ranked)
+    if not tried or problem.memory is None:
+        refused = [each for each in problem.evaluated.values() if isinstance(each, Refused)]
+        return PlanError(
+            message(
+                f"no plan of `{problem.graph.name}` was found: all that was tried is refused",
+                *(line for each in refused[:1] for line in each.reason.splitlines()),
+                remedy="Change what is fixed: the search adds to it, and changes nothing of it.",
+            )
+        )
+    light = sorted(tried, key=lambda each: estimate(problem, each))[:_WEIGHED]
+    weighed = [each for each in tried if each.asked in problem.weighed]
+    least = min((*light, *weighed), key=lambda each: (weigh(problem, each).total, each.seconds))
+    needed = weigh(problem, least)
+    return PlanError(
+        message(
+            f"no plan of `{problem.graph.name}` was found that fits into {problem.memory:,} B a device",
+            f"the least that was found needs {needed.total:,} B, {needed.total - problem.memory:,} B more: "
+            f"{shown(least.asked)}",
+            *_alive(needed),
+            remedy=f"Give memory={needed.total}, more devices, or fewer cells.",
+        )
+    )
+
+
+def _alive(needed: MemoryNeeded) -> Iterator[str]:
+    yield f"arguments {needed.arguments:,} B, results {needed.results:,} B, at the peak {needed.temporaries:,} B:"
+    rows = sorted(Counter(needed.live).items(), key=lambda pair: -pair[0].bytes * pair[1])
+    for live, times in rows[:_LISTED]:
+        often = f" x{times}" if times > 1 else ""
+        yield f"  {live.bytes * times:,} B  {live.type}{often}  {live.path or 'an argument'}"
+    if len(rows) > _LISTED:
+        yield f"  and {len(rows) - _LISTED} more"
+
+
+def shown(asked: Asked) -> str:
+    """What was asked for, in a line."""
+    entries = [f"{name}: {', '.join(map(str, items)) or None}" for name, items in asked.entries]
+    return "; ".join([*entries, *(f"remat of {name or 'all'}: {how}" for name, how in asked.remat)]) or "nothing placed"

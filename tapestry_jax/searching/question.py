@@ -1,0 +1,108 @@
+"""A user's question, read: one problem for every mesh, and how it is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from combinators.arguments import read_flag, read_integer
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from tapestry_jax.machines.known import find
+from tapestry_jax.machines.of_mesh import machine_of
+from tapestry_jax.plan import Plan, asked_of
+from tapestry_jax.planning.asked import Asked, read_asked
+from tapestry_jax.planning.derivatives.positions import read_positions
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.searching.arguments import read_limit, read_memory, read_method
+from tapestry_jax.searching.kept import keeps, read_directory
+from tapestry_jax.searching.lacking import shown
+from tapestry_jax.searching.meshes import read_meshes
+from tapestry_jax.searching.methods import METHODS
+from tapestry_jax.searching.problem import Problem
+
+FIXED = ("entries", "ops", "inputs", "outputs", "accumulate", "platforms", "remat")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What to search and how.
+
+    Attributes:
+      problems: one for each mesh.
+      method: its name.
+      seed: of methods that draw.
+      limit: seconds for each mesh, or None.
+      progress: whether to show how it goes.
+      directory: of plans found before, or None.
+    """
+
+    problems: tuple[Problem, ...]
+    method: str
+    seed: int
+    limit: float | None
+    progress: bool
+    directory: Path | None
+
+
+def read_question(graph: Any, mesh: Any, machine: Any, memory: Any, options: Mapping[str, Any]) -> Question:
+    """Read the arguments of `tp.search`.
+
+    Raises:
+      PlanError: for an argument that is none.
+      MeshError: for an unknown machine, or no mesh.
+    """
+    if not isinstance(graph, Graph):
+        raise PlanError(
+            message(
+                "only graphs can be searched for plans",
+                f"got {type(graph).__name__}: {graph!r:.80}",
+                remedy="Trace the program first: tp.search(tp.trace(f, *specs), mesh, 'H100').",
+            )
+        )
+    method = read_method(options.get("method", "auto"), METHODS)
+    seed = read_integer(options.get("seed", 0), "seed= of tp.search", PlanError)
+    grad = read_positions(options.get("grad", False), graph)
+    problems: list[Problem] = []
+    for each in read_meshes(mesh):
+        found = machine_of(each) if machine is None else find(machine)
+        fixed = read_asked(MeshShape.of(each), *(options.get(name) for name in FIXED))
+        amount, free = read_memory(memory, found), options.get("remat") is None
+        start = _read_start(options.get("start"), graph, each, fixed)
+        problems.append(Problem(graph, each, found, amount, grad, fixed, free, start))
+    limit = read_limit(options.get("time_limit"))
+    progress = read_flag(options.get("progress", False), "progress= of tp.search", PlanError)
+    return Question(tuple(problems), method, seed, limit, progress, read_directory(options.get("cache")))
+
+
+def _read_start(start: Any, graph: Graph, mesh: Any, fixed: Asked) -> Asked | None:
+    if start is None:
+        return None
+    if not isinstance(start, Plan):
+        what = message(
+            "start= of tp.search is no plan",
+            f"got {type(start).__name__}: {start!r:.80}",
+            remedy="Give a plan of this graph on this mesh, such as tp.plan(graph, mesh, {...}).",
+        )
+        raise PlanError(what)
+    if start.graph.key != graph.key or MeshShape.of(start.mesh) != MeshShape.of(mesh):
+        raise PlanError(
+            message(
+                "start= of tp.search is a plan of another graph or mesh",
+                f"it plans `{start.graph.name}` ({start.graph.key[:16]}...) for {MeshShape.of(start.mesh)}",
+                f"searched is `{graph.name}` ({graph.key[:16]}...) for {MeshShape.of(mesh)}",
+                remedy="Plan this graph on this mesh.",
+            )
+        )
+    if not keeps(asked_of(start), fixed):
+        raise PlanError(
+            message(
+                "start= of tp.search contradicts what is fixed",
+                f"it asks for {shown(asked_of(start))}",
+                f"fixed is {shown(fixed)}",
+                remedy="Fix less, or begin from a plan that asks for it too.",
+            )
+        )
+    return asked_of(start)
