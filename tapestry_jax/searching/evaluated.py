@@ -9,9 +9,9 @@ from combinators.frozen import dataclass
 from tapestry_jax.memory.predicted import MemoryNeeded, memory_needed, stored
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.planned import planned
+from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.planning.scheduling.schedule import Schedule
-from tapestry_jax.report.alive import alive_at_once
 from tapestry_jax.searching.problem import Problem
 
 

@@ -13,12 +13,12 @@ from tapestry_jax.plan import Plan, plan_of
 from tapestry_jax.searching.best import Best, best_of
 from tapestry_jax.searching.choices import space_of
 from tapestry_jax.searching.evaluated import weigh
-from tapestry_jax.searching.kept import keep, kept, key_of
 from tapestry_jax.searching.method import Stop
 from tapestry_jax.searching.methods import METHODS
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.progress import progress_of
-from tapestry_jax.searching.question import Question, read_question
+from tapestry_jax.searching.question.kept import keep, kept, key_of
+from tapestry_jax.searching.question.read import Question, read_question
 
 
 def search(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from combinators.errors import MeshError
-from tapestry_jax.searching import anneal as annealing
 from tapestry_jax.searching import best
+from tapestry_jax.searching.finding import anneal as annealing
 from tests.tapestry_jax.searching.programs import mlp
 
 MESH = AbstractMesh((2,), ("data",))
 WIDE = mlp(8192, 1024, 4096)
 SMALL = mlp(64, 32, 128)
+NARROW: dict[str, Any] = {"embed": None, "out": None, "mlp": None}
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ def test_a_plan_found_is_cheaper_than_none_and_proved(monkeypatch: pytest.Monkey
     proved: list[Any] = []
     prove = best.prove
     monkeypatch.setattr(best, "prove", lambda schedule: (proved.append(schedule), prove(schedule)))
-    plan = tp.search(WIDE, MESH, "H100", entries={"embed": None, "out": None}, method="exhaustive")
+    plan = tp.search(WIDE, MESH, "H100", entries=NARROW, method="exhaustive")
     assert seconds(plan) < seconds(tp.plan(WIDE, MESH))
     assert dict(plan.entries)["batch"] == ("data",)
     assert plan.gap == 0.0
@@ -106,13 +108,13 @@ def test_memory_is_never_exceeded():
 
 def test_no_plan_that_fits_says_what_is_alive_and_what_would():
     with pytest.raises(tp.PlanError) as caught:
-        tp.search(WIDE, MESH, "H100", "1MB", entries={"embed": None, "out": None}, method="exhaustive")
+        tp.search(WIDE, MESH, "H100", "1MB", entries=NARROW, method="exhaustive")
     text = str(caught.value)
     assert "no plan of `layer` was found that fits into 1,000,000 B a device" in text
     assert "the least that was found needs " in text and " B more: " in text
     assert "arguments " in text and "at the peak " in text
     least = int(text.split("memory=")[1].split(",")[0])
-    plan = tp.search(WIDE, MESH, "H100", least, entries={"embed": None, "out": None}, method="exhaustive")
+    plan = tp.search(WIDE, MESH, "H100", least, entries=NARROW, method="exhaustive")
     assert plan.memory().total <= least
 
 
@@ -120,11 +122,13 @@ def test_the_layout_of_a_number_of_devices_is_chosen_too():
     plan = tp.search(SMALL, 4, "H100", entries={"embed": None, "out": None}, method="anneal")
     assert dict(plan.mesh.shape) in ({"data": 4}, {"data": 2, "model": 2})
     two = [AbstractMesh((2,), ("data",)), AbstractMesh((8,), ("data",))]
-    assert dict(tp.search(WIDE, two, "H100", entries={"embed": None, "out": None, "mlp": None}).mesh.shape) == {"data": 8}
+    assert dict(tp.search(WIDE, two, "H100", entries={"embed": None, "out": None, "mlp": None}).mesh.shape) == {
+        "data": 8
+    }
 
 
 def test_pareto_gives_plans_that_are_slower_and_smaller():
-    plans = tp.pareto(WIDE, MESH, "H100", entries={"embed": None, "out": None}, method="exhaustive", points=2)
+    plans = tp.pareto(WIDE, MESH, "H100", entries=NARROW, method="exhaustive", points=2)
     times = [seconds(plan) for plan in plans]
     sizes = [plan.memory().total for plan in plans]
     assert len(plans) > 1
@@ -147,12 +151,12 @@ class Terminal:
 
 
 def test_progress_is_shown_on_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    tp.search(SMALL, MESH, "H100", entries={"embed": None, "out": None}, progress=True)
+    tp.search(SMALL, MESH, "H100", entries=NARROW, progress=True)
     assert capsys.readouterr().err == ""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr("tapestry_jax.searching.progress._EVERY", 0.0)
-    tp.search(SMALL, MESH, "H100", entries={"embed": None, "out": None}, progress=True)
+    tp.search(SMALL, MESH, "H100", entries=NARROW, progress=True)
     assert "search of layer: " in terminal.text and "candidates, cheapest " in terminal.text
     assert terminal.text.endswith("\r\x1b[K")
 
@@ -196,9 +200,7 @@ def test_machines_and_meshes_are_refused():
         tp.search("graph", MESH, "H100")  # pyright: ignore[reportArgumentType]
 
 
-def test_prices_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch):
-    from dataclasses import replace
-
+def test_prices_that_are_no_numbers_are_refused():
     machine = tp.machines.H100
     strange = replace(machine, bandwidth=replace(machine.bandwidth, value=5e-324))
     with pytest.raises(tp.PlanError, match="is no number"):

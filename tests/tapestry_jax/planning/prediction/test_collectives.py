@@ -26,3 +26,12 @@ def test_collectives_name_kind_axes_bytes_and_operation():
     (found,) = tp.plan(graph, MESH, {"e": "model", "b": "data"}).collectives()
     # Four rows of five float32.
     assert str(found) == "all-reduce over model: 80 B, matmul"
+
+
+def test_states_that_loops_add_up_may_have_fewer_leaves_than_results():
+    best = tp.fold(tp.aggregators.TopK(2), "a b, @a -> b")
+    graph = tp.trace(best, tp.TensorType({"a": 16, "b": 4}))
+    assert tp.plan(graph, MESH, {"a": tp.chunks(2)}).collectives() == ()
+    over_data = [str(each) for each in tp.plan(graph, MESH, {"a": "data"}).collectives()]
+    both = tp.plan(graph, MESH, {"a": ("data", tp.chunks(2))}).collectives()
+    assert [str(each) for each in both] == over_data

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from random import Random
 
-from tapestry_jax.searching.energy import Energies
+from tapestry_jax.searching.finding.energy import Energies
+from tapestry_jax.searching.finding.moves import near, steps
 from tapestry_jax.searching.method import Proposal, Stop
-from tapestry_jax.searching.moves import near, steps
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
 

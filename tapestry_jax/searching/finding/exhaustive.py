@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from combinators.errors import PlanError, message
 from tapestry_jax.searching.candidates import asked_for
 from tapestry_jax.searching.evaluated import Evaluated, Refused, evaluate
+from tapestry_jax.searching.finding.rules import is_left_out
 from tapestry_jax.searching.method import Bound, Proposal, Stop
 from tapestry_jax.searching.problem import Problem
-from tapestry_jax.searching.rules import is_left_out
 from tapestry_jax.searching.space import Choice, Space
 
 MOST = 20_000

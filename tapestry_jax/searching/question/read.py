@@ -16,12 +16,12 @@ from tapestry_jax.plan import Plan, asked_of
 from tapestry_jax.planning.asked import Asked, read_asked
 from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
-from tapestry_jax.searching.arguments import read_limit, read_memory, read_method
-from tapestry_jax.searching.kept import keeps, read_directory
 from tapestry_jax.searching.lacking import shown
-from tapestry_jax.searching.meshes import read_meshes
 from tapestry_jax.searching.methods import METHODS
 from tapestry_jax.searching.problem import Problem
+from tapestry_jax.searching.question.arguments import read_limit, read_memory, read_method
+from tapestry_jax.searching.question.kept import keeps, read_directory
+from tapestry_jax.searching.question.meshes import read_meshes
 
 FIXED = ("entries", "ops", "inputs", "outputs", "accumulate", "platforms", "remat")
 

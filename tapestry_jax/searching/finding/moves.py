@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from tapestry_jax.searching.rules import LOOPS
+from tapestry_jax.searching.finding.rules import LOOPS
 from tapestry_jax.searching.space import Choice, Space
 
 _EXCEPTED = 0.1
@@ -40,7 +40,7 @@ def _swapped(space: Space, choice: Choice, rng: Random, placed: list[int]) -> Ch
     if other not in values[0] or one not in values[1]:
         return choice
     swapped = _with(_with(choice, first, values[0].index(other)), second, values[1].index(one))
-    return made_possible(space, swapped, first)
+    return made_possible(space, made_possible(space, swapped, first), second)
 
 
 def made_possible(space: Space, choice: Choice, kept: int) -> Choice:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tapestry_jax.searching.anneal import anneal
-from tapestry_jax.searching.exhaustive import count, exhaustive
+from tapestry_jax.searching.finding.anneal import anneal
+from tapestry_jax.searching.finding.exhaustive import count, exhaustive
 from tapestry_jax.searching.method import Proposal, Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space
