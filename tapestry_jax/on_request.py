@@ -15,19 +15,25 @@ if TYPE_CHECKING:
     from tapestry_jax.memory.predicted import memory_needed as memory_needed
     from tapestry_jax.planning.pricing.priced import price as price
     from tapestry_jax.planning.timeline.simulate import simulate as simulate
+    from tapestry_jax.report.diff import Side as Side
+    from tapestry_jax.report.diff import diff as diff
     from tapestry_jax.report.explain import explain as explain
+    from tapestry_jax.report.why import why as why
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
 else:
     from combinators.lazy import lazily
 
     PLACES = {
         "ShardedGraph": "tapestry_jax.shards.sharded_graph:ShardedGraph",
+        "Side": "tapestry_jax.report.diff:Side",
         "compile_only": "tapestry_jax.aot.compile_only:compile_only",
+        "diff": "tapestry_jax.report.diff:diff",
         "explain": "tapestry_jax.report.explain:explain",
         "find": "tapestry_jax.machines.known:find",
         "machine_of": "tapestry_jax.machines.of_mesh:machine_of",
         "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
         "price": "tapestry_jax.planning.pricing.priced:price",
         "simulate": "tapestry_jax.planning.timeline.simulate:simulate",
+        "why": "tapestry_jax.report.why:why",
     }
     __getattr__, __dir__ = lazily(__name__, PLACES)

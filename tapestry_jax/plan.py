@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tapestry_jax.memory.predicted import MemoryNeeded
     from tapestry_jax.planning.pricing.cost import Cost
     from tapestry_jax.planning.timeline.timeline import Timeline
+    from tapestry_jax.report.diff import Diff, Side
+    from tapestry_jax.report.why import Why
     from tapestry_jax.shards.sharded_graph import ShardedGraph
 
 
@@ -272,6 +274,60 @@ class Plan(Immutable):
         """
         positions = read_positions(grad, self.graph)
         return on_request.simulate(self.schedule, self._machine(machine), positions)
+
+    def why(
+        self, path: str, wanted: Mapping[str, Any], machine: Any = None, grad: bool | int | Sequence[int] = False
+    ) -> Why:
+        """Why an operation is not placed otherwise: the plan with one exception more, planned, proved and priced.
+
+        Args:
+          path: of an operation or scope, as `graph.show()` prints them.
+          wanted: where its dimensions should go instead, such as `{"heads": "model"}`, as in `ops` of `tp.plan`.
+          machine: as in `cost`.
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+
+        Returns:
+          A `Why`, which prints: whether the plan is cheaper, or with the exception, or neither, or is so already; or
+          why it cannot be. Both prices, and what makes the difference.
+
+        Raises:
+          PlanError: for a path or dimension that is not there, or what is no entry.
+          MeshError: for a mesh axis that is not there; for a machine as `cost` does.
+        """
+        positions = read_positions(grad, self.graph)
+        parts = self.graph, self.mesh, asked_of(self), self.schedule
+        return on_request.why(*parts, path, wanted, self._machine(machine), positions)
+
+    def diff(self, other: Plan, machine: Any = None, grad: bool | int | Sequence[int] = False) -> Diff:
+        """What another plan of the same program says otherwise.
+
+        Args:
+          other: a plan of an equal graph, on any mesh.
+          machine: to price both on, as in `cost`, and to say what memory they need; by default neither is asked.
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+
+        Returns:
+          A `Diff`, which prints: what was asked for, where dimensions of operations go, how arguments and results lie,
+          what is sent more or less often. It is false where nothing differs.
+
+        Raises:
+          PlanError: when it is no plan, or one of another program, with the first operation that differs.
+          MeshError: for a machine as `cost` does.
+        """
+        if not isinstance(other, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(
+                message(
+                    "a plan differs from plans",
+                    f"got {type(other).__name__}: {other!r:.80}",
+                    remedy="Pass a plan of the same graph: plan.diff(tp.plan(graph, mesh, {...})).",
+                )
+            )
+        positions = read_positions(grad, self.graph)
+        found = None if machine is None else self._machine(machine)
+        return on_request.diff(self._side(positions), other._side(positions), found, positions)
+
+    def _side(self, grad: bool | int | Sequence[int]) -> Side:
+        return on_request.Side(self.graph, asked_of(self), self.schedule, lambda: self.memory(grad).total)
 
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""

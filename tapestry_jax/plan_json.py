@@ -150,12 +150,14 @@ def _content(text: object) -> dict[str, Any]:
             message("this is no plan file", f"got {str(stored)[:80]}", remedy="Pass plan.to_json() text.")
         )
     head = cast("dict[str, Any]", stored)
-    if type(head.get("version")) is not int or head["version"] != _VERSION:
+    version = head.get("version")
+    if type(version) is not int or version != _VERSION:
+        newer = type(version) is int and version > _VERSION
         raise FormatError(
             message(
-                f"a plan file has version {head.get('version')!r:.40}",
+                f"a plan file has version {version!r:.40}{', newer than this library reads' * newer}",
                 f"expected {_VERSION}",
-                remedy="Plan again with this version of the library.",
+                remedy=f"{'Update the library, or plan' if newer else 'Plan'} again with this version of the library.",
             )
         )
     content = head.get("content")

@@ -45,12 +45,14 @@ class Sealed:
             head = entries(stored, named, "the file", {"sha256": None})
         else:
             head = entries(stored, ("format", "version", "sha256", self.key), "the file")
-        if head["format"] != self.format or type(head["version"]) is not int or head["version"] != self.version:
+        version = head["version"]
+        if head["format"] != self.format or type(version) is not int or version != self.version:
+            newer = head["format"] == self.format and type(version) is int and version > self.version
             raise FormatError(
                 message(
                     f"the file is no {self.what} of this version.",
                     f"expected {self.format} {self.version}",
-                    f"got {head['format']!r:.40} {head['version']!r:.40}",
+                    f"got {head['format']!r:.40} {version!r:.40}{', newer than this library reads' * newer}",
                     remedy=f"Read it with the release that wrote it, or {self.again}.",
                 )
             )

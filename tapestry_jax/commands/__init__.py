@@ -1,4 +1,5 @@
-"""What the subcommands of `tapestry` do; `tapestry_jax/command.py` reads the words.
+"""What the subcommands of `tapestry` take and do, each in the file of its name; `tapestry_jax/command.py` finds them.
 
-Read `piece`, then `aot`.
+Read `piece` and `planned`, which read what a command line names, then `explain`, `verify`, `cost`, `why` and `diff`,
+which ask a plan, `aot`, which asks compilers, and `laws`.
 """

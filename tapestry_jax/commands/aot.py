@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import sys
 from pathlib import Path
-from typing import Any
 
 from combinators.errors import TapestryError, message
 from tapestry_jax.aot.topology import topology
-from tapestry_jax.commands.piece import imported_piece, made_piece
-from tapestry_jax.plan import Plan
+from tapestry_jax.commands.planned import piece_plan
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+
+
+def words(parser: argparse.ArgumentParser) -> None:
+    """The words of `tapestry aot`."""
+    parser.description = "Needs no TPU and no GPU, but `pip install tapestry-jax[aot]`."
+    parser.add_argument(
+        "plan", metavar="package.module:plan", help="a plan, or a function without parameters that makes one"
+    )
+    parser.add_argument(
+        "--topology",
+        action="append",
+        required=True,
+        metavar="NAME",
+        help="a machine and its shape, such as v5e:2x4; may be repeated. The axes are those of the plan's mesh",
+    )
+    parser.add_argument("--grad", action="store_true", help="values and gradients, not values alone")
+    parser.add_argument("--hlo", metavar="FILE", help="write the scheduled program there; with one topology")
 
 
 def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
@@ -37,7 +51,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
                 remedy="Ask for one topology at a time.",
             )
         )
-    plan = _plan(chosen.plan)
+    plan = piece_plan(chosen.plan, "tapestry aot")
     status = 0
     for name in chosen.topology:
         seen = plan.compile_only(topology(name, **dict(MeshShape.of(plan.mesh).axes)), grad=chosen.grad)
@@ -47,21 +61,6 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
         if chosen.hlo:
             _write(chosen.hlo, seen.hlo)
     return status
-
-
-def _plan(text: str) -> Plan:
-    found: Any = imported_piece(text, "tapestry aot", TapestryError)
-    if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        found = made_piece(text, found, "tapestry aot", TapestryError)
-    if isinstance(found, Plan):
-        return found
-    raise TapestryError(
-        message(
-            f"tapestry aot: {text} is no plan.",
-            f"got {type(found).__name__}: {found!r:.80}",
-            remedy="Name what tp.plan returned, or a function without parameters that returns it.",
-        )
-    )
 
 
 def _write(path: str, text: str) -> None:

@@ -28,6 +28,7 @@ from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
+from tapestry_jax.report.placed import said
 from tapestry_jax.report.table import aligned
 
 _DIMENSIONS, _NOTES = 72, 96
@@ -234,7 +235,7 @@ def _run_row(schedule: Schedule, step: Run, found: Sent, times: int) -> Row:
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     node = schedule.graph.nodes[step.node]
     bound: dict[str, str] = dict(getattr(node, "names", ()))
-    where = " ".join(bound[dim] + (_cut(cuts[dim]) if dim in cuts else "") for dim in bound)
+    where = " ".join(bound[dim] + (f":{said(cuts[dim])}" if dim in cuts else "") for dim in bound)
     folded = any(dim in cuts for dim in shaped.signature.fold_dims)
     kernel = _kernel(shaped, _operand_structs(schedule, step), cuts, folded)
     carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
@@ -250,12 +251,6 @@ def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict
     found = running(shaped.operation, blocks, cuts, gives) or running(shaped.operation, blocks, cuts, "state")
     passed = passed_over(shaped.operation, blocks, cuts, gives)
     return " ".join([*([f"dense {found}"] if found else []), *([f"({passed})"] if passed else [])])
-
-
-def _cut(cut: Cut) -> str:
-    """Mesh axes, and how many indices a device computes redundantly before and behind its block."""
-    extra = "" if cut.window is None else f"(-{cut.window.before} +{cut.window.after})"
-    return f":{'striped ' * cut.striped}{'+'.join(map(label, cut.axes))}{extra}"
 
 
 def _note(item: Collective, times: int | None = None) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from combinators.errors import PlanError, message
-from combinators.graphs.graph import Graph
 from combinators.graphs.difference import counted_nodes, first_difference
+from combinators.graphs.graph import Graph
 from combinators.graphs.walk import operations
 from tapestry_jax.shards.blocks_at import families
 from tapestry_jax.shards.parts import Program, Shared

@@ -146,6 +146,10 @@ class Placer:
         """Whether no entry speaks of a dimension at an operation, not even to leave it whole."""
         return self._wanted(name, path)[0] == ""
 
+    def asked(self, name: str, path: str) -> tuple[Item, ...]:
+        """What the entries say of a name at an operation or repetition; empty where it stays whole."""
+        return self._wanted(name, path)[1]
+
     def mesh_axes(self, name: str, path: str) -> tuple[str, ...]:
         """The mesh axes that the entries give to a name at an operation."""
         return axes_of(self._wanted(name, path)[1])

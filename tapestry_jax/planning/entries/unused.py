@@ -12,6 +12,7 @@ from combinators.graphs.scopes import is_inside
 from tapestry_jax.planning.entries.items import Ring
 from tapestry_jax.planning.entries.loop_rules import unused_ring
 from tapestry_jax.planning.entries.placement import Placer, why_whole
+from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.stage_rules import no_microbatches, turns_in_loops
 
 
@@ -41,17 +42,44 @@ def check_all_used(placer: Placer, graph: Graph) -> None:
                 raise unused_ring(dim, item.axis)
 
 
+def check_exception_names(graph: Graph, scope: str, entries: Entries) -> None:
+    """An exception must name operations, and dimensions that they have, or along which layers there are taken.
+
+    Raises:
+      PlanError: where it does not.
+    """
+    known = {place.path: node for place, node in walk.operations(graph)}
+    inside = _inside(known, scope)
+    turns = {loop.over for place, loop in walk.loops(graph) if is_inside(place.path, scope)}
+    dims = {name for path in inside for _, name in known[path].names}
+    for dim, _ in entries:
+        if dim not in dims | turns:
+            remedy = "Name one of them."
+            told = f"dimensions there that can be placed: {_some(sorted(dims))}"
+            raise PlanError(message(f"`{dim}` is no dimension of {scope!r}", told, remedy=remedy))
+
+
+def _inside(known: Mapping[str, Apply], scope: str) -> list[str]:
+    """The paths of a scope.
+
+    Raises:
+      PlanError: when there are none.
+    """
+    inside = [path for path in known if is_inside(path, scope)]
+    if not inside:
+        raise PlanError(
+            message(
+                f"ops names the path {scope!r}, where the graph has no operation",
+                f"paths: {_some(sorted(known))}",
+                remedy="Give the path of an operation or scope, as graph.show() prints them.",
+            )
+        )
+    return inside
+
+
 def _check_exceptions(placer: Placer, known: Mapping[str, Apply]) -> None:
     for scope, entries in placer.ops:
-        inside = [path for path in known if is_inside(path, scope)]
-        if not inside:
-            raise PlanError(
-                message(
-                    f"ops names the path {scope!r}, where the graph has no operation",
-                    f"paths: {_some(sorted(known))}",
-                    remedy="Give the path of an operation or scope, as graph.show() prints them.",
-                )
-            )
+        inside = _inside(known, scope)
         for dim, _ in entries:
             if (scope, dim) not in placer.used:
                 _refuse_there(placer, dim, scope, {name for path in inside for _, name in known[path].names})

@@ -1,0 +1,119 @@
+"""A plan that a command line names: a plan file beside its graph file, or `package.module:plan`."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import stat
+from pathlib import Path
+from typing import Any
+
+from combinators.errors import TapestryError, message
+from combinators.graphs.graph import Graph
+from combinators.stored.json import LARGEST_TEXT
+from tapestry_jax.commands.piece import imported_piece, made_piece
+from tapestry_jax.plan import Plan
+
+ABOUT = """
+PLAN is a file that plan.to_json() wrote, and GRAPH one of graph.to_json(), of the program that it was made for; or
+PLAN is package.module:plan, a plan of a module of yours, or a function without parameters that makes one. Files are
+read as data: no code of theirs is run. Nothing is compiled, and no device of the mesh has to be here."""
+
+
+def plan_words(parser: argparse.ArgumentParser, about: str, *, grad: bool = True) -> None:
+    """The words that name a plan, and how the answer is wanted."""
+    parser.description = f"{about}\n{ABOUT}"
+    parser.add_argument("plan", metavar="PLAN", help="a plan file, or package.module:plan")
+    parser.add_argument("--graph", metavar="GRAPH", help="the graph file of a plan file")
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="a package of your own whose kernels the graph file may name; it is imported. May be repeated",
+    )
+    if grad:
+        parser.add_argument("--grad", action="store_true", help="values and gradients, not values alone")
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+
+
+def machine_words(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """The word that names a machine."""
+    told = "" if required else "; by default the one that the plan's devices are"
+    parser.add_argument("--machine", metavar="NAME", help=f"such as h100, v5p, v5e:4x4, h100:8x8{told}")
+
+
+def chosen_plan(chosen: argparse.Namespace) -> Plan:
+    """The plan of the words of `plan_words`.
+
+    Raises:
+      TapestryError: when there is none, or a file is none of ours.
+    """
+    return read_plan(chosen.plan, chosen, f"tapestry {chosen.command}")
+
+
+def read_plan(named: str, chosen: argparse.Namespace, command: str) -> Plan:
+    """A plan by its name on the command line.
+
+    Raises:
+      TapestryError: likewise.
+    """
+    is_file = ":" not in named or Path(named).exists()
+    return _from_files(named, chosen, command) if is_file else piece_plan(named, command)
+
+
+def piece_plan(named: str, command: str) -> Plan:
+    """The plan of a module.
+
+    Raises:
+      TapestryError: when there is none.
+    """
+    found: Any = imported_piece(named, command, TapestryError)
+    if inspect.isfunction(found) and not inspect.signature(found).parameters:
+        found = made_piece(named, found, command, TapestryError)
+    if isinstance(found, Plan):
+        return found
+    raise TapestryError(
+        message(
+            f"{command}: {named} is no plan.",
+            f"got {type(found).__name__}: {found!r:.80}",
+            remedy="Name what tp.plan returned, or a function without parameters that returns it.",
+        )
+    )
+
+
+def _from_files(named: str, chosen: argparse.Namespace, command: str) -> Plan:
+    text = read_file(named, command)
+    if chosen.graph is None:
+        raise TapestryError(
+            message(
+                f"{command}: a plan file is read beside the file of its graph.",
+                f"got {named}",
+                remedy="Name the graph file: --graph graph.json, as graph.to_json() writes it.",
+            )
+        )
+    graph = Graph.from_json(read_file(chosen.graph, command), allow=tuple(chosen.allow))
+    return Plan.from_json(text, graph)
+
+
+def read_file(path: str, command: str) -> str:
+    """The text of a file that is read as data.
+
+    Raises:
+      TapestryError: when it is no file, no text, or too large to be one of ours.
+    """
+    try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise _unread(command, path, "it is no file")
+        # In UTF-8 a character is at most four bytes.
+        if found.st_size > 4 * LARGEST_TEXT:
+            raise _unread(command, path, f"it has {found.st_size:,} bytes, at most {4 * LARGEST_TEXT:,} are read")
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise _unread(command, path, f"{type(error).__name__}: {error}") from error
+
+
+def _unread(command: str, path: str, why: str) -> TapestryError:
+    remedy = "Name a file that to_json() wrote, or package.module:plan."
+    return TapestryError(message(f"{command}: {path!r:.200} cannot be read.", why[:300], remedy=remedy))
