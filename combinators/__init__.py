@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from combinators import monoids as monoids
 from combinators.aggregation.aggregator import Aggregator as Aggregator
 from combinators.arrows.arrow import Arrow as Arrow
+from combinators.arrows.arrow import identity as identity
 from combinators.arrows.choice import Either as Either
-from combinators.arrows.compose import identity as identity
 from combinators.arrows.loops import iterate as iterate
 from combinators.arrows.loops import stack as stack
 from combinators.arrows.program import program as program

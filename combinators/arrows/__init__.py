@@ -1,5 +1,6 @@
 """Composition: arrows, how they are put together, and the graph that comes of it.
 
-Read `arrow` with `faces`, then `compose`, `combined` and `choice`; then `program` with `signature`; `loops` repeats,
-`bound` holds arguments, `tracing` is `tp.trace`.
+Read `part` with `faces`: what can be applied. Others are made of parts: `combined` with `compose` and `choice`,
+`bound`, `repeated` with `feedback`. `arrow` gives them operators; users write arrows by `program` with its `signature`
+and by `loops`; `tracing` is `tp.trace`.
 """

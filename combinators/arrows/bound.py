@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from combinators.arrows.arrow import Arrow, Holder
 from combinators.arrows.combined import Combined, Steps
 from combinators.arrows.compose import one_or_all
 from combinators.arrows.faces import Face
+from combinators.arrows.part import Holder, Part
 from combinators.errors import CompositionError, message
 from combinators.recording.current import trace_of
 
 
-class Bound(Combined, Holder[Any, Any]):
+class Bound(Combined, Holder):
     """`f.bind(w)`: the last operands of `f` fixed to arrays (or, before they exist, to types)."""
 
-    def __init__(self, arrow: Arrow[Any, Any], arrays: tuple[Any, ...]) -> None:
+    def __init__(self, arrow: Part, arrays: tuple[Any, ...]) -> None:
         if arrow.arity is not None and len(arrays) > arrow.arity:
             raise CompositionError(
                 message(
@@ -45,7 +45,7 @@ class Bound(Combined, Holder[Any, Any]):
         """What the arrow gives."""
         return self._gives
 
-    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+    def parts(self) -> tuple[Part, ...]:
         """The arrow."""
         return (self._arrow,)
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.arrows.arrow import Arrow
 from combinators.arrows.combined import Combined, Steps, joined_name
+from combinators.arrows.part import Part
 from combinators.errors import CompositionError, message
 from combinators.recording.arithmetic import elementwise
 
@@ -32,7 +32,7 @@ class Either(NamedTuple):
 class Choice(Combined):
     """`f | g`: f on the left case, g on the right one, and one result of their common type."""
 
-    def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
+    def __init__(self, first: Part, second: Part) -> None:
         self._first, self._second = first, second
         self.name = joined_name(first.name, " | ", second.name)
 
@@ -41,7 +41,7 @@ class Choice(Combined):
         """One `Either`."""
         return 1
 
-    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+    def parts(self) -> tuple[Part, ...]:
         """Both arrows."""
         return (self._first, self._second)
 
@@ -65,7 +65,7 @@ class Choice(Combined):
 class Left(Combined):
     """`f.left()`: f on the left case."""
 
-    def __init__(self, arrow: Arrow[Any, Any]) -> None:
+    def __init__(self, arrow: Part) -> None:
         self._arrow = arrow
         self.name = joined_name(arrow.name, ".", "left")
 
@@ -74,7 +74,7 @@ class Left(Combined):
         """One `Either`."""
         return 1
 
-    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+    def parts(self) -> tuple[Part, ...]:
         """The arrow."""
         return (self._arrow,)
 
@@ -87,7 +87,7 @@ class Left(Combined):
 class Right(Combined):
     """`f.right()`: f on the right case."""
 
-    def __init__(self, arrow: Arrow[Any, Any]) -> None:
+    def __init__(self, arrow: Part) -> None:
         self._arrow = arrow
         self.name = joined_name(arrow.name, ".", "right")
 
@@ -96,7 +96,7 @@ class Right(Combined):
         """One `Either`."""
         return 1
 
-    def parts(self) -> tuple[Arrow[Any, Any], ...]:
+    def parts(self) -> tuple[Part, ...]:
         """The arrow."""
         return (self._arrow,)
 

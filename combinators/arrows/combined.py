@@ -1,4 +1,4 @@
-"""Arrows made of arrows, applied without recursion: compositions may be as long and as deep as they like."""
+"""Parts made of parts, applied without recursion: compositions may be as long and as deep as they like."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import abc
 from collections.abc import Generator
 from typing import Any
 
-from combinators.arrows.arrow import Arrow
+from combinators.arrows.part import Part
 
-Steps = Generator[tuple[Arrow[Any, Any], tuple[Any, ...]], Any, Any]
+Steps = Generator[tuple[Part, tuple[Any, ...]], Any, Any]
 """Yields a part and its operands, is sent the result of the part, and returns its own result."""
 
 LONGEST = 120
 """Characters of a composition's name; of a longer one both ends are shown."""
 
 
-class Combined(Arrow[Any, Any]):
-    """An arrow that says which of its parts to apply to what, and leaves applying to `apply`.
+class Combined(Part):
+    """A part that says which of its parts to apply to what, and leaves applying to `apply`.
 
     Python allows about a thousand calls inside each other; a chain of a thousand arrows, each of which applied the one
     before it, would not run.
@@ -24,7 +24,7 @@ class Combined(Arrow[Any, Any]):
 
     @abc.abstractmethod
     def steps(self, *values: Any) -> Steps:
-        """The applications of parts that this arrow consists of."""
+        """The applications of parts that this one consists of."""
 
     def apply(self, *values: Any) -> Any:
         """Apply all parts, and theirs, one after the other."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from combinators.arrows.arrow import Arrow
 from combinators.arrows.combined import Combined, Steps, joined_name
 from combinators.arrows.faces import Face
+from combinators.arrows.part import Part
 from combinators.errors import CompositionError, message
 
 
-class Identity(Arrow[Any, Any]):
-    """The arrow that gives back its operand."""
+class Unchanged(Part):
+    """What gives back its operands."""
 
     name = "identity"
 
@@ -29,7 +29,7 @@ class Identity(Arrow[Any, Any]):
 class Compose(Combined):
     """`second` after `first`; several results of `first` are the operands of `second`."""
 
-    def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
+    def __init__(self, first: Part, second: Part) -> None:
         self._first, self._second = first, second
         self.name = joined_name(first.name, " >> ", second.name)
         self._arity = first.arity
@@ -50,7 +50,7 @@ class Compose(Combined):
         """What the second arrow gives."""
         return _gives(self)
 
-    def parts(self) -> Sequence[Arrow[Any, Any]]:
+    def parts(self) -> Sequence[Part]:
         """Both arrows."""
         return (self._first, self._second)
 
@@ -66,7 +66,7 @@ class Parallel(Combined):
     Flat, so that `(f * g) * h` and `f * (g * h)` are one arrow.
     """
 
-    def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
+    def __init__(self, first: Part, second: Part) -> None:
         counts = (first.arity, second.arity)
         if counts == (None, None):
             raise CompositionError(
@@ -94,7 +94,7 @@ class Parallel(Combined):
         """What both give, where both say."""
         return _gives(self)
 
-    def parts(self) -> Sequence[Arrow[Any, Any]]:
+    def parts(self) -> Sequence[Part]:
         """Both arrows."""
         return (self._first, self._second)
 
@@ -119,7 +119,7 @@ class Parallel(Combined):
 class Fanout(Combined):
     """`f & g`: the same operands to both; the results stand side by side in one flat tuple."""
 
-    def __init__(self, first: Arrow[Any, Any], second: Arrow[Any, Any]) -> None:
+    def __init__(self, first: Part, second: Part) -> None:
         counts = (first.arity, second.arity)
         if len({*counts} - {None}) > 1:
             raise CompositionError(
@@ -142,7 +142,7 @@ class Fanout(Combined):
         """What both give, where both say."""
         return _gives(self)
 
-    def parts(self) -> Sequence[Arrow[Any, Any]]:
+    def parts(self) -> Sequence[Part]:
         """Both arrows."""
         return (self._first, self._second)
 
@@ -151,10 +151,6 @@ class Fanout(Combined):
         left = yield self._first, values
         right = yield self._second, values
         return side_by_side(left, right)
-
-
-identity = Identity()
-"""The identity arrow: `identity >> f` and `f >> identity` are `f`."""
 
 
 def one_or_all(values: tuple[Any, ...]) -> Any:
@@ -172,7 +168,7 @@ def side_by_side(left: Any, right: Any) -> tuple[Any, ...]:
     return (*as_operands(left), *as_operands(right))
 
 
-def _takes(arrow: Arrow[Any, Any]) -> list[Face] | None:
+def _takes(arrow: Part) -> list[Face] | None:
     """What the arrows that take the operands of a composition take, one after the other; None where one is open."""
     found: list[Face] = []
     waiting = [arrow]
@@ -189,7 +185,7 @@ def _takes(arrow: Arrow[Any, Any]) -> list[Face] | None:
     return found
 
 
-def _gives(arrow: Arrow[Any, Any]) -> list[Face] | None:
+def _gives(arrow: Part) -> list[Face] | None:
     """What the arrows that give the results of a composition give, one after the other; None where one is open."""
     found: list[Face] = []
     waiting = [arrow]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from combinators.errors import CompositionError, message
 from combinators.frozen import dataclass
-from combinators.index_space.signature import Operand
+from combinators.index_space.operand import Operand
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Arrows repeated: over time (`iterate`), over stacked layers (`stack`), with a state fed back (`feedback`)."""
+"""Arrows repeated: over time (`iterate`), over stacked layers (`stack`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import jax
 
 from combinators.arguments import is_whole, read_dimension, read_optional_name
 from combinators.arrows.arrow import Arrow
-from combinators.arrows.compose import as_operands
+from combinators.arrows.part import Part
+from combinators.arrows.repeated import record_loop, sliced_axis
 from combinators.errors import CompositionError, GraphError, message
-from combinators.index_space.naming import AxisVariable, find, unify
-from combinators.recording.current import trace_of
-from combinators.recording.trace import Trace
-from combinators.recording.value import Value
 
 Step = Arrow[Any, Any] | Callable[..., Any]
 
@@ -31,7 +28,7 @@ class Iterate(Arrow[Any, Any]):
         """That of the step."""
         return self._step.arity if isinstance(self._step, Arrow) else None
 
-    def parts(self) -> Sequence[Arrow[Any, Any]]:
+    def parts(self) -> Sequence[Part]:
         """The step."""
         return (self._step,) if isinstance(self._step, Arrow) else ()
 
@@ -39,7 +36,8 @@ class Iterate(Arrow[Any, Any]):
         """Iterate from as many operands as the step gives results; the others stay as they are."""
         _need(self.name, values, 1, "a carry, and constants if the step takes any")
         carry, constants = values[0], values[1:]
-        return _loop(self, self._step, carry, [], constants, self._n, None)[0]
+        turn = _carry_alone(self._step)
+        return record_loop(self, turn, carry, constants=constants, length=self._n, over=None, several=True)[0]
 
 
 class Stack(Arrow[Any, Any]):
@@ -55,7 +53,7 @@ class Stack(Arrow[Any, Any]):
         """That of the layer."""
         return self._layer.arity if isinstance(self._layer, Arrow) else None
 
-    def parts(self) -> Sequence[Arrow[Any, Any]]:
+    def parts(self) -> Sequence[Part]:
         """The layer."""
         return (self._layer,) if isinstance(self._layer, Arrow) else ()
 
@@ -63,55 +61,9 @@ class Stack(Arrow[Any, Any]):
         """Run the layers one after the other."""
         _need(self.name, values, 2, "a carry and what is stacked along `" + self._over + "`")
         leaves, tree = jax.tree.flatten(values[1:])
-        stacked = [(leaf, _axis(leaf, self._over, self._n, self.name)) for leaf in leaves]
-        carry, _ = _loop(self, self._layer, values[0], stacked, (), self._n, self._over, tree)
-        return carry
-
-
-class Feedback(Arrow[Any, Any]):
-    """`(x, state) -> (y, state)` along a dimension: `(xs, state) -> (ys, final state)`."""
-
-    def __init__(self, step: Step, over: str) -> None:
-        self._step, self._over = _step(step, "feedback"), read_dimension(over, "what feedback goes along")
-        self.name = f"{getattr(step, 'name', 'step')}.feedback"
-
-    @property
-    def arity(self) -> int:
-        """The sequence and the first state."""
-        return 2
-
-    def parts(self) -> Sequence[Arrow[Any, Any]]:
-        """The step."""
-        return (self._step,) if isinstance(self._step, Arrow) else ()
-
-    def apply(self, *values: Any) -> Any:
-        """Run along the sequence."""
-        if len(values) != 2:
-            raise CompositionError(
-                message(
-                    f"`{self.name}` takes a sequence and a state, got {len(values)} operands",
-                    remedy="Put several sequences, or several states, into one pytree.",
-                )
-            )
-        sequence, state = values
-        leaves, tree = jax.tree.flatten((sequence,))
-        length = _length(leaves, self._over, self.name)
-        stacked = [(leaf, _axis(leaf, self._over, length, self.name)) for leaf in leaves]
-
-        def step(carry: Any, slices: Any) -> tuple[Any, Any]:
-            result = as_operands(_call(self._step, slices, carry))
-            if len(result) != 2:
-                raise CompositionError(
-                    message(
-                        f"`{self.name}` feeds the second result of its step back",
-                        f"the step gives {len(result)} result{'s' * (len(result) != 1)}",
-                        remedy="Return the output and the next state.",
-                    )
-                )
-            return result[1], result[0]
-
-        carry, outputs = _loop(self, step, state, stacked, (), length, self._over, tree)
-        return outputs, carry
+        stacked = [(leaf, sliced_axis(leaf, self._over, self._n, self.name)) for leaf in leaves]
+        turn = _carry_alone(self._layer)
+        return record_loop(self, turn, values[0], stacked, length=self._n, over=self._over, stacked_tree=tree)[0]
 
 
 def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
@@ -160,55 +112,10 @@ def stack(layer: Step, n: int, over: str = "layer", *, name: str | None = None) 
     return Stack(layer, n, over, name)
 
 
-def _loop(
-    arrow: Arrow[Any, Any],
-    step: Step,
-    carry: Any,
-    stacked: Sequence[tuple[Value, int]],
-    constants: Sequence[Any],
-    length: int,
-    over: str | None,
-    stacked_tree: Any = None,
-) -> tuple[Any, Any]:
-    carries, carry_tree = jax.tree.flatten(carry)
-    held, held_tree = jax.tree.flatten(tuple(constants))
-    recording: Trace = trace_of([*carries, *(v for v, _ in stacked), *held], arrow.name)
-    out_tree: list[Any] = []
-    carried = carry_tree
-
-    def flat(*values: Value) -> list[Value]:
-        nonlocal carried
-        cut, rest = len(carries), len(carries) + len(stacked)
-        inner = jax.tree.unflatten(carry_tree, values[:cut])
-        slices = jax.tree.unflatten(stacked_tree, values[cut:rest]) if stacked else ()
-        result = _call(step, inner, *slices, *jax.tree.unflatten(held_tree, values[rest:]))
-        after, outputs = result if isinstance(arrow, Feedback) else (result, ())
-        carried = _carried(arrow, after, (carry, *constants))
-        if carried is None:
-            raise CompositionError(
-                message(
-                    f"`{arrow.name}` cannot repeat its step: the carry comes out with another structure",
-                    f"goes in as   {carry_tree}",
-                    f"comes out as {jax.tree.structure(after)}",
-                    remedy="Return the carry with the structure that it came with.",
-                )
-            )
-        leaves, tree = jax.tree.flatten(outputs)
-        out_tree.append(tree)
-        return [*jax.tree.leaves(after), *leaves]
-
-    results = recording.loop(flat, carries, stacked, held, length, over, arrow.name, arrow.holders())
-    count = carried.num_leaves
-    return jax.tree.unflatten(carried, results[:count]), jax.tree.unflatten(out_tree[0], results[count:])
-
-
-def _carried(arrow: Arrow[Any, Any], after: Any, operands: tuple[Any, ...]) -> Any:
-    """The structure that a turn carries on: that of the first operand or, of several results, of as many operands."""
-    found = jax.tree.structure(after)
-    if found == jax.tree.structure(operands[0]):
-        return found
-    several = isinstance(arrow, Iterate) and type(after) is tuple and len(after) > 1
-    return found if several and found == jax.tree.structure(operands[: len(after)]) else None
+def _carry_alone(step: Step) -> Callable[..., tuple[Any, tuple[()]]]:
+    """A turn that gives nothing but the next carry."""
+    apply = step.apply if isinstance(step, Arrow) else step
+    return lambda *values: (apply(*values), ())
 
 
 def _need(name: str, values: Sequence[Any], least: int, what: str) -> None:
@@ -218,8 +125,12 @@ def _need(name: str, values: Sequence[Any], least: int, what: str) -> None:
         )
 
 
-def _call(step: Step, *values: Any) -> Any:
-    return step.apply(*values) if isinstance(step, Arrow) else step(*values)
+def _count(n: Any, where: str) -> int:
+    if not is_whole(n) or n < 0:
+        raise GraphError(
+            message(f"{where} repeats a whole number of times", f"got {n!r}", remedy="Give a non-negative integer.")
+        )
+    return int(n)
 
 
 def _step(step: Any, where: str) -> Step:
@@ -234,37 +145,3 @@ def _step(step: Any, where: str) -> Step:
             )
         )
     return step
-
-
-def _count(n: Any, where: str) -> int:
-    if not is_whole(n) or n < 0:
-        raise GraphError(
-            message(f"{where} repeats a whole number of times", f"got {n!r}", remedy="Give a non-negative integer.")
-        )
-    return int(n)
-
-
-def _length(leaves: Sequence[Value], over: str, where: str) -> int:
-    for leaf in leaves:
-        if over in leaf.names:
-            return leaf.shape[leaf.axis(over)]
-    if leaves and leaves[0].ndim:
-        return leaves[0].shape[0]
-    raise GraphError(message(f"`{where}` has no sequence along `{over}`", remedy="Pass one, or name its axis."))
-
-
-def _axis(value: Value, over: str, length: int, where: str) -> int:
-    """The axis along which to take slices; an anonymous first axis becomes `over`."""
-    axis = value.names.index(over) if over in value.names else 0
-    fits = value.ndim > 0 and value.shape[axis] == length
-    if fits and isinstance(find(value.axes[axis]), AxisVariable):
-        unify(value.axes[axis], over)
-    if not fits or find(value.axes[axis]) != over:
-        raise CompositionError(
-            message(
-                f"`{where}` takes {length} slices along `{over}`",
-                f"got {value!r}",
-                remedy=f"Stack the operands along a first axis named `{over}` of size {length}.",
-            )
-        )
-    return axis

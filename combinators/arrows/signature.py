@@ -16,7 +16,8 @@ import jax
 from combinators.errors import CompositionError, SignatureError, message
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.naming import AxisName, AxisVariable, describe, find, suggest, unify
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.index_space.sizes import solve_partly, solve_sizes
 from combinators.recording.value import Value
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from combinators.arrows.arrow import Arrow, Holder
+from combinators.arrows.part import Holder, Part
 from combinators.errors import GraphError, message
 from combinators.graphs.evaluate import as_array, compiled
 from combinators.graphs.graph import Graph
@@ -18,6 +18,9 @@ from combinators.index_space.usable import check_usable
 from combinators.kernels.kernel import short_name
 from combinators.recording.current import current_trace
 from combinators.recording.function import trace_function
+
+if TYPE_CHECKING:
+    from combinators.arrows.arrow import Arrow
 
 
 def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Graph:
@@ -59,7 +62,7 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
                 remedy="Pass an arrow, a tp.program, a module of tp.nnx, or a function of values.",
             )
         )
-    holders = target.holders() if isinstance(target, Arrow) else []
+    holders = target.holders() if isinstance(target, Part) else []
     names = _distinct([*(holder.held_name for holder in holders), *_parameter_names(target, len(arguments))])
     split = [_split(argument) for argument in arguments]
     specs = [*(holder.held_types() for holder in holders), *(leaves for leaves, _ in split)]
@@ -71,7 +74,7 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
         for holder, leaves in zip(holders, held, strict=True):
             program.provide(holder, leaves)
         rebuilt = [rebuild(leaves) for (_, rebuild), leaves in zip(split, given, strict=True)]
-        if isinstance(target, Arrow):
+        if isinstance(target, Part):
             return target.apply_top(*rebuilt)
         return target(*rebuilt)
 
@@ -111,7 +114,7 @@ def _split(argument: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 def _parameter_names(target: Any, count: int) -> list[str]:
     function = getattr(target, "function", target)
-    if not isinstance(target, Arrow) or function is not target:
+    if not isinstance(target, Part) or function is not target:
         try:
             parameters = [
                 p.name

@@ -11,7 +11,8 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.graphs.nodes import Apply, Input, Loop, Node, Rename
 from combinators.index_space.axis import Axis
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 
 if TYPE_CHECKING:
     from combinators.graphs.graph import Graph

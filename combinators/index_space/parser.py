@@ -16,28 +16,22 @@ name       = a Python identifier, or "..." with a number: what `Signature.expand
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import NoReturn
 
 from combinators.errors import SignatureError, message
 from combinators.index_space.axis import Axis, Span, Term
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand, canonical
 from combinators.index_space.tokens import Token, described, refuse, tokenize
 
+Tensors = tuple[Operand, ...]
 MAX_CHARACTERS = 4096
 
 
-def parse(text: str) -> Signature:
-    """Read a signature.
-
-    Args:
-      text: `operands -> results`, at most 4096 characters.
-
-    Returns:
-      The signature, with every dimension that is whole in one place whole everywhere.
+def check_text(text: str) -> None:
+    """Check that a text may be read as a signature.
 
     Raises:
-      SignatureError: when the text is no signature; a caret points at the offending character.
+      SignatureError: when it is no string, or too long.
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SignatureError(
@@ -48,16 +42,26 @@ def parse(text: str) -> Signature:
             )
         )
     _check_length(text, "signature")
-    return _parsed(text)
 
 
-# The layers of a model repeat the same few signatures.
-@lru_cache(maxsize=1024)
-def _parsed(text: str) -> Signature:
-    signature = _make_whole(_Parser(text).signature())
-    _check(signature)
-    _check_length(str(signature), "canonical text of the signature")
-    return signature
+def read(text: str) -> tuple[Tensors, Tensors]:
+    """Read the operands and the results of a signature.
+
+    Args:
+      text: `operands -> results`, as `check_text` lets it pass.
+
+    Returns:
+      Both, with every dimension that is whole in one place whole everywhere.
+
+    Raises:
+      SignatureError: when the text is no signature; a caret points at the offending character.
+    """
+    operands, results = _Parser(text).signature()
+    whole = {term.name for tensor in (*operands, *results) for axis in tensor.axes for term in axis.terms if term.whole}
+    operands, results = _make_whole(operands, whole), _make_whole(results, whole)
+    _check(text, operands, results)
+    _check_length(canonical(operands, results), "canonical text of the signature")
+    return operands, results
 
 
 class _Parser:
@@ -84,15 +88,15 @@ class _Parser:
     def fail(self, expected: str, remedy: str) -> NoReturn:
         refuse(self.text, self.peek().span, f"expected {expected}, got {described(self.peek())}", remedy)
 
-    def signature(self) -> Signature:
+    def signature(self) -> tuple[Tensors, Tensors]:
         operands = () if self.peek().kind == "->" else self.tensors()
         self.expect("->", "an axis, `,` or `->`", "Write the signature as `operands -> results`.")
         results = self.tensors()
         if self.peek().kind != "end":
             self.fail("an axis, `,` or the end", "Write the signature as `operands -> results`, with one arrow.")
-        return Signature(operands, results, self.text)
+        return operands, results
 
-    def tensors(self) -> tuple[Operand, ...]:
+    def tensors(self) -> Tensors:
         tensors = [self.tensor()]
         while self.peek().kind == ",":
             self.take()
@@ -228,31 +232,25 @@ class _Parser:
         return Term(name.text, whole=True)
 
 
-def _make_whole(signature: Signature) -> Signature:
-    whole = set(signature.whole_dims)
-
-    def tensor(tensor: Operand) -> Operand:
-        return replace(tensor, axes=tuple(axis(each) for each in tensor.axes))
-
+def _make_whole(tensors: Tensors, whole: set[str]) -> Tensors:
     def axis(axis: Axis) -> Axis:
         return replace(axis, terms=tuple(replace(term, whole=term.name in whole) for term in axis.terms))
 
-    return Signature(tuple(map(tensor, signature.operands)), tuple(map(tensor, signature.results)), signature.text)
+    return tuple(replace(tensor, axes=tuple(map(axis, tensor.axes))) for tensor in tensors)
 
 
-def _check(signature: Signature) -> None:
-    text = signature.text
-    for result in signature.results:
+def _check(text: str, operands: Tensors, results: Tensors) -> None:
+    for result in results:
         _check_result(text, result)
-        if result.ellipsis and not any(operand.ellipsis for operand in signature.operands):
+        if result.ellipsis and not any(operand.ellipsis for operand in operands):
             refuse(text, _span(result), "`...` is on the right alone", "Write `...` in an operand, too.")
-    axes = {name for tensor in (*signature.operands, *signature.results) for name in tensor.names}
-    for operand in signature.operands:
+    axes = {name for tensor in (*operands, *results) for name in tensor.names}
+    for operand in operands:
         if operand.coordinate is not None and operand.coordinate not in axes:
             problem = f"no operand and no result has the dimension `{operand.coordinate}`"
             refuse(text, _span(operand), problem, "Name a dimension that an axis has after `@`.")
-    if signature.has_ellipsis:
-        for tensor in (*signature.operands, *signature.results):
+    if any(tensor.ellipsis for tensor in (*operands, *results)):
+        for tensor in (*operands, *results):
             for axis in tensor.axes:
                 if any(name.startswith("...") for name in axis.names):
                     refuse(text, _span(axis), "`...` and one of its expanded names", "Use one of the two forms alone.")

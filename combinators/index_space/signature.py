@@ -6,55 +6,20 @@ indexed by them. Its names are local; `parser` reads the text and `sizes` solves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Span, Term
+from combinators.index_space.operand import Operand, canonical, unique
+from combinators.index_space.parser import check_text, read
 from combinators.index_space.tokens import underline
 from combinators.kernels.immutable import Immutable
 
 Role = Literal["map", "fold", "whole", "generated"]
-
-
-@dataclass(frozen=True)
-class Operand(Immutable):
-    """One operand or result.
-
-    Args:
-      axes: its axes; empty for a 0-d tensor and for a coordinate.
-      ellipsis: whether it has `...`, any number of map dimensions.
-      coordinate: for an operand `@q` the dimension whose global coordinates it holds; else None.
-      span: where it stands in the signature's text; no part of its value.
-      lead: how many of the axes stand before `...`.
-      ellipsis_span: where `...` stands in the text; no part of its value.
-    """
-
-    axes: tuple[Axis, ...] = ()
-    ellipsis: bool = False
-    coordinate: str | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
-    lead: int = 0
-    ellipsis_span: Span | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The dimensions of its axes in order of appearance; a coordinate has none."""
-        return _unique(name for axis in self.axes for name in axis.names)
-
-    def __str__(self) -> str:
-        """Give the operand as a signature writes it; a 0-d tensor is `()`."""
-        if self.coordinate is not None:
-            return f"@{self.coordinate}"
-        return " ".join(self.around("...", map(str, self.axes))) or "()"
-
-    def around(self, ellipsis: str, axes: Iterable[str]) -> tuple[str, ...]:
-        """Texts of the axes with a text for `...` in its place, where there is one."""
-        texts = tuple(axes)
-        return (*texts[: self.lead], ellipsis, *texts[self.lead :]) if self.ellipsis else texts
 
 
 @dataclass(frozen=True)
@@ -87,14 +52,13 @@ class Signature(Immutable):
         Raises:
           SignatureError: when the text is no signature; a caret points at the offending character.
         """
-        from combinators.index_space import parser  # the parser builds signatures, so it imports this module
-
-        return parser.parse(text)
+        check_text(text)
+        return _parsed(text)
 
     @cached_property
     def dims(self) -> tuple[str, ...]:
         """All dimensions, in order of first appearance."""
-        return _unique(
+        return unique(
             name
             for tensor in (*self.operands, *self.results)
             for name in ((tensor.coordinate,) if tensor.coordinate is not None else tensor.names)
@@ -245,8 +209,7 @@ class Signature(Immutable):
 
     def __str__(self) -> str:
         """Give the canonical text."""
-        operands = ", ".join(map(str, self.operands))
-        return f"{operands} -> {', '.join(map(str, self.results))}".lstrip()
+        return canonical(self.operands, self.results)
 
     def _span(self, place: tuple[int, int | None]) -> Span | None:
         tensor = (*self.operands, *self.results)[place[0]]
@@ -254,11 +217,11 @@ class Signature(Immutable):
 
     @cached_property
     def _left(self) -> tuple[str, ...]:
-        return _unique(name for operand in self.operands for name in operand.names)
+        return unique(name for operand in self.operands for name in operand.names)
 
     @cached_property
     def _right(self) -> tuple[str, ...]:
-        return _unique(name for result in self.results for name in result.names)
+        return unique(name for result in self.results for name in result.names)
 
 
 def check_count(signature: Signature, count: int, where: str = "") -> None:
@@ -282,6 +245,13 @@ def read_signature(signature: str | Signature) -> Signature:
     return signature if isinstance(signature, Signature) else Signature.parse(signature)
 
 
+# The layers of a model repeat the same few signatures.
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Signature:
+    operands, results = read(text)
+    return Signature(operands, results, text)
+
+
 def _of(where: str) -> str:
     return f" of `{where}`" if where else ""
 
@@ -292,7 +262,3 @@ def _expand(operand: Operand, rank: int) -> Operand:
     stands = tuple(Axis("affine", (Term(f"...{index}"),), span=operand.ellipsis_span) for index in range(rank))
     axes = operand.axes[: operand.lead] + stands + operand.axes[operand.lead :]
     return replace(operand, axes=axes, ellipsis=False, lead=0)
-
-
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

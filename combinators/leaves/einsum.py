@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
-from combinators.index_space.signature import Operand, Signature, read_signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
 from combinators.monoids import Sum
 from combinators.operations.operation import Operation

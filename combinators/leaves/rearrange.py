@@ -9,7 +9,8 @@ from combinators.arguments import read_optional_name
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.faces import Face
 from combinators.errors import SignatureError, message
-from combinators.index_space.signature import Operand, Signature, read_signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature, read_signature
 from combinators.index_space.sizes import solve_sizes
 from combinators.leaves.options import read_sizes
 from combinators.operations.compositions import Rearrangement, groups, inner_dims

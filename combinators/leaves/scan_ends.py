@@ -19,7 +19,8 @@ from combinators import monoids
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.merging.blocks import Axes, combine_blocks, map_cells, present_block, shared_axes
 from combinators.merging.extrema import attains
 from combinators.merging.monoid import Monoid

@@ -16,7 +16,8 @@ from combinators.arguments import read_flag, read_name, read_optional_name
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.signature import Operand, Signature, read_signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.running import check_aggregator
 from combinators.monoids.function import function

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.merging.extrema import is_smooth, running
-from combinators.merging.monoid import Monoid, Native
+from combinators.merging.leafwise import Native
+from combinators.merging.monoid import Monoid
 
 Axes = tuple[str, ...]
 

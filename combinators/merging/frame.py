@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
+from combinators.merging.parts import SideBySide
 
 Merge = Literal["max", "sum"]
 
@@ -113,3 +114,17 @@ class Frame(Immutable):
         for state in states[1:]:
             addends = jax.tree.map(jnp.add, addends, self.express(state, reference))
         return self.restore(reference, addends)
+
+
+def frames_side_by_side(frames: Sequence[Frame | None], keys: tuple[str, ...] | None) -> Frame | None:
+    """The frame of states that lie side by side, where all parts have one of the same merge; else None."""
+    present = [frame for frame in frames if frame is not None]
+    if len(present) < len(frames) or len({frame.merge for frame in present}) != 1:
+        return None
+    return Frame(
+        SideBySide(tuple(frame.summary for frame in present), keys),
+        present[0].merge,
+        SideBySide(tuple(frame.at for frame in present), keys),
+        SideBySide(tuple(frame.express for frame in present), keys),
+        SideBySide(tuple(frame.restore for frame in present), keys),
+    )

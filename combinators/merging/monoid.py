@@ -7,81 +7,21 @@ twice, take a piece away, use a native collective) it may do only where the mono
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import partial
-from typing import Any, Literal, cast, final
+from typing import Any, cast, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
-from combinators.merging.extrema import Extremum, earlier, is_smooth
-from combinators.merging.frame import Frame
-from combinators.merging.parts import by_part
+from combinators.merging.frame import Frame, frames_side_by_side
+from combinators.merging.leafwise import Native, leafwise, native_of
+from combinators.merging.parts import SideBySide, by_part
 from combinators.merging.together import reduce_together
-
-Native = Literal["sum", "max", "min", "or", "and"]
-
-_NATIVE: dict[Any, Native] = {
-    **dict.fromkeys((jnp.add, lax.add, operator.add, np.add), "sum"),
-    **dict.fromkeys((jnp.maximum, lax.max, np.maximum), "max"),
-    **dict.fromkeys((jnp.minimum, lax.min, np.minimum), "min"),
-    **dict.fromkeys((jnp.logical_or, np.logical_or), "or"),
-    **dict.fromkeys((jnp.logical_and, np.logical_and), "and"),
-}
-# Functions of arrays, not of trees: on a state of several leaves they are meant leaf by leaf.
-_OF_ARRAYS = frozenset(
-    {*_NATIVE, jnp.multiply, lax.mul, operator.mul, np.multiply, jnp.negative, lax.neg, operator.neg}
-)
-
-
-@final
-@dataclass(frozen=True)
-class Leafwise(Immutable):
-    """A function of arrays, applied to every leaf of its arguments.
-
-    Args:
-      function: takes and returns arrays.
-    """
-
-    function: Callable[..., Any]
-
-    def __call__(self, *states: Any) -> Any:
-        """Apply the function to corresponding leaves.
-
-        Args:
-          states: pytrees of one structure.
-
-        Returns:
-          A pytree of the same structure.
-        """
-        kind = _NATIVE.get(self.function)
-        if kind in ("max", "min"):
-            return jax.tree.map(partial(_earlier, kind, self.function), *states)
-        return jax.tree.map(self.function, *states)
-
-
-def _earlier(kind: Extremum, function: Callable[..., Any], left: Any, right: Any) -> Any:
-    left, right = jnp.asarray(left), jnp.asarray(right)
-    return earlier(kind, left, right) if is_smooth(left) and left.dtype == right.dtype else function(left, right)
-
-
-def leafwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a known function of arrays one of trees; leave any other function as it is.
-
-    Args:
-      function: such as `jnp.add`, or a function of states.
-
-    Returns:
-      A function of states.
-    """
-    return Leafwise(function) if _is_known(function, _OF_ARRAYS) else function
 
 
 @final
@@ -162,12 +102,8 @@ class Monoid(Immutable):
 
     def __and__(self, other: Monoid) -> Monoid:
         """Pair two monoids: the states are pairs and combine side by side."""
-        # A product is a monoid, so its module imports this one.
-        from combinators.merging.product import product
-
         _need_monoid(other)
-
-        return product(self, other)
+        return side_by_side((self, other), None)
 
     @property
     def native(self) -> Native | None:
@@ -175,8 +111,7 @@ class Monoid(Immutable):
         if self.parts:
             natives: set[Native | None] = {part.native for part in self.parts}
             return natives.pop() if len(natives) == 1 else None
-        function: Any = self.combine.function if isinstance(self.combine, Leafwise) else self.combine
-        return _NATIVE[function] if _is_known(function, _NATIVE) else None
+        return native_of(self.combine)
 
     def merge(self, left: Any, right: Any) -> Any:
         """Combine two states, leaf by leaf where `combine` is a function of arrays.
@@ -287,6 +222,44 @@ class Monoid(Immutable):
         return jax.tree.map(lambda x: x[0], states)
 
 
+@final
+@dataclass(frozen=True)
+class IdentityOf:
+    """The identity of a monoid as a function of the cell's type."""
+
+    monoid: Monoid
+
+    def __call__(self, cell_type: Any) -> Any:
+        """Return the identity's state."""
+        return self.monoid.identity_for(cell_type)
+
+
+def side_by_side(parts: tuple[Monoid, ...], keys: tuple[str, ...] | None) -> Monoid:
+    """The product of monoids: it declares what all its parts declare.
+
+    Args:
+      parts: one monoid or more.
+      keys: their names where states are dictionaries; None where they are tuples.
+
+    Returns:
+      The monoid of states that combine side by side.
+    """
+    inverses = [part.inverse for part in parts if part.inverse is not None]
+    names = [repr(part)[len("Monoid(") : -1] for part in parts]
+    label = " & ".join(names) if keys is None else ", ".join(f"{k}={n}" for k, n in zip(keys, names, strict=True))
+    return Monoid(
+        SideBySide(tuple(IdentityOf(part) for part in parts), keys),
+        SideBySide(tuple(leafwise(part.combine) for part in parts), keys),
+        commutative=all(part.commutative for part in parts),
+        idempotent=all(part.idempotent for part in parts),
+        inverse=SideBySide(tuple(map(leafwise, inverses)), keys) if len(inverses) == len(parts) else None,
+        frame=frames_side_by_side([part.frame for part in parts], keys),
+        name=label,
+        parts=parts,
+        keys=keys,
+    )
+
+
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
@@ -299,13 +272,6 @@ def _need_monoid(other: Any) -> None:
     if not isinstance(other, Monoid):
         got = f"got {type(other).__name__}: {other!r:.80}"
         raise GraphError(message("`&` pairs two monoids", got, remedy="Pass one of tp.monoids, or a tp.Monoid."))
-
-
-def _is_known(function: Any, table: Any) -> bool:
-    try:
-        return function in table
-    except TypeError:  # an unhashable callable is none of ours
-        return False
 
 
 def _check_numbers(identity: Any) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
+
+from combinators.frozen import dataclass
 
 
 def by_part(apply: Callable[..., Any], parts: Sequence[Any], keys: Sequence[str] | None, *values: Any) -> Any:
@@ -21,3 +24,21 @@ def by_part(apply: Callable[..., Any], parts: Sequence[Any], keys: Sequence[str]
     where: Sequence[Any] = range(len(parts)) if keys is None else keys
     made = [apply(part, *(value[key] for value in values)) for part, key in zip(parts, where, strict=True)]
     return tuple(made) if keys is None else dict(zip(keys, made, strict=True))
+
+
+@final
+@dataclass(frozen=True)
+class SideBySide:
+    """Apply the i-th function to the i-th parts of its arguments.
+
+    Args:
+      functions: one a part.
+      keys: names of the parts where the arguments are dictionaries; None where they are tuples.
+    """
+
+    functions: tuple[Callable[..., Any], ...]
+    keys: tuple[str, ...] | None
+
+    def __call__(self, *args: Any) -> Any:
+        """Return a tuple or a dictionary with one result a part."""
+        return by_part(operator.call, self.functions, self.keys, *args)

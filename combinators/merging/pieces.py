@@ -11,7 +11,8 @@ import jax
 from jax import lax
 
 from combinators.frozen import dataclass
-from combinators.merging.monoid import Monoid, leafwise
+from combinators.merging.leafwise import leafwise
+from combinators.merging.monoid import Monoid
 
 PIECE = 1 << 18
 """Elements of a piece. Measured with 64M float32 on two cores: a histogram takes 263 ms and 512 MB in one piece, 116 ms

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, final
 
 from combinators.frozen import dataclass
-from combinators.merging.monoid import Monoid
-from combinators.merging.product import product_of
+from combinators.merging.monoid import Monoid, side_by_side
 
 
 def dual(monoid: Monoid) -> Monoid:
@@ -29,7 +28,7 @@ def dual(monoid: Monoid) -> Monoid:
     if monoid.commutative:
         return monoid
     if monoid.parts:
-        return product_of(tuple(map(dual, monoid.parts)), monoid.keys)
+        return side_by_side(tuple(map(dual, monoid.parts)), monoid.keys)
     label = repr(monoid)[len("Monoid(") : -1]
     if isinstance(monoid.combine, Swapped):
         return replace(monoid, combine=monoid.combine.combine, name=label.removeprefix("dual "))

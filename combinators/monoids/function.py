@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.merging.frame import Frame
-from combinators.merging.monoid import Monoid, leafwise
-from combinators.merging.product import product_of
+from combinators.merging.leafwise import leafwise
+from combinators.merging.monoid import Monoid, side_by_side
 
 
 def function(monoid: Monoid) -> Monoid:
@@ -36,7 +36,7 @@ def function(monoid: Monoid) -> Monoid:
     Source: functions into a monoid are one, pointwise (algebra).
     """
     if monoid.parts:
-        return product_of(tuple(map(function, monoid.parts)), monoid.keys)
+        return side_by_side(tuple(map(function, monoid.parts)), monoid.keys)
     return Monoid(
         EachIdentity(monoid),
         monoid.combine if monoid.native is not None else EachKey(leafwise(monoid.combine)),

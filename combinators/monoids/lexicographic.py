@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.merging.monoid import Monoid
-from combinators.merging.product import IdentityOf, SideBySide
+from combinators.merging.monoid import IdentityOf, Monoid
+from combinators.merging.parts import SideBySide
 
 # State: (key, payload): the extreme key so far, and the merged payloads of the elements that have this key.
 

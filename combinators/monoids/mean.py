@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from combinators.merging.monoid import Leafwise, Monoid
+from combinators.merging.leafwise import Leafwise
+from combinators.merging.monoid import Monoid
 
 Mean: Monoid = Monoid(0, Leafwise(jnp.add), commutative=True, inverse=Leafwise(jnp.negative), name="Mean")
 """State `(total, count)`, both added: the mean is `total / count`.

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.merging.monoid import Monoid, leafwise
+from combinators.merging.leafwise import leafwise
+from combinators.merging.monoid import Monoid
 
 # State: (valid, state); "nothing yet" is False and zeros.
 

@@ -20,7 +20,8 @@ from combinators.frozen import dataclass
 from combinators.kernels.fingerprint import fingerprint
 from combinators.merging.extrema import Extremum, attains, is_smooth
 from combinators.merging.frame import Frame
-from combinators.merging.monoid import Monoid, Native
+from combinators.merging.leafwise import Native
+from combinators.merging.monoid import Monoid
 from combinators.merging.parts import by_part
 from combinators.merging.stacked_prefixes import stacked_prefixes
 from combinators.merging.together import first_along, reduce_together

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.merging.monoid import Monoid, leafwise
+from combinators.merging.leafwise import leafwise
+from combinators.merging.monoid import Monoid
 from combinators.merging.parts import by_part
 from combinators.numerics.groups import stacked_identity
 

@@ -9,7 +9,8 @@ import jax
 
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 
 Axes = tuple[str, ...]
 

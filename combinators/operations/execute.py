@@ -12,7 +12,7 @@ from jax import lax
 from combinators.index_space.axis import Axis
 from combinators.index_space.boundary import boundary_modes
 from combinators.index_space.extent import axis_extent
-from combinators.index_space.signature import Operand
+from combinators.index_space.operand import Operand
 from combinators.merging.blocks import Axes, combine_blocks, present_block
 from combinators.numerics.row_scan import prefixes
 from combinators.operations.shaped import Shaped

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from combinators import monoids
 from combinators.errors import FormatError, SignatureError, message
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.merging.monoid import Monoid
 from combinators.operations.operation import Operation
 from combinators.stored.codec import decode, encode

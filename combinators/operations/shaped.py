@@ -14,7 +14,8 @@ from combinators.errors import SignatureError, TapestryError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.index_space.sizes import solve_sizes
 from combinators.kernels.captured import check_captured, result_types
 from combinators.kernels.immutable import Immutable

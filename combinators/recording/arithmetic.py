@@ -13,7 +13,8 @@ from combinators.errors import CompositionError, GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.naming import AxisName, describe, find, unify
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.kernels.elementwise import check_elementwise
 from combinators.kernels.kernel import short_name
 from combinators.operations.operation import Operation

@@ -13,7 +13,7 @@ import numpy as np
 
 from combinators.aggregation.aggregator import Aggregator
 from combinators.aggregators import Count
-from combinators.merging.monoid import leafwise
+from combinators.merging.leafwise import leafwise
 from laws.families.monoid import finite_gradient
 from laws.law import Law, drawn
 from laws.subjects.aggregator import COUNT, AggregatorSubject

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.arrows.arrow import Arrow
-from combinators.arrows.compose import identity, one_or_all
+from combinators.arrows.arrow import Arrow, identity
+from combinators.arrows.compose import one_or_all
 from combinators.arrows.program import program
 from combinators.leaves.map import Map
 from laws.law import Law, drawn

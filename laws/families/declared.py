@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.merging.monoid import leafwise
+from combinators.merging.leafwise import leafwise
 from laws.law import Law, drawn
 from laws.subjects.carrier import MonoidSubject as Monoid
 

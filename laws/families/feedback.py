@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.arrows.arrow import Arrow
-from combinators.arrows.compose import identity
+from combinators.arrows.arrow import Arrow, identity
 from combinators.arrows.program import program
 from combinators.index_space.tensor_type import TensorType
 from laws.families.arrow import doubled, negated, single

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators import aggregators, monoids
-from combinators.arrows.arrow import Arrow
-from combinators.arrows.compose import identity
+from combinators.arrows.arrow import Arrow, identity
 from combinators.arrows.loops import iterate, stack
 from combinators.arrows.program import program
 from combinators.index_space.boundary import BOUNDARIES

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from combinators.arrows.arrow import Arrow
-from combinators.arrows.compose import identity
+from combinators.arrows.arrow import Arrow, identity
 from combinators.arrows.tracing import trace
 from combinators.errors import message
 from combinators.graphs.graph import Graph

@@ -9,7 +9,7 @@ import numpy as np
 
 from combinators import aggregators, monoids
 from combinators.merging.monoid import Monoid
-from combinators.merging.product import SideBySide
+from combinators.merging.parts import SideBySide
 from combinators.monoids.logsumexp import finite_or_zero
 from laws.draws.cells import BOOL, F32, I32, Struct
 from laws.subjects.carrier import Carrier

@@ -15,7 +15,7 @@ from jax import lax
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.index_space.axis import Axis
-from combinators.index_space.signature import Operand
+from combinators.index_space.operand import Operand
 from combinators.operations.execute import axis_modes, present, read_axis
 from combinators.operations.shaped import Shaped
 from laws.draws.cells import Struct, type_name

@@ -10,11 +10,13 @@ from weakref import WeakValueDictionary
 import jax
 from flax import nnx
 
-from combinators.arrows.arrow import Holder
+from combinators.arrows.arrow import Arrow
 from combinators.arrows.faces import Face
+from combinators.arrows.part import Holder
 from combinators.arrows.program import Program
 from combinators.graphs.graph import Graph
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
 from tapestry_jax.nnx.symbolic import label, merge, program_of, state_types
 from tapestry_jax.nnx.written import check_unwritten
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from tapestry_jax.nnx.module import Module
 
 
-class ModuleArrow(Holder[Any, Any]):
+class ModuleArrow(Holder, Arrow[Any, Any]):
     """The arrow of a module; `held` is its `nnx.state`, whose inputs are called `params/<path of attributes>`."""
 
     def __init__(self, module: Module, graphdef: Any) -> None:

@@ -10,7 +10,7 @@ from jax import lax
 
 from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent
-from combinators.index_space.signature import Operand
+from combinators.index_space.operand import Operand
 from combinators.operations.execute import axis_modes, read_axis, together
 from combinators.operations.shaped import Shaped, block_shape
 from tapestry_jax.lowering.on_device.here import Here

@@ -13,7 +13,7 @@ from functools import cached_property
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
-from combinators.index_space.signature import Operand
+from combinators.index_space.operand import Operand
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer, why_whole
 from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap, changed_shape

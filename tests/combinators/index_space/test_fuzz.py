@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from combinators.errors import SignatureError
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.extent import axis_extent
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.index_space.sizes import solve_sizes
 
 NAMES = ("a", "b", "dy", "_x1", "ñ", "if", "...0", "...3")

@@ -9,7 +9,8 @@ import pytest
 
 from combinators.errors import SignatureError
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.signature import Operand, Signature
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.index_space.tokens import underline
 
 MATMUL = "i k, k n -> i n"

@@ -12,7 +12,8 @@ from jax import lax
 
 from combinators import monoids
 from combinators.errors import GraphError
-from combinators.merging.monoid import Leafwise, Monoid
+from combinators.merging.leafwise import Leafwise
+from combinators.merging.monoid import Monoid
 from combinators.merging.product import product, struct
 
 FLOAT = jax.ShapeDtypeStruct((), jnp.float32)

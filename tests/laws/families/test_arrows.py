@@ -9,8 +9,6 @@ import pytest
 
 import laws
 from combinators import Arrow, Map, Reduce, TensorType, aggregators, fold, identity, monoids, program
-from combinators.arrows.choice import Choice, Left, Right
-from combinators.arrows.compose import Compose, Fanout, Parallel
 
 
 def f32(*shape):
@@ -67,7 +65,7 @@ class Forgetful(Wrong):
 
 class Unending(Wrong):
     def __rshift__(self, other):
-        return Deaf(Compose(SIN, other)) if other is not identity else NEGATIVE
+        return Deaf(SIN >> other) if other is not identity else NEGATIVE
 
 
 class Deaf(Wrong):
@@ -84,7 +82,7 @@ class Deaf(Wrong):
         return self
 
     def first(self):
-        return Parallel(self, NEGATIVE)
+        return self * NEGATIVE
 
 
 class OnlySecond(Wrong):
@@ -94,36 +92,36 @@ class OnlySecond(Wrong):
 
 class Swapping(Wrong):
     def first(self):
-        return Parallel(SIN, identity) >> arrow_of(swapped)
+        return (SIN * identity) >> arrow_of(swapped)
 
     def second(self):
-        return Parallel(SIN, identity)
+        return SIN * identity
 
     def __mul__(self, other):
-        return Parallel(SIN, other) >> arrow_of(swapped)
+        return (SIN * other) >> arrow_of(swapped)
 
     def __and__(self, other):
-        return Fanout(SIN, other) >> arrow_of(swapped)
+        return (SIN & other) >> arrow_of(swapped)
 
 
 class Touching(Wrong):
     """Changes what passes by."""
 
     def first(self):
-        return Parallel(SIN, NEGATIVE)
+        return SIN * NEGATIVE
 
     def __mul__(self, other):
-        return Parallel(SIN, other) >> arrow_of(negated_last)
+        return (SIN * other) >> arrow_of(negated_last)
 
 
 class Inconsistent(Wrong):
     """Lets nothing pass by unchanged, and mixes up pairs, but is right beside another arrow."""
 
     def first(self):
-        return Parallel(SIN, NEGATIVE)
+        return SIN * NEGATIVE
 
     def __and__(self, other):
-        return Fanout(SIN, other) >> arrow_of(swapped)
+        return (SIN & other) >> arrow_of(swapped)
 
 
 def differently_compiled(x):
@@ -168,10 +166,10 @@ class BothCases(Wrong):
     """Acts on a case whether it counts or not."""
 
     def left(self):
-        return Left(SIN) >> arrow_of(lambda case: case._replace(right=negated_floats(case.right)))
+        return SIN.left() >> arrow_of(lambda case: case._replace(right=negated_floats(case.right)))
 
     def right(self):
-        return Right(SIN) >> arrow_of(lambda case: case._replace(left=negated_floats(case.left)))
+        return SIN.right() >> arrow_of(lambda case: case._replace(left=negated_floats(case.left)))
 
     def __or__(self, other):
         return arrow_of(lambda case: SIN.apply(case.left))
@@ -179,10 +177,10 @@ class BothCases(Wrong):
 
 class Negating(Wrong):
     def left(self):
-        return Left(SIN >> NEGATIVE)
+        return (SIN >> NEGATIVE).left()
 
     def __or__(self, other):
-        return Choice(SIN, other) >> NEGATIVE
+        return (SIN | other) >> NEGATIVE
 
 
 class Leaking(Wrong):
