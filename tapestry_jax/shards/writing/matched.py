@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Input, Loop
@@ -33,7 +31,6 @@ class Origins:
 
     nodes: dict[int, Origin]
     depth: int = 1
-    _: None = field(default=None, repr=False)
 
 
 def origins(program: Graph, scheduled: Graph) -> Origins:
