@@ -12,10 +12,11 @@ over `model`.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, AxisType
 
 import tapestry_jax as tp
+from benchmarks.models import Sizes, model_loss
 
 DEVICE = {"v5p": 102_803_439_616, "h100": 84_978_434_048}
 """Bytes of memory, as the compilers know them: 95.74 GiB, 79.14 GiB."""
@@ -31,37 +33,13 @@ ADAM = 12
 """Bytes for each parameter that no program of value and gradients holds: a float32 copy and two moments."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Of the model and of what it is given."""
-
-    layers: int = 96
-    embed: int = 12288
-    heads: int = 96
-    vocab: int = 50304
-    batch: int = 512
-    seq: int = 2048
-    data: int = 64
-    model: int = 8
+SIZES = Sizes(layers=96, embed=12288, heads=96, vocab=50304, batch=512, seq=2048, stacked=True)
+MESH = {"data": 64, "model": 8}
 
 
-def loss(model: Any, tokens: Any, targets: Any) -> Any:
-    """The mean cross-entropy of the next tokens."""
-    return tp.nnx.cross_entropy(model(tokens), targets)
-
-
-def decoder(sizes: Sizes = Sizes()) -> Any:
+def decoder(sizes: Sizes) -> Any:
     """The model, without its arrays."""
-    config = tp.nnx.TransformerConfig(
-        layers=sizes.layers,
-        embed=sizes.embed,
-        heads=sizes.heads,
-        vocab=sizes.vocab,
-        max_len=sizes.seq,
-        dtype=jnp.bfloat16,
-        param_dtype=jnp.bfloat16,
-        stacked=True,
-    )
+    config = replace(sizes.config, dtype=jnp.bfloat16)
     return nnx.eval_shape(lambda: tp.nnx.Transformer(config, rngs=nnx.Rngs(0)))
 
 
@@ -69,7 +47,7 @@ def planned(graph: Any, mesh: Any, chunks: int) -> Any:
     """The plan: each device works on its share of the batch in so many chunks, one after the other.
 
     Args:
-      graph: of `loss`.
+      graph: of `model_loss`.
       mesh: with the axes `data` and `model`.
       chunks: gradient accumulation; more of them take less memory, and gather the parameters more often.
     """
@@ -83,10 +61,10 @@ def planned(graph: Any, mesh: Any, chunks: int) -> Any:
     return tp.fsdp(tp.plan(graph, mesh, entries, remat={"decoder": True}), "data")
 
 
-def candidates(graph: Any, mesh: Any, sizes: Sizes) -> Iterator[tuple[int, Any, Any]]:
+def candidates(graph: Any, mesh: Any) -> Iterator[tuple[int, Any, Any]]:
     """Chunks, plan and memory, from the fewest chunks on."""
     chunks = 1
-    while sizes.data * chunks <= sizes.batch:
+    while MESH["data"] * chunks <= SIZES.batch:
         plan = planned(graph, mesh, chunks)
         yield chunks, plan, plan.memory(grad=(0,))
         chunks *= 2
@@ -106,18 +84,17 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--predict", action="store_true", help="compile nothing")
     chosen = parser.parse_args(arguments)
-    sizes, limit = Sizes(), DEVICE[chosen.machine.partition(":")[0]]
-    axes = (("data", sizes.data), ("model", sizes.model))
-    abstract = AbstractMesh(tuple(size for _, size in axes), tuple(name for name, _ in axes), (AxisType.Auto,) * 2)
-    module = decoder(sizes)
-    tokens = jax.ShapeDtypeStruct((sizes.batch, sizes.seq), jnp.int32)
+    limit = DEVICE[chosen.machine.partition(":")[0]]
+    abstract = AbstractMesh(tuple(MESH.values()), tuple(MESH), (AxisType.Auto,) * len(MESH))
+    module = decoder(SIZES)
+    tokens = jax.ShapeDtypeStruct((SIZES.batch, SIZES.seq), jnp.int32)
     count = parameters(module)
-    state = ADAM * count // (sizes.data * sizes.model)
+    state = ADAM * count // math.prod(MESH.values())
     print(f"{count / 1e9:.1f} billion parameters, {state / 1e9:.2f} GB of a device for Adam")
     started = time.perf_counter()
-    graph = tp.trace(loss, module, tokens, tokens)
+    graph = tp.trace(model_loss, module, tokens, tokens)
     fitting: int | None = chosen.chunks
-    for chunks, _, memory in candidates(graph, abstract, sizes):
+    for chunks, _, memory in candidates(graph, abstract):
         fits = memory.total + state <= limit
         fitting = chunks if fitting is None and fits else fitting
         print(
@@ -131,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"\n{fitting} chunks: {plan.memory(grad=(0,))}")
     if not chosen.predict:
         started = time.perf_counter()
-        seen = plan.compile_only(tp.topology(chosen.machine, data=sizes.data, model=sizes.model), grad=(0,))
+        seen = plan.compile_only(tp.topology(chosen.machine, **MESH), grad=(0,))
         print(f"\ncompiled in {time.perf_counter() - started:.0f} s\n{seen}")
     return 0
 

@@ -35,6 +35,12 @@ class FormatError(TapestryError):
     """A stored graph or plan that is truncated, edited or of another version."""
 
 
+def first_line(error: BaseException) -> str:
+    """What others raised, such as a user's kernel, on one line: its type and the first line of its text."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
 def message(headline: str, *details: str, remedy: str | None = None) -> str:
     """Join a headline, indented detail lines and one remedy into the house format of an error.
 

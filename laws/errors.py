@@ -26,12 +26,6 @@ class TokenError(LawError, FormatError):
     """A replay token that is none, was edited, or belongs to something else."""
 
 
-def first_line(error: BaseException) -> str:
-    """What was raised, on one line."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
-
-
 def whole_number(what: str, value: Any, least: int) -> int:
     """An argument that has to be an integer.
 

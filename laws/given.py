@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, final
 
-from combinators.errors import message
-from laws.errors import LawError, first_line
+from combinators.errors import first_line, message
+from laws.errors import LawError
 
 OPTIONS = ("types", "lift", "values", "observe", "laws", "name", "known")
 

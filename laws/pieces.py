@@ -11,7 +11,7 @@ from combinators.aggregation.aggregator import Aggregator
 from combinators.arrows.arrow import Arrow, as_arrow
 from combinators.arrows.program import program
 from combinators.arrows.tracing import trace
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, first_line, message
 from combinators.graphs.graph import Graph
 from combinators.index_space.extent import axis_extent
 from combinators.index_space.tensor_type import TensorType
@@ -21,7 +21,7 @@ from combinators.operations.operation import Operation
 from combinators.recording.remedies import NoSuchAttribute
 from laws.catalogue import every_family, select
 from laws.counterexamples.known import KnownFailing
-from laws.errors import LawError, first_line
+from laws.errors import LawError
 from laws.given import Given, resolve
 from laws.law import Law
 from laws.options import checked_options

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.errors import GraphError, SignatureError, TapestryError, message
+from combinators.errors import GraphError, SignatureError, TapestryError, first_line, message
 from combinators.index_space.signature import Signature
 from combinators.index_space.usable import check_usable
 
@@ -137,12 +137,11 @@ def check_cells(where: str, lift: Callable[..., Any], xs: Sequence[Any], error: 
         cells = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x)[1:], jax.numpy.result_type(x)), tuple(xs))
         jax.eval_shape(lift, *cells)
     except Exception:  # noqa: BLE001 - a user's lift may raise anything
-        told = str(error).splitlines()
         raise GraphError(
             message(
                 f"{where}: the elements cannot be lifted.",
                 f"got       {described_inputs(xs)}",
-                f"{type(error).__name__}: {told[0] if told else ''}",
+                first_line(error),
                 remedy="Pass elements of the shape and dtype that `lift` takes, along the leading axis.",
             )
         ) from error

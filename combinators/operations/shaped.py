@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.errors import SignatureError, TapestryError, message
+from combinators.errors import SignatureError, TapestryError, first_line, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent
@@ -149,7 +149,7 @@ def _kernel_result(operation: Operation, blocks: Sequence[Struct]) -> Any:
                 f"the kernel of `{operation.name}` does not take its blocks",
                 f"signature {operation.signature}",
                 f"blocks    {got}",
-                f"kernel    {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                f"kernel    {first_line(error)}",
                 remedy="Make the kernel and the signature agree: blocks come in the signature's axis order.",
             )
         ) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from combinators.errors import SignatureError, TapestryError, message
+from combinators.errors import SignatureError, TapestryError, first_line, message
 from combinators.index_space.axis import Axis
 from combinators.kernels.captured import check_captured, result_types
 from combinators.merging.blocks import Axes, present_block, shared_axes
@@ -69,7 +69,7 @@ def check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[A
     except TapestryError:
         raise
     except Exception as error:  # noqa: BLE001 - the monoid is the user's and may raise anything
-        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        problem = first_line(error)
     if problem is not None:
         raise SignatureError(
             message(
@@ -104,12 +104,11 @@ def presented_state(
     except TapestryError:
         raise
     except Exception as error:
-        told = str(error).splitlines()
         raise SignatureError(
             message(
                 f"`present` of `{operation.name}` does not take a state",
                 f"one cell {_types(cell)}",
-                f"present  {type(error).__name__}: {told[0] if told else ''}",
+                f"present  {first_line(error)}",
                 remedy="Write present= for one cell of the state, in the tree that the kernel returns.",
             )
         ) from error

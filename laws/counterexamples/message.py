@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, first_line, message
 from laws.counterexamples.search import Failure
 from laws.counterexamples.tokens import pack
-from laws.errors import LawError, first_line
+from laws.errors import LawError
 from laws.verdicts.verdict import STABILITY, Verdict
 
 _WIDE = 1e-4  # of the difference left in float64, which has 29 bits more: below this it was rounding

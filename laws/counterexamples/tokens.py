@@ -6,9 +6,9 @@ import base64
 import json
 from typing import Any
 
-from combinators.errors import FormatError, message
+from combinators.errors import FormatError, first_line, message
 from combinators.stored.json import read_json
-from laws.errors import LawError, TokenError, first_line
+from laws.errors import LawError, TokenError
 from laws.law import Law
 from laws.subject import Subject
 

@@ -11,12 +11,12 @@ from hypothesis.errors import NoSuchExample, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
 from combinators.aggregation.aggregator import Aggregator
-from combinators.errors import TapestryError, message
+from combinators.errors import TapestryError, first_line, message
 from combinators.index_space.tensor_type import type_of
 from combinators.merging.monoid import Monoid
 from laws.draws.cells import BOOL, F32, I32, Struct, type_name, why_not_drawn
 from laws.draws.listed import as_entries, described_value, value_type
-from laws.errors import LawError, first_line
+from laws.errors import LawError
 from laws.subject import Subject
 from laws.subjects.aggregator import AggregatorSubject
 from laws.subjects.carrier import Carrier, MonoidSubject, first_of, same_state

@@ -12,10 +12,10 @@ from combinators.aggregation.functions import Fork
 from combinators.aggregation.grouped import KeyedLift, MaskedLift
 from combinators.aggregation.inputs import count_inputs
 from combinators.aggregation.segments import Flags, SegmentLift
-from combinators.errors import message
+from combinators.errors import first_line, message
 from combinators.merging.monoid import Monoid
 from laws.draws.cells import BOOL, F32, I32, Struct, type_name
-from laws.errors import LawError, first_line
+from laws.errors import LawError
 from laws.subjects.examples import examples_of
 
 MOST_TRIED = 4

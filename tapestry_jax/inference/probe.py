@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from combinators.errors import KernelError, TapestryError, message
+from combinators.errors import KernelError, TapestryError, first_line, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, type_of
 from tapestry_jax.inference.draws import Array, changes, exact_operands, operands_of
@@ -133,7 +133,7 @@ class Probe:
                 message(
                     f"tp.infer: `{self.name}` cannot run on operands of shapes {shapes}.",
                     "expected an array, or a tuple of arrays",
-                    f"got {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                    f"got {first_line(error)}",
                     remedy="Pass the types of operands that it takes.",
                 )
             ) from error

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from combinators.errors import MeshError, message
+from combinators.errors import MeshError, first_line, message
 from tapestry_jax.machines.figures import Figure, Link, Table
 from tapestry_jax.machines.machine import Machine
 
@@ -46,7 +46,7 @@ def measure(mesh: Any) -> Machine:
         raise MeshError(
             message(
                 "the devices of this mesh run nothing",
-                f"{type(error).__name__}: {str(error).splitlines()[0]:.120}",
+                f"{first_line(error):.140}",
                 remedy="Measure on devices that are here; machines that are not are in tp.machines.KNOWN.",
             )
         ) from error
