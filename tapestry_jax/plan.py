@@ -348,7 +348,7 @@ class Plan(Immutable):
         Raises:
           PlanError: for a position where the program has no argument.
         """
-        return on_request.memory_needed(self.schedule, self.mesh, read_positions(grad, self.graph))
+        return on_request.memory_needed(self.schedule, self.mesh, read_positions(grad, self.graph), self.platforms)
 
     def verify(self) -> None:
         """Prove that the schedule, which is what lowering reads, computes the program.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tapestry_jax.memory.program import BRANCH, COSTLY, FUSED, LOOP, OPAQUE, UPDATE, VIEW, Node, Program
+from tapestry_jax.memory.program import BRANCH, COSTLY, FUSED, HELD, LOOP, OPAQUE, UPDATE, VIEW, Node, Program
 
-_COMPUTED = (VIEW, FUSED, COSTLY)
+_COMPUTED = (VIEW, HELD, FUSED, COSTLY)
 """Kinds whose results need no buffer by themselves."""
 
 
@@ -54,7 +54,10 @@ def _stored(program: Program, wanted: set[int]) -> set[int]:
             readers[number].append(node)
     stored: set[int] = set()
     demanded = set(wanted)
+    shared: set[int] = set()
     for node in reversed(program.nodes):
+        if node.kind in _COMPUTED and sum(result in readers for result in node.results) > 1:
+            shared.update(node.operands)
         for result in node.results:
             if node.kind not in _COMPUTED:
                 stored.add(result)
@@ -62,11 +65,16 @@ def _stored(program: Program, wanted: set[int]) -> set[int]:
             by = readers[result]
             asked = result in demanded or any(_reads_buffer(reader, result) for reader in by)
             # A view of a buffer is that buffer: whoever asks for the view asks for what is behind it.
-            if node.kind == VIEW:
-                if asked or (len(by) > 1 and any(reader.kind != VIEW for reader in by)):
+            if node.kind in (VIEW, HELD):
+                if asked or node.kind == HELD:
                     demanded.update(node.operands)
-            elif asked or (node.kind == COSTLY and len(by) > 1):
+                if result in shared or len(by) > 1:
+                    shared.update(node.operands)
+            elif asked or (node.kind == COSTLY and (result in shared or len(by) > 1)):
                 stored.add(result)
+            elif result in shared or len(by) > 1:
+                # It is computed for each of its readers, and so is what only it reads.
+                shared.update(node.operands)
     return stored
 
 

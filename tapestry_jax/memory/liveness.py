@@ -45,6 +45,7 @@ def peak(program: Program) -> Peak:
     outputs = {number for number in program.outputs if number is not None}
     found = _Pass(program, outputs, free=outputs)
     found.host()
+    found.lend()
     return found.peak()
 
 
@@ -74,6 +75,7 @@ class _Pass:
             for buffer in self.buffers.of(out) if out is not None else ():
                 self.last[buffer] = len(program.nodes)
         self.free = set(program.inputs)
+        self.place: dict[int, int] = {}
         for number in free:
             self.free |= self.buffers.of(number)
 
@@ -101,12 +103,39 @@ class _Pass:
         for at, node in reversed([*enumerate(self.program.nodes)]):
             if not _in_place(node):
                 continue
-            places = [self.program.values[result].bytes for result in node.results if result in self.free]
+            places = {result: self.program.values[result].bytes for result in node.results if result in self.free}
             for buffer in sorted(self.buffers.read(node)):
                 size = self.program.values[buffer].bytes
-                if size in places and self.last.get(buffer) == at and buffer not in self.free:
-                    places.remove(size)
+                if self.last.get(buffer) != at or buffer in self.free:
+                    continue
+                taken = next((result for result, room in places.items() if room == size), None)
+                if taken is not None:
+                    del places[taken]
                     self.free.add(buffer)
+                    self.place[buffer] = self.place.get(taken, taken)
+
+    def lend(self) -> None:
+        """Until an output is written, its place is there for what is gone by then, the largest first."""
+        made = {result: at for at, node in enumerate(self.program.nodes) for result in node.results}
+        until: dict[int, int] = {}
+        for number in self.program.outputs:
+            for buffer in self.buffers.of(number) & made.keys() if number is not None else ():
+                until[buffer] = min(until.get(buffer, made[buffer]), made[buffer])
+        for buffer, output in self.place.items():
+            if output in until:
+                until[output] = min(until[output], made[buffer])
+        taken: dict[int, list[tuple[int, int]]] = {output: [] for output in until}
+        size = {number: self.program.values[number].bytes for number in made}
+        lent = [number for number in made if number in self.buffers.own and number in self.last]
+        for buffer in sorted((number for number in lent if number not in self.free), key=lambda number: -size[number]):
+            start, end = made[buffer], self.last[buffer]
+            for output in sorted(until, key=lambda number: size[number]):
+                if size[output] < size[buffer] or until[output] <= end:
+                    continue
+                if all(end < other or start > last for other, last in taken[output]):
+                    taken[output].append((start, end))
+                    self.free.add(buffer)
+                    break
 
     def peak(self) -> Peak:
         values, ends = self.program.values, defaultdict[int, list[int]](list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tapestry_jax.memory.program import LOOP, Node, Program
+from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, Node, Program
 
 
 def needed(program: Program, outputs: Iterable[int] | None = None) -> Program:
@@ -22,10 +22,40 @@ def needed(program: Program, outputs: Iterable[int] | None = None) -> Program:
     for node in reversed(program.nodes):
         if read.isdisjoint(node.results):
             continue
-        found = _needed_loop(node, read) if node.kind == LOOP else node
+        found = _needed_inside(node, read)
         read.update(found.operands)
         nodes.append(found)
     return replace(program, nodes=tuple(reversed(nodes)), outputs=given)
+
+
+def _needed_inside(node: Node, read: set[int]) -> Node:
+    if node.kind == LOOP:
+        return _needed_loop(node, read)
+    return _needed_branch(node, read) if node.kind == BRANCH else node
+
+
+def _needed_branch(node: Node, read: set[int]) -> Node:
+    """A choice that gives what is read; what is constant in every branch stands outside of it, and is no buffer."""
+    varying = [_varying(body) for body in node.bodies]
+    places = [
+        place
+        for place, result in enumerate(node.results)
+        if result in read
+        and any(body.outputs[place] in known for body, known in zip(node.bodies, varying, strict=True))
+    ]
+    bodies = (replace(body, outputs=tuple(body.outputs[place] for place in places)) for body in node.bodies)
+    return replace(
+        node, results=tuple(node.results[place] for place in places), bodies=tuple(needed(body) for body in bodies)
+    )
+
+
+def _varying(body: Program) -> set[int]:
+    """The values that follow from inputs, or are no arithmetic of constants."""
+    found = set(body.inputs)
+    for node in body.nodes:
+        if node.kind > COSTLY or not found.isdisjoint(node.operands):
+            found.update(node.results)
+    return found
 
 
 def _needed_loop(node: Node, read: set[int]) -> Node:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.pinned import trace_pinned
+from tapestry_jax.machines.tpu import V5E
+from tapestry_jax.memory.cpu import as_on_cpus
 from tapestry_jax.memory.liveness import Live, peak
+from tapestry_jax.memory.program import Program
 from tapestry_jax.memory.read import read_program
 from tapestry_jax.memory.rounded import rounded
 from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
+_ON: dict[Platforms, Callable[[Program], Program]] = {("tpu",): rounded, ("cpu",): as_on_cpus}
+"""What the compilers of some platforms make of a program."""
 _LISTED = 16
 """So many lines of the largest values are printed."""
 
@@ -27,14 +32,16 @@ class MemoryNeeded:
       arguments: what goes in, cotangents of the results too where gradients are taken; also what nobody reads, which
         stays where it is although compilers leave it out.
       results: what comes out, gradients too.
-      temporaries: the most that is alive at once in between.
+      temporaries: the most that is alive at once in between, in the memory that all of this shares.
       live: what is alive then, in the order in which it is made.
+      on_chip: the same, where all of it fits into the memory on a TPU's chip at once; there is none elsewhere then.
     """
 
     arguments: int
     results: int
     temporaries: int
     live: tuple[Live, ...]
+    on_chip: int = 0
 
     @property
     def total(self) -> int:
@@ -45,6 +52,7 @@ class MemoryNeeded:
         head = [
             f"memory of one device: {self.total:,} B",
             f"  arguments {self.arguments:,} B, results {self.results:,} B, temporaries {self.temporaries:,} B",
+            *([f"  temporaries on the chip, in its own memory: {self.on_chip:,} B"] if self.on_chip else []),
             "the largest temporaries that are alive at once:",
         ]
         return "\n".join([*head, *(f"  {line}" for line in self._lines())])
@@ -61,7 +69,9 @@ class MemoryNeeded:
             yield f"{sum(found.bytes * times for found, times in rest):>18,} B  in {len(rest)} more"
 
 
-def memory_needed(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False) -> MemoryNeeded:
+def memory_needed(
+    schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int] = False, platforms: Platforms = ()
+) -> MemoryNeeded:
     """Predict the memory of one device.
 
     The program that `compile` emits is traced for the local pieces of its arrays, derivatives included: so what
@@ -73,8 +83,9 @@ def memory_needed(schedule: Schedule, mesh: Any, grad: bool | int | Sequence[int
       schedule: of a plan.
       mesh: with devices or abstract.
       grad: as in `Plan.collectives`.
+      platforms: what the plan was made for; empty for the platform of the mesh.
     """
-    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule, platforms_of(mesh), grad)
+    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule, platforms or platforms_of(mesh), grad)
 
 
 def memory_of(
@@ -82,10 +93,11 @@ def memory_of(
 ) -> MemoryNeeded:
     """The memory of a schedule's program that was traced already with `grad`, on a machine of some platform."""
     program = read_program(jaxpr, frozenset(_paths(schedule)))
-    program = rounded(program) if platforms == ("tpu",) else program
+    program = _ON.get(platforms, lambda same: same)(program)
     found = peak(program)
     arguments, results = stored(schedule, grad)
-    return MemoryNeeded(arguments, results, temporaries=found.bytes, live=found.live)
+    on_chip = found.bytes if platforms == ("tpu",) and found.bytes <= V5E.cache.value else 0
+    return MemoryNeeded(arguments, results, found.bytes - on_chip, found.live, on_chip)
 
 
 def stored(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[int, int]:

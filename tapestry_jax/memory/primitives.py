@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from tapestry_jax.memory.program import COSTLY, FUSED, OPAQUE, REDUCED, UPDATE, VIEW
+from tapestry_jax.memory.program import COSTLY, FUSED, HELD, OPAQUE, REDUCED, UPDATE, VIEW
 
 _NAMES = {
+    HELD: "optimization_barrier",
     VIEW: """
         reshape squeeze expand_dims transpose copy copy_p name pcast pvary reduced_vary_cast stop_gradient reshard
-        optimization_barrier bitcast_convert_type sharding_constraint layout_constraint
+        bitcast_convert_type sharding_constraint layout_constraint
     """,
     FUSED: """
         abs add add_any and axis_index broadcast_in_dim ceil clamp concatenate conj convert_element_type dynamic_slice
-        empty eq floor full gather ge gt imag integer_pow iota is_finite le lt max min mul ne neg nextafter not or pad
-        population_count random_unwrap random_wrap real rev round select_n shift_left shift_right_arithmetic
-        shift_right_logical sign slice square sub complex xor
+        empty empty2 eq floor full gather ge gt imag integer_pow iota is_finite le lt max min mul ne neg nextafter not
+        or pad population_count random_unwrap random_wrap real rev round select_n shift_left shift_right_arithmetic
+        shift_right_logical sign slice split square sub complex xor
     """,
     COSTLY: """
         acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma div erf erf_inv erfc exp exp2 expm1 lgamma log

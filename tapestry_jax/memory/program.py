@@ -6,12 +6,13 @@ from dataclasses import field
 
 from combinators.frozen import dataclass
 
-VIEW, FUSED, COSTLY, REDUCED, OPAQUE, UPDATE, LOOP, BRANCH = range(8)
+VIEW, FUSED, COSTLY, REDUCED, OPAQUE, UPDATE, LOOP, BRANCH, HELD = range(9)
 """What compilers do with an operation.
 
-A view makes no elements. What is fused is computed where it is read, as often as it is; what is costly, too, unless
-several read it. A reduction reads what is fused, and has a result of its own; an opaque operation (a product, a
-collective, a sort) reads and makes buffers. An update writes into its first operand.
+A view makes no elements; what is held is a view of what has to stand in memory. What is fused is computed where it is
+read, as often as it is; what is costly, too, unless several read it. A reduction reads what is fused, and has a result
+of its own; an opaque operation (a product, a collective, a sort) reads and makes buffers. An update writes into its
+first operand.
 """
 
 
@@ -42,6 +43,10 @@ class Node:
       held: of a loop, how many operands are the same in every turn.
       carries: of a loop, how many operands behind them are handed on from turn to turn.
       rounds: whether it is a product without a precision of its own, whose float32 operands TPUs round to bfloat16.
+      library: what the library of kernels that XLA calls on CPUs knows it as: `reduction`, `product`, `joins` for
+        arithmetic, `adds` for sums; `scatters` what adds to zeros, `placed` what puts arrays side by side,
+        `turns` transpositions; else empty.
+      turned: places of operands that a product reads as matrices in whose order they do not lie.
     """
 
     kind: int
@@ -53,6 +58,8 @@ class Node:
     held: int = 0
     carries: int = 0
     rounds: bool = False
+    library: str = ""
+    turned: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

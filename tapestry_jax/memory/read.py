@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,15 +13,18 @@ import jax.numpy as jnp
 
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.hlo.cycles import path_of
+from tapestry_jax.memory.equations import library_of, turned
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
-from tapestry_jax.memory.program import BRANCH, LOOP, Node, Program, Value
+from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, VIEW, Node, Program, Value
 
 _WRAPPED = re.compile(r"\b(?:jvp|transpose|vmap|jit|rematted_computation|checkpoint)\(([^()]*)\)")
 _PLACES = frozenset(
     ("", "shard_map", "while", "body", "cond", "checkpoint", "rematted_computation", "closed_call", "remat", "scan")
 )
 _PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
+_COUNTED = frozenset(("iota", "axis_index"))
+"""What differs from element to element, or from device to device, although it reads nothing."""
 
 
 def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
@@ -44,6 +48,7 @@ class _Reader:
         self.paths = paths
         self.values: list[Value] = []
         self.nodes: list[Node] = []
+        self.uniform: set[int] = set()
 
     def program(self, inputs: Sequence[int], outputs: Sequence[int | None]) -> Program:
         return Program(tuple(self.values), tuple(inputs), tuple(self.nodes), tuple(outputs))
@@ -84,8 +89,18 @@ class _Reader:
                 operands = operands[1:]
         read = tuple(number for number in operands if number is not None)
         kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
+        if name == "select_n" and (operands[0] is None or operands[0] in self.uniform):
+            # Compilers know which one a constant chooses: the one that is no constant itself.
+            varying = [number for number in read if number not in self.uniform]
+            kind, read = (VIEW, tuple(varying)) if len(varying) == 1 else (kind, read)
+        if kind <= COSTLY and name not in _COUNTED and all(number in self.uniform for number in read):
+            self.uniform.update(results)
         rounds = name in _PRODUCTS and _is_default(params.get("precision"))
-        self.nodes.append(Node(kind, read, tuple(results), clean, backward, bodies, held, carries, rounds))
+        made = Node(kind, read, tuple(results), clean, backward, bodies, held, carries, rounds)
+        library = library_of(equation)
+        if library == "scatters" and operands[0] not in self.uniform:
+            library = ""
+        self.nodes.append(replace(made, library=library, turned=turned(equation)))
 
     def _local(self, number: int | None, variable: Any) -> int | None:
         """What enters a `shard_map` is a piece from now on; what stood outside of it is never there as a whole."""

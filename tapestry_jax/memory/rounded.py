@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from tapestry_jax.memory.program import LOOP, VIEW, Node, Program, Value
+from tapestry_jax.memory.program import HELD, LOOP, VIEW, Node, Program, Value
 
 _WIDE, _NARROW = "float32[", "bfloat16["
 
@@ -46,7 +46,7 @@ def _of_node(node: Node, exact: set[int]) -> tuple[Node, Iterable[int]]:
     """An operation, and those of its operands that it reads as they are."""
     if node.rounds:
         return node, ()
-    if node.kind == VIEW:
+    if node.kind in (VIEW, HELD):
         return node, () if exact.isdisjoint(node.results) else node.operands
     if node.kind == LOOP:
         narrow = {place for place, result in enumerate(node.results) if result not in exact and place >= node.carries}

@@ -33,7 +33,7 @@ def turns(count, body):
         (lambda x, w: (x @ w) @ (w @ x), 2),
         (lambda x, w: ((x @ w) @ (w @ x)).T.reshape(-1), 2),  # views make nothing
         (lambda x, w: (x * 2) @ (w + 1), 2),  # a product reads from memory
-        (lambda x, w: jnp.sum(x @ w) * (w + 1), 1),
+        (lambda x, w: jnp.sum(x @ w) * (w + 1), 0),  # until the result is written, its place is free
         (lambda x, w: [(x @ w) @ w, x.at[0].set(0)][0], 1),  # what nobody reads is dropped
         (turns(3, lambda carry, w: carry @ w), 1),  # a turn reads the old value while it makes the new one
         (turns(3, lambda carry, w: carry + w), 0),

@@ -77,8 +77,41 @@ def test_pieces_that_nobody_reads_and_zeros_are_counted_as_they_are_stored(mesh2
 def test_devices_are_not_needed(graph, mesh2x4):
     abstract = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
     entries = {"batch": "data", "mlp": "model"}
-    found = [tp.plan(graph, mesh, entries).memory(grad=(1, 2)) for mesh in (abstract, mesh2x4)]
-    assert found[0] == found[1]
+    found = [tp.plan(graph, mesh, entries, platforms="cpu").memory(grad=(1, 2)) for mesh in (abstract, mesh2x4)]
+    assert found[0] == found[1] == tp.plan(graph, mesh2x4, entries).memory(grad=(1, 2))
+
+
+def test_what_fits_on_the_chip_of_a_tpu_lies_there(graph, mesh2x4):
+    entries = {"batch": "data", "mlp": "model"}
+    there, elsewhere = (tp.plan(graph, mesh2x4, entries, platforms=name).memory(grad=True) for name in ("tpu", "cuda"))
+    assert there.temporaries == elsewhere.on_chip == 0 < there.on_chip < 128 * 2**20
+    assert elsewhere.temporaries > 0 and f"in its own memory: {there.on_chip:,} B" in str(there)
+
+
+@tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
+def masked(q, k, v):
+    return tp.attention(q, k, v, causal=True)
+
+
+@tp.program("batch embed, embed mlp, mlp embed, batch embed -> ()")
+def loss(x, up, down, y):
+    linear = tp.einsum("b k, k n -> b n")
+    apart = linear(tp.Map(jax.nn.gelu)(linear(x, up)), down) - y
+    return tp.fold(tp.aggregators.Mean(), "batch embed -> ()")(apart * apart)
+
+
+@pytest.mark.parametrize(
+    ("program", "shapes", "entries"),
+    [
+        (loss, ((1024, 128), (128, 512), (512, 128), (1024, 128)), {"batch": ("data", "model")}),
+        (masked, ((4, 512, 32),) * 3, {"heads": "model"}),
+    ],
+    ids=["kernels of the library", "a mask"],
+)
+def test_what_a_library_computes_is_predicted(mesh2x4, program, shapes, entries):
+    graph = tp.trace(program, *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+    plan = tp.plan(graph, mesh2x4, entries)
+    assert plan.memory().total == pytest.approx(sum(compiled(plan, False)), rel=0.1)
 
 
 def test_what_is_kept_and_what_is_computed_again_are_told_apart_by_path(graph, mesh2x4):

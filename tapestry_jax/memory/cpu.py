@@ -1,0 +1,92 @@
+"""What XLA for CPUs makes of a program before it thinks of memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from tapestry_jax.memory.library import grouped
+from tapestry_jax.memory.order import breadth_first
+from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, VIEW, Node, Program
+
+_COMPUTE = (FUSED, COSTLY, REDUCED)
+
+
+def as_on_cpus(program: Program) -> Program:
+    """The same program as XLA for CPUs runs it: its copies, its kernels, its order; in loops and branches too."""
+    nodes = (replace(node, bodies=tuple(map(as_on_cpus, node.bodies))) for node in program.nodes)
+    program = grouped(_with_copies(_added(replace(program, nodes=tuple(nodes)))))
+    return breadth_first(_recomputed(replace(program, nodes=tuple(map(_alone, program.nodes)))))
+
+
+def _alone(node: Node) -> Node:
+    """An operation that joined no kernel of the library."""
+    if node.library == "placed":
+        # Where several read them, arrays side by side are not put there by each.
+        return replace(node, kind=COSTLY)
+    # XLA for CPUs takes barriers out before it fuses.
+    return replace(node, kind=VIEW) if node.kind == HELD else node
+
+
+def _recomputed(program: Program) -> Program:
+    """What is cheap is written for whoever reads it from memory, and all others compute it again."""
+    values, nodes = list(program.values), list[Node]()
+    cheap = {node.results[0]: node for node in program.nodes if node.kind == FUSED}
+    others = {number for node in program.nodes if node.kind in _COMPUTE for number in node.operands}
+    written: dict[int, int] = {}
+    for node in program.nodes:
+        for number in node.operands if node.kind == OPAQUE else ():
+            if number in cheap and number in others and number not in written:
+                values.append(values[number])
+                written[number] = len(values) - 1
+                nodes.append(replace(cheap[number], results=(written[number],)))
+        reads = node.kind == OPAQUE and not written.keys().isdisjoint(node.operands)
+        nodes.append(replace(node, operands=tuple(written.get(n, n) for n in node.operands)) if reads else node)
+    return replace(program, values=tuple(values), nodes=tuple(nodes))
+
+
+def _added(program: Program) -> Program:
+    """What is scattered into zeros, and then added to something, is scattered into that."""
+    makers = {result: node for node in program.nodes for result in node.results if node.library == "scatters"}
+    readers = Counter(number for node in program.nodes for number in node.operands)
+    readers.update(number for number in program.outputs if number is not None)
+    dropped: set[int] = set()
+    nodes: list[Node] = []
+    for node in program.nodes:
+        found = [number for number in node.operands if number in makers and readers[number] == 1]
+        if node.library != "adds" or len(found) != 1 or len(node.operands) != 2:
+            nodes.append(node)
+            continue
+        (other,) = [number for number in node.operands if number != found[0]]
+        scatter = makers[found[0]]
+        # The sum is not written over what it reads.
+        read = other, *scatter.operands[1:]
+        nodes.append(replace(scatter, kind=OPAQUE, operands=read, results=node.results, library=""))
+        dropped.add(found[0])
+    return replace(program, nodes=tuple(node for node in nodes if dropped.isdisjoint(node.results)))
+
+
+def _with_copies(program: Program) -> Program:
+    """Put copies before products and loops for operands that they read in another order than that of memory."""
+    values, nodes = list(program.values), list[Node]()
+    turns = {node.results[0] for node in program.nodes if node.library == "turns"}
+    made: dict[tuple[int, int], int] = {}
+
+    def copied(number: int, kind: int, of: Node) -> int:
+        """The number of a copy; who reads the same shares it."""
+        if (number, kind) not in made:
+            values.append(values[number])
+            made[number, kind] = len(values) - 1
+            nodes.append(Node(kind, (number,), (len(values) - 1,), of.path, of.backward))
+        return made[number, kind]
+
+    for node in program.nodes:
+        operands = list(node.operands)
+        for place, number in enumerate(operands):
+            if place in node.turned:
+                operands[place] = copied(number, FUSED, node)
+            elif node.kind == LOOP and number in turns:
+                # A loop reads in the order of its first dimension: what is computed in another one is copied then.
+                operands[place] = copied(copied(number, FUSED, node), OPAQUE, node)
+        nodes.append(replace(node, operands=tuple(operands)))
+    return replace(program, values=tuple(values), nodes=tuple(nodes))

@@ -1,0 +1,102 @@
+"""What XLA for CPUs makes of an equation: whether its library of kernels knows it, which operands it copies first."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_SUMS = frozenset(("add", "add_any"))
+_BINARY = frozenset(("sub", "mul", "div", "max", "min", "pow"))
+_UNARY = frozenset(
+    (
+        "abs", "ceil", "convert_element_type", "cos", "erf", "exp", "expm1", "floor", "integer_pow", "log", "log1p",
+        "logistic", "neg", "rsqrt", "sign", "sin", "sqrt", "square", "tan", "tanh",
+    )
+)  # fmt: skip
+_MOVED = frozenset(
+    ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "copy", "pvary", "pcast", "stop_gradient", "name")
+)
+_REDUCED = frozenset(("reduce_sum", "reduce_max", "reduce_min"))
+_FLOATS = frozenset(("float32", "float64", "bfloat16"))
+_FEWEST = 4096
+"""What has fewer elements is not worth a call of the library."""
+_SMALLEST_PRODUCT = 8
+
+
+def library_of(equation: Any) -> str:
+    """Whether the library of kernels that XLA calls on CPUs knows an equation.
+
+    It computes products and reductions, with arithmetic of floats around them that nobody else reads; comparisons,
+    choices, integers and slices it does not know.
+
+    Returns:
+      `reduction`, `product`, or `joins` for arithmetic, `adds` for sums; `scatters` for what adds to
+      an array by indices, `placed` for what puts arrays side by side, `turns` for transpositions; else nothing.
+    """
+    name = equation.primitive.name
+    if name == "concatenate" or (name == "pad" and _is_larger(equation)):
+        return "placed"
+    if name == "transpose" and _is_turned(equation):
+        return "turns"
+    if name in ("scatter-add", "scatter_add"):
+        return "scatters"
+    known = [atom.aval for atom in (*equation.invars, *equation.outvars)]
+    if any(not hasattr(aval, "dtype") or str(aval.dtype) not in _FLOATS for aval in known):
+        return ""
+    if name == "dot_general":
+        return "product" if _is_plain(equation) else ""
+    if max((math.prod(aval.shape) for aval in known), default=0) < _FEWEST:
+        return ""
+    if name in _REDUCED:
+        # It sums bfloat16 in no precision that XLA takes.
+        return "reduction" if name != "reduce_sum" or str(known[0].dtype) != "bfloat16" else ""
+    if name in _SUMS:
+        return "adds"
+    return "joins" if name in _BINARY or name in _UNARY or name in _MOVED else ""
+
+
+def turned(equation: Any) -> tuple[int, ...]:
+    """The places of operands of a product that are copied first.
+
+    Products of more than one contracted or free dimension on a side are made products of matrices; an operand whose
+    elements lie in another order is copied.
+    """
+    if equation.primitive.name != "dot_general":
+        return ()
+    contracted, batched = equation.params["dimension_numbers"]
+    found: list[int] = []
+    for place, (sums, rows) in enumerate(zip(contracted, batched, strict=True)):
+        shape = equation.invars[place].aval.shape
+        free = [axis for axis in range(len(shape)) if axis not in sums and axis not in rows]
+        if len(sums) == 1 and len(free) <= 1 and tuple(rows) == tuple(range(len(rows))):
+            continue
+        order = [*rows, *free, *sums] if place == 0 else [*rows, *sums, *free]
+        order = [axis for axis in order if shape[axis] > 1]
+        if order != sorted(order):
+            found.append(place)
+    return tuple(found)
+
+
+def _is_turned(equation: Any) -> bool:
+    """Whether a transposition puts elements in another order in memory."""
+    shape = equation.invars[0].aval.shape
+    order = [axis for axis in equation.params["permutation"] if shape[axis] > 1]
+    return order != sorted(order)
+
+
+def _is_larger(equation: Any) -> bool:
+    """Whether padding puts anything around its operand; gradients of padding cut off instead."""
+    return any(max(sizes) > 0 for sizes in equation.params["padding_config"])
+
+
+def _is_plain(equation: Any) -> bool:
+    """Whether a product reads its left operand row by row, as the library does."""
+    (left, _), (rows, columns) = equation.params["dimension_numbers"]
+    shapes = [atom.aval.shape for atom in equation.invars]
+    inner = math.prod(shapes[0][axis] for axis in left)
+    batch = math.prod(shapes[0][axis] for axis in rows)
+    sizes = [math.prod(shape) // max(inner * batch, 1) for shape in shapes]
+    del columns
+    if min(sizes) <= 1 or max(*sizes, inner) < _SMALLEST_PRODUCT:
+        return False
+    return turned(equation) != () or left[-1:] == (len(shapes[0]) - 1,)
