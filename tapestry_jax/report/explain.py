@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
-
-import jax
 
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
-from combinators.operations.dense import passed_over, running
-from combinators.operations.execute import run_blocks, states
-from combinators.operations.operation import Operation
-from combinators.operations.ready import portable, ready
-from combinators.operations.shaped import Shaped, block_structs, shape
-from combinators.operations.widening import WideKernel
-from tapestry_jax.planning.folding.merges import local_sizes
-from tapestry_jax.planning.folding.traffic import nbytes
-from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
-from tapestry_jax.planning.geometry.hops import sent_hops
+from tapestry_jax.planning.geometry.changes import Cast, Change, Reorder, Share, Slice
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
-from tapestry_jax.planning.geometry.time_axis import is_time, label
+from tapestry_jax.planning.geometry.time_axis import is_time
 from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
-from tapestry_jax.report.placed import said
+from tapestry_jax.report.steps import (
+    amount,
+    block_cost,
+    change_text,
+    collective_text,
+    dims_of,
+    kernels_of,
+    turns_text,
+)
 from tapestry_jax.report.table import aligned
 
 _DIMENSIONS, _NOTES = 72, 96
@@ -73,7 +68,9 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     rows = list(_rows(schedule, sent_by))
     listed = {row.path for row in rows}
     # What a change of layout for an output sends belongs to no operation.
-    rows += [Row(item.path, "", None, None, _note(item), item.times) for item in found if item.path not in listed]
+    rows += [
+        Row(item.path, "", None, None, collective_text(item), item.times) for item in found if item.path not in listed
+    ]
     header = ("operation", "dimensions", "FLOP", "bytes", "communication")
     body = [
         (
@@ -98,14 +95,6 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     lines.append(f"communication{' with gradients' if grad is not False else ''}: {len(found)} collectives, {sent:,} B")
     lines.append(f"values alive at once: {amount(alive_at_once(schedule, grad))}B")
     return "\n".join(lines)
-
-
-def amount(value: float) -> str:
-    """Three significant figures and an SI prefix: `1.28 M`."""
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}"
-    return f"{value:.0f} "
 
 
 def _table(header: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
@@ -162,22 +151,14 @@ def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] 
                 yield Row(step.path, f"{step.length} turns{again}", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
             case Region():
-                notes = [_note(item, times) for item in found.get(step.path, ())]
-                yield Row(step.path, _turns(schedule, step), None, None, "; ".join(notes), times)
+                notes = [collective_text(item, times) for item in found.get(step.path, ())]
+                yield Row(step.path, turns_text(schedule, step), None, None, "; ".join(notes), times)
                 names = [known.get(slot, "value") for slot in step.operands]
                 yield from _rows(step.body, found, times * step.turns(schedule.mesh), names)
             case Finish():
-                notes = [_note(item) for item in found.get(step.path, ())]
+                notes = [collective_text(item) for item in found.get(step.path, ())]
                 if notes:
                     yield Row(step.path, "states of all turns", None, None, "; ".join(notes), times)
-
-
-def _turns(schedule: Schedule, step: Region) -> str:
-    """How often a loop turns; of a pipeline, the share of the turns in which a stage has nothing to do."""
-    turns, stages = step.turns(schedule.mesh), schedule.mesh.size(step.stages)
-    if stages == 1:
-        return f"{turns} turns" + ", for the totals alone" * step.ends
-    return f"{turns} turns, {stages} stages, bubble {stages - 1}/{turns} ({(stages - 1) / turns:.0%})"
 
 
 def _is_chunk(step: Convert) -> bool:
@@ -190,7 +171,7 @@ def _change_rows(
 ) -> Iterable[Row]:
     names = schedule.slots[source].type.names
     told = [change for change in changes if not isinstance(change, Cast | Reorder | Share)]
-    moves = [_change(change, names, schedule.mesh) for change in told]
+    moves = [change_text(change, names, schedule.mesh) for change in told]
     if moves:
         yield Row(f"  {known.get(source, 'value')} for {path}", ", ".join(moves), None, None, "", times)
 
@@ -203,8 +184,8 @@ def _is_boundary(step: Convert) -> bool:
 def _boundary_rows(schedule: Schedule, step: Convert, found: Sent, times: int) -> Iterable[Row]:
     """What an argument or a result that is stored otherwise costs: forwards, and with gradients."""
     names = schedule.slots[step.source].type.names
-    moves = [_change(change, names, schedule.mesh) for change in step.changes]
-    notes = [_note(item) for item in found.get(step.path, ())]
+    moves = [change_text(change, names, schedule.mesh) for change in step.changes]
+    notes = [collective_text(item) for item in found.get(step.path, ())]
     if any(moves) or notes:
         yield Row(step.path, ", ".join(filter(None, moves)), None, None, "; ".join(notes), times)
 
@@ -232,72 +213,13 @@ def _pieces(cut: Cut, mesh: MeshShape) -> str:
 
 
 def _run_row(schedule: Schedule, step: Run, found: Sent, times: int) -> Row:
-    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
-    node = schedule.graph.nodes[step.node]
-    bound: dict[str, str] = dict(getattr(node, "names", ()))
-    where = " ".join(bound[dim] + (f":{said(cuts[dim])}" if dim in cuts else "") for dim in bound)
-    folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-    kernel = _kernel(shaped, _operand_structs(schedule, step), cuts, folded)
-    carrier = f"carried in {kernel_of.dtype}" if isinstance(kernel_of := shaped.operation.kernel, WideKernel) else ""
-    flops, size = _cost(shaped.operation, _operand_structs(schedule, step), tuple(sorted(cuts.items())), folded)
-    notes = [] if step.carried else [_note(item) for item in found.get(step.path, ())]
-    return Row(step.path, where or "-", flops, size, "; ".join([*filter(None, (kernel, carrier)), *notes]), times)
-
-
-def _kernel(shaped: Shaped, operands: Sequence[jax.ShapeDtypeStruct], cuts: dict[str, Cut], folded: bool) -> str:
-    """Which kernels stand in for the operation's own, and why others do not."""
-    blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
-    gives = "state" if folded else "result"
-    found = running(shaped.operation, blocks, cuts, gives) or running(shaped.operation, blocks, cuts, "state")
-    passed = passed_over(shaped.operation, blocks, cuts, gives)
-    return " ".join([*([f"dense {found}"] if found else []), *([f"({passed})"] if passed else [])])
-
-
-def _note(item: Collective, times: int | None = None) -> str:
-    """What is sent; with the `times` of its row also how often each of them sends it."""
-    often = f" x{item.times // times}" if times is not None and item.times > times else ""
-    return f"{item.kind} {'+'.join(item.axes)} {item.bytes:,} B{often}{item.remark}"
-
-
-def _change(change: Any, names: tuple[str | None, ...], mesh: MeshShape) -> str:
-    match change:
-        case Slice(axis, cut, _):
-            return f"slice {names[axis]} {'in stripes ' * cut.striped}over {'+'.join(map(label, cut.axes))}"
-        case Gather(axis, axes, _, _):
-            return f"all-gather {names[axis]} over {'+'.join(axes)}"
-        case Exchange(source, target, _, _, cut):
-            return f"all-to-all {names[source]} to {names[target]} over {'+'.join(cut.axes)}"
-        case Deal(axis, cut):
-            return f"all-to-all {names[axis]} into {'stripes' if cut.striped else 'blocks'} over {'+'.join(cut.axes)}"
-        case Overlap(axis, _, cut, _):
-            word = "overlap" if sent_hops(change, mesh) else "slice"
-            return f"{word} {names[axis]} over {'+'.join(cut.axes)}" if cut.axes else f"extend {names[axis]}"
-        case _:
-            return ""
+    where = " ".join(f"{name}:{text}" if text else name for name, text in dims_of(schedule, step))
+    flops, size = block_cost(schedule, step)
+    notes = [] if step.carried else [collective_text(item) for item in found.get(step.path, ())]
+    return Row(step.path, where or "-", flops, size, "; ".join([*kernels_of(schedule, step), *notes]), times)
 
 
 def _results(schedule: Schedule) -> dict[int, str]:
     """Who makes a value."""
     steps = [step for step in schedule.steps if not isinstance(step, Convert)]
     return {slot: step.path for step in steps for slot in step.results}
-
-
-def _operand_structs(schedule: Schedule, step: Run) -> tuple[jax.ShapeDtypeStruct, ...]:
-    return tuple(schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands)
-
-
-@lru_cache(maxsize=4096)
-def _cost(
-    operation: Operation, operands: tuple[jax.ShapeDtypeStruct, ...], cuts: tuple[tuple[str, Cut], ...], folded: bool
-) -> tuple[float, int]:
-    """FLOPs and bytes of one device's block, by XLA's own count; nothing is compiled."""
-    shaped = shape(operation, operands)
-    blocks = block_structs(shaped.signature, operands, local_sizes(shaped, dict(cuts)))
-    function = states if folded else run_blocks
-    # Fused kernels are calls in which XLA counts nothing, and which other platforms do not know.
-    shaped = ready(portable(shaped), dict(cuts))
-    lowered = jax.jit(lambda *arrays: function(shaped, arrays)).lower(*blocks)
-    cost: Any = lowered.cost_analysis()
-    outputs = jax.tree.leaves(lowered.out_info)
-    size = sum(nbytes(struct) for struct in (*blocks, *outputs))
-    return float((cost or {}).get("flops", 0.0)), size
