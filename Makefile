@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough laws mutants pairs aot lint format bench install
+.PHONY: help demo test thorough laws mutants pairs aot browser lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -60,6 +60,11 @@ pairs: $(STAMP) ## random plans of random programs against the programs; PAIRS=1
 aot: $(AOT)/.installed ## the plans of the gallery on the compilers for TPU and CUDA, which are installed into .venv-aot
 	@echo "==> pytest tests/aot"
 	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python -m pytest -q tests/aot
+
+browser: $(STAMP) ## pages of plans in a headless Chromium, which the system has or TAPESTRY_CHROMIUM names
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@echo "==> pytest tests/tapestry_jax/report/page"
+	@$(BIN)/python -m pytest -q tests/tapestry_jax/report/page
 
 lint: $(STAMP) ## ruff, pyright and the import contracts
 	@echo "==> ruff format --check"

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tapestry_jax.report.diff import Side as Side
     from tapestry_jax.report.diff import diff as diff
     from tapestry_jax.report.explain import explain as explain
+    from tapestry_jax.report.page.notebook import plan_table as plan_table
+    from tapestry_jax.report.page.shown import show_plan as show_plan
+    from tapestry_jax.report.page.shown import told_of as told_of
     from tapestry_jax.report.why import why as why
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
 else:
@@ -32,8 +35,11 @@ else:
         "find": "tapestry_jax.machines.known:find",
         "machine_of": "tapestry_jax.machines.of_mesh:machine_of",
         "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
+        "plan_table": "tapestry_jax.report.page.notebook:plan_table",
         "price": "tapestry_jax.planning.pricing.priced:price",
+        "show_plan": "tapestry_jax.report.page.shown:show_plan",
         "simulate": "tapestry_jax.planning.timeline.simulate:simulate",
+        "told_of": "tapestry_jax.report.page.shown:told_of",
         "why": "tapestry_jax.report.why:why",
     }
     __getattr__, __dir__ = lazily(__name__, PLACES)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from combinators.arguments import read_integer
@@ -332,6 +334,43 @@ class Plan(Immutable):
     def explain(self, grad: bool | int | Sequence[int] = False) -> str:
         """A table: for every operation where its dimensions go, FLOPs and bytes per device, and its communication."""
         return on_request.explain(self.graph, self.schedule, read_positions(grad, self.graph))
+
+    def show(
+        self,
+        path: str | PathLike[str] | None = None,
+        machine: Any = None,
+        *,
+        grad: bool | int | Sequence[int] = False,
+        memory: bool = False,
+        open: bool = False,
+    ) -> Path:
+        """Write the plan as a page for a browser: one file, which asks no network for anything.
+
+        The page draws the graph from left to right, with layouts on its arrows and with what is sent; layers that are
+        alike, and scopes, unfold by a click. It lists operations, and of the chosen one its boxes; where the machine is
+        known what they cost, and a simulated run.
+
+        Args:
+          path: of the file; what is there is replaced at once. By default a new temporary file.
+          machine: as in `cost`. Where neither this nor the mesh says it, the page has no prices.
+          grad: as in `collectives`: False for the program alone, True for values and gradients.
+          memory: whether the page also shows what `memory` finds, for which the program is traced.
+          open: whether to show the page in a browser.
+
+        Returns:
+          The file.
+
+        Raises:
+          MeshError: for an unknown machine, or a mesh that does not fill it.
+          PlanError: where the file cannot be written, or for a position where the program has no argument.
+        """
+        positions = read_positions(grad, self.graph)
+        told = on_request.told_of(self.schedule, self.mesh, machine, positions, memory)
+        return on_request.show_plan(self.graph, self.schedule, path, told, open)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: where the dimensions of every operation go, and what it sends."""
+        return on_request.plan_table(self.graph, self.schedule)
 
     def memory(self, grad: bool | int | Sequence[int] = False) -> MemoryNeeded:
         """How much memory a device needs: arguments, results, and the most that is alive at once in between.

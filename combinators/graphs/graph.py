@@ -134,6 +134,10 @@ class Graph(Immutable):
         """The graph as text, or as a Mermaid flow chart (`format="mermaid"`)."""
         return show(self, read_name(format, "the format in graph.show"))
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the table of `show`."""
+        return _notebook_table()(self)
+
     def to_json(self) -> str:
         """Store the graph as JSON text; kernels by public importable name.
 
@@ -185,6 +189,13 @@ def _text_files():
     from combinators.graphs import json
 
     return json
+
+
+def _notebook_table():
+    # As with files: notebooks alone ask for it.
+    from combinators.graphs.html import graph_table
+
+    return graph_table
 
 
 def prune(graph: Graph) -> Graph:

@@ -80,7 +80,7 @@ def describe_node(node: Node) -> str:
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """One row of the table; `depth` counts the loops around it."""
 
     path: str
@@ -89,26 +89,36 @@ class _Line:
     depth: int = 0
 
 
-def _text(graph: Graph) -> str:
-    lines = _fold_scopes(list(_lines(graph, 0)))
-    paths = ["  " * line.depth + line.path for line in lines]
-    left, middle = max(map(len, paths)), min(max(len(line.what) for line in lines), 72)
-    rows = [
-        f"{path:{left}}  {line.what:{middle}}  {line.types}".rstrip() for path, line in zip(paths, lines, strict=True)
-    ]
-    outputs = ", ".join(
+def rows(graph: Graph) -> list[Line]:
+    """What tables of a graph list: a line a node, equal scopes in a row once."""
+    return _fold_scopes(list(_lines(graph, 0)))
+
+
+def outputs_text(graph: Graph) -> str:
+    """What is observed: `loss: y = mean`."""
+    outputs = (
         f"{name} = {graph.nodes[ref.node].path}{_of(graph, ref.node, ref.output)}" for name, ref in graph.outputs
     )
-    return "\n".join([f"{graph.name}: {outputs}", *rows])
+    return f"{graph.name}: {', '.join(outputs)}"
+
+
+def _text(graph: Graph) -> str:
+    lines = rows(graph)
+    paths = ["  " * line.depth + line.path for line in lines]
+    left, middle = max(map(len, paths)), min(max(len(line.what) for line in lines), 72)
+    table = [
+        f"{path:{left}}  {line.what:{middle}}  {line.types}".rstrip() for path, line in zip(paths, lines, strict=True)
+    ]
+    return "\n".join([outputs_text(graph), *table])
 
 
 def _of(graph: Graph, node: int, output: int) -> str:
     return f"[{output}]" if len(graph.nodes[node].results) > 1 else ""
 
 
-def _lines(graph: Graph, depth: int) -> Iterator[_Line]:
+def _lines(graph: Graph, depth: int) -> Iterator[Line]:
     for node in graph.nodes:
-        yield _Line(node.path, describe_node(node), ", ".join(map(str, node.results)), depth)
+        yield Line(node.path, describe_node(node), ", ".join(map(str, node.results)), depth)
         if isinstance(node, Loop):
             yield from _lines(node.body, depth + 1)
 
@@ -116,22 +126,22 @@ def _lines(graph: Graph, depth: int) -> Iterator[_Line]:
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<gap>[/_])(?P<number>\d+)")
 
 
-def _fold_scopes(lines: list[_Line]) -> list[_Line]:
+def _fold_scopes(lines: list[Line]) -> list[Line]:
     """Show runs of equal numbered scopes (`decoder/0`, `decoder/1`; `block`, `block_1`) once, with their count."""
     for depth in range(1, 1 + max((line.path.count("/") for line in lines), default=0)):
         lines = _fold_level(lines, depth)
     return lines
 
 
-def _fold_level(lines: list[_Line], depth: int) -> list[_Line]:
-    groups: list[tuple[str, list[_Line]]] = []
+def _fold_level(lines: list[Line], depth: int) -> list[Line]:
+    groups: list[tuple[str, list[Line]]] = []
     for line in lines:
         scope = _scope(line.path, depth)
         if groups and scope and groups[-1][0] == scope and groups[-1][1][0].depth == line.depth:
             groups[-1][1].append(line)
         else:
             groups.append((scope, [line]))
-    shown: list[_Line] = []
+    shown: list[Line] = []
     start = 0
     while start < len(groups):
         scope, first = groups[start]
@@ -153,7 +163,7 @@ def _scope(path: str, depth: int) -> str:
     return "/".join(parts[:depth]) if len(parts) > depth else ""
 
 
-def _content(group: tuple[str, list[_Line]]) -> list[_Line]:
+def _content(group: tuple[str, list[Line]]) -> list[Line]:
     scope, lines = group
     return [replace(line, path=line.path[len(scope) :]) for line in lines]
 

@@ -1,0 +1,59 @@
+"""Writing a page: whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from combinators.errors import PlanError, message
+
+
+def write_page(path: str | os.PathLike[str] | None, text: str) -> Path:
+    """Write a page to a file, or to a new one among the temporary files.
+
+    It is written beside the file and moved there: nobody sees half of it, and what was there stays where writing fails.
+
+    Args:
+      path: where; None for a temporary file.
+      text: of the page.
+
+    Returns:
+      The file, as an absolute path.
+
+    Raises:
+      PlanError: where it cannot be written.
+    """
+    try:
+        if path is None:
+            number, name = tempfile.mkstemp(prefix="plan-", suffix=".html")
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+            return Path(name)
+        return _replace(Path(path).absolute(), text)
+    except (OSError, TypeError, ValueError) as error:
+        where = "a temporary file" if path is None else repr(path)
+        raise PlanError(
+            message(
+                f"plan.show: the page cannot be written to {where}",
+                f"{type(error).__name__}: {error}",
+                remedy="Name a file in a folder that exists and may be written to, such as plan.show('plan.html').",
+            )
+        ) from error
+
+
+def _replace(path: Path, text: str) -> Path:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder")
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(text)
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    return path

@@ -1,0 +1,119 @@
+"""What a page shows is what the plan says: every collective once, every second, every block."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+
+import pytest
+
+from tapestry_jax.report.page.document import Told, document
+from tapestry_jax.report.page.shown import told_of
+from tests.tapestry_jax.report.page import plans
+
+EVERY = [
+    plans.mlp,
+    plans.gathered,
+    plans.pipeline,
+    plans.ring,
+    plans.halo,
+    plans.transformer,
+    plans.empty,
+    plans.hostile,
+]
+
+
+WITH_GRADIENTS = [plans.mlp, plans.gathered, plans.pipeline, plans.ring]
+
+
+@pytest.mark.parametrize(
+    ("make", "grad"), [*((make, False) for make in EVERY), *((make, True) for make in WITH_GRADIENTS)]
+)
+def test_every_collective_stands_at_what_causes_it_once(make, grad):
+    plan = make()
+    found = plans.told(make, grad)
+    predicted = plan.collectives(grad=grad)
+    assert [each["kind"] for each in found["sends"]] == [each.kind for each in predicted]
+    placed = [number for each in (*found["nodes"], *found["scopes"]) for number in each.get("sent", ())]
+    assert sorted([*placed, *found["unplaced"]]) == [*range(len(predicted))]
+    for each in (*found["nodes"], *found["scopes"]):
+        assert {found["sends"][number]["path"] for number in each.get("sent", ())} <= {each["path"]}
+
+
+def test_gathers_stand_at_the_node_that_gathers_and_their_gradients_at_the_operation():
+    found = plans.told(plans.gathered, True)
+    sent = {(node["kind"], found["sends"][n]["kind"]) for node in found["nodes"] for n in node.get("sent", ())}
+    assert ("sent", "all-gather") in sent
+    assert ("operation", "reduce-scatter") in sent
+
+
+@pytest.mark.parametrize("make", [plans.mlp, plans.pipeline, plans.ring, plans.halo])
+def test_prices_and_the_run_are_those_of_the_plan(make):
+    plan = make()
+    found = document(plan.graph, plan.schedule, told_of(plan.schedule, plan.mesh, "h100", True, False))
+    cost, line = plan.cost("h100", grad=True), plan.timeline("h100", grad=True)
+    shown = sum(each["cost"]["seconds"] for each in (*found["nodes"], *found["scopes"]) if "cost" in each)
+    assert math.isclose(shown, cost.compute)
+    assert math.isclose(sum(each["seconds"] for each in found["sends"]), cost.communication)
+    assert found["cost"]["seconds"] == cost.seconds
+    run = found["timeline"]
+    assert (run["makespan"], run["peak"]) == (line.makespan, line.peak)
+    for lane, own in zip(run["lanes"], line.lanes, strict=True):
+        times = (
+            (math.prod([turn[0] for turn in rest[0]] if rest else [1]), seconds)
+            for _, seconds, _, _, *rest in lane["events"]
+        )
+        assert math.isclose(sum(count * seconds for count, seconds in times), own.busy, abs_tol=1e-15)
+
+
+@pytest.mark.parametrize("make", [plans.mlp, plans.gathered, plans.pipeline, plans.ring, plans.halo, plans.transformer])
+def test_every_operation_has_its_boxes(make):
+    plan = make()
+    found, shards = plans.told(make), plan.shards()
+    for path, nodes in Counter(node["path"] for node in found["nodes"] if node["kind"] == "operation").items():
+        own = next(node["blocks"] for node in found["nodes"] if node["path"] == path and node["kind"] == "operation")
+        assert len(own) == nodes
+        listed = [row for place in own for row in found["blocks"][place]["rows"]]
+        expected = [*shards.blocks(path)]
+        assert [row[1] for row in listed[:8]] == [[f"{a}:{b}" for a, b in each.box.values()] for each in expected[:8]]
+        assert sum(found["blocks"][place]["count"] for place in own) * _turns(plan, path) == shards.count(path)
+
+
+def _turns(plan, path):
+    """How many iterations of a loop of the program a block stands for."""
+    return {plans.pipeline: 4, plans.halo: 2}.get(next(make for make in EVERY if make() is plan), 1)
+
+
+def test_equal_layers_share_their_boxes():
+    found = plans.told(plans.transformer)
+    operations = [node for node in found["nodes"] if node["kind"] == "operation"]
+    assert len(operations) > 200
+    assert len(found["blocks"]) < 30
+
+
+def test_memory_is_traced_where_somebody_asks_for_it():
+    plan = plans.mlp()
+    assert [*plans.told(plans.mlp)["memory"]] == ["alive"]
+    told = told_of(plan.schedule, plan.mesh, None, False, True)
+    found = document(plan.graph, plan.schedule, told)["memory"]
+    assert found["total"] == plan.memory().total
+    assert sum(each["bytes"] * each["times"] for each in found["live"]) + found["rest"] == plan.memory().temporaries
+
+
+def test_a_mesh_that_does_not_say_its_machine_has_no_prices():
+    plan = plans.mlp()
+    assert told_of(plan.schedule, plan.mesh, None, False, False) == Told()
+    found = plans.told(plans.mlp)
+    assert (found["cost"], found["timeline"]) == (None, None)
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_a_document_is_json_whose_parts_refer_to_each_other(make):
+    found = json.loads(json.dumps(plans.told(make), allow_nan=False))
+    nodes, scopes = found["nodes"], found["scopes"]
+    assert all(-1 <= node["scope"] < len(scopes) for node in nodes)
+    # A scope stands behind the one around it.
+    assert all(-1 <= scope["parent"] < number for number, scope in enumerate(scopes))
+    assert all(0 <= each[end] < len(nodes) for each in found["edges"] for end in ("from", "to"))
+    assert all(0 <= place < len(found["blocks"]) for node in nodes for place in node.get("blocks", ()))
