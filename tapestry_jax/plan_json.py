@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh, AxisType
 from combinators.errors import FormatError, PlanError, TapestryError, message
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
+from combinators.graphs.key import node_marks
 from combinators.index_space.tensor_type import TensorType
 from combinators.stored.json import checksum, entries, integer, listed, malformed, read_json, readable_errors, text_of
 from combinators.stored.step_budget import bounded_steps
@@ -46,6 +47,7 @@ _REMEDY = "It was truncated or edited; store the plan again with plan.to_json().
 _CONTENT = ("graph", "mesh", "entries", "ops", "inputs", "outputs", "accumulate", "platforms")
 _LATER: dict[str, Any] = {"remat": []}  # what files say only where it was asked for
 _MOST_DEVICES = 2**20
+_MARKS = 4096  # characters in a line of a file
 _PER_NODE = 2000  # characters that a node of the graph counts for, when the work of planning is bounded
 
 
@@ -63,7 +65,15 @@ def plan_to_json(graph: Graph, mesh: Any, asked: Asked) -> str:
     }
     if asked.remat:
         content["remat"] = [list(pair) for pair in asked.remat]
-    stored = {"format": _FORMAT, "version": _VERSION, "checksum": _checksum(content), "content": content}
+    marks = "".join(mark for _, mark in node_marks(graph))
+    stored = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "checksum": _checksum(content),
+        "content": content,
+        # For people alone: they say where another graph differs. Nothing is decided by them.
+        "marks": [marks[start : start + _MARKS] for start in range(0, len(marks), _MARKS)],
+    }
     return json.dumps(stored, indent=1)
 
 
@@ -93,13 +103,15 @@ def plan_from_json(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made
 
 
 def _plan(text: str, graph: Graph, mesh: Any, make: Make[Made]) -> Made:
-    content = entries(_content(text), _CONTENT, "the plan", _LATER)
+    head = _head(text)
+    content = entries(_content(head), _CONTENT, "the plan", _LATER)
     key = text_of(content["graph"], "the plan, graph")
     if key != graph.key:
         raise FormatError(
             message(
                 "the plan belongs to another graph",
                 f"stored key {key[:16]}..., this graph has {graph.key[:16]}...",
+                *_differing(head.get("marks"), graph),
                 remedy="Plan this graph again.",
             )
         )
@@ -143,13 +155,29 @@ def _rebuilt(content: dict[str, Any], graph: Graph, mesh: Any, make: Make[Made])
     return make(graph, mesh, Asked(own, ops, inputs, outputs, accumulate, platforms, remat))
 
 
-def _content(text: object) -> dict[str, Any]:
+def _differing(stored: Any, graph: Graph) -> list[str]:
+    """Where a graph differs first from the one of a stored plan, as far as its file says."""
+    parts = cast("list[Any]", stored) if isinstance(stored, list) else []
+    text = "".join(part for part in parts if isinstance(part, str))
+    if not text:
+        return []
+    marks = [text[start : start + 4] for start in range(0, len(text), 4)]
+    own = node_marks(graph)
+    differing = (path for (path, mark), other in zip(own, marks, strict=False) if mark != other)
+    last = own[min(len(own), len(marks)) - 1][0]
+    return [f"the first that differs is `{next(differing, last)}`"]
+
+
+def _head(text: object) -> dict[str, Any]:
     stored = read_json(text, "a plan file", _REMEDY, "a plan file is not JSON")
     if not isinstance(stored, dict) or cast("dict[str, Any]", stored).get("format") != _FORMAT:
         raise FormatError(
             message("this is no plan file", f"got {str(stored)[:80]}", remedy="Pass plan.to_json() text.")
         )
-    head = cast("dict[str, Any]", stored)
+    return cast("dict[str, Any]", stored)
+
+
+def _content(head: dict[str, Any]) -> dict[str, Any]:
     version = head.get("version")
     if type(version) is not int or version != _VERSION:
         newer = type(version) is int and version > _VERSION

@@ -15,13 +15,34 @@ if TYPE_CHECKING:
 
 def graph_key(graph: Graph) -> str:
     """A SHA-256 over operations, types, axis names and wiring of what the outputs need."""
+    lines = [line for _, line in _lines(graph)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def node_marks(graph: Graph) -> list[tuple[str, str]]:
+    """Four characters for every node that the key counts, with its path; what stands in a loop follows the loop.
+
+    They are too short to tell graphs apart, and long enough to say where two differ first, if their keys do.
+    """
+    found: list[tuple[str, str]] = []
+    for node, line in _lines(graph):
+        path = node.path if node is not None else "the outputs"
+        if isinstance(node, Loop):
+            line = line.replace(node.body.key, "")
+        found.append((path, hashlib.sha256(line.encode()).hexdigest()[:4]))
+        if isinstance(node, Loop):
+            found += [(f"{path}/{inner}", mark) for inner, mark in node_marks(node.body)]
+    return found
+
+
+def _lines(graph: Graph) -> list[tuple[Node | None, str]]:
+    """What the key says of every node, and of the outputs."""
     needed = needed_nodes(graph)
     order = [i for i, node in enumerate(graph.nodes) if i in needed or isinstance(node, Input)]
     moved = {old: new for new, old in enumerate(order)}
     name = _Names(graph.suggested)
-    lines = [_line(graph.nodes[i], moved, name) for i in order]
-    lines.append("outputs " + " ".join(f"{moved[ref.node]}.{ref.output}" for _, ref in graph.outputs))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    outputs = "outputs " + " ".join(f"{moved[ref.node]}.{ref.output}" for _, ref in graph.outputs)
+    return [*((graph.nodes[i], _line(graph.nodes[i], moved, name)) for i in order), (None, outputs)]
 
 
 class _Names:

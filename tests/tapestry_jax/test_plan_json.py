@@ -103,6 +103,7 @@ REFUSED = {
         {"graph": OTHER},
         "FormatError: the plan belongs to another graph\n"
         f"  stored key {GRAPH.key[:16]}..., this graph has {OTHER.key[:16]}...\n"
+        "  the first that differs is `einsum`\n"
         "  Plan this graph again.",
     ),
     "for another mesh": (
@@ -196,14 +197,47 @@ def test_edited_plans_are_read_or_refused():
     assert 100 < refused < 150
 
 
+def layers(kernel, count):
+    def layer(x, w):
+        return tp.Map(kernel)(tp.einsum("b k, k n -> b n")(x, w).rename(n="k"))
+
+    return tp.trace(
+        lambda x, w: tp.stack(layer, count)(x, w),
+        tp.TensorType({"b": 4, "k": 4}, jnp.float32),
+        tp.TensorType({"layer": count, "k": 4, "n": 4}, jnp.float32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("graph", "path"),
+    [(layers(jnp.cos, 3), "stack/cos"), (layers(jnp.sin, 2), "w"), (layers(jnp.sin, 3), None), (GRAPH, "x0")],
+)
+def test_a_plan_of_another_graph_says_where_that_differs(graph, path):
+    mesh = AbstractMesh((2,), ("data",))
+    text = tp.plan(layers(jnp.sin, 3), mesh, {"b": "data"}).to_json()
+    if path is None:
+        assert tp.Plan.from_json(text, graph).entries == (("b", ("data",)),)
+        return
+    with pytest.raises(tp.FormatError) as refused:
+        tp.Plan.from_json(text, graph)
+    assert f"\n  the first that differs is `{path}`\n" in str(refused.value)
+
+
+@pytest.mark.parametrize("marks", [None, 3, [], [3], ["é"], ["abc"], ["0" * 60000] * 9, "0000"])
+def test_marks_decide_nothing(marks):
+    assert tp.Plan.from_json(_edited(marks=marks), GRAPH).entries == PLAN.entries
+    with pytest.raises(tp.FormatError, match="the plan belongs to another graph"):
+        tp.Plan.from_json(_edited(marks=marks), OTHER)
+
+
 DAMAGES = {
     "no checksum": (plan_json._content, '!= head.get("checksum")', "is None", {"entries": []}, False),
     "any version": (plan_json._content, "version != _VERSION", "False", {}, False),
     "any graph": (plan_json._plan, "key != graph.key", "False", {"graph": OTHER.key}, True),
     "any content": (
         plan_json._plan,
-        "_content(text), _CONTENT,",
-        "_content(text), _content(text),",
+        "_content(head), _CONTENT,",
+        "_content(head), _content(head),",
         {"kernel": 3},
         True,
     ),

@@ -36,7 +36,10 @@ def test_they_hold_every_item():
 def test_they_say_what_they_said(name: str):
     plan = read(name)
     plan.verify()
-    assert plan.to_json() == STORED[name]["plan"]
+    said = json.loads(plan.to_json())
+    # Files of that time did not say where another graph differs.
+    assert said.pop("marks")
+    assert said == json.loads(STORED[name]["plan"])
 
 
 @pytest.mark.parametrize("name", ["around", "steps"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +64,7 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
         str(laid),
         bool(sources),
         tuple(sums.operations.values()),
-        tuple(_overlapped(transfers, sums.rings)),
+        tuple(_overlapped(zip(places, transfers, strict=True), sums.rings)),
         sums.bubble,
     )
     check(cost)
@@ -89,14 +89,16 @@ def check(cost: Cost) -> None:
     )
 
 
-def _overlapped(transfers: Sequence[TransferCost], rings: dict[str, Room]) -> Iterator[TransferCost]:
+def _overlapped(transfers: Iterable[tuple[Place, TransferCost]], rings: dict[Place, Room]) -> Iterator[TransferCost]:
     """What goes round a ring passes while a turn is computed, of the forward pass or the backward pass."""
     left = {
-        (path, backward): (room.forward, room.backward)[backward] for path, room in rings.items() for backward in (0, 1)
+        (place, backward): (room.forward, room.backward)[backward]
+        for place, room in rings.items()
+        for backward in (0, 1)
     }
-    for each in transfers:
-        key = each.path, int(each.backward)
-        if each.kind == "collective-permute" and key in left:
+    for place, each in transfers:
+        key = place, int(each.backward)
+        if key in left:
             hidden = min(each.seconds, left[key])
             left[key] -= hidden
             fields = each.path, each.kind, each.axes, each.bytes, each.times, each.backward, each.seconds
@@ -183,7 +185,7 @@ def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: Sums, around:
     total = _add(step.body, flow_of_region(step, flow), sums, entered)
     if ring is not None:
         # In the last turn nothing is sent on.
-        sums.rings[step.path] = sums.rings.get(step.path, Room()) + total.times((turns - 1) / turns)
+        sums.rings[place] = total.times((turns - 1) / turns)
     return total
 
 

@@ -51,7 +51,7 @@ class Sums:
         self.operations: dict[str, OperationCost] = {}
         self.works: list[tuple[Place, Work]] = []
         self.loops: list[tuple[Place, Loop]] = []
-        self.rings: dict[str, Room] = {}
+        self.rings: dict[Place, Room] = {}
         self.bubble = 0.0
 
     def add(

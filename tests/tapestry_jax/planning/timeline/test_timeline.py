@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh, AxisType
 
@@ -73,6 +74,41 @@ def test_a_ring_of_four_sends_while_it_computes(send: float, makespan: float, hi
     assert [start for start, _ in sent.unfolded()] == [0, every, 2 * every]
 
 
+def test_what_one_ring_has_room_for_does_not_hide_another():
+    def rings(q, k, p):
+        return scores(q, k), tp.Map(jnp.sin)(tp.Map(jnp.cos)(scores(q, p)))
+
+    sizes = ({"q": 8, "d": 4}, {"k": 8, "d": 4}, {"l": 8, "d": 4})
+    graph = tp.trace(rings, *(tp.TensorType(each) for each in sizes))
+    ring = tp.ring("data")
+    plan = tp.plan(graph, mesh(data=4), {"q": "data", "k": ring, "l": ring})
+    found, cost = (ask(machine(collective_permute=2.0)) for ask in (plan.timeline, plan.cost))
+    # Turns of 1 s and of 3 s that send for 2 s: the first ring waits, whatever time the second one has.
+    assert (found.makespan, cost.seconds) == (3 * 2.0 + 1.0 + 4 * 3.0, found.makespan)
+
+
+def test_the_time_of_the_backward_pass_does_not_hide_what_the_forward_pass_sends():
+    plan = tp.plan(SCORES, mesh(data=4), {"q": "data", "k": tp.ring("data")})
+    found, cost = (ask(machine(collective_permute=2.0), grad=True) for ask in (plan.timeline, plan.cost))
+    # Forwards turns of 1 s that send for 2 s; backwards turns of 1 s again and 2 s of gradients, which send for 2 s.
+    assert (found.forward, found.makespan) == (3 * 2.0 + 1.0, 7.0 + 4 * 3.0)
+    assert (cost.seconds, cost.hidden) == (found.makespan, found.hidden) == (19.0, 3 * 1.0 + 3 * 2.0)
+
+
+def test_the_backward_pass_goes_the_opposite_way():
+    two = tp.trace(
+        lambda x, w: tp.stack(lambda x, w: tp.Map(jnp.sin)(linear(x, w)).rename(f="e"), 4)(x, w),
+        tp.TensorType({"b": 16, "e": 4}),
+        tp.TensorType({"layer": 4, "e": 4, "f": 4}),
+    )
+    found = tp.plan(two, mesh(data=2), {"b": "data"}).timeline(machine(all_reduce=0.5), grad=True)
+    parts = {
+        part: [e.path for e in found.events if e.part == part and e.what == COMPUTE and e.seconds >= 1]
+        for part in ("forward", "backward")
+    }
+    assert parts == {"forward": ["stack/einsum", "stack/sin"], "backward": ["stack/sin", "stack/einsum"]}
+
+
 def test_a_pipeline_of_four_stages_and_eight_chunks_waits_three_of_eleven_turns():
     plan = tp.plan(stacked(4), mesh(stage=4), {"layer": "stage", "batch": tp.chunks(8)})
     found = plan.timeline(machine(collective_permute=0.5, all_reduce=0.25))
@@ -130,6 +166,10 @@ def test_memory_over_time_is_what_the_steps_hold():
     plan = tp.plan(PRODUCT, mesh(data=4), {"k": "data"})
     # Two arguments of 64 B, then their product of 256 B besides.
     assert plan.timeline(machine(all_reduce=0.5)).memory == ((0.0, 384), (1.5, 384))
+    # Arguments of 64 B and 256 B, the second one once more as it varies, and a product of 64 B; backwards it comes down
+    # again: the product when its gradient is taken, the copy when its gradient is added up.
+    both = tp.plan(PRODUCT, mesh(data=4), {"b": "data"}).timeline(machine(all_reduce=0.5), grad=True)
+    assert both.memory == ((0, 576), (0, 640), (1, 640), (3, 640), (3, 576), (3.5, 576), (3.5, 320))
     kept, again = (tp.plan(stacked(8), mesh(data=2), {}, remat=remat) for remat in (None, True))
     for each in (kept, again):
         for grad in (False, True):
@@ -176,6 +216,7 @@ def test_laws_hold_for_rings_pipelines_and_layers():
     ring = tp.plan(SCORES, mesh(data=4), {"q": "data", "k": tp.ring("data")})
     pipeline = tp.plan(stacked(8), mesh(stage=4), {"layer": "stage", "batch": tp.chunks(8)}, remat=True)
     chunked = tp.plan(stacked(8), mesh(data=4), {"batch": ("data", tp.chunks(2))}, remat=True)
-    for plan in (ring, pipeline, chunked):
+    kept = tp.plan(stacked(8), mesh(data=4), {"batch": "data"}, remat={"": "dots"})
+    for plan in (ring, pipeline, chunked, kept):
         for grad in (False, True):
             assert broken_laws(plan, "v5p", grad) == []

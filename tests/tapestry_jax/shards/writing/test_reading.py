@@ -42,12 +42,6 @@ def test_linear_reads_what_its_split_says(graph: tp.Graph, split: tuple[int, int
     assert shards.count() == math.prod(split)
 
 
-def test_linear_reads_least_in_four_blocks_along_the_batch() -> None:
-    four = {split: cells for split, cells in LINEAR.items() if math.prod(split) == 4}
-    assert min(four, key=lambda split: four[split]) == (4, 1)
-    assert four[4, 1] == 2864
-
-
 def test_in_dimension_makes_partial_sums_that_are_merged() -> None:
     product = tp.Reduce(jnp.matmul, "batch in, in out -> batch out", tp.monoids.Sum)
     graph = tp.trace(product, *types({"batch": 100, "in": 12}, {"in": 12, "out": 32}))
