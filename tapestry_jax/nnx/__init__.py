@@ -4,9 +4,8 @@ Modules   Module ModuleArrow
 Layers    Linear LinearGeneral Embed PositionEmbed LayerNorm RMSNorm MLP MultiHeadAttention Block Stack
 Models    Transformer TransformerConfig cross_entropy
 
-Read `module` with `parameter`, `symbolic`, `written` and `module_arrow`; then the layers, from `linear` to
-`attention`: `embed`, `norm`, `mlp`, `stack`, and `transformer` with its `loss`. `rows` are kernels,
-`options` reads what constructors are given.
+Read `modules`, what a module is, with `parameter`; then the layers, from `linear` to `attention`: `embed`, `norm`,
+`mlp`, `stack`, and `transformer` with its `loss`. `rows` are kernels, `options` reads what constructors are given.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from tapestry_jax.nnx.linear import Linear as Linear
 from tapestry_jax.nnx.linear import LinearGeneral as LinearGeneral
 from tapestry_jax.nnx.loss import cross_entropy as cross_entropy
 from tapestry_jax.nnx.mlp import MLP as MLP
-from tapestry_jax.nnx.module import Module as Module
-from tapestry_jax.nnx.module_arrow import ModuleArrow as ModuleArrow
+from tapestry_jax.nnx.modules.arrow import ModuleArrow as ModuleArrow
+from tapestry_jax.nnx.modules.module import Module as Module
 from tapestry_jax.nnx.norm import LayerNorm as LayerNorm
 from tapestry_jax.nnx.norm import RMSNorm as RMSNorm
 from tapestry_jax.nnx.stack import Stack as Stack

@@ -13,7 +13,7 @@ from combinators.errors import GraphError, message
 from combinators.leaves.attention import attention
 from combinators.recording.value import Value
 from tapestry_jax.nnx.linear import LinearGeneral
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
 
 
 class MultiHeadAttention(Module):

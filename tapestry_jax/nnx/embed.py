@@ -14,7 +14,7 @@ from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
 from combinators.monoids import Sum
 from combinators.recording.value import Value
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import cast, embedding_normal, parameter, position_normal
 from tapestry_jax.nnx.rows import Rows, RowsOfBlock, RowsWithin

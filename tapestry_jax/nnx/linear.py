@@ -14,7 +14,7 @@ from combinators.arguments import read_flag, read_function, read_list
 from combinators.errors import CompositionError, GraphError, SignatureError, message
 from combinators.leaves.einsum import einsum
 from combinators.recording.value import Value
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs, read_sizes
 from tapestry_jax.nnx.parameter import cast, lecun_normal, parameter, zeros
 

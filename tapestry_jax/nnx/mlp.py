@@ -13,7 +13,7 @@ from combinators.arguments import read_count, read_function
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.linear import Linear
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
 
 
 class MLP(Module):

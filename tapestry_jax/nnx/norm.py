@@ -15,7 +15,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import ones, parameter, zeros
 

@@ -16,9 +16,9 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from combinators.recording.value import Value
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.modules.symbolic import merge, state_types
 from tapestry_jax.nnx.options import read_rngs
-from tapestry_jax.nnx.symbolic import merge, state_types
 
 
 class Stack(Module):

@@ -16,7 +16,7 @@ from tapestry_jax.nnx.attention import MultiHeadAttention
 from tapestry_jax.nnx.embed import Embed, PositionEmbed
 from tapestry_jax.nnx.linear import Linear
 from tapestry_jax.nnx.mlp import MLP
-from tapestry_jax.nnx.module import Module
+from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norm import LayerNorm
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.stack import Stack

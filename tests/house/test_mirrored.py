@@ -56,7 +56,7 @@ def differences(root: Path) -> list[str]:
 
 def rooms_spoken_of(text: str) -> set[str]:
     """The rooms that a test imports from, and those in which the public names live that it uses."""
-    used = {_home(package, name) for package, name in re.findall(r"\b(tp|laws)\.(\w+)", text)}
+    used = {_home(package, name) for package, name in re.findall(r"\b(tp\.nnx|tp|laws)\.(\w+)", text)}
     return {module.replace(".", "/") for module in {*_imports(ast.parse(text)), *used}}
 
 
@@ -71,7 +71,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 @cache
 def _home(package: str, name: str) -> str:
     """The room in which a public name is defined; empty for values, which do not know it."""
-    found = getattr(importlib.import_module("tapestry_jax" if package == "tp" else package), name, None)
+    found = getattr(importlib.import_module(package.replace("tp", "tapestry_jax")), name, None)
     if isinstance(found, ModuleType):
         return found.__name__
     return str(getattr(found, "__module__", None) or "").rpartition(".")[0]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from combinators.index_space.axis import Axis
+from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.box import Box
 from combinators.index_space.projection import Projection
 from tapestry_jax.shards.ranges import (
@@ -190,7 +191,7 @@ def bounds_fault(own: Range, size: int) -> str | None:
     """What of a range lies outside of its axis without a boundary that answers; None where nothing does."""
     if own.count < 0 or own.width < 0 or own.stride < 1 or own.before < 0 or own.after < 0 or own.deal < 0:
         return "counts that are negative"
-    if own.mode not in ("valid", "zero", "periodic", "reflect", "edge"):
+    if own.mode not in BOUNDARIES:
         return f"the boundary {own.mode!r}, which is none"
     low, high = own.limit
     if own.mode != "valid" or not reaches_outside(own, size):

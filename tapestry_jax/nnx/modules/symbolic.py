@@ -13,10 +13,10 @@ from combinators.errors import GraphError, message
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.recording.value import Value
-from tapestry_jax.nnx.written import guard
+from tapestry_jax.nnx.modules.written import guard
 
 if TYPE_CHECKING:
-    from tapestry_jax.nnx.module import Module
+    from tapestry_jax.nnx.modules.module import Module
 
 _LEADING = ("batch", "seq")
 _SCOPE = "_tapestry_scope"

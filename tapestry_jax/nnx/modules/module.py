@@ -10,9 +10,9 @@ from flax import nnx
 
 from combinators.arrows.arrow import Arrow
 from combinators.recording.value import Value
-from tapestry_jax.nnx.module_arrow import arrow_of
-from tapestry_jax.nnx.symbolic import is_symbolic, program_of, scope_of, split
-from tapestry_jax.nnx.written import check_unguarded
+from tapestry_jax.nnx.modules.arrow import arrow_of
+from tapestry_jax.nnx.modules.symbolic import is_symbolic, program_of, scope_of, split
+from tapestry_jax.nnx.modules.written import check_unguarded
 
 
 class Module(nnx.Module):

@@ -18,11 +18,11 @@ from combinators.graphs.graph import Graph
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
-from tapestry_jax.nnx.symbolic import label, merge, program_of, state_types
-from tapestry_jax.nnx.written import check_unwritten
+from tapestry_jax.nnx.modules.symbolic import label, merge, program_of, state_types
+from tapestry_jax.nnx.modules.written import check_unwritten
 
 if TYPE_CHECKING:
-    from tapestry_jax.nnx.module import Module
+    from tapestry_jax.nnx.modules.module import Module
 
 
 class ModuleArrow(Holder, Arrow[Any, Any]):
