@@ -316,17 +316,9 @@ class Plan(Immutable):
           PlanError: when it is no plan, or one of another program, with the first operation that differs.
           MeshError: for a machine as `cost` does.
         """
-        if not isinstance(other, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise PlanError(
-                message(
-                    "a plan differs from plans",
-                    f"got {type(other).__name__}: {other!r:.80}",
-                    remedy="Pass a plan of the same graph: plan.diff(tp.plan(graph, mesh, {...})).",
-                )
-            )
         positions = read_positions(grad, self.graph)
         found = None if machine is None else self._machine(machine)
-        return on_request.diff(self._side(positions), other._side(positions), found, positions)
+        return on_request.diff(self._side(positions), _plan_of(other)._side(positions), found, positions)
 
     def _side(self, grad: bool | int | Sequence[int]) -> Side:
         return on_request.Side(self.graph, asked_of(self), self.schedule, lambda: self.memory(grad).total)
@@ -342,6 +334,7 @@ class Plan(Immutable):
         *,
         grad: bool | int | Sequence[int] = False,
         memory: bool = False,
+        others: Sequence[Plan] = (),
         open: bool = False,
     ) -> Path:
         """Write the plan as a page for a browser: one file, which asks no network for anything.
@@ -355,6 +348,8 @@ class Plan(Immutable):
           machine: as in `cost`. Where neither this nor the mesh says it, the page has no prices.
           grad: as in `collectives`: False for the program alone, True for values and gradients.
           memory: whether the page also shows what `memory` finds, for which the program is traced.
+          others: plans of the same program to list beside it, with what they say otherwise, such as those that
+            `tp.pareto` gives, or the one by hand.
           open: whether to show the page in a browser.
 
         Returns:
@@ -362,10 +357,12 @@ class Plan(Immutable):
 
         Raises:
           MeshError: for an unknown machine, or a mesh that does not fill it.
-          PlanError: where the file cannot be written, or for a position where the program has no argument.
+          PlanError: where the file cannot be written, for a position where the program has no argument, or for others
+            that are no plans of the same program.
         """
         positions = read_positions(grad, self.graph)
-        told = on_request.told_of(self.schedule, self.mesh, machine, positions, memory)
+        own, beside = self._side(positions), [_plan_of(other)._side(positions) for other in others]
+        told = on_request.told_of(own, self.mesh, machine, positions, memory, beside, self.gap)
         return on_request.show_plan(self.graph, self.schedule, path, told, open)
 
     def _repr_html_(self) -> str:
@@ -520,6 +517,23 @@ def plan_of(graph: Graph, mesh: Any, asked: Asked, schedule: Schedule, gap: floa
     """The plan whose schedule is known."""
     entries = asked.entries, asked.ops, asked.inputs, asked.outputs
     return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat, gap)
+
+
+def _plan_of(other: Plan) -> Plan:
+    """What a plan is compared with.
+
+    Raises:
+      PlanError: when it is no plan.
+    """
+    if not isinstance(other, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message(
+                "a plan differs from plans",
+                f"got {type(other).__name__}: {other!r:.80}",
+                remedy="Pass a plan of the same graph: plan.diff(tp.plan(graph, mesh, {...})).",
+            )
+        )
+    return other
 
 
 def asked_of(plan: Plan) -> Asked:

@@ -15,6 +15,7 @@ from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.pricing.cost import Cost
 from tapestry_jax.planning.scheduling.schedule import Schedule
 from tapestry_jax.planning.timeline.timeline import Timeline
+from tapestry_jax.report.page.alternatives import Alternative
 from tapestry_jax.report.page.boxes import boxes_of
 from tapestry_jax.report.page.drawing import Edge, Node, drawing
 from tapestry_jax.report.page.scopes import Scope, scopes_of
@@ -33,12 +34,16 @@ class Told:
       cost: on a machine.
       timeline: of a run on that machine.
       memory: of a device.
+      alternatives: other plans of the same program, beside this one, which is the first.
+      gap: of a plan that was searched for, the share of its price by which a better one could be cheaper at most.
       grad: as in `plan.collectives`; cost and memory were found with the same.
     """
 
     cost: Cost | None = None
     timeline: Timeline | None = None
     memory: MemoryNeeded | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    gap: float | None = None
     grad: bool | int | Sequence[int] = False
 
 
@@ -79,7 +84,8 @@ def document(graph: Graph, schedule: Schedule, told: Told) -> dict[str, Any]:
         "cost": None if told.cost is None else _cost(told.cost),
         "memory": _memory(told.memory, alive_at_once(schedule, told.grad)),
         "timeline": None if told.timeline is None else times_of(told.timeline),
-        "alternatives": None,
+        "alternatives": [dataclasses.asdict(each) for each in told.alternatives],
+        "gap": told.gap,
     }
 
 

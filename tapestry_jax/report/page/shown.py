@@ -17,6 +17,8 @@ from tapestry_jax.memory.predicted import memory_needed
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.planning.scheduling.schedule import Schedule
 from tapestry_jax.planning.timeline.simulate import simulate
+from tapestry_jax.report.diff import Side
+from tapestry_jax.report.page.alternatives import alternatives
 from tapestry_jax.report.page.document import Told, document
 from tapestry_jax.report.page.html import html_page
 from tapestry_jax.report.page.write import write_page
@@ -46,24 +48,31 @@ def show_plan(graph: Graph, schedule: Schedule, path: str | os.PathLike[str] | N
     return written
 
 
-def told_of(schedule: Schedule, mesh: Any, machine: Any, grad: Positions, memory: bool) -> Told:
-    """What a page says beside the plan: its cost and a run where the machine is known, and its memory if asked for.
+def told_of(
+    own: Side, mesh: Any, machine: Any, grad: Positions, memory: bool, others: Sequence[Side], gap: float | None
+) -> Told:
+    """What a page says beside the plan: its cost and a run where the machine is known, and what is asked for.
 
     Args:
-      schedule: of a plan.
+      own: the plan.
       mesh: of the plan.
       machine: as in `Plan.cost`; None is the one that the mesh's devices are, or none where they do not say it.
       grad: as in `Plan.collectives`.
       memory: whether the program is traced to count its buffers.
+      others: plans of the same program that are listed beside it.
+      gap: of a plan that was searched for.
 
     Raises:
       MeshError: for an unknown machine, or a mesh that does not fill it.
+      PlanError: where one of the others is of another program.
     """
-    found = _machine(mesh, machine)
+    found, schedule = _machine(mesh, machine), own.schedule
     return Told(
         cost=None if found is None else price(schedule, found, grad),
         timeline=None if found is None else simulate(schedule, found, grad),
         memory=memory_needed(schedule, mesh, grad) if memory else None,
+        alternatives=alternatives(own, others, found, grad) if others else (),
+        gap=gap,
         grad=grad,
     )
 

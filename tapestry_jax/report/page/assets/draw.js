@@ -221,7 +221,9 @@ class Picture {
     const edge = 24;
     const shift = (low, size, room) =>
       low < edge ? edge - low : low + size > room - edge ? room - edge - low - size : 0;
-    const [right, down] = [shift(left, width, this.canvas.clientWidth), shift(top, height, this.canvas.clientHeight)];
+    const covered = this.covered();
+    const right = shift(left, width, this.canvas.clientWidth - covered.right);
+    const down = shift(top, height, this.canvas.clientHeight - covered.below);
     if (right || down) this.move(x + right, y + down);
   }
 }

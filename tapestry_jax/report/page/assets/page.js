@@ -8,6 +8,7 @@ class Page {
     this.viz = viz;
     this.folds = new Folds(data);
     this.picture = new Picture(at("canvas"), at("view"), data, this.folds, new Measure());
+    this.picture.covered = () => this.covered();
     this.chosen = null;
     this.found = [];
     this.hit = -1;
@@ -17,7 +18,7 @@ class Page {
     const sent = data.sends.reduce((sum, each) => sum + each.bytes * (each.times ?? 1), 0);
     const bytes = sent ? `, ${amount(sent, "B")} sent` : "";
     const collectives = `${many(data.sends.length, "collective")}${data.grad ? " with gradients" : ""}${bytes}`;
-    at("about").textContent = [`mesh ${data.mesh}`, ...counts, collectives, data.cost ? `on ${data.cost.machine}: ${duration(data.cost.seconds)}` : ""].filter(Boolean).join(" · ");
+    at("about").textContent = [`mesh ${data.mesh}`, ...counts, collectives, data.cost ? `on ${data.cost.machine}: ${duration(data.cost.seconds)}` : "", data.gap === null ? "" : `gap ${Number((100 * data.gap).toPrecision(2))}%`].filter(Boolean).join(" · ");
     this.listen();
     this.refresh();
     this.picture.fit(0.62);
@@ -58,6 +59,7 @@ class Page {
       ["memory", "Memory", memorySection(this.data)],
     ];
     if (this.data.timeline) found.splice(2, 0, ["run", "Run", new Times(this.data).section()]);
+    if (this.data.alternatives.length) found.push(["others", "Alternatives", alternativesSection(this.data)]);
     const unplaced = sentParts(this.data, this.data.unplaced, "Sent for no operation");
     if (unplaced.length) found.push(["other", "Other", html("div", {}, ...unplaced)]);
     for (const [id, name, content] of found) {
@@ -98,6 +100,13 @@ class Page {
     at("detail").replaceChildren(close, ...detailOf(this.data, this.folds, key));
     at("detail").hidden = false;
     at("detail").scrollTop = 0;
+  }
+
+  // How much of the graph lies behind what is known of a node.
+  covered() {
+    const { offsetWidth: width, offsetHeight: height, hidden } = at("detail");
+    if (hidden) return { right: 0, below: 0 };
+    return width < at("canvas").clientWidth ? { right: width, below: 0 } : { right: 0, below: height };
   }
 
   close() {

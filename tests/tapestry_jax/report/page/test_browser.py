@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 MADE = {
-    "mlp": lambda path: plans.mlp().show(path, "h100", grad=True),
+    "mlp": lambda path: plans.mlp().show(path, "h100", grad=True, memory=True, others=[plans.gathered()]),
     "transformer": lambda path: plans.transformer().show(path),
     "pipeline": lambda path: plans.pipeline().show(path, "h100", grad=True),
     "hostile": lambda path: plans.hostile().show(path),
@@ -123,7 +123,9 @@ def test_searching_finds_unfolds_and_chooses(visit: Any):
     chosen = page.locator(".box.chosen")
     assert chosen.get_attribute("aria-label") == "decoder/7/mlp/gelu, operation"
     place, canvas = chosen.bounding_box(), page.locator("#canvas").bounding_box()
-    assert canvas["x"] <= place["x"] and canvas["y"] <= place["y"] <= canvas["y"] + canvas["height"]
+    # Beside what is known of it, not behind it.
+    assert canvas["x"] <= place["x"] <= page.locator("#detail").bounding_box()["x"] - place["width"]
+    assert canvas["y"] <= place["y"] <= canvas["y"] + canvas["height"]
     page.keyboard.press("Escape")
     assert page.input_value("#search") == ""
 
@@ -209,6 +211,16 @@ def test_a_run_is_drawn_lane_by_lane_and_zoomed(visit: Any):
     for _ in range(6):
         page.click('[aria-label="Zoom into the run"]')
     assert page.locator("svg.times rect.computes.forward").count() < pieces
+
+
+def test_sections_say_cost_memory_and_alternatives(visit: Any):
+    page = visit("mlp")
+    assert texts(page, "nav a") == ["Operations", "Cost", "Run", "Memory", "Alternatives"]
+    assert page.locator("#cost .barred tr").count() >= 5
+    assert "temporaries" in page.inner_text("#memory")
+    rows = page.locator("#others tbody tr")
+    assert [rows.nth(number).locator("td").first.inner_text() for number in range(2)] == ["this plan", "plan 1"]
+    assert "inputs['up'], embed: - -> data" in rows.nth(1).inner_text()
 
 
 @pytest.mark.parametrize("width", [400, 1600])

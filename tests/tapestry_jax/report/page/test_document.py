@@ -8,6 +8,9 @@ from collections import Counter
 
 import pytest
 
+from combinators import PlanError
+from tapestry_jax.plan import asked_of
+from tapestry_jax.report.diff import Side
 from tapestry_jax.report.page.document import Told, document
 from tapestry_jax.report.page.shown import told_of
 from tests.tapestry_jax.report.page import plans
@@ -22,6 +25,13 @@ EVERY = [
     plans.empty,
     plans.hostile,
 ]
+
+
+def of(plan, machine=None, grad=False, memory=False, others=()):
+    """What `plan.show` shows."""
+    own, *beside = (Side(each.graph, asked_of(each), each.schedule, int) for each in (plan, *others))
+    told = told_of(own, plan.mesh, machine, grad, memory, beside, plan.gap)
+    return document(plan.graph, plan.schedule, told)
 
 
 WITH_GRADIENTS = [plans.mlp, plans.gathered, plans.pipeline, plans.ring]
@@ -51,7 +61,7 @@ def test_gathers_stand_at_the_node_that_gathers_and_their_gradients_at_the_opera
 @pytest.mark.parametrize("make", [plans.mlp, plans.pipeline, plans.ring, plans.halo])
 def test_prices_and_the_run_are_those_of_the_plan(make):
     plan = make()
-    found = document(plan.graph, plan.schedule, told_of(plan.schedule, plan.mesh, "h100", True, False))
+    found = of(plan, machine="h100", grad=True)
     cost, line = plan.cost("h100", grad=True), plan.timeline("h100", grad=True)
     shown = sum(each["cost"]["seconds"] for each in (*found["nodes"], *found["scopes"]) if "cost" in each)
     assert math.isclose(shown, cost.compute)
@@ -95,15 +105,15 @@ def test_equal_layers_share_their_boxes():
 def test_memory_is_traced_where_somebody_asks_for_it():
     plan = plans.mlp()
     assert [*plans.told(plans.mlp)["memory"]] == ["alive"]
-    told = told_of(plan.schedule, plan.mesh, None, False, True)
-    found = document(plan.graph, plan.schedule, told)["memory"]
+    found = of(plan, memory=True)["memory"]
     assert found["total"] == plan.memory().total
     assert sum(each["bytes"] * each["times"] for each in found["live"]) + found["rest"] == plan.memory().temporaries
 
 
 def test_a_mesh_that_does_not_say_its_machine_has_no_prices():
     plan = plans.mlp()
-    assert told_of(plan.schedule, plan.mesh, None, False, False) == Told()
+    side = Side(plan.graph, asked_of(plan), plan.schedule, int)
+    assert told_of(side, plan.mesh, None, False, False, (), None) == Told()
     found = plans.told(plans.mlp)
     assert (found["cost"], found["timeline"]) == (None, None)
 
@@ -117,3 +127,25 @@ def test_a_document_is_json_whose_parts_refer_to_each_other(make):
     assert all(-1 <= scope["parent"] < number for number, scope in enumerate(scopes))
     assert all(0 <= each[end] < len(nodes) for each in found["edges"] for end in ("from", "to"))
     assert all(0 <= place < len(found["blocks"]) for node in nodes for place in node.get("blocks", ()))
+
+
+def test_other_plans_stand_beside_the_one_that_is_shown():
+    plan = plans.mlp()
+    found = of(plan, machine="h100", others=[plans.gathered(), plan])["alternatives"]
+    assert [each["name"] for each in found] == ["this plan", "plan 1", "plan 2"]
+    for each, own in zip(found, (plan, plans.gathered(), plan), strict=True):
+        assert each["seconds"] == own.cost("h100").seconds
+        assert each["collectives"] == len(own.collectives())
+    assert found[1]["otherwise"] == tuple(map(str, plan.diff(plans.gathered()).asked))
+    assert (found[2]["otherwise"], found[2]["more"]) == ((), 0)
+    assert of(plan, others=[plan])["alternatives"][1]["seconds"] is None
+
+
+def test_what_is_no_plan_of_the_program_cannot_stand_beside_it(tmp_path):
+    for other, told in (
+        (plans.ring(), "plans of different programs"),
+        (plans.mlp().graph, "a plan differs from plans"),
+    ):
+        with pytest.raises(PlanError, match=told):
+            plans.mlp().show(tmp_path / "plan.html", others=[other])
+    assert not [*tmp_path.iterdir()]

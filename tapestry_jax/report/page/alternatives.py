@@ -1,0 +1,76 @@
+"""Other plans of the same program, beside the one that a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from combinators.frozen import dataclass
+from tapestry_jax.machines.machine import Machine
+from tapestry_jax.planning.prediction.alive import alive_at_once
+from tapestry_jax.planning.prediction.collectives import collectives
+from tapestry_jax.planning.pricing.priced import price
+from tapestry_jax.report.diff import Side, diff
+
+LISTED = 12
+"""So many things are listed that a plan says otherwise."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One plan.
+
+    Attributes:
+      name: what it is called.
+      seconds: of one run; None without a machine.
+      alive: bytes of values that are alive at once on a device, by the schedule.
+      collectives: how many are predicted.
+      sent: bytes that they send, per device.
+      otherwise: what was asked for otherwise than of the plan that is shown.
+      more: how many operations, arguments and results lie otherwise.
+    """
+
+    name: str
+    seconds: float | None
+    alive: int
+    collectives: int
+    sent: int
+    otherwise: tuple[str, ...] = ()
+    more: int = 0
+
+
+def alternatives(
+    own: Side, others: Sequence[Side], machine: Machine | None, grad: bool | int | Sequence[int] = False
+) -> tuple[Alternative, ...]:
+    """The plan that is shown, and others.
+
+    Args:
+      own: the plan.
+      others: plans of the same program, on any mesh.
+      machine: where all are priced; None for no prices.
+      grad: as in `Plan.collectives`.
+
+    Raises:
+      PlanError: for a plan of another program, with the first operation that differs.
+      MeshError: where the mesh of one does not fill the machine.
+    """
+    found = [_alternative("this plan", own, machine, grad)]
+    for number, other in enumerate(others, start=1):
+        said = diff(own, other, None, grad)
+        asked = tuple(map(str, said.asked[:LISTED]))
+        more = len(said.operations) + len(said.layouts)
+        found.append(_alternative(f"plan {number}", other, machine, grad, asked, more))
+    return tuple(found)
+
+
+def _alternative(
+    name: str,
+    side: Side,
+    machine: Machine | None,
+    grad: bool | int | Sequence[int],
+    otherwise: tuple[str, ...] = (),
+    more: int = 0,
+) -> Alternative:
+    seconds = None if machine is None else price(side.schedule, machine, grad).seconds
+    found = collectives(side.schedule, grad)
+    sent = sum(each.bytes * each.times for each in found)
+    return Alternative(name, seconds, alive_at_once(side.schedule, grad), len(found), sent, otherwise, more)
