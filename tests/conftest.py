@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Helpers such as tests/contract.py, which have no access to the options, look here.
+    # Where there is no access to the options, tests/thoroughly.py looks here.
     if config.getoption("--thorough"):
         os.environ["TAPESTRY_THOROUGH"] = "1"
 

@@ -105,7 +105,19 @@ def test_indexing_and_dtypes():
         taken = jnp.take(x, rows, axis=0, mode="fill"), jnp.take(x, rows, axis=1, mode="clip"), x[rows, rows]
         added = x.at[rows].add(1.5), x.at[:, rows].max(0.2), x.at[2:, 1].set(7)
         whole = jnp.rint(x * 9).astype(jnp.int32)
-        return *taken, *added, whole // 4, whole % 3, lax.div(whole, 4), jnp.argsort(x, 0), jnp.pad(x, 1)[::2, ::-1]
+        bits = [
+            merge(part, (0,)) for merge in (lax.reduce_or, lax.reduce_and, lax.reduce_xor) for part in (whole, x > 0)
+        ]
+        return (
+            *taken,
+            *added,
+            *bits,
+            whole // 4,
+            whole % 3,
+            lax.div(whole, 4),
+            jnp.argsort(x, 0),
+            jnp.pad(x, 1)[::2, ::-1],
+        )
 
     assert_simulated(function, normal(5, 4))
     assert_simulated(jax.grad(lambda x: sum(jnp.sum(jnp.sin(leaf)) for leaf in function(x)[:6])), normal(5, 4))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 import hypothesis
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.tapestry_jax.draw import named, normal
+from tests.thoroughly import thoroughly
 
 matmul = tp.einsum("i k, k n -> i n")
 tanh = tp.Map(jnp.tanh)
@@ -149,7 +149,7 @@ layouts = st.sampled_from(
 )
 
 # Each is compiled three times, and every run draws the same; it draws pairs of tests/pairs besides.
-EXAMPLES = 12 if "TAPESTRY_THOROUGH" in os.environ else 5
+EXAMPLES = 12 if thoroughly() else 5
 
 
 @hypothesis.given(
