@@ -1,7 +1,7 @@
 """The quickstart as its reader runs it, with a model small enough to compile in seconds.
 
-A process of its own where it trains first and where it has one device; elsewhere in the process of the tests, which has
-imported already what takes the quickstart seconds.
+A process of its own where it trains first; elsewhere in the process of the tests, which has imported already what takes
+the quickstart seconds. Thorough: on one device, and what ends with an error, in processes of their own.
 """
 
 from __future__ import annotations
@@ -115,30 +115,52 @@ def test_quickstart_mesh_option_makes_that_mesh(five_steps_on_a_row: tuple[Path,
     assert "model:" not in five_steps_on_a_row[1].split("operation ")[0].split("inputs:")[1]
 
 
-def test_quickstart_resumed_on_one_device_gives_the_losses_of_an_uninterrupted_run(
-    three_steps: tuple[Path, str], five_steps_on_a_row: tuple[Path, str], tmp_path: Path
+@pytest.mark.parametrize("devices", [8, pytest.param(1, marks=pytest.mark.thorough)])
+def test_quickstart_resumed_on_other_devices_gives_the_losses_of_an_uninterrupted_run(
+    devices: int, main: Any, three_steps: tuple[Path, str], five_steps_on_a_row: tuple[Path, str], tmp_path: Path
 ) -> None:
     shutil.copytree(three_steps[0] / "checkpoint", tmp_path / "checkpoint")
-    done = quickstart("--steps", 5, "--resume", "--devices", 1, "--out", tmp_path)
-    assert done.code == 0, done.err
-    assert "resumed from step 3" in done.out
-    assert "communication with gradients: 0 collectives" in done.out
+    resume = "--steps", 5, "--resume", "--out", tmp_path
+    if devices == 8:
+        printed = main(*resume, "--mesh", "data=8")
+    else:
+        done = quickstart(*resume, "--devices", 1)
+        assert done.code == 0, done.err
+        printed = done.out
+        assert "communication with gradients: 0 collectives" in printed
+    assert "resumed from step 3" in printed
     assert losses(tmp_path, 5)[:3] == losses(three_steps[0], 3)
     assert losses(tmp_path, 5) == pytest.approx(losses(five_steps_on_a_row[0], 5), abs=1e-3)
 
 
-def test_quickstart_truncated_checkpoint_is_named(main: Any, three_steps: tuple[Path, str], tmp_path: Path) -> None:
+@pytest.fixture(params=["inside", pytest.param("process", marks=pytest.mark.thorough)])
+def refused(request: pytest.FixtureRequest, main: Any) -> Any:
+    """What the quickstart says when it ends with code 1."""
+
+    def inside(*arguments: Any) -> str:
+        # An exit with a text: Python prints it alone, and ends with code 1.
+        with pytest.raises(SystemExit) as stopped:
+            main(*arguments)
+        return f"{stopped.value.code}\n"
+
+    def process(*arguments: Any) -> str:
+        done = quickstart(*arguments)
+        assert done.code == 1
+        assert "Traceback" not in done.err
+        return done.err
+
+    return {"inside": inside, "process": process}[request.param]
+
+
+def test_quickstart_truncated_checkpoint_is_named(refused: Any, three_steps: tuple[Path, str], tmp_path: Path) -> None:
     shutil.copytree(three_steps[0] / "checkpoint", tmp_path / "checkpoint")
     data = max((tmp_path / "checkpoint" / "3" / "arrays").rglob("d/*"), key=lambda file: file.stat().st_size)
     os.truncate(data, 10)
-    # An exit with a text: Python prints it alone, and ends with code 1.
-    with pytest.raises(SystemExit) as stopped:
-        main("--resume", "--out", tmp_path)
-    assert f"error: the checkpoint {tmp_path / 'checkpoint' / '3'} cannot be read" in str(stopped.value.code)
-    assert f"{data.name} is truncated or changed: 10 bytes" in str(stopped.value.code)
+    said = refused("--resume", "--out", tmp_path)
+    assert f"error: the checkpoint {tmp_path / 'checkpoint' / '3'} cannot be read" in said
+    assert f"{data.name} is truncated or changed: 10 bytes" in said
 
 
-def test_quickstart_resume_without_a_checkpoint_is_refused(main: Any, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main("--resume", "--out", tmp_path)
-    assert stopped.value.code == f"error: no checkpoint in {tmp_path / 'checkpoint'}\n  Run once without --resume."
+def test_quickstart_resume_without_a_checkpoint_is_refused(refused: Any, tmp_path: Path) -> None:
+    said = refused("--resume", "--out", tmp_path)
+    assert said == f"error: no checkpoint in {tmp_path / 'checkpoint'}\n  Run once without --resume.\n"

@@ -14,6 +14,7 @@ from combinators import Aggregator, Monoid, aggregators, monoids
 from combinators.numerics.groups import Groups
 from laws.shipped_pieces.aggregators import WEIGHTED, names, piece
 from tests.shipped import each
+from tests.thoroughly import thoroughly
 
 # States of integers and booleans, large ones: what is wrong with them is wrong for all elements. An example of the
 # moments, up to the fourth, costs several times what one of another costs.
@@ -135,7 +136,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", each(names()))
 def test_shipped_aggregators_are_lawful(name):
     # The laws of their monoids are checked, with the same lifts, in test_monoid_laws.
-    few = 3 if name in FEW else 9
+    few = 3 if name in FEW and not thoroughly() else 9
     report = laws.assert_lawful(piece(name), WEIGHTED.get(name), laws="aggregator", examples=few)
     assert "aggregator.semantic" in report.held, str(report)
 
@@ -147,8 +148,9 @@ def test_aggregator_is_checked_with_its_monoid():
 
 def test_integers_are_aggregated_exactly():
     types = [jax.ShapeDtypeStruct((2,), jnp.int32)]
-    exact = ("aggregator.chunks", "aggregator.semantic")
-    assert laws.assert_lawful(aggregators.Mean(), types, laws=list(exact), examples=10).held == exact
+    some = ["aggregator"] if thoroughly() else ["aggregator.chunks", "aggregator.semantic"]
+    held = laws.assert_lawful(aggregators.Mean(), types, laws=some, examples=10).held
+    assert {"aggregator.chunks", "aggregator.semantic"} <= set(held)
 
 
 @pytest.mark.parametrize("law", MUTANTS)

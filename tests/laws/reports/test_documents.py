@@ -11,6 +11,7 @@ import pytest
 
 import laws
 import tapestry_jax as tp
+from tests.thoroughly import thoroughly
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "examples" / "lawful_package"
@@ -26,9 +27,12 @@ def test_readme_shows_what_a_failing_law_prints():
 
 
 def test_package_of_somebody_else_proves_its_pieces():
-    """By its own tests, on two workers, as a user would run them; not all of them, for time."""
+    """By its own tests, as a user would run them; more of them, and on two workers, in thorough tests."""
     some = "semantic or chunks or split"
-    words = ["-k", some, "-q", "-rA", "-n", "2", "-p", "no:randomly", "-p", "no:cacheprovider", "--rootdir=."]
+    if thoroughly():
+        some += " or associativity or identity_gradient or footprint"
+    workers = "2" if thoroughly() else "0"
+    words = ["-k", some, "-q", "-rA", "-n", workers, "-p", "no:randomly", "-p", "no:cacheprovider", "--rootdir=."]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words],
         cwd=PACKAGE,
