@@ -107,7 +107,7 @@ def simulate() -> None:
 
 def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
     """Normal random numbers."""
-    return scale * jax.random.normal(jax.random.key(seed), shape)
+    return jnp.asarray(np.random.default_rng(seed).normal(scale=scale, size=shape).astype(np.float32))
 
 
 def value_and_gradients(function: Callable[..., Any]) -> Callable[..., Any]:

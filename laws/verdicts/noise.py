@@ -80,7 +80,7 @@ def spread(
             found = cache[name](jax.tree.map(widened, arguments), np.float64(unit))
         except FAILURES:
             return None
-        return np.asarray(jnp.max(found, axis=0))
+        return np.asarray(found).max(axis=0)
 
 
 def _deviations(function: Callable[..., Any], steps: bool, digits: int | None, arguments: Any, unit: Any) -> Any:

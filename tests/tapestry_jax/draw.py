@@ -12,7 +12,8 @@ import tapestry_jax as tp
 
 def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
     """Standard normal float32, times `scale`."""
-    return jnp.asarray(np.random.default_rng((seed, *shape)).normal(size=shape) * scale, jnp.float32)
+    # Rounded by NumPy: JAX would compile a conversion for every shape.
+    return jnp.asarray((np.random.default_rng((seed, *shape)).normal(size=shape) * scale).astype(np.float32))
 
 
 def named(text: str, *args: Any) -> list[tp.TensorType]:

@@ -46,6 +46,6 @@ def test_they_say_what_they_said(name: str):
 def test_they_compute_the_program(name: str):
     plan = read(name)
     rng = np.random.default_rng(0)
-    arrays = [jnp.asarray(rng.standard_normal(node.results[0].shape), jnp.float32) for node in plan.graph.inputs]
+    arrays = [jnp.asarray(np.float32(rng.standard_normal(node.results[0].shape))) for node in plan.graph.inputs]
     args = jax.tree.unflatten(plan.graph.in_tree, arrays)
     np.testing.assert_allclose(plan.take(plan.compile()(*plan.put(*args))), plan.graph(*args), rtol=1e-5, atol=1e-6)

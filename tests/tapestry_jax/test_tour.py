@@ -56,9 +56,11 @@ def test_tour_program_is_a_jax_function(arrays: tuple[jax.Array, ...]):
     expected = jax.nn.gelu(x @ w1) @ w2
     np.testing.assert_allclose(mlp(x, w1, w2), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(jax.jit(mlp)(x, w1, w2), expected, rtol=1e-4, atol=1e-5)
-    gradient = jax.grad(lambda w: mlp(x, w, w2).sum())(w1)
-    np.testing.assert_allclose(gradient, jax.grad(lambda w: (jax.nn.gelu(x @ w) @ w2).sum())(w1), rtol=1e-4, atol=1e-4)
-    stacked = jax.vmap(mlp, (0, None, None))(jnp.stack([x, 2 * x]), w1, w2)
+    gradient = jax.jit(jax.grad(lambda w: mlp(x, w, w2).sum()))(w1)
+    np.testing.assert_allclose(
+        gradient, jax.jit(jax.grad(lambda w: (jax.nn.gelu(x @ w) @ w2).sum()))(w1), rtol=1e-4, atol=1e-4
+    )
+    stacked = jax.jit(jax.vmap(mlp, (0, None, None)))(jnp.stack([x, 2 * x]), w1, w2)
     np.testing.assert_allclose(stacked[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -85,8 +87,8 @@ def test_tour_plan_by_hand_equals_the_unplanned_program(arrays: tuple[jax.Array,
     run = plan.compile()
     args = plan.put(*arrays)
     np.testing.assert_allclose(run(*args), mlp(*arrays), rtol=1e-4, atol=1e-5)
-    value, gradient = jax.value_and_grad(lambda *a: run(*a).sum())(*args)
-    expected = jax.value_and_grad(lambda *a: mlp(*a).sum())(*arrays)
+    value, gradient = jax.jit(jax.value_and_grad(lambda *a: run(*a).sum()))(*args)
+    expected = jax.jit(jax.value_and_grad(lambda *a: mlp(*a).sum()))(*arrays)
     np.testing.assert_allclose(value, expected[0], rtol=1e-4)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-4, atol=1e-4)
     assert "all-reduce" in run.lower().compile().as_text()

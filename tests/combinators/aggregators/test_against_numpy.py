@@ -6,6 +6,7 @@ Of every aggregator: its reference, what it makes of nothing, and pieces. Thorou
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import jax
@@ -36,13 +37,32 @@ def _run(aggregator, *xs):
     return jax.jit(aggregator.run)(*xs)
 
 
-@pytest.mark.parametrize(("kind", "n"), [("float", 0), ("float", 1), ("float", 31), ("int", 6), ("half", 6)])
+# Of each aggregator: runs over inputs of these kinds, pieces of eleven elements merged, and what it makes of none.
+KINDS = (("float", 0), ("float", 1), ("float", 31), ("int", 6), ("half", 6))
+BOUNDS = (0, 0, 4, 11, 11)  # nothing before, and nothing behind
+
+
+@functools.cache
+def _computed(name):
+    """All of them from one program: a compilation for each is most of what the tests take."""
+    aggregator, eleven, none = make(name), inputs(name, 11, "float"), inputs(name, 0, "float")
+    types = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in none]
+
+    def compute(runs, eleven, none):
+        pieces = [aggregator.lift_many(*(x[a:b] for x in eleven)) for a, b in itertools.pairwise(BOUNDS)]
+        merged = aggregator.present(aggregator.monoid.fold(pieces))
+        nothing = aggregator.lift_many(*none), aggregator.identity(*types)
+        return [aggregator.run(*xs) for xs in runs], (merged, aggregator.run(*eleven)), nothing
+
+    runs, pieces, nothing = jax.jit(compute)([inputs(name, n, kind) for kind, n in KINDS], eleven, none)
+    return dict(zip(KINDS, runs, strict=True)), pieces, nothing
+
+
+@pytest.mark.parametrize(("kind", "n"), KINDS)
 @pytest.mark.parametrize("name", FACTORIES)
 def test_run_agrees_with_the_reference(name, kind, n):
-    aggregator = make(name)
-    xs = inputs(name, n, kind)
     rtol = 3e-3 if kind == "half" and name in ("Sum", "Prod") else 1e-5
-    _assert_close(_run(aggregator, *xs), aggregator.reference(*xs), rtol)
+    _assert_close(_computed(name)[0][kind, n], make(name).reference(*inputs(name, n, kind)), rtol)
 
 
 @pytest.mark.parametrize("name", each(FACTORIES))
@@ -62,10 +82,7 @@ def test_lift_many_is_the_fold_of_lifted_elements(name):
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_lift_many_of_nothing_is_the_identity(name):
-    aggregator = make(name)
-    xs = inputs(name, 0, "float")
-    types = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in xs]
-    nothing, identity = jax.jit(lambda *xs: (aggregator.lift_many(*xs), aggregator.identity(*types)))(*xs)
+    nothing, identity = _computed(name)[2]
     jax.tree.map(np.testing.assert_array_equal, nothing, identity)
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), (nothing, identity))
     assert shapes[0] == shapes[1]
@@ -73,15 +90,7 @@ def test_lift_many_of_nothing_is_the_identity(name):
 
 @pytest.mark.parametrize("name", FACTORIES)
 def test_pieces_merge_to_the_whole(name):
-    aggregator = make(name)
-    xs = inputs(name, 11, "float")
-    bounds = [0, 0, 4, 11, 11]  # nothing before, and nothing behind
-
-    def merged(*xs):
-        pieces = [aggregator.lift_many(*(x[a:b] for x in xs)) for a, b in itertools.pairwise(bounds)]
-        return aggregator.present(aggregator.monoid.fold(pieces)), aggregator.run(*xs)
-
-    _assert_close(*jax.jit(merged)(*xs))
+    _assert_close(*_computed(name)[1])
 
 
 @pytest.mark.parametrize("name", each([name for name in FACTORIES if name not in VECTORS]))

@@ -111,7 +111,7 @@ def test_log_products_are_logarithms_of_products():
 
 
 def test_log_product_has_the_gradient_of_its_paths():
-    a, b = (jnp.asarray(np.random.default_rng(seed).standard_normal((2, 2)), jnp.float32) for seed in (5, 6))
+    a, b = (jnp.asarray(np.float32(np.random.default_rng(seed).standard_normal((2, 2)))) for seed in (5, 6))
     a = a.at[0].set(-jnp.inf)
     gradient = jax.jit(jax.grad(lambda a: monoids.LogProduct.merge(a, b)[1].sum()))(a)
     want = sum(scipy.special.softmax(np.asarray(a[1] + b[:, j])) for j in range(2))

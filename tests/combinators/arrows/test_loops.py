@@ -41,8 +41,8 @@ def test_a_stack_is_the_python_loop() -> None:
 
 
 def test_gradients_of_a_stack_are_those_of_the_python_loop() -> None:
-    ours = jax.grad(lambda x, ws: (deep(x, ws) ** 2).sum(), argnums=(0, 1))(X, WS)
-    theirs = jax.grad(lambda x, ws: (python_layers(x, ws) ** 2).sum(), argnums=(0, 1))(X, WS)
+    ours = jax.jit(jax.grad(lambda x, ws: (deep(x, ws) ** 2).sum(), argnums=(0, 1)))(X, WS)
+    theirs = jax.jit(jax.grad(lambda x, ws: (python_layers(x, ws) ** 2).sum(), argnums=(0, 1)))(X, WS)
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-4)
 
@@ -84,8 +84,8 @@ def test_an_iteration_is_the_python_loop(n: int) -> None:
 
 
 def test_gradients_of_an_iteration_are_those_of_the_python_loop() -> None:
-    ours = jax.grad(lambda c, w: tp.iterate(lambda c, w: c * w + 1, 3)(c, w).sum(), argnums=(0, 1))(X, X)
-    theirs = jax.grad(lambda c, w: (((c * w + 1) * w + 1) * w + 1).sum(), argnums=(0, 1))(X, X)
+    ours = jax.jit(jax.grad(lambda c, w: tp.iterate(lambda c, w: c * w + 1, 3)(c, w).sum(), argnums=(0, 1)))(X, X)
+    theirs = jax.jit(jax.grad(lambda c, w: (((c * w + 1) * w + 1) * w + 1).sum(), argnums=(0, 1)))(X, X)
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
 
@@ -103,7 +103,7 @@ def test_iterations_nest() -> None:
 
 def test_vmap_of_a_stack_is_that_of_the_python_loop() -> None:
     batch = np.stack([X, -X])
-    ours = jax.vmap(deep, in_axes=(0, None))(batch, WS)
+    ours = jax.jit(jax.vmap(deep, in_axes=(0, None)))(batch, WS)
     np.testing.assert_allclose(ours, [python_layers(x, WS) for x in batch], rtol=1e-4, atol=1e-5)
 
 

@@ -219,6 +219,6 @@ def test_names_are_no_part_of_the_key_where_they_are_suggested() -> None:
 
 
 def test_names_change_no_numbers() -> None:
-    x, v, w = (jnp.asarray(np.random.default_rng(seed).normal(size=(3, 3)), jnp.float32) for seed in range(3))
+    x, v, w = (jnp.asarray(np.float32(np.random.default_rng(seed).normal(size=(3, 3)))) for seed in range(3))
     chain = tp.einsum("i k, k n -> i n").bind(v) >> tp.rearrange("i k -> k i") >> tp.einsum("k i, i m -> k m").bind(w)
     np.testing.assert_allclose(chain(x), (x @ v).T @ w, rtol=1e-5)

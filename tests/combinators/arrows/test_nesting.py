@@ -38,7 +38,7 @@ def _calling(inner: Any) -> Any:
 
 def test_loops_nested_as_deep_as_allowed_run_and_have_gradients() -> None:
     nested = iterated(DEEPEST_LOOPS)
-    assert jnp.allclose(jax.grad(lambda x: nested(x).sum())(jnp.ones(4)), jnp.cos(1.0))
+    assert jnp.allclose(jax.jit(jax.grad(lambda x: nested(x).sum()))(jnp.ones(4)), jnp.cos(1.0))
     graph = tp.trace(nested, ROW)
     assert tp.Graph.from_json(graph.to_json()).key == graph.key
 

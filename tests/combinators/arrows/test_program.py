@@ -85,8 +85,12 @@ def test_pytrees_are_operands_of_programs_without_a_signature() -> None:
 
 def test_jit_grad_and_vmap_work() -> None:
     np.testing.assert_allclose(jax.jit(linear)(X, W), X @ W, rtol=1e-6)
-    np.testing.assert_allclose(jax.grad(lambda w: linear(X, w).sum())(W), jnp.tile(X.sum(0)[:, None], 4), rtol=1e-6)
-    np.testing.assert_allclose(jax.vmap(linear, (None, 0))(X, jnp.stack([W, 2 * W])), [X @ W, 2 * X @ W], rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(lambda w: linear(X, w).sum()))(W), jnp.tile(X.sum(0)[:, None], 4), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(linear, (None, 0)))(X, jnp.stack([W, 2 * W])), [X @ W, 2 * X @ W], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_equal_layers_have_one_key_whatever_their_anonymous_axes_are_called() ->
 def test_a_subgraph_computes_its_part() -> None:
     graph = tp.trace(lambda x, *ws: deep(block, x, *ws), X, W, W)
     part = graph.subgraph("block_1")
-    x, w = (jnp.asarray(np.random.default_rng(rows).normal(size=(rows, 3)), jnp.float32) for rows in (4, 3))
+    x, w = (jnp.asarray(np.float32(np.random.default_rng(rows).normal(size=(rows, 3)))) for rows in (4, 3))
     np.testing.assert_allclose(part(x, w), x + jax.nn.gelu(x @ w), rtol=1e-5, atol=1e-6)
 
 
@@ -192,18 +192,21 @@ def test_the_order_of_operands_is_in_the_key() -> None:
 
 def test_a_graph_runs_in_jit_grad_and_vmap() -> None:
     graph = tp.trace(plain, X, W)
-    x, w = (jnp.asarray(np.random.default_rng(rows).normal(size=(rows, 3)), jnp.float32) for rows in (4, 3))
+    x, w = (jnp.asarray(np.float32(np.random.default_rng(rows).normal(size=(rows, 3)))) for rows in (4, 3))
 
     def reference(x: Any, w: Any) -> Any:
         return jax.nn.gelu(x @ w)
 
     np.testing.assert_allclose(jax.jit(graph)(x, w), reference(x, w), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
-        jax.grad(lambda w: graph(x, w).sum())(w), jax.grad(lambda w: reference(x, w).sum())(w), rtol=1e-4, atol=1e-5
+        jax.jit(jax.grad(lambda w: graph(x, w).sum()))(w),
+        jax.jit(jax.grad(lambda w: reference(x, w).sum()))(w),
+        rtol=1e-4,
+        atol=1e-5,
     )
     ws = jnp.stack([w, -w])
     np.testing.assert_allclose(
-        jax.vmap(graph, (None, 0))(x, ws), jax.vmap(reference, (None, 0))(x, ws), rtol=1e-5, atol=1e-6
+        jax.jit(jax.vmap(graph, (None, 0)))(x, ws), jax.jit(jax.vmap(reference, (None, 0)))(x, ws), rtol=1e-5, atol=1e-6
     )
 
 

@@ -18,9 +18,9 @@ from combinators.merging.blocks import combine_blocks, present_block
 
 B, T, H, D = 2, 6, 3, 4
 KEYS = jax.random.split(jax.random.key(0), 5)
-Q, K, V = (jnp.asarray(np.random.default_rng(seed).normal(size=(B, T, H, D)), jnp.float32) for seed in range(3))
+Q, K, V = (jnp.asarray(np.float32(np.random.default_rng(seed).normal(size=(B, T, H, D)))) for seed in range(3))
 MASK = jax.random.bernoulli(KEYS[3], 0.6, (B, H, T, T)).at[..., 0].set(True)
-BIAS = jnp.asarray(np.random.default_rng(4).normal(size=(B, H, T, T)), jnp.float32)
+BIAS = jnp.asarray(np.float32(np.random.default_rng(4).normal(size=(B, H, T, T))))
 REFERENCE = jax.jit(
     functools.partial(jax.nn.dot_product_attention, implementation="xla"), static_argnames=("is_causal", "scale")
 )
@@ -74,7 +74,7 @@ def test_rows_that_see_no_key_are_zero_with_zero_gradients() -> None:
     result = np.asarray(tp.attention(Q, K, V, mask=mask))
     assert not result[0, 2].any()
     np.testing.assert_allclose(result[seen], np.asarray(REFERENCE(Q, K, V, mask=mask))[seen], rtol=1e-4, atol=1e-5)
-    gradient = np.asarray(jax.grad(lambda q: tp.attention(q, K, V, mask=mask).sum())(Q))
+    gradient = np.asarray(jax.jit(jax.grad(lambda q: tp.attention(q, K, V, mask=mask).sum()))(Q))
     assert np.isfinite(gradient).all() and not gradient[0, 2].any()
 
 

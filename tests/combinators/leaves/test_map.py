@@ -143,10 +143,10 @@ def test_jit_grad_and_vmap_of_a_windowed_map_are_those_of_jax() -> None:
         return windows(jnp.pad(x, 2))
 
     np.testing.assert_allclose(jax.jit(blur)(X[0]), reference(X[0]), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(jax.vmap(blur)(X), jax.vmap(reference)(X), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(blur))(X), jax.jit(jax.vmap(reference))(X), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
-        jax.grad(lambda x: (blur(x) ** 2).sum())(X[0]),
-        jax.grad(lambda x: (reference(x) ** 2).sum())(X[0]),
+        jax.jit(jax.grad(lambda x: (blur(x) ** 2).sum()))(X[0]),
+        jax.jit(jax.grad(lambda x: (reference(x) ** 2).sum()))(X[0]),
         rtol=1e-4,
         atol=1e-4,
     )

@@ -133,12 +133,12 @@ def test_gradients_and_vmap_are_those_of_jax() -> None:
     def reference(a: Any, b: Any) -> Any:
         return jax.lax.scan(lambda h, step: (step[0] * h + step[1],) * 2, jnp.zeros(a.shape[1:]), (a, b))[1]
 
-    ours = jax.grad(lambda a, b: (scan(a, b)[1] ** 2).sum(), argnums=(0, 1))(a, b)
-    theirs = jax.grad(lambda a, b: (reference(a, b) ** 2).sum(), argnums=(0, 1))(a, b)
+    ours = jax.jit(jax.grad(lambda a, b: (scan(a, b)[1] ** 2).sum(), argnums=(0, 1)))(a, b)
+    theirs = jax.jit(jax.grad(lambda a, b: (reference(a, b) ** 2).sum(), argnums=(0, 1)))(a, b)
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(
-        jax.vmap(lambda a: scan(a, b)[1])(np.stack([a, b])), [reference(a, b), reference(b, b)], rtol=1e-4
+        jax.jit(jax.vmap(lambda a: scan(a, b)[1]))(np.stack([a, b])), [reference(a, b), reference(b, b)], rtol=1e-4
     )
 
 

@@ -20,17 +20,15 @@ def _states(name):
     if name == "Moments":
         # Of the second order: a far reference costs higher ones digits, which the law of frames accounts for.
         lift, present = aggregators.Moments(2).lift_many, aggregators.Moments(2).present
-        pieces = [jnp.asarray(3 + rng.standard_normal(n), jnp.float32) for n in (4, 0, 1, 7, 0)]
+        pieces = [jnp.asarray(np.float32(3 + rng.standard_normal(n))) for n in (4, 0, 1, 7, 0)]
         return [lift(piece) for piece in pieces], present
     if name == "LogSumExp":
         aggregator = aggregators.LogSumExp()
-        pieces = [jnp.asarray(3 * rng.standard_normal(n), jnp.float32) for n in (4, 0, 1, 7, 0)]
+        pieces = [jnp.asarray(np.float32(3 * rng.standard_normal(n))) for n in (4, 0, 1, 7, 0)]
         return [aggregator.lift_many(piece) for piece in pieces], aggregator.present
     cell = (jax.ShapeDtypeStruct((), jnp.float32),) * 2 + (jax.ShapeDtypeStruct((6,), jnp.float32),)
     empty = monoids.AttentionState.identity_for(cell)
-    full = [
-        (jnp.float32(m), jnp.float32(1), jnp.asarray(rng.standard_normal(6), jnp.float32)) for m in (0.5, -2.0, 4.0)
-    ]
+    full = [(jnp.float32(m), jnp.float32(1), jnp.asarray(np.float32(rng.standard_normal(6)))) for m in (0.5, -2.0, 4.0)]
     return [empty, *full, empty], lambda s: (monoids.attention_output(s), monoids.attention_logsumexp(s))
 
 
@@ -126,7 +124,7 @@ def test_frame_of_attention_states_is_mapped_by_vmap():
     assert frame is not None
     states, present = _states("AttentionState")
     stacked = [jax.tree.map(lambda *x: jnp.stack(x), s, t) for s, t in zip(states, states[::-1], strict=True)]
-    mapped = jax.vmap(lambda s: present(frame.fold(s)))(stacked)
+    mapped = jax.jit(jax.vmap(lambda s: present(frame.fold(s))))(stacked)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-6), mapped, present(frame.fold(states)))
 
 

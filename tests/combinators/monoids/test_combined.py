@@ -90,7 +90,9 @@ def test_optional_ignores_what_is_not_valid():
     assert not last.fold(states[1:2])[0]
     # A slope that is infinite at the zeros of what is not valid does not get in.
     roots = monoids.optional(lambda a, b: jnp.sqrt(a * a + b * b))
-    slope = jax.grad(lambda x: roots.merge((jnp.array(True), x), (jnp.array(False), jnp.float32(0)))[1])(jnp.float32(2))
+    slope = jax.jit(jax.grad(lambda x: roots.merge((jnp.array(True), x), (jnp.array(False), jnp.float32(0)))[1]))(
+        jnp.float32(2)
+    )
     assert slope == 1
 
 

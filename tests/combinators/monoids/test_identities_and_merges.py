@@ -289,7 +289,7 @@ def test_attention_agrees_with_scipy_softmax():
 
 def test_attention_gradient_agrees_with_naive_softmax():
     rng = np.random.default_rng(4)
-    scores, values = jnp.asarray(rng.standard_normal(6), F32), jnp.asarray(rng.standard_normal((6, 3)), F32)
+    scores, values = (jnp.asarray(np.float32(rng.standard_normal(shape))) for shape in (6, (6, 3)))
     weight = jnp.asarray([1.0, -2.0, 0.5])
     merged = jax.grad(lambda s, v: weight @ monoids.attention_output(_attention(s, v)), (0, 1))
     naive = jax.grad(lambda s, v: weight @ (jax.nn.softmax(s) @ v), (0, 1))

@@ -157,7 +157,7 @@ def _reference(q: Any, k: Any, v: Any) -> Any:
 
 
 def test_an_output_and_its_log_sum_exp_are_a_state() -> None:
-    arrays = [jnp.asarray(RNG.standard_normal((n, D)), jnp.float32) for n in (T, S, S)]
+    arrays = [jnp.asarray(np.float32(RNG.standard_normal((n, D)))) for n in (T, S, S)]
 
     @jax.jit
     def values_and_gradients(*arrays: Any) -> Any:

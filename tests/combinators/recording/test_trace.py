@@ -25,7 +25,7 @@ def mlp(x: Any, w1: Any, w2: Any) -> Any:
 
 def arrays(*shapes: tuple[int, ...]) -> list[jax.Array]:
     rngs = map(np.random.default_rng, range(len(shapes)))
-    return [jnp.asarray(rng.normal(size=shape), jnp.float32) for rng, shape in zip(rngs, shapes, strict=True)]
+    return [jnp.asarray(np.float32(rng.normal(size=shape))) for rng, shape in zip(rngs, shapes, strict=True)]
 
 
 X, W1, W2 = arrays((4, 3), (3, 5), (5, 2))
@@ -40,8 +40,8 @@ def test_a_program_of_arrays_is_the_jax_function() -> None:
 
 
 def test_gradients_of_a_program_are_those_of_the_jax_function() -> None:
-    ours = jax.grad(lambda *args: jnp.sum(mlp(*args) ** 2), argnums=(0, 1, 2))(X, W1, W2)
-    theirs = jax.grad(lambda *args: jnp.sum(reference(*args) ** 2), argnums=(0, 1, 2))(X, W1, W2)
+    ours = jax.jit(jax.grad(lambda *args: jnp.sum(mlp(*args) ** 2), argnums=(0, 1, 2)))(X, W1, W2)
+    theirs = jax.jit(jax.grad(lambda *args: jnp.sum(reference(*args) ** 2), argnums=(0, 1, 2)))(X, W1, W2)
     for left, right in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
 
@@ -49,7 +49,9 @@ def test_gradients_of_a_program_are_those_of_the_jax_function() -> None:
 def test_vmap_and_jit_of_a_program_are_those_of_the_jax_function() -> None:
     batch = jnp.stack([X, 2 * X])
     ours = jax.jit(jax.vmap(mlp, in_axes=(0, None, None)))(batch, W1, W2)
-    np.testing.assert_allclose(ours, jax.vmap(reference, in_axes=(0, None, None))(batch, W1, W2), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        ours, jax.jit(jax.vmap(reference, in_axes=(0, None, None)))(batch, W1, W2), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_program_is_traced_once_per_types() -> None:
@@ -98,7 +100,9 @@ def test_bound_arrays_become_the_first_inputs() -> None:
     assert [node.name for node in graph.inputs] == ["bound_0", "bound_1", "x"]
     np.testing.assert_allclose(arrow(X), X @ W1 @ W2, rtol=1e-5)
     np.testing.assert_allclose(graph(W1, W2, X), X @ W1 @ W2, rtol=1e-5)
-    np.testing.assert_allclose(jax.grad(lambda x: arrow(x).sum())(X), jnp.ones((4, 2)) @ (W1 @ W2).T, rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(lambda x: arrow(x).sum()))(X), jnp.ones((4, 2)) @ (W1 @ W2).T, rtol=1e-5
+    )
 
 
 def test_equal_operations_on_equal_operands_are_one_node() -> None:

@@ -24,7 +24,7 @@ def test_contract_norm_of_padding_is_finite(mesh2x4, batch):
     graph = tp.trace(normalise, *named("b e, e", *args))
     plan = tp.plan(graph, mesh2x4, {"b": ("data", "model")})
     assert_holds(plan, args, reference=lambda x, s: x / np.linalg.norm(x, axis=-1, keepdims=True) * s)
-    _, gradient = jax.grad(lambda x, s: jnp.sum(plan.compile()(x, s)), (0, 1))(*args)
+    _, gradient = jax.jit(jax.grad(lambda x, s: jnp.sum(plan.compile()(x, s)), (0, 1)))(*args)
     assert np.all(np.isfinite(gradient))
 
 
@@ -84,7 +84,7 @@ def test_contract_coordinates(mesh2x4):
 
 def test_contract_index_and_one_hot(mesh2x4):
     # Embedding lookup as a fold over the vocabulary, by coordinates.
-    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 11, (3, 6)), jnp.int32)
+    tokens = jnp.asarray(np.int32(np.random.default_rng(0).integers(0, 11, (3, 6))))
     args = (tokens, normal(11, 4))
 
     def embed(tokens, table, at):

@@ -12,9 +12,9 @@ from tests.tapestry_jax.draw import named, normal
 
 agg = tp.aggregators
 ROWS = 13
-WEIGHTS = jnp.asarray(np.random.default_rng(3).uniform(-0.5, 2, ROWS), jnp.float32)
-LABELS, GUESSES = (jnp.asarray(np.random.default_rng(s).integers(0, 3, (ROWS, 2)), jnp.int32) for s in (4, 5))
-SCORES = jnp.asarray(np.random.default_rng(6).random((ROWS, 2)), jnp.float32)
+WEIGHTS = jnp.asarray(np.float32(np.random.default_rng(3).uniform(-0.5, 2, ROWS)))
+LABELS, GUESSES = (jnp.asarray(np.int32(np.random.default_rng(s).integers(0, 3, (ROWS, 2)))) for s in (4, 5))
+SCORES = jnp.asarray(np.float32(np.random.default_rng(6).random((ROWS, 2))))
 
 COLUMN, WEIGHED = "row col -> col", "row col, row -> col"
 PAIR = "row col, row col, row -> col"

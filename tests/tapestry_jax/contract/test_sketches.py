@@ -22,7 +22,7 @@ SAMPLE = agg.Reservoir(4)
 
 
 def test_contract_sketches_and_samples(mesh8):
-    args = (jnp.asarray(np.random.default_rng(0).integers(-9, 9, (21, 2)), jnp.float32),)
+    args = (jnp.asarray(np.float32(np.random.default_rng(0).integers(-9, 9, (21, 2)))),)
 
     def program(x):
         found = {name: tp.fold(each, "row col -> col")(x) for name, each in SKETCHES.items()}

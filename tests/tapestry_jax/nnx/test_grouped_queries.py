@@ -14,7 +14,7 @@ import tapestry_jax as tp
 
 
 def drawn(*shape: int) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(sum(shape)).standard_normal(shape), jnp.float32)
+    return jnp.asarray(np.float32(np.random.default_rng(sum(shape)).standard_normal(shape)))
 
 
 def same(f: Any, g: Any, *operands: Any) -> None:

@@ -69,7 +69,7 @@ def test_one_program_holds_the_kernels_of_several_platforms(mesh8: Any) -> None:
     for platform, marked in (("cpu", False), ("tpu", True)):
         text = run.jitted.trace(*structs).lower(lowering_platforms=(platform,)).as_text()
         assert ("1.000000e+03" in text) is marked
-    mapped = jax.vmap(jax.grad(lambda x: jnp.sum(run(x) ** 2)))(jnp.stack([X, 2 * X]))
+    mapped = jax.jit(jax.vmap(jax.grad(lambda x: jnp.sum(run(x) ** 2))))(jnp.stack([X, 2 * X]))
     expected = 2 * np.stack([X, 2 * X]).sum(2, keepdims=True) * np.ones_like(X)
     np.testing.assert_allclose(mapped, expected, rtol=1e-4)
 
