@@ -55,8 +55,11 @@ def assert_contract(plan: Plan, grad: Grad = True, *, at_most: bool = False, bou
     """
     exact_forwards = at_most or bounded or _compiles_forwards(plan, grad)
     if grad is not False:
-        forward = [(str(each), each.bytes, each.times) for each in _predicted(plan, grad) if not each.backward]
-        assert forward == [(str(each), each.bytes, each.times) for each in _predicted(plan, False)]
+        alone, among = (
+            [(str(each), each.bytes, each.times) for each in _predicted(plan, phase) if not each.backward]
+            for phase in (False, grad)
+        )
+        assert alone == among, f"predicted forwards {alone}, and with the gradient {among}"
     for phase in dict.fromkeys((False, grad) if exact_forwards else (grad,)):
         listed = _predicted(plan, phase)
         predicted = table(listed)

@@ -13,6 +13,7 @@ import tapestry_jax as tp
 from tapestry_jax.lowering import program
 from tapestry_jax.lowering.exchange import collectives as native
 from tapestry_jax.plan import Plan
+from tests import classes
 from tests.contract import assert_contract, assert_exports, assert_same
 from tests.tapestry_jax.draw import normal
 
@@ -96,3 +97,33 @@ def test_a_program_that_lowers_for_no_other_platform_is_noticed(mesh8):
     graph = tp.trace(tp.Map(host, "a -> a"), tp.TensorType({"a": 8}, jnp.float32))
     with pytest.raises(NotImplementedError):
         assert_exports(tp.plan(graph, mesh8, {"a": "data"}))
+
+
+def test_what_is_predicted_forwards_alone_is_noticed_where_nothing_is_compiled_forwards(plan, monkeypatch):
+    assert_contract(plan)
+    predicted = Plan.collectives
+    for wrong in ({"bytes": 84}, {"backward": True}):
+
+        def damaged(self, grad=False, wrong=wrong):
+            found, is_meant = predicted(self, grad), (grad is False) == ("bytes" in wrong)
+            return tuple(replace(each, **wrong) for each in found) if is_meant else found
+
+        monkeypatch.setattr(Plan, "collectives", damaged)
+        again = tp.plan(plan.graph, plan.mesh, {"b": "data", "e": "model"})
+        with pytest.raises(AssertionError, match="predicted forwards"):
+            assert_contract(again)
+
+
+def test_the_first_plan_of_a_class_is_compiled_forwards(plan, monkeypatch):
+    monkeypatch.setattr(classes, "_MET", {})
+    monkeypatch.delenv("TAPESTRY_THOROUGH", raising=False)
+
+    @jax.custom_jvp
+    def wrong(value):
+        return value + 1
+
+    wrong.defjvp(lambda given, along: (given[0], along[0]))
+    # Where it is differentiated the sum is right.
+    monkeypatch.setitem(native.NATIVE, "sum", lambda value, axes: wrong(lax.psum(value, axes)))
+    with pytest.raises(AssertionError, match="y, forward"):
+        assert_same(plan, ARGS)

@@ -16,6 +16,7 @@ import laws
 import tapestry_jax as tp
 from combinators.graphs.evaluate import evaluate
 from tests.simulated.evaluate import simulated
+from tests.thoroughly import thoroughly
 
 agg, monoids = tp.aggregators, tp.monoids
 COUNT = 7
@@ -122,7 +123,10 @@ def test_gradients_at_ties_do_not_depend_on_the_plan(name, entries):
 
 @functools.cache
 def _unplanned(name):
-    return jax.jit(lambda x: gradients(lambda *args: evaluate(graph_of(name), args), x))
+    def run(x):
+        return gradients(lambda *args: evaluate(graph_of(name), args), x)
+
+    return jax.jit(run) if thoroughly() else functools.partial(simulated, run)
 
 
 def _gradient(run):
