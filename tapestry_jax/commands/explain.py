@@ -7,7 +7,9 @@ import dataclasses
 import json
 import sys
 
-from tapestry_jax.commands.planned import chosen_plan, plan_words
+from combinators.graphs.graph import Graph
+from combinators.graphs.walk import operations
+from tapestry_jax.commands.planned import chosen_plan, graph_alone, plan_words
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.report.placed import placed, stored
@@ -18,7 +20,8 @@ def words(parser: argparse.ArgumentParser) -> None:
     plan_words(
         parser,
         "A table: for every operation where its dimensions go, FLOPs and bytes of a device, and what it sends; for\n"
-        "every argument how it is stored; and what is alive at once. Always exit status 0.",
+        "every argument how it is stored; and what is alive at once. Of a graph file alone: its operations, with the\n"
+        "paths and dimensions that a plan may name. Always exit status 0.",
     )
 
 
@@ -29,9 +32,21 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
       TapestryError: when the plan cannot be read.
     """
     del is_process
+    graph = graph_alone(chosen)
+    if graph is not None:
+        sys.stdout.write(f"{_graph_json(graph) if chosen.json else graph.show()}\n")
+        return 0
     plan = chosen_plan(chosen)
     sys.stdout.write(f"{_json(plan, grad=chosen.grad) if chosen.json else plan.explain(chosen.grad)}\n")
     return 0
+
+
+def _graph_json(graph: Graph) -> str:
+    found = [{"path": place.path, "dimensions": [name for _, name in node.names]} for place, node in operations(graph)]
+    types = {node.name: str(node.results[0]) for node in graph.inputs}
+    outputs = {name: str(graph.type_of(ref)) for name, ref in graph.outputs}
+    about = {"explain": 1, "name": graph.name, "key": graph.key}
+    return json.dumps({**about, "arguments": types, "results": outputs, "operations": found}, indent=1)
 
 
 def _json(plan: Plan, *, grad: bool) -> str:

@@ -14,6 +14,7 @@ from combinators.stored.json import LARGEST_TEXT
 from tapestry_jax.commands.piece import imported_piece, made_piece
 from tapestry_jax.plan import Plan
 
+_HEAD = 1000  # characters in which a file says what it is
 ABOUT = """
 PLAN is a file that plan.to_json() wrote, and GRAPH one of graph.to_json(), of the program that it was made for; or
 PLAN is package.module:plan, a plan of a module of yours, or a function without parameters that makes one. Files are
@@ -80,6 +81,20 @@ def piece_plan(named: str, command: str) -> Plan:
             remedy="Name what tp.plan returned, or a function without parameters that returns it.",
         )
     )
+
+
+def graph_alone(chosen: argparse.Namespace) -> Graph | None:
+    """The graph where a graph file stands in the place of a plan.
+
+    Raises:
+      TapestryError: when it cannot be read.
+    """
+    if chosen.graph is not None or (":" in chosen.plan and not Path(chosen.plan).exists()):
+        return None
+    text = read_file(chosen.plan, f"tapestry {chosen.command}")
+    # Whatever else it may be, reading it as a plan says so.
+    is_graph = '"tapestry-graph"' in text[:_HEAD]
+    return Graph.from_json(text, allow=tuple(chosen.allow)) if is_graph else None
 
 
 def _from_files(named: str, chosen: argparse.Namespace, command: str) -> Plan:

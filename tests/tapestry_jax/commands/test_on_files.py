@@ -73,6 +73,19 @@ def test_explain_answers_in_json(ask: Any):
     assert [each["kind"] for each in found["collectives"]] == ["all-reduce"]
 
 
+def test_explain_prints_a_graph_alone(ask: Any, files: Path):
+    graph = tp.Graph.from_json((files / "graph.json").read_text())
+    assert ask("explain graph.json")[:2] == (0, f"{graph.show()}\n")
+    found = json.loads(ask("explain graph.json --json")[1])
+    assert found["operations"][1] == {"path": "einsum_1", "dimensions": ["batch", "mlp", "embed"]}
+    assert "`graph` was edited" in ask_edited(ask, files)
+
+
+def ask_edited(ask: Any, files: Path) -> str:
+    (files / "edited.json").write_text((files / "graph.json").read_text().replace("einsum", "other"))
+    return ask("explain edited.json")[2]
+
+
 def test_verify_says_what_is_proved(ask: Any):
     assert ask(f"verify megatron.json {ON_GRAPH}")[:2] == (
         0, "mlp on data=2 x model=4: proved, from its schedule and from 16 blocks\n"
