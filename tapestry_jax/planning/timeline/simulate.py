@@ -51,6 +51,7 @@ def simulate(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[i
         name=price.cost.name,
         machine=price.cost.machine,
         mesh=price.cost.mesh,
+        axes=schedule.mesh.axes,
         lies=price.cost.lies,
         gradients=price.cost.gradients,
         makespan=track.end,

@@ -49,6 +49,7 @@ class Timeline:
       name: of the program.
       machine: its name.
       mesh: its shape.
+      axes: the mesh axes and their sizes.
       lies: how the mesh lies on the machine.
       gradients: whether gradients are computed too.
       makespan: seconds of the run.
@@ -62,6 +63,7 @@ class Timeline:
     name: str
     machine: str
     mesh: str
+    axes: tuple[tuple[str, int], ...]
     lies: str
     gradients: bool
     makespan: float
@@ -104,7 +106,7 @@ class Timeline:
 
     def on(self, lane: Lane) -> Iterator[tuple[float, Event]]:
         """What a lane does, and when each begins there."""
-        sizes = {axis: int(size) for axis, _, size in (part.partition("=") for part in self.mesh.split(" x ")) if size}
+        sizes = dict(self.axes)
         for event in self.events:
             if (lane.name in event.axes) if event.axes else lane.name == COMPUTE:
                 yield event.at(dict(lane.where), sizes), event
