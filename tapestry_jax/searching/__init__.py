@@ -1,7 +1,7 @@
 """From a program to a plan: `tp.search`. Called `searching` since `tapestry_jax.search` is the function.
 
-Read `problem`, then `evaluated` (what a candidate comes to), `space` and `choices` (what may be chosen), `candidates`
-(from a choice to what would be written by hand) and `method`: what a method is. They are in `finding`, by name in
-`methods`. `best` takes the best of what they propose, or says what is `lacking`; `search` is the face, `question`
-reads what users write, and `progress` shows how it goes.
+Read `problem`, then `evaluated` (what a candidate comes to; its memory is `guessed` before it is weighed), `space` and
+`choices` (what may be chosen), `candidates` (from a choice to what would be written by hand) and `method`: what a
+method is. They are in `finding`, by name in `methods`. `best` takes the best of what they propose, or says what is
+`lacking`; `search` is the face, `question` reads what users write, and `progress` shows how it goes.
 """

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import field
+from functools import cached_property
 
 from combinators.errors import PlanError
 from combinators.frozen import dataclass
 from tapestry_jax.memory.predicted import MemoryNeeded, memory_needed, stored
 from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.derivatives.positions import Positions
 from tapestry_jax.planning.planned import planned
-from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.planning.scheduling.schedule import Schedule
+from tapestry_jax.searching.guessed import guessed
 from tapestry_jax.searching.problem import Problem
 
 
@@ -23,11 +25,18 @@ class Evaluated:
       asked: what would be written by hand.
       schedule: the steps of one device.
       seconds: exactly those of `plan.cost`.
+      grad: as in the problem.
     """
 
     asked: Asked
     schedule: Schedule = field(repr=False)
     seconds: float
+    grad: Positions = False
+
+    @cached_property
+    def guessed(self) -> int:
+        """About how much memory a device needs."""
+        return guessed(self.schedule, self.grad)
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ def _evaluate(problem: Problem, asked: Asked) -> Evaluated | Refused:
         schedule = planned(problem.graph, problem.mesh, asked)
     except PlanError as error:
         return Refused(asked, str(error))
-    return Evaluated(asked, schedule, price(schedule, problem.machine, problem.grad).seconds)
+    return Evaluated(asked, schedule, price(schedule, problem.machine, problem.grad).seconds, problem.grad)
 
 
 def weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:
@@ -83,7 +92,7 @@ def estimate(problem: Problem, candidate: Evaluated) -> int:
     known = problem.weighed.get(candidate.asked)
     if known is not None:
         return known.total
-    return max(alive_at_once(candidate.schedule, problem.grad), held(problem, candidate))
+    return max(candidate.guessed, held(problem, candidate))
 
 
 def fits(problem: Problem, candidate: Evaluated) -> bool:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from random import Random
 
+from tapestry_jax.searching.evaluated import fits
 from tapestry_jax.searching.finding.energy import Energies
-from tapestry_jax.searching.finding.moves import near, steps
+from tapestry_jax.searching.finding.moves import made_possible, near, starts, steps
 from tapestry_jax.searching.method import Proposal, Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
@@ -18,8 +19,14 @@ _HOT, _COLD = 0.3, 0.005
 """Temperatures: a candidate that takes 30% longer is taken about every third time at first, hardly ever at last."""
 _SHARE = 0.5
 """The share of candidates that a descent may plan before the annealing begins."""
-_STUCK = 4
-"""So many moves in a row that lead to known candidates, for each that may still be planned, end the search."""
+_FIRST = 0.25
+"""The share of candidates that are tried to begin from."""
+_LATE, _EXCEPTED = 0.6, 0.3
+"""When exceptions begin to be tried, and in which share of the moves: before, they hide what names would do better."""
+_IDLE = 10
+"""So many moves in a row that lead to known candidates, and the walk goes on from elsewhere."""
+_STUCK = 10
+"""So many moves for each candidate that may be planned end the search: all of a small space is known."""
 _PROPOSED = 8
 
 
@@ -39,21 +46,52 @@ def anneal(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Pr
             _descend(known, rng, stop, known.best, 2 * TRIED)
     else:
         known.of(space.nothing)
+    if known.fitting is not None:
+        yield from _simplified(known, known.fitting)
     yield from known.ranked(_PROPOSED)
 
 
+def _simplified(known: Energies, choice: Choice) -> Iterator[Proposal]:
+    """The same without what changes neither its price nor whether it fits: walks pick up what has no effect."""
+    least = known.candidate(choice)
+    for at in reversed(range(len(choice))):
+        shorter = made_possible(known.space, (*choice[:at], 0, *choice[at + 1 :]), at) if choice[at] else choice
+        found = known.candidate(shorter) if shorter != choice else None
+        if least and found and found.seconds <= least.seconds * (1 + 1e-9) and fits(known.problem, found):
+            choice, least = shorter, found
+    if least is not None:
+        yield least.asked
+
+
 def _search(known: Energies, rng: Random, stop: Stop) -> None:
-    _descend(known, rng, stop, known.start, int(_SHARE * TRIED))
-    here, moves, planned = known.best, 0, known.tried
+    for start in (known.start, *starts(known.space)):
+        if stop() or known.tried >= _FIRST * TRIED:
+            break
+        known.of(start)
+    _descend(known, rng, stop, known.best, int(_SHARE * TRIED))
+    here, moves, idle, planned = known.best, 0, 0, known.tried
     while known.tried < TRIED and moves < _STUCK * TRIED and not stop():
         moves += 1
         done = max((known.tried - planned) / max(TRIED - planned, 1), moves / (_STUCK * TRIED))
         heat = _HOT * (_COLD / _HOT) ** done
-        there = near(known.space, here, rng)
+        there = near(known.space, here, rng, excepted=_EXCEPTED if done > _LATE else 0.0)
+        before = known.tried
         rise = known.of(there) - known.of(here)
         if rise <= 0 or rng.random() < math.exp(-rise / heat):
             here = there
+        idle = idle + 1 if known.tried == before else 0
+        if idle > _IDLE:
+            # All that is near is known: on from somewhere else.
+            here, idle = _kicked(known, rng), 0
     _descend(known, rng, stop, known.best, TRIED + TRIED // 4)
+
+
+def _kicked(known: Energies, rng: Random) -> Choice:
+    """A few moves away from the best, or from nothing."""
+    here = known.best if rng.random() < 0.5 else known.space.nothing
+    for _ in range(rng.randint(2, 4)):
+        here = near(known.space, here, rng, excepted=0.0)
+    return here
 
 
 def _descend(known: Energies, rng: Random, stop: Stop, start: Choice, most: int) -> Choice:
@@ -61,7 +99,7 @@ def _descend(known: Energies, rng: Random, stop: Stop, start: Choice, most: int)
     here, better = start, True
     while better:
         better = False
-        order = list(range(len(known.space.variables)))
+        order = [at for at, each in enumerate(known.space.variables) if each.kind != "except"]
         rng.shuffle(order)
         for at in order:
             for there in steps(known.space, here, at):

@@ -23,17 +23,17 @@ class Energies:
       space: its choices.
       start: where to begin.
       best: the candidate of least energy.
-      fitting: the cheapest of those that were weighed and fit.
+      fitting: the cheapest of those that were weighed and fit; of all, where memory has no bound.
       weight_of_time: 0 where memory alone counts.
     """
 
     def __init__(self, problem: Problem, space: Space) -> None:
         self.problem, self.space = problem, space
         self.start = self.best = space.nothing if problem.start is None else choice_of(space, problem.start)
-        self.fitting: Evaluated | None = None
+        self.fitting: Choice | None = None
         self.weight_of_time = 1.0
         self._found: dict[Choice, Evaluated | None] = {}
-        self._factor = 1.0
+        self._ratios: list[float] = []
         self._before = len(problem.evaluated)
         self._lowest = math.inf
 
@@ -44,9 +44,7 @@ class Energies:
 
     def of(self, choice: Choice) -> float:
         """The energy of a candidate; infinite where planning refuses it."""
-        if choice not in self._found:
-            self._found[choice] = self._planned(choice)
-        candidate = self._found[choice]
+        candidate = self.candidate(choice)
         if candidate is None:
             return math.inf
         energy = self._energy(candidate)
@@ -54,14 +52,22 @@ class Energies:
             # What would be the best is weighed, and the estimates of others corrected by what comes out.
             self._weigh(candidate)
             energy = self._energy(candidate)
+        self._note(choice, candidate)
         if energy < self._lowest:
             self._lowest, self.best = energy, choice
         return energy
 
+    def candidate(self, choice: Choice) -> Evaluated | None:
+        """What a candidate comes to; None where planning refuses it."""
+        if choice not in self._found:
+            self._found[choice] = self._planned(choice)
+        return self._found[choice]
+
     def ranked(self, most: int) -> Iterator[Asked]:
         """The cheapest that fits, then others by energy."""
-        if self.fitting is not None:
-            yield self.fitting.asked
+        fitting = None if self.fitting is None else self.candidate(self.fitting)
+        if fitting is not None:
+            yield fitting.asked
         found = {id(each): each for each in self._found.values() if each is not None}
         yield from (each.asked for each in sorted(found.values(), key=self._energy)[:most])
 
@@ -79,14 +85,20 @@ class Energies:
     def _memory(self, candidate: Evaluated) -> float:
         if not self._is_new(candidate):
             return weigh(self.problem, candidate).total
-        return max(self._factor * estimate(self.problem, candidate), held(self.problem, candidate))
+        factor = math.exp(sum(self._ratios) / len(self._ratios)) if self._ratios else 1.0
+        return max(factor * estimate(self.problem, candidate), held(self.problem, candidate))
 
     def _is_new(self, candidate: Evaluated) -> bool:
         return self.problem.memory is not None and candidate.asked not in self.problem.weighed
 
     def _weigh(self, candidate: Evaluated) -> None:
         guessed = max(estimate(self.problem, candidate), 1)
-        self._factor = weigh(self.problem, candidate).total / guessed
-        cheaper = self.fitting is None or candidate.seconds < self.fitting.seconds
-        if cheaper and fits(self.problem, candidate):
-            self.fitting = candidate
+        self._ratios.append(math.log(max(weigh(self.problem, candidate).total, 1) / guessed))
+
+    def _note(self, choice: Choice, candidate: Evaluated) -> None:
+        """Keep what is the cheapest that fits; what was not weighed is not known to."""
+        if self._is_new(candidate):
+            return
+        before = None if self.fitting is None else self.candidate(self.fitting)
+        if (before is None or candidate.seconds < before.seconds) and fits(self.problem, candidate):
+            self.fitting = choice

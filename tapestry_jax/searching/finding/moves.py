@@ -8,19 +8,47 @@ from random import Random
 from tapestry_jax.searching.finding.rules import LOOPS
 from tapestry_jax.searching.space import Choice, Space
 
-_EXCEPTED = 0.1
-"""The share of moves that except operations."""
 _SWAPPED = 0.15
 """The share of moves in which two dimensions change places."""
 
 
-def near(space: Space, choice: Choice, rng: Random) -> Choice:
-    """One move at random: another value of a variable, or two dimensions that change places on the mesh."""
+def starts(space: Space) -> Iterator[Choice]:
+    """Candidates to begin from: one dimension on the mesh, parameters cut for storage or not, layers kept or not.
+
+    From one of them to another lead walks of which every single step is dearer.
+    """
+    stored = next((at for at, each in enumerate(space.variables) if each.kind == "stored"), None)
+    again = [at for at, each in enumerate(space.variables) if each.kind == "remat"]
+    for value in range(
+        max((len(each.values) for each in space.variables if each.kind == "axes"), default=0) - 1, 0, -1
+    ):
+        for at, each in enumerate(space.variables):
+            if each.kind == "axes" and value < len(each.values):
+                placed = made_possible(space, _with(space.nothing, at, value), at)
+                yield placed
+                if stored is not None:
+                    cut = _with(placed, stored, len(space.variables[stored].values) - 1)
+                    yield cut
+                    for layers in again:
+                        cut = _with(cut, layers, 1)
+                    if again:
+                        yield cut
+
+
+def near(space: Space, choice: Choice, rng: Random, excepted: float = 0.1) -> Choice:
+    """One move at random: another value of a variable, or two dimensions that change places on the mesh.
+
+    Args:
+      space: of the candidate.
+      choice: the candidate.
+      rng: what draws.
+      excepted: the share of moves that except operations.
+    """
     placed = [at for at, each in enumerate(space.variables) if each.kind == "axes"]
     if len(placed) > 1 and rng.random() < _SWAPPED:
         return _swapped(space, choice, rng, placed)
-    excepted = rng.random() < _EXCEPTED
-    own = [at for at, each in enumerate(space.variables) if (each.kind == "except") == excepted]
+    excepts = rng.random() < excepted
+    own = [at for at, each in enumerate(space.variables) if (each.kind == "except") == excepts]
     at = rng.choice(own or list(range(len(space.variables))))
     others = [value for value in range(len(space.variables[at].values)) if value != choice[at]]
     return made_possible(space, _with(choice, at, rng.choice(others)), at)

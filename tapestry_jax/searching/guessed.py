@@ -1,0 +1,46 @@
+"""About how much memory a schedule needs, without tracing its program: what methods go by before they weigh."""
+
+from __future__ import annotations
+
+from tapestry_jax.planning.derivatives.positions import Positions
+from tapestry_jax.planning.folding.merges import local_sizes
+from tapestry_jax.planning.prediction.alive import alive_at_once
+from tapestry_jax.planning.pricing.marginal import Part, block_counts
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule
+
+
+def guessed(schedule: Schedule, grad: Positions) -> int:
+    """Bytes of one device: values between operations that are alive at once, and the largest inside of each.
+
+    Inside of a kernel that is written out, such as an attention, values may be larger than all between operations; the
+    backward pass keeps them, but for loops whose turns are computed again.
+    """
+    most, kept = _inside(schedule, keeps=grad is not False)
+    return alive_at_once(schedule, grad) + most + kept
+
+
+def _inside(schedule: Schedule, *, keeps: bool) -> tuple[int, int]:
+    """The most inside of one operation, and what all of them keep."""
+    most = kept = 0
+    for step in schedule.steps:
+        if isinstance(step, Run):
+            largest = _largest(schedule, step)
+            most = max(most, largest)
+            kept += keeps * largest
+        elif isinstance(step, Repeat | Region):
+            inside, once = _inside(step.body, keeps=keeps)
+            if isinstance(step, Repeat) and not step.remat:
+                most, kept = max(most, inside), kept + step.length * once
+            else:
+                # One turn at a time is computed again, and then keeps what it makes.
+                most = max(most, inside + once)
+    return most, kept
+
+
+def _largest(schedule: Schedule, step: Run) -> int:
+    """Bytes of the largest value inside of an operation's kernel, on one device."""
+    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+    operands = tuple(schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands)
+    gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"
+    sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
+    return int(block_counts(shaped.operation, operands, Part(gives, frozenset(cuts)), sizes).largest)

@@ -1,0 +1,115 @@
+"""Searches find what people designed: said of the plan found, on 8 x 8 devices of a machine that is not here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+from tapestry_jax.planning.entries.items import Chunks, Halo, axes_of
+from tests.tapestry_jax.searching.programs import mlp
+
+MESH = AbstractMesh((8, 8), ("data", "model"))
+BOTH = {"data", "model"}
+
+
+def typed(dtype: str = "bfloat16", **sizes: int) -> tp.TensorType:
+    return tp.TensorType(sizes, dtype)
+
+
+def found(graph: tp.Graph, *, grad: bool = True) -> tp.Plan:
+    plan = tp.search(graph, MESH, "H100", grad=grad)
+    assert plan.memory(grad).total <= tp.machines.H100.memory.value
+    return plan
+
+
+def axes(plan: tp.Plan, name: str) -> set[str]:
+    return set(axes_of(dict(plan.entries).get(name, ())))
+
+
+def has(plan: tp.Plan, name: str, kind: type) -> bool:
+    return any(isinstance(item, kind) for item in dict(plan.entries).get(name, ()))
+
+
+def residual(x: tp.TensorType, up: tp.TensorType, down: tp.TensorType) -> Any:
+    hidden = tp.Map(jax.nn.gelu)(tp.einsum("batch embed, embed mlp -> batch mlp")(x, up))
+    return x + tp.einsum("batch mlp, mlp embed -> batch embed")(hidden, down)
+
+
+def layers(count: int, batch: int, embed: int) -> tp.Graph:
+    up = typed(layer=count, embed=embed, mlp=4 * embed)
+    down = typed(layer=count, mlp=4 * embed, embed=embed)
+    return tp.trace(
+        lambda x, up, down: tp.stack(residual, count)(x, up, down), typed(batch=batch, embed=embed), up, down
+    )
+
+
+def test_wide_layers_are_cut_by_columns_then_by_rows():
+    plan = found(mlp(512, 8192, 65536, "bfloat16"))
+    assert axes(plan, "mlp") == BOTH
+    assert not axes(plan, "batch")
+    forward = [(each.kind, each.path) for each in plan.collectives() if each.path.startswith("einsum")]
+    assert [path for _, path in forward] == ["einsum_1"]
+
+
+def test_large_batches_of_small_weights_are_data_parallel():
+    plan = found(mlp(2**20, 512, 2048, "bfloat16"))
+    assert axes(plan, "batch") == BOTH
+    assert plan.collectives() == ()
+
+
+def heat(x: Any) -> Any:
+    return (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]) * 0.25
+
+
+def test_large_images_are_cut_in_space_with_halos():
+    step = tp.Map(heat, "(y+[dy]-1) (x+[dx]-1) -> y x", sizes={"dy": 3, "dx": 3}, boundary="zero")
+    image = typed("float32", y=2**16, x=2**16)
+    plan = found(tp.trace(lambda image: tp.iterate(step, 64)(image), image), grad=False)
+    assert axes(plan, "y") | axes(plan, "x") == BOTH
+    assert has(plan, "y", Halo) or has(plan, "x", Halo)
+    assert {each.kind for each in plan.collectives()} == {"collective-permute"}
+
+
+def test_parameters_larger_than_a_device_are_stored_over_the_batch():
+    graph = layers(64, 2**21, 8192)
+    plan = found(graph)
+    assert axes(plan, "batch") == BOTH
+    assert len(plan.inputs) == 2
+    assert {"all-gather", "reduce-scatter"} <= {each.kind for each in plan.collectives(True)}
+    # Activations do not fit either.
+    assert plan.remat
+
+
+@pytest.mark.thorough
+def test_long_sequences_are_cut():
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return tp.attention(q, k.rename(seq="keys"), v.rename(seq="keys"), over="keys", causal=True)
+
+    heads = typed(batch=1, heads=2, seq=2**20, dim=128)
+    plan = found(tp.trace(attend, heads, heads, heads), grad=False)
+    assert axes(plan, "seq") == BOTH
+    assert has(plan, "keys", Chunks)
+
+
+@pytest.mark.thorough
+def test_losses_over_large_vocabularies_run_in_chunks():
+    def loss(x: Any, table: Any, targets: Any) -> Any:
+        logits = tp.einsum("batch embed, embed vocab -> batch vocab")(x, table)
+        return tp.nnx.cross_entropy(logits, targets)
+
+    types = typed(batch=2**22, embed=4096), typed(embed=4096, vocab=2**18), tp.TensorType({"batch": 2**22}, jnp.int32)
+    plan = found(tp.trace(loss, *types))
+    assert axes(plan, "batch") == BOTH
+    assert has(plan, "batch", Chunks) or has(plan, "vocab", Chunks)
+
+
+@pytest.mark.thorough
+def test_layers_that_keep_too_much_are_computed_again():
+    plan = found(layers(96, 2**21, 2048))
+    assert axes(plan, "batch") == BOTH
+    assert plan.remat
