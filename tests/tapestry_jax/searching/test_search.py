@@ -85,12 +85,12 @@ def test_an_interrupt_gives_the_best_so_far(monkeypatch: pytest.MonkeyPatch):
     calls = 0
     near = annealing.near
 
-    def interrupted(*args: Any) -> Any:
+    def interrupted(*args: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 5:
             raise KeyboardInterrupt
-        return near(*args)
+        return near(*args, **options)
 
     monkeypatch.setattr(annealing, "near", interrupted)
     plan = tp.search(WIDE, MESH, "H100", method="anneal")
