@@ -111,6 +111,24 @@ def as_dense(entry: Callable[..., Any]) -> Dense:
     return entry if isinstance(entry, Dense) else Dense(entry)
 
 
+def blocked(operation: Operation, cut: frozenset[str]) -> frozenset[str]:
+    """The fewest dimensions that, were they cut, would leave the same `dense` kernels as `cut` does.
+
+    Which dimensions are cut matters to kernels that stand ready for whole ones, and not to others: operations whose
+    cuts differ in nothing else run the same.
+    """
+    needs = [as_dense(entry).needs_whole(operation) for entry in operation.dense]
+    missed = [bool(need & cut) for need in needs]
+    found = frozenset[str]()
+    for dim in sorted({dim for need in needs for dim in need}):
+        # A dimension blocks a kernel that is to be blocked, and none that may run.
+        hits = [dim in need for need in needs]
+        fits = all(out or not hit for hit, out in zip(hits, missed, strict=True))
+        if fits and any(hit and not need & found for hit, need in zip(hits, needs, strict=True)):
+            found |= {dim}
+    return found
+
+
 def candidates(
     operation: Operation, blocks: Sequence[Any], cut: Collection[str], gives: str, by_platform: bool
 ) -> list[Dense]:

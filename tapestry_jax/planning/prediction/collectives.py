@@ -95,6 +95,26 @@ def _here(found: Iterable[Collective]) -> Iterator[tuple[Place, Collective]]:
     return (((), each) for each in found)
 
 
+def sent_by_convert(
+    schedule: Schedule, step: Convert, flow: Flow, seen: set[Any], leading: int = 1
+) -> Iterable[Collective]:
+    """What one change of layout sends by itself.
+
+    Args:
+      schedule: that has its slots.
+      step: the change.
+      flow: through it.
+      seen: what other changes of the same value have sent already, which is not sent again; this adds its own.
+      leading: of slices that a loop stacks, how many are changed at once.
+    """
+    return _of_convert(schedule, step, flow, seen, leading)
+
+
+def sent_by_run(schedule: Schedule, step: Run, flow: Flow) -> Iterable[Collective]:
+    """What one operation sends by itself, beside what it gathers."""
+    return _of_run(schedule, step, flow, ())
+
+
 def _of_convert(
     schedule: Schedule, step: Convert, flow: Flow, seen: set[Any], leading: int = 1
 ) -> Iterable[Collective]:

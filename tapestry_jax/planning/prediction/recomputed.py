@@ -32,7 +32,7 @@ def again_in(schedule: Schedule, flow: Flow) -> Again:
     """What is computed again of a schedule whose backward pass finds its inputs, and what was received."""
     if not any(isinstance(step, Convert) and step.again for step in schedule.steps):
         return Again()
-    seeds = {slot for step in schedule.steps for slot in _read_by_derivative(schedule, step, flow)}
+    seeds = {slot for step in schedule.steps for slot in read_by_derivative(schedule, step, flow)}
     handed_on = {slot for slot in schedule.outputs if slot in flow.live}
     # A loop in time around the layers knows nothing of what their own second pass has kept.
     return Again(_computed(schedule, seeds, is_kept), _computed(schedule, handed_on, is_received))
@@ -56,7 +56,7 @@ def _read(schedule: Schedule, step: Step, found: set[int]) -> Iterable[int]:
     return [slot for place, slot in enumerate(step.operands) if any(row[place] for row in rows if place < len(row))]
 
 
-def _read_by_derivative(schedule: Schedule, step: Step, flow: Flow) -> Iterable[int]:
+def read_by_derivative(schedule: Schedule, step: Step, flow: Flow) -> Iterable[int]:
     """The operands whose values the derivative of a step is computed from, where a gradient flows through it."""
     if not any(map(flow.carries_gradient, step.results)):
         return []

@@ -125,7 +125,9 @@ def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Str
     found = _counted(_Program(steps, given, program.outputs, program.types))
     read = sum(times * program.types[key] for key, times in zip(given, found.reads, strict=True))
     wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
-    return replace(found, outer=read + wrote, reads=())
+    own = set(program.inputs)
+    kept = sum(program.types[key] for key in given if key not in own)
+    return replace(found, outer=read + wrote, kept=kept, reads=())
 
 
 def _opened(jaxpr: Any) -> _Program:

@@ -18,6 +18,7 @@ class Counts:
       inner: bytes of values inside of the kernel that are written to memory and read again.
       largest: bytes of the largest of these values: what is small stays on the chip.
       outer: bytes that a backward pass reads of what the forward pass has made, and writes.
+      kept: bytes that a backward pass reads of what the forward pass has made inside of the kernel, each once.
       reads: for every operand how often it is read from memory.
       heads: for every result what makes it: `product`, `reduced`, `apart` (a sort, a loop), `fused` (elementwise work),
         `given` (an operand).
@@ -31,6 +32,7 @@ class Counts:
     inner: float = 0.0
     largest: float = 0.0
     outer: float = 0.0
+    kept: float = 0.0
     reads: tuple[float, ...] = ()
     heads: tuple[str, ...] = ()
     kernels: int = 0
@@ -44,7 +46,7 @@ class Counts:
     def numbers(self) -> tuple[float, ...]:
         """What grows with the block."""
         arithmetic = self.other, self.transcendental, self.repeated
-        return (*(flops for _, flops in self.products), *arithmetic, self.inner, self.largest, self.outer)
+        return (*(flops for _, flops in self.products), *arithmetic, self.inner, self.largest, self.outer, self.kept)
 
     @property
     def form(self) -> tuple[object, ...]:
@@ -54,8 +56,8 @@ class Counts:
     def of(self, numbers: tuple[float, ...]) -> Counts:
         """The counts of a block of another size: the same form, other numbers."""
         products = tuple((dtype, flops) for (dtype, _), flops in zip(self.products, numbers, strict=False))
-        other, transcendental, repeated, inner, largest, outer = numbers[len(products) :]
-        grown = products, other, transcendental, repeated, inner, largest, outer
+        other, transcendental, repeated, inner, largest, outer, kept = numbers[len(products) :]
+        grown = products, other, transcendental, repeated, inner, largest, outer, kept
         return Counts(*grown, self.reads, self.heads, self.kernels)
 
 
@@ -72,6 +74,7 @@ def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
         first.inner + times * second.inner,
         max(first.largest, second.largest),
         first.outer + times * second.outer,
+        first.kept + times * second.kept,
         first.reads,
         first.heads,
         first.kernels + int(times * second.kernels),

@@ -3,8 +3,8 @@
 A kernel's cost is linear in each dimension of its index space, for nearly every kernel: twice the rows, twice the
 work; whole dimensions, along which it need not be (a transform, a sort), no plan cuts. So the counts at the corners of
 a box of sizes give those of every block in it, by interpolation. Dimensions to which all counts are proportional, most
-of them, need no corners. Where another size than the corners shows that it does not hold (a scan that works by pieces),
-each size of block is counted by itself, once.
+of them, need no corners, and those that always stand together, such as batch and sequence, are one. Where another size
+than the corners shows that it does not hold (a scan that works by pieces), each size of block is counted by itself, once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import jax
 
 from combinators.errors import TapestryError
 from combinators.frozen import dataclass
+from combinators.index_space.signature import Signature
 from combinators.operations.dense import Dense
 from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
@@ -30,8 +31,10 @@ from tapestry_jax.planning.pricing.counts import Counts
 
 Struct = jax.ShapeDtypeStruct
 Sizes = Mapping[str, int]
+Group = tuple[str, ...]
+"""Dimensions that stand together wherever they stand."""
 _MOST_CORNERS = 4
-"""Of so many dimensions, to which not all is proportional, the corners are counted."""
+"""Of so many groups of dimensions, to which not all is proportional, the corners are counted."""
 _TOLERANCE = 1e-3
 
 
@@ -57,20 +60,25 @@ class Marginal:
     """The counts of blocks of one operation.
 
     Attributes:
-      names: the dimensions along which blocks differ.
+      groups: the dimensions along which blocks differ; of a group the product of the sizes counts.
       full: sizes of the largest block, by dimension.
       half: about half of them.
-      proportional: dimensions to which every count is proportional.
-      corners: counts at every choice of `half` and `full` for the other dimensions; empty where they do not tell.
+      proportional: groups to which every count is proportional.
+      corners: counts at `half` of the first dimension of some of the other groups; empty where they do not tell.
       exact: counts a block of any sizes.
     """
 
-    names: tuple[str, ...]
+    groups: tuple[Group, ...]
     full: Sizes
     half: Sizes
-    proportional: tuple[str, ...]
+    proportional: tuple[Group, ...]
     corners: Mapping[tuple[bool, ...], Counts]
     exact: Callable[[tuple[tuple[str, int], ...]], Counts]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The dimensions along which blocks differ."""
+        return tuple(name for group in self.groups for name in group)
 
     @property
     def is_linear(self) -> bool:
@@ -81,9 +89,12 @@ class Marginal:
         """The counts of a block of these sizes."""
         if not self.corners or any(sizes[name] == 0 for name in self.names):
             return self.exact(tuple(sorted(sizes.items())))
-        scale = math.prod(sizes[name] / self.full[name] for name in self.proportional)
-        others = [name for name in self.names if name not in self.proportional]
-        weights = [(sizes[name] - self.half[name]) / (self.full[name] - self.half[name]) for name in others]
+        scale = math.prod(_share(group, sizes, self.full) for group in self.proportional)
+        others = [group for group in self.groups if group not in self.proportional]
+        weights: list[float] = []
+        for group in others:
+            low = self.half[group[0]] / self.full[group[0]]
+            weights.append((_share(group, sizes, self.full) - low) / (1 - low))
         total: list[float] | None = None
         for corner, counts in self.corners.items():
             part = math.prod(w if high else 1 - w for w, high in zip(weights, corner, strict=True))
@@ -126,31 +137,63 @@ def marginal(operation: Operation, operands: tuple[Struct, ...], part: Part) -> 
     full = dict(shaped.sizes)
     names = tuple(name for name, size in full.items() if name not in whole and size > 1)
     half = {name: size // 2 if name in names else size for name, size in full.items()}
-    try:
-        proportional, corners = _corners(exact, names, full, half)
-    except (TapestryError, TypeError, ValueError):
-        # A kernel that takes only some sizes: blocks are counted as they come.
-        proportional, corners = (), {}
-    return Marginal(names, full, half, proportional, corners, exact)
+    # Each dimension by itself, where those that stand together are not one.
+    for groups in dict.fromkeys((_groups(shaped.signature, names), tuple((name,) for name in names))):
+        try:
+            proportional, corners = _corners(exact, groups, full, half)
+        except (TapestryError, TypeError, ValueError):
+            # A kernel that takes only some sizes: blocks are counted as they come.
+            break
+        if corners:
+            return Marginal(groups, full, half, proportional, corners, exact)
+    return Marginal(tuple((name,) for name in names), full, half, (), {}, exact)
+
+
+def _groups(signature: Signature, names: Sequence[str]) -> tuple[Group, ...]:
+    """Dimensions that the same operands and results have, each on axes of their own."""
+    found: dict[Any, list[str]] = {}
+    for name in names:
+        places: list[int] = []
+        for number, operand in enumerate((*signature.operands, *signature.results)):
+            inside = [axis for axis in operand.axes if name in axis.names]
+            places += [number] * len(inside)
+            if operand.coordinate == name or any(axis.name != name for axis in inside):
+                # Coordinates, windows and compositions are more than a factor.
+                places.append(-1 - names.index(name))
+        found.setdefault(tuple(places), []).append(name)
+    return tuple(map(tuple, found.values()))
+
+
+def _share(group: Group, sizes: Sizes, full: Sizes) -> float:
+    return math.prod(sizes[name] / full[name] for name in group)
 
 
 def _corners(
-    exact: Callable[[tuple[tuple[str, int], ...]], Counts], names: Sequence[str], full: Sizes, half: Sizes
-) -> tuple[tuple[str, ...], dict[tuple[bool, ...], Counts]]:
-    def at(**changed: int) -> Counts:
+    exact: Callable[[tuple[tuple[str, int], ...]], Counts], groups: tuple[Group, ...], full: Sizes, half: Sizes
+) -> tuple[tuple[Group, ...], dict[tuple[bool, ...], Counts]]:
+    def at(changed: Sizes) -> Counts:
         return exact(tuple(sorted({**full, **changed}.items())))
 
-    top = at()
-    proportional = tuple(name for name in names if _alike(at(**{name: half[name]}), top, half[name] / full[name]))
-    others = [name for name in names if name not in proportional]
+    def low(group: Group) -> dict[str, int]:
+        return {group[0]: half[group[0]]}
+
+    top = at({})
+    # Counts are sums of products of sizes: they shrink with all of them at once only if with each.
+    together = {name: size for group in groups for name, size in low(group).items()}
+    if _alike(at(together), top, math.prod(half[name] / full[name] for name in together)):
+        proportional = groups
+    else:
+        proportional = tuple(g for g in groups if _alike(at(low(g)), top, half[g[0]] / full[g[0]]))
+    others = [group for group in groups if group not in proportional]
     if len(others) > _MOST_CORNERS:
         return (), {}
     corners: dict[tuple[bool, ...], Counts] = {}
     for corner in itertools.product((False, True), repeat=len(others)):
-        corners[corner] = at(**{name: half[name] for name, high in zip(others, corner, strict=True) if not high})
-    probe = {name: max(size // 4, 1) for name, size in full.items() if name in names}
-    found = Marginal(tuple(names), full, half, proportional, corners, exact).at({**full, **probe})
-    if any(counts.form != top.form for counts in corners.values()) or not _alike(at(**probe), found, 1.0):
+        chosen = [low(group) for group, high in zip(others, corner, strict=True) if not high]
+        corners[corner] = at({name: size for each in chosen for name, size in each.items()})
+    probe = {name: max(full[name] // 4, 1) for group in groups for name in group}
+    found = Marginal(groups, full, half, proportional, corners, exact).at({**full, **probe})
+    if any(counts.form != top.form for counts in corners.values()) or not _alike(at(probe), found, 1.0):
         return (), {}
     return proportional, corners
 
@@ -177,7 +220,7 @@ def _counted(operation: Operation, operands: tuple[Struct, ...], part: Part, siz
     if part.by:
         arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
         back = count_backward(run, blocks, [arrays[place] for place in part.by])
-        return replace(back, inner=0.0, largest=0.0) if alone else back
+        return replace(back, inner=0.0, largest=0.0, kept=0.0) if alone else back
     counts = count(run, blocks)
     if not alone:
         return counts

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from combinators.errors import PlanError, message
+from combinators.operations.dense import blocked
 from tapestry_jax.machines.laid import lay
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.transfer import seconds as transfer_seconds
@@ -125,7 +126,7 @@ def _add(schedule: Schedule, flow: Flow, sums: Sums, around: Around) -> Room:
             case Region():
                 total += _of_region(schedule, step, flow, sums, around, place)
             case Convert():
-                copied = _copied(schedule, step)
+                copied = copied_bytes(schedule, step)
                 if copied and step.result in flow.live:
                     back = flow.carries_gradient(step.source) and step.result in flow.useful
                     found = _of_copy(step.path, copied, sums.machine, around, back=back)
@@ -135,7 +136,7 @@ def _add(schedule: Schedule, flow: Flow, sums: Sums, around: Around) -> Room:
     return total
 
 
-def _copied(schedule: Schedule, step: Convert) -> float:
+def copied_bytes(schedule: Schedule, step: Convert) -> float:
     """Bytes that a change of layout reads and writes on the device itself, beside what it sends."""
     moves = any(isinstance(change, Exchange | Deal | Overlap | Gather) for change in step.changes)
     # A block and what neighbours sent are put together; blocks for others are cut out.
@@ -210,7 +211,7 @@ class _Scope:
         """What the counts of a step depend on, and they."""
         found = self._keys.get(id(step))
         if found is None:
-            key = _key(self.schedule, step, self.machine.platform)
+            key = counts_key(self.schedule, step, self.machine.platform)
             found = self._keys[id(step)] = key, block_counts(*key)
         return found
 
@@ -258,7 +259,7 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: Around) -> OperationCo
         if not scope.is_fused(slot) or flow.carries_gradient(slot):
             moved += schedule.slots[slot].local_bytes
     forward = roofline(machine, counts, moved)
-    back, back_counts, back_moved = _backward(step, flow, machine, key)
+    back, back_counts, back_moved = backward_of(step, flow, machine, key)
     runs = 1 + (around.again - step.kept if smooth else 0)
     return OperationCost(
         step.path,
@@ -277,15 +278,18 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: Around) -> OperationCo
 Key = tuple[Any, Any, Part, tuple[tuple[str, int], ...]]
 
 
-def _key(schedule: Schedule, step: Run, platform: str) -> Key:
+def counts_key(schedule: Schedule, step: Run, platform: str) -> Key:
     """What the counts of a step depend on."""
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     node = schedule.graph.nodes[step.node]
     operands = tuple(schedule.graph.type_of(ref).struct for ref in node.operands)
-    gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"
+    folded = any(dim in cuts for dim in shaped.signature.fold_dims)
+    # What presents nothing gives its states.
+    presents = shaped.operation.present is not None or shaped.operation.dense or shaped.operation.kind != "reduce"
+    gives = "state" if folded and presents else "result"
     sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
     # What is cut matters to kernels that need a dimension whole: all others share their counts.
-    cut = frozenset(cuts) if shaped.operation.dense else frozenset[str]()
+    cut = blocked(shaped.operation, frozenset(cuts)) if shaped.operation.dense else frozenset[str]()
     return shaped.operation, operands, Part(gives, cut, platform), sizes
 
 
@@ -294,7 +298,8 @@ def _array_bytes(key: Key) -> tuple[int, ...]:
     return block_bytes(operation, operands, sizes)
 
 
-def _backward(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Seconds, Counts, float]:
+def backward_of(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Seconds, Counts, float]:
+    """What the gradient of a step takes, its counts, and the bytes it moves."""
     by = tuple(place for place, slot in enumerate(step.operands) if flow.carries_gradient(slot))
     if not by or not any(map(flow.carries_gradient, step.results)):
         return Seconds(0.0, ""), Counts(), 0.0

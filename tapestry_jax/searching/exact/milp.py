@@ -1,0 +1,132 @@
+"""The method `milp`: the factored model of a program, solved as an integer program, priced exactly by the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from combinators.frozen import dataclass
+from combinators.graphs.nodes import Loop
+from tapestry_jax.machines.laid import lay
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.derivatives.gradients import differentiated
+from tapestry_jax.planning.entries.placement import Placer
+from tapestry_jax.planning.entries.remat import Remat
+from tapestry_jax.planning.planned import planned
+from tapestry_jax.planning.prediction.flow import flow_of
+from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
+from tapestry_jax.searching.exact.asked import asked_for
+from tapestry_jax.searching.exact.build import Builder, Chosen, NotModelledError
+from tapestry_jax.searching.exact.model import Model
+from tapestry_jax.searching.exact.prices import Prices
+from tapestry_jax.searching.exact.solve import solve
+from tapestry_jax.searching.method import Bound, Proposal, Stop
+from tapestry_jax.searching.problem import Problem
+from tapestry_jax.searching.space import Space
+
+TIGHTER = 4
+"""How often a model is solved again with less memory, where what it found needs more than it thought."""
+
+
+@dataclass(frozen=True, eq=False)
+class Modelled:
+    """A problem as a model.
+
+    Attributes:
+      model: what is chosen, and its prices.
+      chosen: what its picks stand for.
+      asked: what the user fixed, and what is computed again.
+      placer: of that.
+    """
+
+    model: Model
+    chosen: tuple[Chosen, ...]
+    asked: Asked
+    placer: Placer
+
+    def asked_for(self, problem: Problem, choice: tuple[int, ...]) -> Asked:
+        """What to ask of planning for a choice."""
+        return asked_for(problem.graph, self.asked, self.placer, self.chosen, choice)
+
+
+def milp(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Proposal]:
+    """Solve the model, with and without computing layers again, and give what it finds; then a bound on all of them."""
+    del space, seed
+    prices = Prices(lay(problem.machine, problem.shape.axes), problem.shape, problem.graph)
+    bounds: list[float] = []
+    best = float("inf")
+    for remat in _remats(problem):
+        try:
+            modelled = modelled_as(problem, remat, prices)
+        except NotModelledError:
+            return
+        for proposal in _solved(problem, modelled, stop, best):
+            if isinstance(proposal, Bound):
+                bounds.append(proposal.seconds)
+            else:
+                found = evaluate(problem, proposal)
+                if isinstance(found, Evaluated) and _fits(problem, found):
+                    best = min(best, found.seconds)
+                yield proposal
+        if stop():
+            return
+    if bounds:
+        yield Bound(min(bounds))
+
+
+def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:
+    """The model of a problem.
+
+    Args:
+      problem: the program, and where it runs.
+      remat: the scopes that are computed again.
+      prices: on its mesh.
+
+    Raises:
+      NotModelledError: for what the model does not know: loops in time, stages, halos.
+    """
+    fixed = problem.fixed
+    items = [item for entries in (fixed.entries, *(own for _, own in fixed.ops)) for _, own in entries for item in own]
+    if not all(isinstance(item, str) for item in items):
+        raise NotModelledError("entries in time")
+    asked = replace(fixed, remat=remat)
+    placer = fixed.placer(problem.shape)
+    whole = planned(problem.graph, problem.mesh, replace(asked, entries=(), ops=(), inputs=(), outputs=()))
+    layouts = fixed.input_layouts(problem.graph, problem.shape), fixed.output_layouts(problem.graph, problem.shape)
+    builder = Builder(prices, placer, *layouts)
+    sources = {whole.inputs[at] for at in differentiated(problem.graph, problem.grad)}
+    model = builder.model(whole, flow_of(whole, sources))
+    return Modelled(model, tuple(builder.chosen), asked, placer)
+
+
+def _remats(problem: Problem) -> list[Remat]:
+    loops = [node for node in problem.graph.nodes if isinstance(node, Loop) and node.length > 1]
+    if problem.grad is False or problem.fixed.remat or not problem.remat or not loops:
+        return [problem.fixed.remat]
+    return [(), tuple((node.path, True) for node in loops)]
+
+
+def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> Iterator[Proposal]:
+    """The best choices of a model, and a bound; with less memory as long as what it finds does not fit."""
+    model = modelled.model
+    memory = float("inf") if problem.memory is None else float(problem.memory)
+    for attempt in range(TIGHTER):
+        solution = solve(model, memory)
+        if not attempt:
+            yield Bound(solution.bound)
+        if not solution.choice or solution.bound > best or stop():
+            return
+        asked = modelled.asked_for(problem, solution.choice)
+        yield asked
+        found = evaluate(problem, asked)
+        if problem.memory is None or not isinstance(found, Evaluated):
+            return
+        needed = weigh(problem, found).total
+        if needed <= problem.memory:
+            return
+        # What an operation keeps inside of it, and what is alive for a while, is not in the model.
+        memory = model.held(solution.choice) - 1.05 * (needed - problem.memory)
+
+
+def _fits(problem: Problem, found: Evaluated) -> bool:
+    return problem.memory is None or weigh(problem, found).total <= problem.memory

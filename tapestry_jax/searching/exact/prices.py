@@ -1,0 +1,199 @@
+"""What operations and changes of layout take, one by one, by the functions that price a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import TensorType
+from tapestry_jax.machines.laid import Laid
+from tapestry_jax.machines.transfer import seconds as transfer_seconds
+from tapestry_jax.planning.geometry.changes import Cast, Deal, Exchange, Gather
+from tapestry_jax.planning.geometry.layout import Layout
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.time_axis import spread
+from tapestry_jax.planning.geometry.way import layout_changes
+from tapestry_jax.planning.prediction.collective import Collective
+from tapestry_jax.planning.prediction.collectives import sent_by_convert, sent_by_run
+from tapestry_jax.planning.prediction.flow import Flow
+from tapestry_jax.planning.pricing.marginal import block_counts
+from tapestry_jax.planning.pricing.priced import backward_of, copied_bytes, counts_key
+from tapestry_jax.planning.pricing.roofline import block_bytes, inner_bytes, roofline
+from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, result_layout
+from tapestry_jax.planning.scheduling.schedule import Convert, Run, Scatter, Schedule, Slot
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a change of layout takes.
+
+    Attributes:
+      own: seconds, without what other changes of the same value may begin with.
+      common: that, by its keys.
+      receives: whether other devices send anything.
+      casts: whether it only makes a value vary over mesh axes, and its gradient is summed over them.
+    """
+
+    own: float = 0.0
+    common: tuple[tuple[Any, float], ...] = ()
+    receives: bool = False
+    casts: bool = False
+
+
+@dataclass(frozen=True)
+class Want:
+    """How a reader wants a value.
+
+    Attributes:
+      layout: that it reads.
+      varying: the mesh axes over which it varies.
+      smooth: whether a gradient comes back through the change.
+      gathers: of a slice of stacked operands, how the backward pass comes by what is gathered: `own` where the
+        operation gathers it itself, `again` where it is gathered once more; empty where it is kept.
+      needed: whether the backward pass needs the value at all.
+    """
+
+    layout: Layout
+    varying: frozenset[str]
+    smooth: bool = False
+    gathers: str = ""
+    needed: bool = False
+
+
+@dataclass(frozen=True)
+class Worked:
+    """What an operation takes in one placement, once.
+
+    Attributes:
+      floor: seconds, whatever it reads and writes.
+      inner: bytes moved beside operands and results.
+      reads: bytes of each operand.
+      writes: bytes of each result.
+      backward: seconds of its gradient.
+      sends: seconds of merging what it folds, forwards and backwards.
+      heads: what makes each result, and how often each operand is read, which says what is fused.
+      merged: whether devices merge its results.
+      kept: bytes that its gradient needs of what its kernel makes inside.
+    """
+
+    floor: float
+    inner: float
+    reads: tuple[float, ...]
+    writes: tuple[float, ...]
+    backward: float
+    sends: float
+    heads: tuple[tuple[str, ...], tuple[float, ...]]
+    merged: bool
+    kept: float
+
+
+class Prices:
+    """Prices on one mesh, each found once."""
+
+    def __init__(self, laid: Laid, mesh: MeshShape, graph: Graph) -> None:
+        self.laid, self.machine, self.mesh, self._graph = laid, laid.machine, mesh, graph
+        self._changed: dict[Any, Parts] = {}
+        self._worked: dict[Any, Worked] = {}
+
+    def change(self, kind: TensorType, have: Layout, want: Want, leading: int = 1) -> float:
+        """Seconds of a change of layout, forwards and backwards; 0 where there is none.
+
+        Args:
+          kind: of the value.
+          have: where it lies.
+          want: how it is read.
+          leading: of slices, how many a loop takes; those that are only cast are so all at once, before it.
+
+        Returns:
+          Seconds of one turn.
+        """
+        found = self.parts(kind, have, want, leading)
+        return found.own + sum(seconds for _, seconds in found.common)
+
+    def parts(self, kind: TensorType, have: Layout, want: Want, leading: int = 1) -> Parts:
+        """The same, without what other changes of the same value may begin with, and that by its keys."""
+        key = kind.shape, kind.dtype, have, want, leading
+        found = self._changed.get(key)
+        if found is None:
+            found = self._changed[key] = self._parts(kind, have, want, leading)
+        return found
+
+    def _parts(self, kind: TensorType, have: Layout, want: Want, leading: int) -> Parts:
+        held = spread(have.axes)
+        if have == want.layout and held == want.varying:
+            return Parts()
+        changes = layout_changes(kind.shape, have, want.layout, want.varying, self.mesh)
+        slots = Slot(kind, have, held), Slot(kind, want.layout, want.varying)
+        alone = Schedule(self._graph, self.mesh, slots, (), (), ())
+        smooth = frozenset((0, 1) if want.smooth else ())
+        flow, step = Flow(frozenset((0, 1)), smooth, smooth), Convert(0, 1, changes, "")
+        if leading > 1 and all(isinstance(change, Cast) for change in changes):
+            own = self.sent(sent_by_convert(alone, step, flow, set(), leading)) / leading
+            return Parts(own, casts=want.smooth)
+        seen: set[Any] = set()
+        total = self.sent(sent_by_convert(alone, step, flow, seen))
+        common: list[tuple[Any, float]] = []
+        for key in seen:
+            others = seen - {key}
+            without = self.sent(sent_by_convert(alone, step, flow, {*seen}))
+            common.append((key, self.sent(sent_by_convert(alone, step, flow, others)) - without))
+        own = total - sum(seconds for _, seconds in common)
+        copied = (1 + want.smooth) * copied_bytes(alone, step) / self.machine.bandwidth.value
+        if want.gathers and any(isinstance(change, Gather) for change in changes):
+            # Slices that are gathered in every turn, and not kept for the backward pass.
+            once = Flow(flow.live, frozenset(), frozenset())
+            own += self.sent(sent_by_convert(alone, step, once, set())) if want.needed else 0.0
+            copied = 0.0 if want.gathers == "own" else copied
+        receives = any(isinstance(change, Gather | Exchange | Deal) for change in changes)
+        return Parts(own + copied, tuple(common), receives)
+
+    def sent(self, collectives: Iterable[Collective]) -> float:
+        """Seconds of collectives, one after the other."""
+        return sum(
+            each.times * transfer_seconds(self.laid, each.kind, each.axes, each.bytes) for each in collectives if each.bytes
+        )
+
+    def work(self, schedule: Schedule, step: Run, flow: Flow, cuts: Cuts, scatter: Scatter | None) -> Worked:
+        """What an operation takes with such cuts; of `schedule` and `flow` all but layouts counts."""
+        placed = replace(step, cuts=tuple(cuts.items()), axes=spread(all_axes(cuts.values())), scatter=scatter)
+        key = counts_key(schedule, placed, self.machine.platform)
+        flows = tuple((slot in flow.live, flow.carries_gradient(slot)) for slot in (*step.operands, *step.results))
+        known = key, placed.cuts, scatter, flows
+        found = self._worked.get(known)
+        if found is None:
+            found = self._worked[known] = self._work(schedule, placed, flow, key)
+        return found
+
+    def _work(self, schedule: Schedule, step: Run, flow: Flow, key: Any) -> Worked:
+        counts, cuts = block_counts(*key), dict(step.cuts)
+        operation, operands, _, sizes = key
+        shaped = schedule.graph.shaped(step.node)
+        layouts = result_layouts(schedule, step, cuts)
+        back, needs, _ = backward_of(step, flow, self.machine, key)
+        return Worked(
+            roofline(self.machine, counts, 0.0).total,
+            inner_bytes(self.machine, counts),
+            tuple(t * size for t, size in zip(counts.reads, block_bytes(operation, operands, sizes), strict=True)),
+            tuple(
+                float(replace(schedule.slots[slot], layout=layout).local_bytes)
+                for slot, layout in zip(step.results, layouts, strict=True)
+            ),
+            back.total,
+            self.sent(sent_by_run(schedule, step, flow)),
+            (counts.heads, counts.reads),
+            any(dim in cuts for dim in shaped.signature.fold_dims),
+            needs.kept,
+        )
+
+
+def result_layouts(schedule: Schedule, step: Run, cuts: Cuts) -> tuple[Layout, ...]:
+    """The layouts in which an operation leaves its results."""
+    shaped = schedule.graph.shaped(step.node)
+    natural = [result_layout(axes, shaped.sizes, cuts) for axes in shaped.result_axes]
+    if step.scatter is not None:
+        natural = [natural[0].with_cut(step.scatter.axis, step.scatter.cut)]
+    return tuple(natural)
+
