@@ -4,7 +4,8 @@ A kernel's cost is linear in each dimension of its index space, for nearly every
 work; whole dimensions, along which it need not be (a transform, a sort), no plan cuts. So the counts at the corners of
 a box of sizes give those of every block in it, by interpolation. Dimensions to which all counts are proportional, most
 of them, need no corners, and those that always stand together, such as batch and sequence, are one. Where another size
-than the corners shows that it does not hold (a scan that works by pieces), each size of block is counted by itself, once.
+than the corners shows that it does not hold (a scan that works by pieces), each size of block is counted by itself,
+once.
 """
 
 from __future__ import annotations

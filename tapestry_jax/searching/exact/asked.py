@@ -12,7 +12,7 @@ from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.geometry.layout import Layout
-from tapestry_jax.searching.exact.build import Chosen
+from tapestry_jax.searching.exact.homes import Chosen
 
 Axes = tuple[str, ...]
 

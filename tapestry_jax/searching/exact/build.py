@@ -8,147 +8,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
-from combinators.frozen import dataclass
 from combinators.graphs.nodes import Apply
-from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, presents_linearly
 from tapestry_jax.planning.entries.placement import Placer
-from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut, true_layout
+from tapestry_jax.planning.geometry.layout import Layout, even_cut, true_layout
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.prediction.flow import Flow, flow_of_body
 from tapestry_jax.planning.prediction.recomputed import read_by_derivative
-from tapestry_jax.planning.pricing.priced import counts_key
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, fold_axes, operand_layouts
 from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Scatter, Schedule
-from tapestry_jax.searching.exact.classes import Classes, classes
-from tapestry_jax.searching.exact.model import Model, Pick, Reader, Value, undominated
+from tapestry_jax.searching.exact.classes import classes
+from tapestry_jax.searching.exact.homes import Chosen, Home, Known, NotModelledError, Option, Reading, Scope
+from tapestry_jax.searching.exact.model import Model, Pick, Value
 from tapestry_jax.searching.exact.placements import even_layouts, placements
-from tapestry_jax.searching.exact.prices import Parts, Prices, Want, Worked, result_layouts
-
-
-class NotModelledError(Exception):
-    """The program does something that the model does not know."""
-
-
-@dataclass(frozen=True, eq=False)
-class Option:
-    """One option of a pick.
-
-    Attributes:
-      cuts: of an operation.
-      scatter: of an operation whose sum is scattered.
-      layout: of an argument, or of what a loop carries.
-    """
-
-    cuts: Cuts = field(default_factory=dict[str, Cut])
-    scatter: Scatter | None = None
-    layout: Layout | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """What a pick stands for.
-
-    Attributes:
-      kind: `operation`, `input` or `carry`.
-      paths: whole paths of the operations that are placed alike, or names of inputs.
-      options: in the order of the pick's.
-      node: of an operation.
-    """
-
-    kind: str
-    paths: tuple[str, ...]
-    options: tuple[Option, ...]
-    node: Apply | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Home:
-    """Where a value lies, for each option of the pick that says so.
-
-    Attributes:
-      pick: that says so.
-      layouts: by option.
-      loop: of a slice of what is stacked, the turns of its loop.
-      constant: whether a loop finds it the same in every turn.
-      maker: the step that makes it.
-      works: what its maker takes, by option.
-      scattered: by option, whether it is a sum that is scattered.
-      place: among the results of its maker.
-      given: whether it is an argument, which stays anyway.
-    """
-
-    pick: int
-    layouts: tuple[Layout, ...]
-    loop: int = 0
-    constant: bool = False
-    maker: Run | None = None
-    works: tuple[Worked, ...] = ()
-    scattered: tuple[bool, ...] = ()
-    place: int = 0
-    given: bool = False
-
-
-@dataclass(frozen=True)
-class _Scope:
-    """A schedule inside of its loops.
-
-    Attributes:
-      schedule: of the program or of a loop's body.
-      flow: in it.
-      times: how often it runs.
-      outside: how often what runs once before its loop does.
-      again: how many loops around compute it again.
-      loop: the innermost of them.
-      classes: of its steps.
-      turns: how often what its backward pass reads is kept.
-      received: in what is computed again, how often what other devices sent is kept.
-    """
-
-    schedule: Schedule
-    flow: Flow
-    times: int = 1
-    outside: int = 1
-    again: int = 0
-    loop: Repeat | None = None
-    classes: Classes = Classes((), ())
-    turns: int = 1
-    received: int = 0
-
-
-@dataclass
-class _Reading:
-    """A reader of a value, before labels are given.
-
-    Attributes:
-      pick: that reads.
-      wants: how, by option.
-      same: whether it reads the value as it lies.
-      fused: what the reader takes, by option, where the two may run as one kernel.
-      place: among its operands.
-      runs: how often it runs in a turn.
-      needed: whether its gradient needs the value.
-    """
-
-    pick: int
-    wants: tuple[Want, ...]
-    same: bool = False
-    fused: tuple[Worked, ...] = ()
-    place: int = 0
-    runs: int = 1
-    needed: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """An operation of a class: where its results lie, and how it reads its operands."""
-
-    homes: tuple[Home, ...]
-    readings: tuple[_Reading, ...]
+from tapestry_jax.searching.exact.prices import Prices, Want, Worked, result_layouts
+from tapestry_jax.searching.exact.values import times_alike, value_between
 
 
 class Builder:
@@ -164,13 +42,13 @@ class Builder:
         self._count: list[int] = []
         self._more: list[list[tuple[float, float]]] = []
         self._values: dict[Any, tuple[Value, int]] = {}
-        self._classes: dict[Any, _Known] = {}
+        self._classes: dict[Any, Known] = {}
         # Values are known by the identity of their homes, which have to live as long.
         self._seen: list[Home] = []
 
     def model(self, schedule: Schedule, flow: Flow) -> Model:
         """The model of a program whose schedule cuts nothing."""
-        scope = _Scope(schedule, flow, classes=classes(schedule, flow, self._apart(schedule)))
+        scope = Scope(schedule, flow, classes=classes(schedule, flow, self._apart(schedule)))
         homes: dict[int, Home] = {}
         known: dict[int, Home] = {}
         for position, slot in enumerate(schedule.inputs):
@@ -182,7 +60,7 @@ class Builder:
             homes[slot] = known[kind]
         self._walk(scope, homes)
         picks = tuple(map(self._made, range(len(self.chosen))))
-        return undominated(Model(picks, tuple(_times(*value) for value in self._values.values())))
+        return Model(picks, tuple(times_alike(*value) for value in self._values.values()))
 
     def _made(self, number: int) -> Pick:
         times = self._count[number]
@@ -226,7 +104,7 @@ class Builder:
         own, kept = self._more[pick][option]
         self._more[pick][option] = own + seconds, kept + held
 
-    def _input(self, scope: _Scope, position: int, slot: int) -> Home:
+    def _input(self, scope: Scope, position: int, slot: int) -> Home:
         schedule = scope.schedule
         kind, name = schedule.slots[slot].type, schedule.graph.inputs[position].name
         fixed = self.inputs.get(position)
@@ -250,9 +128,9 @@ class Builder:
 
     # Scopes
 
-    def _walk(self, scope: _Scope, homes: dict[int, Home]) -> None:
+    def _walk(self, scope: Scope, homes: dict[int, Home]) -> None:
         schedule = scope.schedule
-        readings: dict[int, list[_Reading]] = {}
+        readings: dict[int, list[Reading]] = {}
         uses = Counter(slot for step in schedule.steps for slot in step.operands)
         uses.update(schedule.outputs)
         for number, step in enumerate(schedule.steps):
@@ -265,30 +143,47 @@ class Builder:
                     raise NotModelledError(f"{type(step).__name__} at {step.path}")
         if scope.loop is None:
             self._leave(scope, homes)
+        else:
+            self._come_round(scope, scope.loop, homes, readings)
         for slot, found in readings.items():
-            self._value(scope, slot, homes[slot], found)
+            self._between(scope, slot, homes[slot], found)
 
-    def _leave(self, scope: _Scope, homes: dict[int, Home]) -> None:
+    def _come_round(
+        self, scope: Scope, loop: Repeat, homes: dict[int, Home], readings: dict[int, list[Reading]]
+    ) -> None:
+        """What a loop carries comes out of a turn as it goes into the next one: as the first reads it there."""
+        schedule = scope.schedule
+        for slot in schedule.inputs[: loop.carries]:
+            if slot in readings:
+                readings[slot][0] = replace(readings[slot][0], same=True)
+        for number in range(loop.carries):
+            slot, carry = schedule.outputs[number], homes[schedule.inputs[number]]
+            smooth = scope.flow.carries_gradient(slot)
+            wants = tuple(Want(layout, spread(layout.axes), smooth) for layout in carry.layouts)
+            readings.setdefault(slot, []).append(Reading(carry.pick, wants))
+
+    def _leave(self, scope: Scope, homes: dict[int, Home]) -> None:
         """Results leave in true layouts, or as they were asked for."""
         schedule = scope.schedule
-        for position, slot in enumerate(schedule.outputs):
+        leaving = {(slot, self.outputs.get(position)): None for position, slot in enumerate(schedule.outputs)}
+        for slot, asked in leaving:
             home, kind = homes[slot], schedule.slots[slot].type
             smooth = scope.flow.carries_gradient(slot)
             for at, layout in enumerate(home.layouts):
-                target = self.outputs.get(position, true_layout(layout.in_blocks, kind.shape, self.mesh))
+                target = asked or true_layout(layout.in_blocks, kind.shape, self.mesh)
                 want = Want(target, spread(target.axes), smooth)
-                size = replace(schedule.slots[slot], layout=target).local_bytes
+                size = schedule.outputs.count(slot) * replace(schedule.slots[slot], layout=target).local_bytes
                 self._add(home.pick, at, self.prices.change(kind, layout, want), size)
 
     # Operations
 
     def _run_once(
         self,
-        scope: _Scope,
+        scope: Scope,
         number: int,
         step: Run,
         homes: dict[int, Home],
-        readings: dict[int, list[_Reading]],
+        readings: dict[int, list[Reading]],
         uses: Counter[int],
     ) -> None:
         """An operation, or another one of its class."""
@@ -302,7 +197,7 @@ class Builder:
         for slot, reading in zip(step.operands, known.readings, strict=True):
             readings.setdefault(slot, []).append(replace(reading))
 
-    def _run(self, scope: _Scope, step: Run, homes: dict[int, Home], uses: Counter[int]) -> _Known:
+    def _run(self, scope: Scope, step: Run, homes: dict[int, Home], uses: Counter[int]) -> Known:
         schedule, flow = scope.schedule, scope.flow
         node, shaped = schedule.graph.nodes[step.node], schedule.graph.shaped(step.node)
         assert isinstance(node, Apply)
@@ -318,7 +213,7 @@ class Builder:
         works = tuple(self.prices.work(schedule, step, flow, each.cuts, each.scatter) for each in options)
         bandwidth = self.prices.machine.bandwidth.value
         fusable = [slot for slot in step.results if uses[slot] == 1 and not flow.carries_gradient(slot)]
-        own = {place: slot for place, slot in enumerate(step.operands)}
+        own = dict(enumerate(step.operands))
         seconds: list[float] = []
         excess: list[float] = []
         for work in works if live else ():
@@ -344,23 +239,31 @@ class Builder:
         scattered = tuple(option.scatter is not None for option in options)
         maker = step if live else None
         made = tuple(
-            Home(pick, tuple(each[number] for each in layouts), maker=maker, works=works, scattered=scattered, place=number)
+            Home(
+                pick,
+                tuple(each[number] for each in layouts),
+                maker=maker,
+                works=works,
+                scattered=scattered,
+                place=number,
+            )
             for number in range(len(step.results))
         )
         wants = [self._wants(scope, step, option.cuts) for option in options]
         needed = set(read_by_derivative(schedule, step, flow))
         read = tuple(
-            _Reading(
+            Reading(
                 pick,
                 tuple(want[place] for want in wants),
                 fused=works if uses[slot] == 1 and live else (),
                 place=place,
                 runs=runs,
                 needed=slot in needed,
+                live=live,
             )
             for place, slot in enumerate(step.operands)
         )
-        return _Known(made, read)
+        return Known(made, read)
 
     def _scatters(self, schedule: Schedule, step: Run, cuts: Cuts) -> Iterable[Scatter]:
         """The ways in which a sum over the mesh can be scattered."""
@@ -378,7 +281,7 @@ class Builder:
                 if cut is not None:
                     yield Scatter(axis, cut)
 
-    def _wants(self, scope: _Scope, step: Run, cuts: Cuts) -> list[Want]:
+    def _wants(self, scope: Scope, step: Run, cuts: Cuts) -> list[Want]:
         schedule, flow = scope.schedule, scope.flow
         shaped = schedule.graph.shaped(step.node)
         varying = spread(all_axes(cuts.values()))
@@ -391,7 +294,7 @@ class Builder:
             wants.append(Want(layout, varying, smooth, *self._kept(scope, step, cuts, place)))
         return wants
 
-    def _kept(self, scope: _Scope, step: Run, cuts: Cuts, place: int) -> tuple[str, bool]:
+    def _kept(self, scope: Scope, step: Run, cuts: Cuts, place: int) -> tuple[str, bool]:
         """How the backward pass comes by a slice of what is stacked, and whether it needs it."""
         loop, slot = scope.loop, step.operands[place]
         if loop is None or slot not in scope.schedule.inputs[loop.carries : loop.carries + len(loop.axes)]:
@@ -411,7 +314,7 @@ class Builder:
             return "", False
         return "own", needed
 
-    def _kept_inside(self, scope: _Scope, step: Run, work: Worked) -> float:
+    def _kept_inside(self, scope: Scope, step: Run, work: Worked) -> float:
         """Bytes that are kept inside of its kernel, and of what devices have merged, which is not computed again."""
         smooth = any(map(scope.flow.carries_gradient, step.results))
         if not smooth:
@@ -419,7 +322,7 @@ class Builder:
         merged = float(scope.received * sum(work.writes)) if work.merged else 0.0
         return merged + scope.turns * work.kept
 
-    def _stacked(self, scope: _Scope, step: Run, work: Worked) -> float:
+    def _stacked(self, scope: Scope, step: Run, work: Worked) -> float:
         """Seconds in which a turn writes what the backward pass finds, and reads it."""
         loop = scope.loop
         if loop is None or not any(map(scope.flow.carries_gradient, step.results)) or (loop.remat and not step.kept):
@@ -430,14 +333,12 @@ class Builder:
 
     # Loops
 
-    def _repeat(
-        self, scope: _Scope, step: Repeat, homes: dict[int, Home], readings: dict[int, list[_Reading]]
-    ) -> None:
+    def _repeat(self, scope: Scope, step: Repeat, homes: dict[int, Home], readings: dict[int, list[Reading]]) -> None:
         if step.stage is not None or step.prologue:
             raise NotModelledError(f"stages at {step.path}")
         smooth = any(map(scope.flow.carries_gradient, step.results))
         inner_flow, body = flow_of_body(step, scope.flow), step.body
-        inner = _Scope(
+        inner = Scope(
             body,
             inner_flow,
             scope.times * step.length,
@@ -456,14 +357,13 @@ class Builder:
                 wants = tuple(
                     Want(layout, spread(layout.axes), scope.flow.carries_gradient(operand)) for layout in home.layouts
                 )
-                readings.setdefault(operand, []).append(_Reading(home.pick, wants))
+                readings.setdefault(operand, []).append(Reading(home.pick, wants))
             elif position - step.carries < len(step.axes):
                 inside[slot] = self._slice(scope, step, homes[operand], operand, step.axes[position - step.carries])
             else:
                 outer = homes[operand]
                 inside[slot] = Home(outer.pick, outer.layouts, constant=True)
-        after: dict[int, list[_Reading]] = {}
-        self._body(inner, inside, after)
+        self._walk(inner, inside)
         for number, slot in enumerate(step.results):
             if number < step.carries:
                 outer = inside[body.inputs[number]]
@@ -472,37 +372,7 @@ class Builder:
                 made = inside[body.outputs[number]]
                 homes[slot] = Home(made.pick, tuple(Layout((None, *each.cuts)) for each in made.layouts))
 
-    def _body(self, scope: _Scope, homes: dict[int, Home], after: dict[int, list[_Reading]]) -> None:
-        """The body of a loop, whose carries come out as they go in."""
-        schedule, loop = scope.schedule, scope.loop
-        assert loop is not None
-        readings: dict[int, list[_Reading]] = {}
-        uses = Counter(slot for step in schedule.steps for slot in step.operands)
-        uses.update(schedule.outputs)
-        for number, step in enumerate(schedule.steps):
-            match step:
-                case Run():
-                    self._run_once(scope, number, step, homes, readings, uses)
-                case Repeat():
-                    self._repeat(scope, step, homes, readings)
-                case _:
-                    raise NotModelledError(f"{type(step).__name__} at {step.path}")
-        for number in range(loop.carries):
-            slot, carry = schedule.outputs[number], homes[schedule.inputs[number]]
-            smooth = scope.flow.carries_gradient(slot)
-            wants = tuple(Want(layout, spread(layout.axes), smooth) for layout in carry.layouts)
-            readings.setdefault(slot, []).append(_Reading(carry.pick, wants))
-        first = self._firsts(scope)
-        for slot, found in readings.items():
-            if slot in first and found:
-                found[0].same = True
-            self._value(scope, slot, homes[slot], found)
-
-    def _firsts(self, scope: _Scope) -> set[int]:
-        assert scope.loop is not None
-        return set(scope.schedule.inputs[: scope.loop.carries])
-
-    def _carry(self, scope: _Scope, loop: Repeat, position: int) -> Home:
+    def _carry(self, scope: Scope, loop: Repeat, position: int) -> Home:
         """What a loop carries lies as the first that reads it in a turn wants it."""
         schedule, flow = scope.schedule, scope.flow
         slot = schedule.inputs[position]
@@ -535,7 +405,7 @@ class Builder:
             raise NotModelledError(f"a loop that reads what another carries, at {step.path}")
         return [Layout.whole(kind.ndim)]
 
-    def _slice(self, scope: _Scope, loop: Repeat, home: Home, operand: int, at: int) -> Home:
+    def _slice(self, scope: Scope, loop: Repeat, home: Home, operand: int, at: int) -> Home:
         kind = scope.schedule.slots[operand].type
         inside: list[Layout] = []
         for option, layout in enumerate(home.layouts):
@@ -546,120 +416,11 @@ class Builder:
             inside.append(Layout(free.cuts[:at] + free.cuts[at + 1 :]))
         return Home(home.pick, tuple(inside), loop=loop.length)
 
-    # Values
-
-    def _value(self, scope: _Scope, slot: int, home: Home, readings: list[_Reading]) -> None:
-        """Labels, and the price of every pair of them."""
-        kind = scope.schedule.slots[slot].type
+    def _between(self, scope: Scope, slot: int, home: Home, readings: list[Reading]) -> None:
+        """A value, or another one that is alike: of the same makers and the same readers."""
         self._seen.append(home)
+        kind = scope.schedule.slots[slot].type
         alike = id(scope.schedule), id(home), kind, tuple((each.pick, each.place, each.same) for each in readings)
-        if alike in self._values:
-            value, times = self._values[alike]
-            self._values[alike] = value, times + 1
-            return
-        single = len(readings) == 1 and bool(readings[0].fused) and home.maker is not None
-        made_keys = [
-            (layout, bool(home.scattered) and home.scattered[at], _makes(home, at) if single else None)
-            for at, layout in enumerate(home.layouts)
-        ]
-        made = {key: label for label, key in enumerate(dict.fromkeys(made_keys))}
-        read_keys = [
-            [(want, reading.same, _reads(reading, at) if single else None) for at, want in enumerate(reading.wants)]
-            for reading in readings
-        ]
-        read = {key: label for label, key in enumerate(dict.fromkeys(key for keys in read_keys for key in keys))}
-        seconds: dict[tuple[int, int], float] = {}
-        saved: dict[tuple[int, int], tuple[float, float]] = {}
-        common: dict[Any, tuple[int, float]] = {}
-        shares: dict[tuple[int, int], tuple[int, ...]] = {}
-        kept: dict[tuple[int, int], int] = {}
-        sizes: dict[Any, tuple[int, float]] = {}
-        times = scope.outside if home.constant else scope.times
-        for (have, scattered, making), number in made.items():
-            for (want, same, reading), label in read.items():
-                stored = want.layout.stored(kind.shape, self.mesh)
-                if (scattered or same) and stored != have:
-                    continue
-                parts = self.prices.parts(kind, have, want, home.loop or 1)
-                alone = len(read) == 1 or len(readings) == 1
-                own = parts.own + (sum(each for _, each in parts.common) if alone else 0.0)
-                seconds[number, label] = times * own
-                size = self._size(scope, slot, home, have, want, parts)
-                if size:
-                    kept[number, label] = sizes.setdefault((number, want.layout), (len(sizes), size))[0]
-                if parts.common and not alone:
-                    keys = [
-                        common.setdefault((number, key), (len(common), times * each))[0] for key, each in parts.common
-                    ]
-                    shares[number, label] = tuple(keys)
-                if making and reading and have == want.layout and spread(have.axes) == want.varying:
-                    saved[number, label] = self._fused(scope, slot, making, reading, readings[0].runs)
-        own_readers = (
-            Reader(reading.pick, tuple(read[key] for key in keys), reading.needed or bool(scope.received) or bool(home.loop))
-            for reading, keys in zip(readings, read_keys, strict=True)
-        )
-        value = Value(
-            home.pick,
-            tuple(made[key] for key in made_keys),
-            tuple(own_readers),
-            seconds,
-            tuple(each for _, each in common.values()),
-            shares,
-            {pair: both for pair, both in saved.items() if any(both)},
-            kept,
-            tuple(each for _, each in sizes.values()),
-        )
-        self._values[alike] = value, 1
-
-    def _size(self, scope: _Scope, slot: int, home: Home, have: Layout, want: Want, parts: Parts) -> float:
-        """Bytes that are kept of a value for the backward pass, as it is read."""
-        known, smooth = scope.schedule.slots[slot], scope.flow.carries_gradient(slot)
-        if home.loop:
-            # Gradients of all turns, before they are summed over the mesh.
-            return float(home.loop * replace(known, layout=have).local_bytes) if parts.casts else 0.0
-        if home.constant or not (smooth or want.smooth) or home.given:
-            return 0.0
-        turns = max(scope.turns, scope.received) if parts.receives else scope.turns if not scope.received else 0
-        return float(turns * replace(known, layout=want.layout).local_bytes)
-
-    def _fused(self, scope: _Scope, slot: int, making: Any, reading: Any, runs: int) -> tuple[float, float]:
-        """Seconds that a value saves its maker and its reader, which stays inside of one kernel."""
-        head, merged, written = making
-        heads, reads, size = reading
-        if merged or not _is_fused(self.prices.machine.platform, head, heads, reads):
-            return 0.0, 0.0
-        bandwidth = self.prices.machine.bandwidth.value
-        own = 0.0 if scope.flow.carries_gradient(slot) else written
-        return scope.times * runs * own / bandwidth, scope.times * runs * size / bandwidth
-
-
-def _times(value: Value, times: int) -> Value:
-    """So many values that are alike."""
-    if times == 1:
-        return value
-    return replace(
-        value,
-        seconds={pair: times * each for pair, each in value.seconds.items()},
-        sizes=tuple(times * each for each in value.sizes),
-        common=tuple(times * each for each in value.common),
-        saved={pair: (times * own, times * other) for pair, (own, other) in value.saved.items()},
-    )
-
-
-def _makes(home: Home, option: int) -> Any:
-    work, place = home.works[option], home.place
-    heads = work.heads[0]
-    return heads[place] if place < len(heads) else "apart", work.merged, work.writes[place]
-
-
-def _reads(reading: _Reading, option: int) -> Any:
-    work = reading.fused[option]
-    heads, reads = work.heads
-    return heads, reads, work.reads[reading.place] if reading.place < len(work.reads) else 0.0
-
-
-def _is_fused(platform: str, head: str, heads: tuple[str, ...], reads: tuple[float, ...]) -> bool:
-    """The rule by which a schedule is priced."""
-    if head in ("fused", "given"):
-        return platform == "tpu" or "product" not in heads
-    return head == "product" and set(heads) <= {"fused"} and all(times <= 1 for times in reads)
+        known = self._values.get(alike)
+        value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings)
+        self._values[alike] = value, 1 if known is None else known[1] + 1

@@ -16,15 +16,16 @@ from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.prediction.flow import flow_of
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
 from tapestry_jax.searching.exact.asked import asked_for
-from tapestry_jax.searching.exact.build import Builder, Chosen, NotModelledError
-from tapestry_jax.searching.exact.model import Model
+from tapestry_jax.searching.exact.build import Builder
+from tapestry_jax.searching.exact.homes import Chosen, NotModelledError
+from tapestry_jax.searching.exact.model import Model, undominated
 from tapestry_jax.searching.exact.prices import Prices
 from tapestry_jax.searching.exact.solve import solve
 from tapestry_jax.searching.method import Bound, Proposal, Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space
 
-TIGHTER = 4
+TIGHTER = 6
 """How often a model is solved again with less memory, where what it found needs more than it thought."""
 
 
@@ -95,7 +96,7 @@ def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:
     layouts = fixed.input_layouts(problem.graph, problem.shape), fixed.output_layouts(problem.graph, problem.shape)
     builder = Builder(prices, placer, *layouts)
     sources = {whole.inputs[at] for at in differentiated(problem.graph, problem.grad)}
-    model = builder.model(whole, flow_of(whole, sources))
+    model = undominated(builder.model(whole, flow_of(whole, sources)))
     return Modelled(model, tuple(builder.chosen), asked, placer)
 
 
@@ -109,23 +110,26 @@ def _remats(problem: Problem) -> list[Remat]:
 def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> Iterator[Proposal]:
     """The best choices of a model, and a bound; with less memory as long as what it finds does not fit."""
     model = modelled.model
-    memory = float("inf") if problem.memory is None else float(problem.memory)
+    limit = float("inf") if problem.memory is None else float(problem.memory)
+    memory, refused, held = limit, 0.0, limit
     for attempt in range(TIGHTER):
         solution = solve(model, memory)
         if not attempt:
             yield Bound(solution.bound)
-        if not solution.choice or solution.bound > best or stop():
+        if solution.bound > best or stop() or not (attempt or solution.choice):
             return
+        if not solution.choice:
+            # Too little: between it and what was too much.
+            refused, memory = memory, (memory + held) / 2
+            continue
         asked = modelled.asked_for(problem, solution.choice)
         yield asked
         found = evaluate(problem, asked)
-        if problem.memory is None or not isinstance(found, Evaluated):
-            return
-        needed = weigh(problem, found).total
-        if needed <= problem.memory:
+        if not isinstance(found, Evaluated) or _fits(problem, found):
             return
         # What an operation keeps inside of it, and what is alive for a while, is not in the model.
-        memory = model.held(solution.choice) - 1.05 * (needed - problem.memory)
+        held = model.held(solution.choice)
+        memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + refused) / 2)
 
 
 def _fits(problem: Problem, found: Evaluated) -> bool:

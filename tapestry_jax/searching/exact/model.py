@@ -115,10 +115,12 @@ class Model:
 def undominated(model: Model) -> Model:
     """The same model without changes of layout that nobody has to choose.
 
-    Of a value that only one reads, and whose pick says nothing else, such as a parameter: of the layouts in which it may
-    lie, for each in which it is read, those that are cheaper or smaller than all others.
+    Of a value that only one reads, and whose pick says nothing else, such as a parameter: of the layouts in which it
+    may lie, for each in which it is read, those that are cheaper or smaller than all others.
     """
-    used = Counter(value.maker for value in model.values) + Counter(r.pick for value in model.values for r in value.readers)
+    used = Counter(value.maker for value in model.values) + Counter(
+        r.pick for value in model.values for r in value.readers
+    )
     return replace(model, values=tuple(_undominated(model, v) if used[v.maker] == 1 else v for v in model.values))
 
 

@@ -153,7 +153,9 @@ class Prices:
     def sent(self, collectives: Iterable[Collective]) -> float:
         """Seconds of collectives, one after the other."""
         return sum(
-            each.times * transfer_seconds(self.laid, each.kind, each.axes, each.bytes) for each in collectives if each.bytes
+            each.times * transfer_seconds(self.laid, each.kind, each.axes, each.bytes)
+            for each in collectives
+            if each.bytes
         )
 
     def work(self, schedule: Schedule, step: Run, flow: Flow, cuts: Cuts, scatter: Scatter | None) -> Worked:
@@ -196,4 +198,3 @@ def result_layouts(schedule: Schedule, step: Run, cuts: Cuts) -> tuple[Layout, .
     if step.scatter is not None:
         natural = [natural[0].with_cut(step.scatter.axis, step.scatter.cut)]
     return tuple(natural)
-

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.searching.exact.model import Model, Pair, Value
 
@@ -77,9 +80,7 @@ def solve(
       limit: seconds after which what was found so far is given.
     """
     rows, scale = Rows(), _scale(model)
-    options = [
-        [rows.variable(seconds / scale, is_integral=True) for seconds in pick.seconds] for pick in model.picks
-    ]
+    options = [[rows.variable(seconds / scale, is_integral=True) for seconds in pick.seconds] for pick in model.picks]
     for own in options:
         rows.row(((each, 1.0) for each in own), 1.0, 1.0)
     saved: list[list[tuple[int, float]]] = [[] for _ in model.picks]
@@ -163,9 +164,7 @@ def _balanced(rows: Rows, flows: dict[Pair, int], end: int, labels: Sequence[int
         rows.row(own, 0.0, 0.0)
 
 
-def _within(
-    rows: Rows, model: Model, options: list[list[int]], memory: float, kept: list[tuple[int, float]]
-) -> None:
+def _within(rows: Rows, model: Model, options: list[list[int]], memory: float, kept: list[tuple[int, float]]) -> None:
     """What stays on a device fits."""
     least = sum(min(pick.held) for pick in model.picks)
     unit = max(memory, 1.0)
@@ -180,8 +179,7 @@ def _within(
 
 
 def _solved(rows: Rows, model: Model, options: list[list[int]], scale: float, limit: float) -> Solution:
-    import highspy
-
+    highspy = _highspy()
     solver: Any = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
@@ -213,3 +211,19 @@ def _solved(rows: Rows, model: Model, options: list[list[int]], scale: float, li
         return Solution((), math.inf, math.inf)
     choice = tuple(int(np.argmax(found[own])) for own in options)
     return Solution(choice, model.price(choice), scale * info.mip_dual_bound + model.constant)
+
+
+def is_installed() -> bool:
+    """Whether the solver is there."""
+    return find_spec("highspy") is not None
+
+
+def _highspy() -> Any:
+    if not is_installed():
+        raise PlanError(
+            message(
+                'tp.search(method="milp") needs the solver HiGHS, which is not installed',
+                remedy="pip install 'tapestry-jax[search]', or take another method.",
+            )
+        )
+    return import_module("highspy")

@@ -1,0 +1,149 @@
+"""The values between picks: labels for the layouts in which they lie and are read, and the price of every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tapestry_jax.planning.geometry.layout import Layout
+from tapestry_jax.planning.geometry.time_axis import spread
+from tapestry_jax.searching.exact.homes import Home, Reading, Scope
+from tapestry_jax.searching.exact.model import Pair, Reader, Value
+from tapestry_jax.searching.exact.prices import Parts, Prices, Want
+
+
+def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings: Sequence[Reading]) -> Value:
+    """A value, and whatever can become of it on the way to its readers.
+
+    Args:
+      prices: of changes of layout.
+      scope: where it lies.
+      slot: that it has there.
+      home: in which layouts it may lie.
+      readings: all of its readers, in the order of the program.
+    """
+    kind = scope.schedule.slots[slot].type
+    single = len(readings) == 1 and bool(readings[0].fused) and home.maker is not None
+    made_keys = [
+        (layout, bool(home.scattered) and home.scattered[at], _makes(home, at) if single else None)
+        for at, layout in enumerate(home.layouts)
+    ]
+    read_keys = [
+        [
+            (want, reading.same, reading.live, _reads(reading, at) if single else None)
+            for at, want in enumerate(reading.wants)
+        ]
+        for reading in readings
+    ]
+    made = {key: label for label, key in enumerate(dict.fromkeys(made_keys))}
+    read = {key: label for label, key in enumerate(dict.fromkeys(key for keys in read_keys for key in keys))}
+    stored = {want: want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read}
+    found = _Found(prices, scope, slot, home, alone=len(read) == 1 or len(readings) == 1)
+    for (have, scattered, making), number in made.items():
+        for (want, same, live, reading), label in read.items():
+            # What is scattered all read as it lies; and what a loop carries lies as the first reads it.
+            if (scattered or same) and stored[want] != have:
+                continue
+            if not live:
+                found.seconds[number, label] = 0.0
+                continue
+            found.add((number, label), have, want)
+            if making and reading and have == want.layout and spread(have.axes) == want.varying:
+                found.fuse((number, label), making, reading, readings[0].runs)
+    readers = (
+        Reader(each.pick, tuple(read[key] for key in keys), each.needed or bool(scope.received or home.loop))
+        for each, keys in zip(readings, read_keys, strict=True)
+    )
+    return found.value(tuple(made[key] for key in made_keys), tuple(readers))
+
+
+class _Found:
+    """Prices and sizes of pairs, as far as they have been looked at."""
+
+    def __init__(self, prices: Prices, scope: Scope, slot: int, home: Home, *, alone: bool) -> None:
+        self.prices, self.scope, self.slot, self.home, self.alone = prices, scope, slot, home, alone
+        self.known = scope.schedule.slots[slot]
+        self.seconds: dict[Pair, float] = {}
+        self.saved: dict[Pair, tuple[float, float]] = {}
+        self.common: dict[Any, tuple[int, float]] = {}
+        self.shares: dict[Pair, tuple[int, ...]] = {}
+        self.kept: dict[Pair, int] = {}
+        self.sizes: dict[Any, tuple[int, float]] = {}
+
+    def add(self, pair: Pair, have: Layout, want: Want) -> None:
+        """A change of layout."""
+        # What is the same in every turn is changed once, before the loop.
+        times = self.scope.outside if self.home.constant else self.scope.times
+        parts = self.prices.parts(self.known.type, have, want, self.home.loop or 1)
+        own = parts.own + (sum(each for _, each in parts.common) if self.alone else 0.0)
+        self.seconds[pair] = times * own
+        size = self._size(have, want, parts)
+        if size:
+            self.kept[pair] = self.sizes.setdefault((pair[0], want.layout), (len(self.sizes), size))[0]
+        if parts.common and not self.alone:
+            keys = (((pair[0], key), (len(self.common), times * each)) for key, each in parts.common)
+            self.shares[pair] = tuple(self.common.setdefault(key, entry)[0] for key, entry in keys)
+
+    def _size(self, have: Layout, want: Want, parts: Parts) -> float:
+        """Bytes that are kept of a value for the backward pass, as it is read."""
+        scope, home = self.scope, self.home
+        if home.loop:
+            # Gradients of all turns, before they are summed over the mesh.
+            return float(home.loop * replace(self.known, layout=have).local_bytes) if parts.casts else 0.0
+        if home.constant or home.given or not (scope.flow.carries_gradient(self.slot) or want.smooth):
+            return 0.0
+        turns = 0 if scope.received else scope.turns
+        if parts.receives:
+            turns = max(scope.turns, scope.received)
+        return float(turns * replace(self.known, layout=want.layout).local_bytes)
+
+    def fuse(self, pair: Pair, making: Any, reading: Any, runs: int) -> None:
+        """A value that stays inside of one kernel, if the two that make and read it can run as one."""
+        head, merged, written = making
+        heads, reads, size = reading
+        machine = self.prices.machine
+        if merged or not _is_fused(machine.platform, head, heads, reads):
+            return
+        # What the backward pass reads is written, fused or not.
+        own = 0.0 if self.scope.flow.carries_gradient(self.slot) else written
+        times = self.scope.times * runs / machine.bandwidth.value
+        if own or size:
+            self.saved[pair] = times * own, times * size
+
+    def value(self, labels: tuple[int, ...], readers: tuple[Reader, ...]) -> Value:
+        """All of it."""
+        common, sizes = (tuple(each for _, each in found.values()) for found in (self.common, self.sizes))
+        return Value(self.home.pick, labels, readers, self.seconds, common, self.shares, self.saved, self.kept, sizes)
+
+
+def times_alike(value: Value, times: int) -> Value:
+    """So many values that are alike."""
+    if times == 1:
+        return value
+    return replace(
+        value,
+        seconds={pair: times * each for pair, each in value.seconds.items()},
+        common=tuple(times * each for each in value.common),
+        saved={pair: (times * own, times * other) for pair, (own, other) in value.saved.items()},
+        sizes=tuple(times * each for each in value.sizes),
+    )
+
+
+def _makes(home: Home, option: int) -> Any:
+    work, place = home.works[option], home.place
+    heads = work.heads[0]
+    return heads[place] if place < len(heads) else "apart", work.merged, work.writes[place]
+
+
+def _reads(reading: Reading, option: int) -> Any:
+    work = reading.fused[option]
+    heads, reads = work.heads
+    return heads, reads, work.reads[reading.place] if reading.place < len(work.reads) else 0.0
+
+
+def _is_fused(platform: str, head: str, heads: tuple[str, ...], reads: tuple[float, ...]) -> bool:
+    """The rule by which a schedule is priced."""
+    if head in ("fused", "given"):
+        return platform == "tpu" or "product" not in heads
+    return head == "product" and set(heads) <= {"fused"} and all(times <= 1 for times in reads)

@@ -1,0 +1,92 @@
+"""The factored model says of any placement what `plan.cost` says of its schedule, without planning it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.planning.planned import planned
+from tapestry_jax.planning.pricing.priced import price
+from tests.pairs.programs import draw_program
+from tests.tapestry_jax.searching.exact.modelled import abstract, asked_of, drawn, modelled, problem_of, settled
+from tests.tapestry_jax.searching.programs import mlp
+
+
+def block(layers: int, batch: int = 16, embed: int = 128) -> tp.Graph:
+    """Stacked layers of a product, a nonlinearity, a product and a residual, with a loss behind them."""
+    up = tp.einsum("batch seq embed, embed mlp -> batch seq mlp")
+    down = tp.einsum("batch seq mlp, mlp embed -> batch seq embed")
+
+    @tp.program("batch seq embed, embed mlp, mlp embed -> batch seq embed")
+    def layer(x: Any, w1: Any, w2: Any) -> Any:
+        return x + down(tp.Map(jax.nn.gelu)(up(x, w1)), w2)
+
+    def run(x: Any, w1: Any, w2: Any) -> Any:
+        return tp.fold(tp.aggregators.Mean(), "batch seq embed -> ")(tp.stack(layer, layers)(x, w1, w2))
+
+    kinds = {"batch": batch, "seq": 64, "embed": embed}, {"layer": layers, "embed": embed, "mlp": 4 * embed}
+    last = {"layer": layers, "mlp": 4 * embed, "embed": embed}
+    return tp.trace(run, *(tp.TensorType(sizes, jnp.bfloat16) for sizes in (*kinds, last)))
+
+
+def convolutions() -> tp.Graph:
+    def kernel(x: Any, k: Any) -> Any:
+        return jax.lax.conv_general_dilated(x, k, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    signature = "b (y+[dy]-1) (x+[dx]-1) c, [dy] [dx] c o -> b y x o"
+    first, second = (tp.Reduce(kernel, signature, tp.monoids.Sum, boundary="zero") for _ in range(2))
+
+    def net(x: Any, k1: Any, k2: Any) -> Any:
+        return second(tp.Map(jax.nn.relu)(first(x, k1)).rename(o="c"), k2)
+
+    sizes = {"b": 8, "y": 16, "x": 16, "c": 4}, {"dy": 3, "dx": 3, "c": 4, "o": 8}, {"dy": 3, "dx": 3, "c": 8, "o": 16}
+    return tp.trace(net, *(tp.TensorType(each, jnp.float32) for each in sizes))
+
+
+PROGRAMS = {
+    "mlp": (lambda: mlp(512, 256, 1024), (), False),
+    "mlp with gradients": (lambda: mlp(512, 256, 1024), (), True),
+    "stacked layers": (lambda: block(4), (), True),
+    "stacked layers computed again": (lambda: block(4), (("stack", True),), True),
+    "convolutions with gradients": (convolutions, (), True),
+}
+
+
+def ratios(graph: tp.Graph, machine: str, remat: Any, grad: bool, count: int, **axes: int) -> list[float]:
+    problem = problem_of(graph, abstract(**axes), machine, grad)
+    found, chance = modelled(problem, remat), Random(graph.key)
+    prices: list[float] = []
+    for _ in range(count):
+        choice = drawn(found, chance)
+        schedule = planned(graph, problem.mesh, asked_of(problem, found, choice))
+        exact = price(schedule, problem.machine, grad).seconds
+        own = found.model.price(settled(found, choice, schedule))
+        prices.append(own / exact if exact else 1.0 + own)
+    return prices
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_prices_are_those_of_the_schedule(name: str):
+    make, remat, grad = PROGRAMS[name]
+    assert ratios(make(), "h100", remat, grad, 6, data=4, model=2) == pytest.approx([1.0] * 6, rel=1e-6)
+
+
+def test_prices_on_a_torus_are_those_of_the_schedule():
+    # Compilers for TPUs fuse products with what reads them.
+    assert ratios(block(4), "v5p", (), True, 6, data=4, model=2) == pytest.approx([1.0] * 6, rel=1e-6)
+
+
+def test_prices_of_most_random_programs_are_those_of_the_schedule():
+    drawn_ratios: list[float] = []
+    for number in range(5):
+        graph = draw_program(f"factored {number}").graph
+        drawn_ratios += ratios(graph, "h100", (), number % 2 == 1, 4, data=2, model=2)
+    # Results that other operations read too in the layout in which they leave are counted twice.
+    close = sum(abs(ratio - 1) < 0.01 for ratio in drawn_ratios)
+    assert close >= 0.9 * len(drawn_ratios)
+    assert min(drawn_ratios) > 0.99

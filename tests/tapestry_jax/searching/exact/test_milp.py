@@ -1,0 +1,119 @@
+"""The method: plans that people designed, found as optima, and traps that other planners fell into."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.machines.laid import lay
+from tapestry_jax.machines.transfer import seconds
+from tapestry_jax.planning.geometry.layout import Layout, even_cut
+from tapestry_jax.searching.exact.milp import milp
+from tapestry_jax.searching.exact.prices import Prices, Want
+from tapestry_jax.searching.method import Bound, Stop
+from tapestry_jax.searching.space import Space
+from tests.tapestry_jax.searching.exact.modelled import abstract, problem_of
+from tests.tapestry_jax.searching.exact.test_build import block
+from tests.tapestry_jax.searching.programs import mlp
+
+
+def found(graph: tp.Graph, machine: str, memory: Any = None, grad: Any = True, **axes: int) -> tp.Plan:
+    return tp.search(graph, abstract(**axes), machine, memory, method="milp", grad=grad)
+
+
+def places(plan: tp.Plan) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Operation and dimension to mesh axes, of all that is cut."""
+    rows: dict[str, dict[str, tuple[str, ...]]] = {}
+    for step in plan.schedule.steps:
+        if hasattr(step, "cuts"):
+            names = plan.graph.nodes[step.node].bound  # type: ignore[attr-defined,union-attr]
+            rows[step.path] = {names[dim]: cut.axes for dim, cut in step.cuts}  # type: ignore[union-attr]
+    return rows
+
+
+def test_a_wide_layer_is_cut_as_megatron_does_inside_of_a_host():
+    plan = found(mlp(512, 8192, 32768, "bfloat16"), "h100", "40GB", False, data=8, model=8)
+    assert plan.gap is not None and plan.gap < 1e-3
+    rows = places(plan)
+    up, gelu, down = (rows[path]["mlp"] for path in ("einsum", "gelu", "einsum_1"))
+    assert up == gelu == down
+    # What is summed after the second product goes over the links of a host.
+    assert "model" in up
+
+
+def test_large_batches_of_small_layers_lie_over_both_axes():
+    rows = places(found(mlp(2**20, 256, 1024, "bfloat16"), "h100", data=8, model=8))
+    assert all(set(cuts["batch"]) == {"data", "model"} for cuts in rows.values())
+
+
+def test_both_axes_are_not_taken_for_the_batch_when_one_should_not_be():
+    # Gradients of so large weights, summed over all devices, would take longer than the work.
+    rows = places(found(mlp(2048, 16384, 65536, "bfloat16"), "h100", data=8, model=8))
+    assert all(set(cuts.get("batch", ())) != {"data", "model"} for cuts in rows.values())
+
+
+def test_parameters_are_stored_in_pieces_where_a_device_cannot_hold_them():
+    graph = block(32, batch=64, embed=4096)
+    free = found(graph, "h100", "10000GB", data=4, model=4)
+    needed = free.memory(True).total
+    tight = found(graph, "h100", needed // 2, data=4, model=4)
+    assert tight.memory(True).total <= needed // 2
+    assert tight.cost("h100", True).seconds >= free.cost("h100", True).seconds
+
+
+def test_layers_are_computed_again_where_nothing_else_fits():
+    graph = block(32, batch=1024, embed=4096)
+    free = found(graph, "h100", "10000GB", data=4, model=4)
+    tight = found(graph, "h100", int(0.4 * free.memory(True).total), data=4, model=4)
+    assert not free.remat and tight.remat == (("stack", True),)
+
+
+def test_an_all_to_all_is_not_priced_as_an_all_gather():
+    problem = problem_of(mlp(64, 64, 64), abstract(data=8))
+    laid = lay(problem.machine, problem.shape.axes)
+    prices = Prices(laid, problem.shape, problem.graph)
+    kind = tp.TensorType({"a": 4096, "b": 4096}, jnp.float32)
+    cut = even_cut(4096, ("data",), problem.shape)
+    rows, columns, whole = Layout((cut, None)), Layout((None, cut)), Layout((None, None))
+    moved, gathered = 4096 * 4096 * 4 // 8, 4096 * 4096 * 4
+    copied = 2 / problem.machine.bandwidth.value
+    turned = prices.change(kind, rows, Want(columns, frozenset({"data"})))
+    put_together = prices.change(kind, rows, Want(whole, frozenset({"data"})))
+    assert turned == pytest.approx(seconds(laid, "all-to-all", ("data",), moved) + copied * moved)
+    assert put_together == pytest.approx(seconds(laid, "all-gather", ("data",), gathered) + copied * gathered)
+
+
+def test_ranks_of_a_host_count():
+    """Four devices of a host share what goes to others: an axis between hosts is not as slow as one device's link."""
+    problem = problem_of(mlp(64, 64, 64), abstract(data=16, model=4))
+    laid = lay(problem.machine, problem.shape.axes)
+    prices = Prices(laid, problem.shape, problem.graph)
+    kind = tp.TensorType({"a": 4096, "b": 4096}, jnp.float32)
+    cut = even_cut(4096, ("data",), problem.shape)
+    gathered = prices.change(kind, Layout((cut, None)), Want(Layout((None, None)), frozenset({"data"})))
+    size, machine = 4096 * 4096 * 4, problem.machine
+    # Of 16 devices along `data` two are in a host: the links between hosts carry half of it.
+    between = size / 2 * 7 / 8 / machine.between.bandwidth.value
+    assert between < gathered < 2 * between
+
+
+def test_gives_nothing_for_what_it_does_not_model():
+    problem = problem_of(mlp(64, 64, 64), abstract(data=2))
+    chunked = tp.plan(problem.graph, problem.mesh, {"batch": ("data", tp.chunks(2))})
+    fixed = replace(problem, fixed=replace(problem.fixed, entries=chunked.entries))
+    assert list(milp(fixed, Space(()), 0, Stop())) == []
+
+
+def test_what_is_fixed_stays():
+    graph = mlp(512, 256, 1024)
+    plan = tp.search(graph, abstract(data=2, model=2), "h100", method="milp", entries={"mlp": None}, grad=True)
+    assert all("mlp" not in cuts for cuts in places(plan).values())
+
+
+def test_a_bound_comes_with_the_plans():
+    proposals = list(milp(problem_of(mlp(512, 256, 1024), abstract(data=2, model=2)), Space(()), 0, Stop()))
+    assert isinstance(proposals[-1], Bound)
