@@ -123,7 +123,12 @@ class Claim:
             )
         first = len(self.signature.operands)
         for number, (expected, leaf) in enumerate(zip(self.signature.results, leaves, strict=True), first):
-            if not isinstance(leaf, Value) or leaf.ndim != len(expected.axes):
+            if not isinstance(leaf, Value):
+                remedy = "Return values computed from the arguments; a constant comes in as an argument."
+                self._refuse(
+                    [(number, None)], f"got {type(leaf).__name__}, which is no value of the program", remedy=remedy
+                )
+            if leaf.ndim != len(expected.axes):
                 self._refuse([(number, None)], f"expected ({', '.join(map(str, expected.axes))}), got {leaf!r:.120}")
             for at, (axis, label) in enumerate(zip(expected.axes, leaf.axes, strict=True)):
                 size = leaf.shape[at]
@@ -218,12 +223,17 @@ class Claim:
     def _is_one(self, left: str, right: str) -> bool:
         return find(self.bound[left]) == find(self.bound[right])
 
-    def _refuse(self, places: Sequence[tuple[int, int | None]], *lines: str) -> NoReturn:
+    def _refuse(
+        self,
+        places: Sequence[tuple[int, int | None]],
+        *lines: str,
+        remedy: str = "Mend the signature, or what the function returns.",
+    ) -> NoReturn:
         raise SignatureError(
             message(
                 f"`{self.name}` does not return what its signature says",
                 self.signature.show(*places),
                 *lines,
-                remedy="Mend the signature, or what the function returns.",
+                remedy=remedy,
             )
         )

@@ -160,6 +160,15 @@ def test_jit_grad_and_vmap_work() -> None:
             "  Mend the signature, or what the function returns.",
         ),
         (
+            lambda: tp.trace(tp.program(" -> b")(lambda: np.zeros(3))),
+            SignatureError,
+            "`lambda` does not return what its signature says\n"
+            "   -> b\n"
+            "      ^\n"
+            "  got ndarray, which is no value of the program\n"
+            "  Return values computed from the arguments; a constant comes in as an argument.",
+        ),
+        (
             lambda: tp.trace(tp.program("b e -> e b")(lambda x: x), TensorType({"batch": 2, "embed": 3})),
             SignatureError,
             "`lambda` does not return what its signature says\n"
