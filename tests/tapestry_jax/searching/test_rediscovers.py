@@ -11,10 +11,18 @@ from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from tapestry_jax.planning.entries.items import Chunks, Halo, axes_of
+from tapestry_jax.searching.finding import anneal
 from tests.tapestry_jax.searching.programs import mlp
 
 MESH = AbstractMesh((8, 8), ("data", "model"))
 BOTH = {"data", "model"}
+
+
+@pytest.fixture(autouse=True)
+def _few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the candidates is enough for these; `make thorough` walks as users do."""
+    if request.node.get_closest_marker("thorough") is None:
+        monkeypatch.setattr(anneal, "TRIED", 100)
 
 
 def typed(dtype: str = "bfloat16", **sizes: int) -> tp.TensorType:

@@ -1,0 +1,83 @@
+"""Walks against all candidates, on programs that were drawn."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import jax
+import pytest
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+from combinators.errors import TapestryError
+from tapestry_jax.searching.best import best_of
+from tapestry_jax.searching.choices import space_of
+from tapestry_jax.searching.finding.anneal import anneal
+from tapestry_jax.searching.finding.auto import auto
+from tapestry_jax.searching.finding.exhaustive import candidates, count, exhaustive
+from tapestry_jax.searching.finding.rules import is_left_out
+from tapestry_jax.searching.method import Method, Stop
+from tapestry_jax.searching.problem import Problem
+from tapestry_jax.searching.question.read import read_question
+from tapestry_jax.searching.space import Space
+from tests.pairs.programs import draw_program
+from tests.tapestry_jax.searching.programs import mlp
+
+MESHES = ({"data": 2, "model": 2}, {"data": 8}, {"data": 3}, {"data": 2, "model": 4})
+SIZES = (1024, 4096, 16384)
+
+
+def problems(most: int, first: int = 0) -> Iterator[tuple[int, Any]]:
+    """Programs drawn at random, large enough that cutting them pays, with so many candidates at most."""
+    for seed in itertools.count(first):
+        rng = Random(f"size{seed}")
+        sizes = tuple((name, rng.choice(SIZES)) for name in "abcd")
+        try:
+            graph = draw_program(f"search{seed}", dtype="float32", sizes=sizes).graph
+        except TapestryError:
+            continue
+        axes = rng.choice(MESHES)
+        mesh = AbstractMesh(tuple(axes.values()), tuple(axes))
+        number = count(space_of(asked(graph, mesh)).plain, most + 1)
+        if 60 <= number <= most:
+            yield seed, (graph, mesh)
+
+
+def asked(graph: tp.Graph, mesh: Any) -> Problem:
+    return read_question(graph, mesh, "H100", "1000000GB", {}).problems[0]
+
+
+def price(method: Method, graph: tp.Graph, mesh: Any) -> float:
+    """What a method finds, each asked afresh."""
+    problem = asked(graph, mesh)
+    return best_of(problem, method(problem, space_of(problem).plain, 0, Stop())).found.seconds
+
+
+@pytest.mark.parametrize("seed", [7, 14, 30])
+def test_walks_and_auto_find_what_all_candidates_hold(seed: int):
+    found, (graph, mesh) = next(problems(300, seed))
+    assert found == seed
+    best = price(exhaustive, graph, mesh)
+    assert price(auto, graph, mesh) == best
+    assert price(anneal, graph, mesh) <= 1.05 * best
+
+
+@pytest.mark.thorough
+def test_walks_come_near_on_nearly_all_of_fifty_programs():
+    near = 0
+    for _, (graph, mesh) in itertools.islice(problems(1500), 50):
+        near += price(anneal, graph, mesh) <= 1.05 * price(exhaustive, graph, mesh)
+        jax.clear_caches()
+    assert near >= 45
+
+
+def test_what_is_left_out_is_refused_or_said_by_another():
+    problem = asked(mlp(64, 32, 128), AbstractMesh((2,), ("data",)))
+    space: Space = space_of(problem).plain
+    kept = set(candidates(space))
+    every = itertools.product(*(range(len(each.values)) for each in space.variables))
+    drawn = [choice for number, choice in enumerate(every) if number % 997 == 0]
+    assert {choice for choice in drawn if not is_left_out(space, choice)} == kept.intersection(drawn)
