@@ -57,6 +57,19 @@ def pipeline() -> Any:
 
 
 @cache
+def layers() -> Any:
+    """Parameters of a loop that are stored over the batch axis, and gathered where a layer reads them."""
+    return tp.fsdp(tp.plan(network(), MESH, {"batch": "data", "mlp": "model"}), "data", smallest=1)
+
+
+@cache
+def twice() -> Any:
+    """Two operands of one operation that are gathered, and a result that is sliced."""
+    stored = {"x": {"batch": "data"}, "up": {"embed": "data"}}
+    return tp.plan(mlp().graph, MESH, {"mlp": "model"}, inputs=stored, outputs={"y": {"out": "model"}})
+
+
+@cache
 def ring() -> Any:
     @tp.program("heads queries d, heads keys d, heads keys e -> heads queries e")
     def attention(q, k, v):

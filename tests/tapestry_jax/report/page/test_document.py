@@ -10,7 +10,9 @@ import pytest
 
 from combinators import PlanError
 from tapestry_jax.plan import asked_of
+from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.report.diff import Side
+from tapestry_jax.report.page import document as document_file
 from tapestry_jax.report.page.document import Told, document
 from tapestry_jax.report.page.shown import told_of
 from tests.tapestry_jax.report.page import plans
@@ -21,6 +23,8 @@ EVERY = [
     plans.pipeline,
     plans.ring,
     plans.halo,
+    plans.layers,
+    plans.twice,
     plans.transformer,
     plans.empty,
     plans.hostile,
@@ -34,7 +38,7 @@ def of(plan, machine=None, grad=False, memory=False, others=()):
     return document(plan.graph, plan.schedule, told)
 
 
-WITH_GRADIENTS = [plans.mlp, plans.gathered, plans.pipeline, plans.ring]
+WITH_GRADIENTS = [plans.mlp, plans.gathered, plans.pipeline, plans.ring, plans.layers, plans.twice]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,19 @@ def test_gathers_stand_at_the_node_that_gathers_and_their_gradients_at_the_opera
     assert ("operation", "reduce-scatter") in sent
 
 
-@pytest.mark.parametrize("make", [plans.mlp, plans.pipeline, plans.ring, plans.halo])
+def test_each_gather_stands_at_its_own_node():
+    nodes = plans.told(plans.twice)["nodes"]
+    assert [len(node["sent"]) for node in nodes if node["kind"] == "sent"] == [1, 1]
+
+
+def test_what_nothing_in_the_picture_sends_is_not_left_out(monkeypatch):
+    found = Collective("all-reduce", ("data",), 8, "nowhere")
+    monkeypatch.setattr(document_file, "collectives", lambda *_: (*plans.mlp().collectives(), found))
+    told = document(plans.mlp().graph, plans.mlp().schedule, Told())
+    assert [told["sends"][number]["path"] for number in told["unplaced"]] == ["nowhere"]
+
+
+@pytest.mark.parametrize("make", [plans.mlp, plans.pipeline, plans.ring, plans.halo, plans.layers])
 def test_prices_and_the_run_are_those_of_the_plan(make):
     plan = make()
     found = of(plan, machine="h100", grad=True)
@@ -77,7 +93,9 @@ def test_prices_and_the_run_are_those_of_the_plan(make):
         assert math.isclose(sum(count * seconds for count, seconds in times), own.busy, abs_tol=1e-15)
 
 
-@pytest.mark.parametrize("make", [plans.mlp, plans.gathered, plans.pipeline, plans.ring, plans.halo, plans.transformer])
+@pytest.mark.parametrize(
+    "make", [plans.mlp, plans.gathered, plans.pipeline, plans.ring, plans.halo, plans.layers, plans.transformer]
+)
 def test_every_operation_has_its_boxes(make):
     plan = make()
     found, shards = plans.told(make), plan.shards()
@@ -92,7 +110,7 @@ def test_every_operation_has_its_boxes(make):
 
 def _turns(plan, path):
     """How many iterations of a loop of the program a block stands for."""
-    return {plans.pipeline: 4, plans.halo: 2}.get(next(make for make in EVERY if make() is plan), 1)
+    return {plans.pipeline: 4, plans.halo: 2, plans.layers: 4}.get(next(make for make in EVERY if make() is plan), 1)
 
 
 def test_equal_layers_share_their_boxes():

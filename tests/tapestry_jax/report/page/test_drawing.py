@@ -26,7 +26,18 @@ def paths(schedule):
 
 
 @pytest.mark.parametrize(
-    "make", [plans.mlp, plans.gathered, plans.pipeline, plans.ring, plans.halo, plans.transformer, plans.empty]
+    "make",
+    [
+        plans.mlp,
+        plans.gathered,
+        plans.pipeline,
+        plans.ring,
+        plans.halo,
+        plans.layers,
+        plans.twice,
+        plans.transformer,
+        plans.empty,
+    ],
 )
 def test_all_that_is_run_is_drawn_and_arrows_lead_forwards(make):
     drawn = drawing(make().schedule, counted=False)
@@ -55,6 +66,13 @@ def test_what_is_gathered_stands_between_what_is_stored_and_its_reader():
     found = arrows(drawing(plans.gathered().schedule))
     assert ("up", "all-gather for matmul", "embed:data mlp:model") in found
     assert ("all-gather for matmul", "matmul", "mlp:model") in found
+
+
+def test_what_a_loop_gathers_in_every_turn_is_drawn_in_it():
+    drawn = drawing(plans.layers().schedule)
+    gathers = [node for node in drawn.nodes if node.sends == "all-gather"]
+    assert len(gathers) == len([each for each in plans.layers().collectives() if each.kind == "all-gather"]) == 2
+    assert {(node.loops[0].kind, node.times) for node in gathers} == {("repeat", 4)}
 
 
 def test_a_loop_hands_on_to_the_operations_that_read_it_in_the_next_turn():

@@ -18,6 +18,14 @@ def test_equal_layers_are_a_row_whatever_the_order_of_their_parameters():
     (row,) = [number for number, scope in enumerate(scopes) if scope.kind == "alike"]
     assert (scopes[row].name, scopes[row].count, scopes[row].parent) == ("decoder/0..11", 12, -1)
     assert [scope.name for scope in scopes if scope.parent == row] == [str(number) for number in range(12)]
+    # In the order of the program, although parameters come first in it.
+    assert [scope.name for scope in scopes if scope.parent == -1] == [
+        "embed",
+        "positions",
+        "decoder/0..11",
+        "norm",
+        "head",
+    ]
     # Parameters lie in the layers that read them.
     bias = next(n for n, node in enumerate(drawn.nodes) if node.path.endswith("decoder/3/mlp/up/bias"))
     assert scopes[within[bias]].path == "decoder/3/mlp/up"
