@@ -18,7 +18,7 @@ MODEL = Sizes(layers=1, embed=32, heads=4, vocab=64, batch=4, seq=16)
 
 def assert_equal(ours, peer):
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(peer), strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-3, atol=2e-4)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("direction", one_device.DIRECTIONS)
