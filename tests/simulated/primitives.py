@@ -412,7 +412,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "reduce_prod": _reduce(np.prod, lambda dtype: 1),
     "reduce_max": _reduce(np.max, _least),
     "reduce_min": _reduce(np.min, _largest),
-    "reduce_and": _reduce(np.bitwise_and.reduce, lambda dtype: ~np.zeros((), dtype)),
+    "reduce_and": _reduce(np.bitwise_and.reduce, lambda dtype: np.invert(np.zeros((), dtype))),
     "reduce_or": _reduce(np.bitwise_or.reduce, lambda dtype: 0),
     "reduce_xor": _reduce(np.bitwise_xor.reduce, lambda dtype: 0),
     "argmax": _argument(np.argmax),
