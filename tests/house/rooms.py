@@ -39,6 +39,12 @@ def rooms(package: str) -> list[str]:
     return sorted(imports().find_children(package))
 
 
+def floors() -> list[str]:
+    """The packages, and the rooms that have rooms of their own."""
+    inside = {name: imports().find_children(name) for name in imports().modules}
+    return sorted(name for name, children in inside.items() if any(map(is_room, children)))
+
+
 def files(room: str) -> list[str]:
     """The names of the files in a room, without its `__init__`; folders in it end in `/`."""
     return sorted(name.rpartition(".")[2] + "/" * is_room(name) for name in imports().find_children(room))

@@ -8,7 +8,8 @@ import pytest
 
 from tests.house import rooms
 
-FLOORS = ("combinators", "laws", "tapestry_jax", "tapestry_jax.planning", "tapestry_jax.lowering")
+FLOORS = rooms.floors()
+DRAWN = {"combinators", "laws", "tapestry_jax", "tapestry_jax.planning", "tapestry_jax.lowering"}
 # One file for each thing that is shipped: there the list in the docstring is that of the imports below it.
 LIBRARIES = ("combinators.aggregators", "combinators.monoids")
 ROOMS = [room for floor in FLOORS for room in rooms.rooms(floor) if rooms.is_room(room)]
@@ -40,7 +41,7 @@ def test_a_room_can_be_seen_at_once(room: str) -> None:
 
 def test_pictures_are_the_imports() -> None:
     page = rooms.PAGE.read_text(encoding="utf-8")
-    assert set(rooms.drawn(page)) == {*FLOORS}
+    assert set(rooms.drawn(page)) == DRAWN <= {*FLOORS}
     assert page == rooms.redrawn(page), "run python -m tests.house.rooms --write"
 
 
