@@ -59,9 +59,9 @@ def deep(x, up, down):
 
 
 @cache
-def transformer() -> Any:
-    """The loss of two layers."""
-    config = tp.nnx.TransformerConfig(layers=2, embed=16, heads=4, vocab=32, max_len=8)
+def transformer(layers: int = 2, stacked: bool = False) -> Any:
+    """The loss of a few layers."""
+    config = tp.nnx.TransformerConfig(layers=layers, embed=16, heads=4, vocab=32, max_len=8, stacked=stacked)
     module = nnx.eval_shape(lambda: tp.nnx.Transformer(config, rngs=nnx.Rngs(0)))
     tokens = jax.ShapeDtypeStruct((4, 8), jnp.int32)
     return tp.trace(_loss, module, tokens, tokens)
@@ -81,6 +81,16 @@ def _planned(graph: Callable[[], Any], entries: Mapping[str, Any], mesh: Mapping
 
 def _fsdp(devices: Any) -> Any:
     return tp.fsdp(_planned(transformer, {"batch": "data"}, {"data": 8})(devices), "data", smallest=1)
+
+
+def _again(devices: Any) -> Any:
+    """Stacked layers that are stored cut and computed again for the gradient."""
+    plan = tp.plan(_stacked(), tp.mesh(devices, data=8), {"batch": "data"}, remat={"decoder": True})
+    return tp.fsdp(plan, "data", smallest=1)
+
+
+def _stacked() -> Any:
+    return transformer(4, stacked=True)
 
 
 def _attention() -> Any:
@@ -115,6 +125,12 @@ PLANS: dict[str, Callable[[Any], Any]] = {
     "transformer, FSDP": _fsdp,
     "stack, pipeline of tensor-parallel layers": _planned(
         _deep, {"layer": "stage", "mlp": "model", "batch": tp.chunks(4)}, {"stage": 4, "model": 2}
+    ),
+    "transformer of stacked layers, FSDP, computed again": _again,
+    "transformer of stacked layers, a pipeline with heads and mlp cut": _planned(
+        _stacked,
+        {"layer": "stage", "heads": "model", "mlp": "model", "batch": tp.chunks(4)},
+        {"stage": 4, "model": 2},
     ),
     "ring": _planned(_attention, {"queries": "data", "keys": tp.ring("data")}, LINE),
     "ring, heads": _planned(_attention, {"queries": "model", "keys": tp.ring("model"), "heads": "data"}),
