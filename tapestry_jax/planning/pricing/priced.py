@@ -185,8 +185,7 @@ def _of_region(schedule: Schedule, step: Region, flow: Flow, sums: Sums, around:
     entered = Around(around.times * turns, around.again + again, loops, idle, place)
     total = _add(step.body, flow_of_region(step, flow), sums, entered)
     if ring is not None:
-        # In the last turn nothing is sent on.
-        sums.rings[place] = total.times((turns - 1) / turns)
+        sums.rings[place] = total.in_ring(turns, around.again)
     return total
 
 

@@ -11,17 +11,31 @@ from tapestry_jax.planning.pricing.placed import Loop, Work
 
 @dataclass(frozen=True)
 class Room:
-    """Seconds of computing, behind which something may pass: of the forward pass, and of the backward pass."""
+    """Seconds of computing, behind which something may pass.
+
+    Attributes:
+      forward: of the forward pass.
+      backward: of the backward pass, with what any loop around computes again.
+      again: of one forward pass more, of what is computed again at all.
+      kept: of that, what layers keep that are computed again.
+    """
 
     forward: float = 0.0
     backward: float = 0.0
+    again: float = 0.0
+    kept: float = 0.0
 
     def __add__(self, other: Room) -> Room:
-        return Room(self.forward + other.forward, self.backward + other.backward)
+        again, kept = self.again + other.again, self.kept + other.kept
+        return Room(self.forward + other.forward, self.backward + other.backward, again, kept)
 
-    def times(self, share: float) -> Room:
-        """A share of it."""
-        return Room(self.forward * share, self.backward * share)
+    def in_ring(self, turns: int, outside: int) -> Room:
+        """What a ring of so many turns has: in its last turn nothing is sent on.
+
+        Nor does it send in a turn that one of the `outside` loops around it computes again.
+        """
+        share = (turns - 1) / turns
+        return Room(self.forward * share, (self.backward - outside * self.again + self.kept) * share)
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class Sums:
         self.operations[cost.path] = cost if known is None else together(known, cost)
         self.works.append((place, Work(cost, again, kept)))
         self.bubble += around.idle * cost.seconds
-        return Room(cost.forward, cost.backward + cost.again)
+        return Room(cost.forward, cost.backward + cost.again, cost.forward * again, cost.forward * (again and kept))
 
 
 def together(first: OperationCost, second: OperationCost) -> OperationCost:

@@ -95,6 +95,20 @@ def test_the_time_of_the_backward_pass_does_not_hide_what_the_forward_pass_sends
     assert (cost.seconds, cost.hidden) == (found.makespan, found.hidden) == (19.0, 3 * 1.0 + 3 * 2.0)
 
 
+def test_what_layers_compute_again_hides_nothing_that_goes_round():
+    def block(q, k):
+        return tp.einsum("q k, k d -> q d")(scores(q, k), k)
+
+    sizes = {"q": 8, "d": 4}, {"layer": 3, "k": 8, "d": 4}
+    graph = tp.trace(lambda q, k: tp.stack(block, 3)(q, k), *(tp.TensorType(each) for each in sizes))
+    plan = tp.plan(graph, mesh(data=4), {"q": "data", "k": tp.ring("data")}, remat=True)
+    found, cost = (ask(machine(collective_permute=7.0), grad=True) for ask in (plan.timeline, plan.cost))
+    # Three layers of a ring of 2 s a turn. Backwards a layer is computed once more, which sends nothing, and then each
+    # turn, whose gradient sends for 7 s: both together 6 s.
+    assert found.forward == 3 * (3 * 7.0 + 2.0)
+    assert (found.makespan, cost.seconds) == (found.forward + 3 * (4 * 2.0 + 3 * 7.0 + 6.0), found.makespan)
+
+
 def test_the_backward_pass_goes_the_opposite_way():
     two = tp.trace(
         lambda x, w: tp.stack(lambda x, w: tp.Map(jnp.sin)(linear(x, w)).rename(f="e"), 4)(x, w),
