@@ -140,7 +140,7 @@ function memorySection(data) {
   const parts = ["arguments", "results", "temporaries"].map((name) => ({ label: name, value: memory[name], text: amount(memory[name], "B"), kind: "compute" }));
   const live = memory.live.map((each) => ({
     label: `${each.path ?? "an argument"}${each.backward ? " (gradient)" : ""}  ${each.type}${each.times > 1 ? ` ×${each.times}` : ""}`,
-    value: each.bytes * each.times, text: amount(each.bytes * each.times, "B"), kind: each.backward ? "sends" : "compute",
+    value: each.bytes * each.times, text: amount(each.bytes * each.times, "B"), kind: each.backward ? "backward" : "compute",
   }));
   if (memory.rest) live.push({ label: "the rest", value: memory.rest, text: amount(memory.rest, "B"), kind: "hidden" });
   const most = Math.max(...live.map((row) => row.value), 1);
