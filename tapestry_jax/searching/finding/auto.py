@@ -1,9 +1,15 @@
-"""The method that a search takes by itself: all candidates where they are few, else a walk."""
+"""The method that a search takes by itself: all candidates of few, a program for many operations, or a walk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
+from combinators.graphs import walk
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.searching.evaluated import Evaluated, evaluate, fits
+from tapestry_jax.searching.exact.milp import milp
+from tapestry_jax.searching.exact.solve import is_installed
 from tapestry_jax.searching.finding.anneal import anneal
 from tapestry_jax.searching.finding.exhaustive import count, exhaustive
 from tapestry_jax.searching.method import Proposal, Stop
@@ -11,9 +17,26 @@ from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space
 
 FEW = 300
+MANY = 20
+"""Of more operations than these walks see too few candidates; what they try beside placements is not tried then."""
 
 
 def auto(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterable[Proposal]:
-    """Try all candidates that except no operation, if there are few; else anneal."""
-    method = exhaustive if count(space.plain, FEW + 1) <= FEW else anneal
-    return method(problem, space, seed, stop)
+    """Try all candidates that except no operation, if there are few; solve what has many operations; else anneal."""
+    if count(space.plain, FEW + 1) <= FEW:
+        return exhaustive(problem, space, seed, stop)
+    operations = sum(1 for _ in itertools.islice(walk.operations(problem.graph), MANY + 1))
+    if operations > MANY and is_installed():
+        return _solved(problem, space, seed, stop)
+    return anneal(problem, space, seed, stop)
+
+
+def _solved(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Proposal]:
+    """What the integer program finds; where nothing of it fits, what a walk finds, which knows loops in time."""
+    has_fitting = False
+    for proposal in milp(problem, space, seed, stop):
+        yield proposal
+        found = None if not isinstance(proposal, Asked) else evaluate(problem, proposal)
+        has_fitting |= isinstance(found, Evaluated) and fits(problem, found)
+    if not has_fitting and not stop():
+        yield from anneal(problem, space, seed, stop)

@@ -14,6 +14,7 @@ from tapestry_jax.machines.transfer import seconds
 from tapestry_jax.planning.geometry.layout import Layout, even_cut
 from tapestry_jax.searching.exact.milp import milp
 from tapestry_jax.searching.exact.prices import Prices, Want
+from tapestry_jax.searching.finding import auto
 from tapestry_jax.searching.method import Bound, Stop
 from tapestry_jax.searching.space import Space
 from tests.tapestry_jax.searching.exact.modelled import abstract, problem_of
@@ -117,3 +118,12 @@ def test_what_is_fixed_stays():
 def test_a_bound_comes_with_the_plans():
     proposals = list(milp(problem_of(mlp(512, 256, 1024), abstract(data=2, model=2)), Space(()), 0, Stop()))
     assert isinstance(proposals[-1], Bound)
+
+
+def test_programs_of_many_operations_are_solved(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(auto, "FEW", 1)
+    graph = mlp(512, 256, 1024)
+    monkeypatch.setattr(auto, "MANY", 1)
+    monkeypatch.setattr(auto, "anneal", lambda *_: pytest.fail("walked"))
+    plan = tp.search(graph, abstract(data=2, model=2), "h100", grad=True)
+    assert plan.gap is not None and plan.gap < 1e-3
