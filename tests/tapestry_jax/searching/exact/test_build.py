@@ -48,6 +48,7 @@ def convolutions() -> tp.Graph:
     return tp.trace(net, *(tp.TensorType(each, jnp.float32) for each in sizes))
 
 
+SLOW = pytest.mark.thorough
 PROGRAMS = {
     "mlp": (lambda: mlp(512, 256, 1024), (), False),
     "mlp with gradients": (lambda: mlp(512, 256, 1024), (), True),
@@ -70,7 +71,7 @@ def ratios(graph: tp.Graph, machine: str, remat: Any, grad: bool, count: int, **
     return prices
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[SLOW] * n.startswith("conv")) for n in PROGRAMS])
 def test_prices_are_those_of_the_schedule(name: str):
     make, remat, grad = PROGRAMS[name]
     assert ratios(make(), "h100", remat, grad, 6, data=4, model=2) == pytest.approx([1.0] * 6, rel=1e-6)

@@ -57,6 +57,7 @@ def test_both_axes_are_not_taken_for_the_batch_when_one_should_not_be():
     assert all(set(cuts.get("batch", ())) != {"data", "model"} for cuts in rows.values())
 
 
+@pytest.mark.thorough
 def test_parameters_are_stored_in_pieces_where_a_device_cannot_hold_them():
     graph = block(32, batch=64, embed=4096)
     free = found(graph, "h100", "10000GB", data=4, model=4)
@@ -66,6 +67,7 @@ def test_parameters_are_stored_in_pieces_where_a_device_cannot_hold_them():
     assert tight.cost("h100", True).seconds >= free.cost("h100", True).seconds
 
 
+@pytest.mark.thorough
 def test_layers_are_computed_again_where_nothing_else_fits():
     graph = block(32, batch=1024, embed=4096)
     free = found(graph, "h100", "10000GB", data=4, model=4)

@@ -68,7 +68,7 @@ def test_choices_that_are_ruled_out_are_not_given_again():
     assert second.choice != first.choice and second.seconds >= first.seconds
 
 
-@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("grad", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_another_solver_says_the_same(grad: bool):
     model = undominated(model_of(mlp(256, 512, 1024), grad, data=2, model=2))
     assert by_cp_sat(model) == pytest.approx(solve(model).seconds, rel=1e-3)
