@@ -32,6 +32,7 @@ SECTIONS = {
     "call_overhead": "Calls",
     "monoids": "Folds by aggregators, beside plain jax.numpy and NumPy",
     "loom_fft": "Loom: pencil FFT",
+    "cost": "Prices, beside measured times and the TPU compiler's cycles",
 }
 ELSEWHERE = {"aot": "The compilers for TPU and CUDA, beside automatic JAX and by hand"}
 """Sections that need more than the library: `pip install 'tapestry-jax[aot]'`."""

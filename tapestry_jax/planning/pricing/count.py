@@ -8,6 +8,7 @@ each value from memory once and writes its results.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -58,6 +59,10 @@ _MOVED = frozenset(
     )
 )  # fmt: skip
 """What computes nothing."""
+_WIDTH = 128
+"""Of the arrays in which a TPU multiplies matrices."""
+_PASSES = 4.0
+"""Prefixes on TPUs are products of blocks with a triangle, then what the blocks before add: written and read twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,20 +81,30 @@ class _Program:
     inputs: list[Any]
     outputs: list[Any]
     types: dict[Any, Any]
+    platform: str = ""
 
 
-def count(function: Callable[..., Sequence[Any]], structs: Sequence[Struct]) -> Counts:
-    """The counts of a function of arrays of these types, which gives a list of arrays. Nothing is compiled."""
-    return _counted(_opened(jax.make_jaxpr(function)(*structs).jaxpr))
+def count(function: Callable[..., Sequence[Any]], structs: Sequence[Struct], platform: str = "") -> Counts:
+    """The counts of a function of arrays of these types, which gives a list of arrays. Nothing is compiled.
+
+    Args:
+      function: from arrays to a list of arrays.
+      structs: their types.
+      platform: whose compiler fuses it, as lowering names it; `tpu` writes what others compute on the way.
+    """
+    return _counted(_opened(jax.make_jaxpr(function)(*structs).jaxpr, platform))
 
 
-def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int]) -> Counts:
+def count_backward(
+    function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int], platform: str = ""
+) -> Counts:
     """What the backward pass of a function computes, given all that the forward pass has made.
 
     Args:
       function: from arrays to a list of arrays.
       structs: their types.
       by: the positions of the arrays whose gradients are wanted.
+      platform: as for `count`.
 
     Returns:
       The counts of what depends on the cotangents of the results; what it reads that the forward pass has made, and
@@ -109,7 +124,7 @@ def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Str
     cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in jax.eval_shape(smooth, *structs)]
     if not cotangents or not by:
         return Counts()
-    program = _opened(jax.make_jaxpr(pull)(cotangents, *structs).jaxpr)
+    program = _opened(jax.make_jaxpr(pull)(cotangents, *structs).jaxpr, platform)
     reached = set(program.inputs[: len(cotangents)])
     steps: list[_Step] = []
     for step in program.steps:
@@ -122,7 +137,7 @@ def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Str
     steps = _needed(steps, program.outputs)
     made = {key for step in steps for key in step.makes}
     given = list(dict.fromkeys(key for step in steps for key in step.reads if key not in made))
-    found = _counted(_Program(steps, given, program.outputs, program.types))
+    found = _counted(_Program(steps, given, program.outputs, program.types, platform))
     read = sum(times * program.types[key] for key, times in zip(given, found.reads, strict=True))
     wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
     own = set(program.inputs)
@@ -130,7 +145,7 @@ def count_backward(function: Callable[..., Sequence[Any]], structs: Sequence[Str
     return replace(found, outer=read + wrote, kept=kept, reads=())
 
 
-def _opened(jaxpr: Any) -> _Program:
+def _opened(jaxpr: Any, platform: str = "") -> _Program:
     """A program with its calls opened, without what nobody reads; `types` holds the bytes of values."""
     steps: list[_Step] = []
     sizes: dict[Any, Any] = {}
@@ -138,7 +153,7 @@ def _opened(jaxpr: Any) -> _Program:
     known: dict[Any, Any] = {}
     sizes.update((variable, nbytes(variable.aval)) for variable in inputs)
     outputs = _open(jaxpr, known, steps, sizes)
-    return _Program(_needed(steps, outputs), inputs, outputs, sizes)
+    return _Program(_needed(steps, outputs), inputs, outputs, sizes, platform)
 
 
 def _needed(steps: Sequence[_Step], outputs: Sequence[Any]) -> list[_Step]:
@@ -168,7 +183,8 @@ def _open(jaxpr: Any, known: dict[Any, Any], steps: list[_Step], sizes: dict[Any
             inside = dict(zip(inner.invars, map(key, equation.invars), strict=True))
             known.update(zip(equation.outvars, _open(inner, inside, steps, sizes), strict=True))
             continue
-        if equation.primitive.name in _SAME and len(equation.invars) == len(equation.outvars):
+        moves = equation.primitive.name == "transpose" and _is_copied(equation, key(equation.invars[0]), steps)
+        if equation.primitive.name in _SAME and len(equation.invars) == len(equation.outvars) and not moves:
             known.update(zip(equation.outvars, map(key, equation.invars), strict=True))
             continue
         made: list[Any] = []
@@ -181,6 +197,24 @@ def _open(jaxpr: Any, known: dict[Any, Any], steps: list[_Step], sizes: dict[Any
     return [key(atom) for atom in jaxpr.outvars]
 
 
+def _is_copied(equation: Any, key: Any, steps: Sequence[_Step]) -> bool:
+    """Whether a transposition tears apart the dimensions of a product's result that one of its operands brings.
+
+    Products write those of the one operand before or behind those of the other as is asked; another order is a copy.
+    """
+    maker = next((step for step in reversed(steps) if key in step.makes), None)
+    if maker is None or maker.name != "dot_general":
+        return False
+    (left, _), (batch, _) = maker.equation.params["dimension_numbers"]
+    shape = equation.invars[0].aval.shape
+    rows = len(maker.equation.invars[0].aval.shape) - len(left) - len(batch)
+    of = [0] * len(batch) + [1] * rows + [2] * (len(shape) - len(batch) - rows)
+    order = [axis for axis in equation.params["permutation"] if shape[axis] > 1]
+    parts = [part for part, _ in itertools.groupby(of[axis] for axis in order)]
+    inside = all([a for a in order if of[a] == part] == sorted(a for a in order if of[a] == part) for part in parts)
+    return not inside or len(parts) > len(set(parts))
+
+
 def _called(equation: Any) -> Any:
     if equation.primitive.name not in _CALLS:
         return None
@@ -191,7 +225,7 @@ def _called(equation: Any) -> Any:
 def _counted(program: _Program) -> Counts:
     total = Counts()
     for step in program.steps:
-        total = added(total, _arithmetic(step))
+        total = added(total, _arithmetic(step, program.platform))
     reads, inner, largest, repeated, kernels = _memory(program)
     kinds = _kinds(program)
     heads = tuple("given" if key is None else kinds.get(key, "given") for key in program.outputs)
@@ -212,7 +246,7 @@ def _kinds(program: _Program) -> dict[Any, str]:
     for step in program.steps:
         if step.name in _PRODUCTS:
             kind = "product"
-        elif step.name in _APART:
+        elif step.name in _APART or step.name == "transpose":
             kind = "apart"
         elif _is_reduction(step.name):
             kind = "reduced"
@@ -228,7 +262,8 @@ def _kinds(program: _Program) -> dict[Any, str]:
 def _memory(program: _Program) -> tuple[tuple[float, ...], float, float, float, int]:
     """How often inputs are read, bytes that values inside move, the largest of them, work done again, kernels."""
     outputs = {key for key in program.outputs if key is not None}
-    stored = outputs.union(*(step.makes for step in program.steps if _is_root(step)))
+    written = _written(program)
+    stored = outputs.union(written, *(step.makes for step in program.steps if _is_root(step)))
     # What every value is computed from, of what is in memory, by work that is fused with its readers; and that work.
     below: dict[Any, frozenset[Any]] = {key: frozenset((key,)) for key in program.inputs}
     work: dict[Any, frozenset[int]] = {}
@@ -242,10 +277,11 @@ def _memory(program: _Program) -> tuple[tuple[float, ...], float, float, float, 
             below.update((key, frozenset((key,))) for key in step.makes)
         else:
             fused |= {number}
-            below.update((key, found) for key in step.makes)
-            work.update((key, fused) for key in step.makes)
+            apart = not written.isdisjoint(step.makes)
+            below.update((key, frozenset((key,)) if apart else found) for key in step.makes)
+            work.update((key, frozenset[int]() if apart else fused) for key in step.makes)
             group = ("elementwise", found)
-        if _is_root(step) or not outputs.isdisjoint(step.makes):
+        if _is_root(step) or not outputs.isdisjoint(step.makes) or not written.isdisjoint(step.makes):
             values, steps = groups.setdefault(group, (set(), set()))
             values.update(found)
             steps.update(fused)
@@ -255,8 +291,22 @@ def _memory(program: _Program) -> tuple[tuple[float, ...], float, float, float, 
     reads = tuple(float(times.get(key, 0)) for key in program.inputs)
     inside = stored - set(program.inputs)
     inner = sum(program.types[key] * ((key not in outputs) + times.get(key, 0)) for key in inside)
+    inner += sum(_PASSES * program.types[step.reads[0]] for step in program.steps if _is_prefix(step, program))
     largest = max((program.types[key] for key in inside if key not in outputs), default=0)
     return reads, float(inner), float(largest), repeated, len(groups)
+
+
+def _written(program: _Program) -> set[Any]:
+    """What TPUs write although it is elementwise work: reductions of several values at once read all from memory."""
+    if program.platform != "tpu":
+        return set()
+    several = (step for step in program.steps if step.name == "reduce" and len(step.makes) > 1)
+    read = {key for step in several for key in step.reads}
+    return read.intersection(*[{key for step in program.steps if not _is_root(step) for key in step.makes}])
+
+
+def _is_prefix(step: _Step, program: _Program) -> bool:
+    return program.platform == "tpu" and step.name.startswith("cum") and bool(step.reads)
 
 
 def _weight(step: _Step) -> float:
@@ -267,22 +317,25 @@ def _weight(step: _Step) -> float:
 
 def _is_root(step: _Step) -> bool:
     """Whether what a step makes goes to memory before anybody reads it."""
-    return step.name in _PRODUCTS or step.name in _APART or _is_reduction(step.name)
+    return step.name in _PRODUCTS or step.name in _APART or step.name == "transpose" or _is_reduction(step.name)
 
 
 def _is_reduction(name: str) -> bool:
     return name in ("argmax", "argmin", "reduce") or (name.startswith("reduce_") and name != "reduce_precision")
 
 
-def _arithmetic(step: _Step) -> Counts:
+def _arithmetic(step: _Step, platform: str = "") -> Counts:
     """FLOP of one equation, with all turns of a loop, and what is inside of it."""
     name, equation = step.name, step.equation
     made = sum(math.prod(variable.aval.shape) for variable in equation.outvars)
     read = max((math.prod(getattr(atom.aval, "shape", ())) for atom in equation.invars), default=0)
     if name == "dot_general":
-        return _product(equation, 2.0 * made * _contracted(equation))
+        contracted = _contracted(equation)
+        found = _product(equation, 2.0 * made * contracted)
+        return replace(found, idle=_idle(found, contracted, _sides(equation)) if platform == "tpu" else 0.0)
     if name == "conv_general_dilated":
-        return _product(equation, 2.0 * made * _kernel_cells(equation))
+        found = _product(equation, 2.0 * made * _kernel_cells(equation))
+        return replace(found, idle=_idle(found, *_features(equation)) if platform == "tpu" else 0.0)
     if name in _PRODUCTS:
         return _product(equation, 2.0 * made * equation.invars[0].aval.shape[-1])
     if name == "fft":
@@ -290,12 +343,12 @@ def _arithmetic(step: _Step) -> Counts:
         cells = max(made, read)
         return Counts(other=8.0 * cells * math.prod(math.ceil(math.log2(n)) if n > 1 else 0 for n in lengths))
     if name == "scan":
-        return _loop(equation.params["jaxpr"], float(equation.params["length"]))
+        return _loop(equation.params["jaxpr"], float(equation.params["length"]), platform)
     if name == "while":
         # How often it turns, no type says: once.
-        return _loop(equation.params["body_jaxpr"], 1.0)
+        return _loop(equation.params["body_jaxpr"], 1.0, platform)
     if name == "cond":
-        branches = [_counted(_opened(branch.jaxpr)) for branch in equation.params["branches"]]
+        branches = [_counted(_opened(branch.jaxpr, platform)) for branch in equation.params["branches"]]
         return _inside(max(branches, key=lambda counts: (counts.flops, counts.inner)), 1.0)
     if name in _MOVED or name.startswith("random_bits") or name == "pallas_call":
         return Counts()
@@ -324,6 +377,32 @@ def _product(equation: Any, flops: float) -> Counts:
     return Counts(products=((widest.name, flops),))
 
 
+def _idle(counts: Counts, contracted: int, sides: tuple[int, int]) -> float:
+    """What arrays of 128 x 128 could do beside: one of them holds a piece of an operand, the other one streams by."""
+    waste = _filled(contracted) * min(_filled(side) for side in sides)
+    return (waste - 1.0) * sum(flops for _, flops in counts.products)
+
+
+def _filled(size: int) -> float:
+    """By how much a size grows up to the next multiple of the arrays' width."""
+    return math.ceil(size / _WIDTH) * _WIDTH / size if size else 1.0
+
+
+def _sides(equation: Any) -> tuple[int, int]:
+    """The rows that the one and the other operand of a product bring."""
+    (left, _), (batch, _) = equation.params["dimension_numbers"]
+    shapes = [atom.aval.shape for atom in equation.invars[:2]]
+    shared = math.prod(shapes[0][axis] for axis in (*left, *batch))
+    rows, columns = (math.prod(shape) // max(shared, 1) for shape in shapes)
+    return rows, columns
+
+
+def _features(equation: Any) -> tuple[int, tuple[int, int]]:
+    """The input features of a convolution's group, which are contracted, and its output features."""
+    shape, spec = equation.invars[1].aval.shape, equation.params["dimension_numbers"].rhs_spec
+    return shape[spec[1]], (shape[spec[0]], shape[spec[0]])
+
+
 def _contracted(equation: Any) -> int:
     (left, _), _ = equation.params["dimension_numbers"]
     return math.prod(equation.invars[0].aval.shape[axis] for axis in left)
@@ -336,8 +415,8 @@ def _kernel_cells(equation: Any) -> int:
     return math.prod(size for axis, size in enumerate(shape) if axis != spec[0])
 
 
-def _loop(body: Any, turns: float) -> Counts:
-    return _inside(_counted(_opened(body.jaxpr)), turns, body.jaxpr)
+def _loop(body: Any, turns: float, platform: str) -> Counts:
+    return _inside(_counted(_opened(body.jaxpr, platform)), turns, body.jaxpr)
 
 
 def _inside(counts: Counts, times: float, body: Any = None) -> Counts:

@@ -23,6 +23,7 @@ class Counts:
       heads: for every result what makes it: `product`, `reduced`, `apart` (a sort, a loop), `fused` (elementwise work),
         `given` (an operand).
       kernels: how many pieces of code run one after the other.
+      idle: FLOP that a TPU's arrays of 128 x 128 could do meanwhile, where products are narrower than they.
     """
 
     products: tuple[tuple[str, float], ...] = ()
@@ -36,6 +37,7 @@ class Counts:
     reads: tuple[float, ...] = ()
     heads: tuple[str, ...] = ()
     kernels: int = 0
+    idle: float = 0.0
 
     @property
     def flops(self) -> float:
@@ -45,7 +47,7 @@ class Counts:
     @property
     def numbers(self) -> tuple[float, ...]:
         """What grows with the block."""
-        arithmetic = self.other, self.transcendental, self.repeated
+        arithmetic = self.other, self.transcendental, self.repeated, self.idle
         return (*(flops for _, flops in self.products), *arithmetic, self.inner, self.largest, self.outer, self.kept)
 
     @property
@@ -56,9 +58,9 @@ class Counts:
     def of(self, numbers: tuple[float, ...]) -> Counts:
         """The counts of a block of another size: the same form, other numbers."""
         products = tuple((dtype, flops) for (dtype, _), flops in zip(self.products, numbers, strict=False))
-        other, transcendental, repeated, inner, largest, outer, kept = numbers[len(products) :]
+        other, transcendental, repeated, idle, inner, largest, outer, kept = numbers[len(products) :]
         grown = products, other, transcendental, repeated, inner, largest, outer, kept
-        return Counts(*grown, self.reads, self.heads, self.kernels)
+        return Counts(*grown, self.reads, self.heads, self.kernels, idle)
 
 
 def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
@@ -78,4 +80,5 @@ def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
         first.reads,
         first.heads,
         first.kernels + int(times * second.kernels),
+        first.idle + times * second.idle,
     )

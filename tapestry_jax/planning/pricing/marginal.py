@@ -220,9 +220,9 @@ def _counted(operation: Operation, operands: tuple[Struct, ...], part: Part, siz
     alone = _runs_as_one(shaped.operation, blocks, part)
     if part.by:
         arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-        back = count_backward(run, blocks, [arrays[place] for place in part.by])
+        back = count_backward(run, blocks, [arrays[place] for place in part.by], part.platform)
         return replace(back, inner=0.0, largest=0.0, kept=0.0) if alone else back
-    counts = count(run, blocks)
+    counts = count(run, blocks, part.platform)
     if not alone:
         return counts
     # It reads its operands and writes its results.

@@ -18,6 +18,8 @@ from tapestry_jax.planning.pricing.marginal import Part, block_counts
 Struct = jax.ShapeDtypeStruct
 TRANSCENDENTAL = 4.0
 """How many other operations an exponential, logarithm or root stands for."""
+ON_CHIP = 2.0
+"""How much faster than memory a chip moves what stays on it, between the kernels of an operation; an estimate."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,12 @@ class Seconds:
 
 def roofline(machine: Machine, counts: Counts, moved: float) -> Seconds:
     """Seconds of a kernel that moves so many bytes between a device and its memory."""
+    flops = sum(flops for _, flops in counts.products)
+    idle = 1.0 + counts.idle / flops if flops else 1.0
     times = {
-        "products": sum(flops / machine.flops(dtype) for dtype, flops in counts.products),
+        "products": idle * sum(flops / machine.flops(dtype) for dtype, flops in counts.products),
         "arithmetic": (counts.other + TRANSCENDENTAL * counts.transcendental + counts.repeated) / machine.vector.value,
-        "memory": moved / machine.bandwidth.value,
+        "memory": (moved + _on_chip(machine, counts) / ON_CHIP) / machine.bandwidth.value,
         "start": machine.start.value * counts.kernels,
     }
     limit = max(times, key=lambda name: times[name])
@@ -47,8 +51,13 @@ def roofline(machine: Machine, counts: Counts, moved: float) -> Seconds:
 
 def inner_bytes(machine: Machine, counts: Counts) -> float:
     """Bytes that a kernel moves beside its operands and results; what is small enough stays on the chip."""
+    return counts.outer + counts.inner - _on_chip(machine, counts)
+
+
+def _on_chip(machine: Machine, counts: Counts) -> float:
+    """Bytes that are written and read again on the chip."""
     # Half of the chip's memory: the other half streams in what comes next.
-    return counts.outer + (counts.inner if counts.largest > machine.cache.value / 2 else 0.0)
+    return 0.0 if counts.largest > machine.cache.value / 2 else counts.inner
 
 
 @lru_cache(maxsize=8192)

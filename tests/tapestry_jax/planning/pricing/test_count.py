@@ -125,3 +125,66 @@ def test_forward_and_backward_together_are_what_xla_counts(name: str):
 def test_an_integer_has_no_gradient():
     found = count_backward(lambda x: [x + 1], (Struct((4,), jnp.int32),), ())
     assert (found.flops, found.inner) == (0, 0)
+
+
+def counted(function: Callable[..., Any], *shapes: tuple[int, ...], platform: str = "tpu"):
+    return count(lambda *arrays: [function(*arrays)], [jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes], platform)
+
+
+def test_tpus_write_what_a_reduction_of_several_values_reads():
+    def moments(x):
+        return lax.reduce((x, x * x), (0.0, 0.0), lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,))[1]
+
+    size = 512 * 256 * 4
+    assert counted(moments, (512, 256), platform="cuda").inner < 0.1 * size
+    # The squares, written and read; the values themselves are there.
+    assert counted(moments, (512, 256)).inner == pytest.approx(2 * size, rel=0.05)
+
+
+def test_tpus_pass_over_prefixes_three_times():
+    size = 512 * 256 * 4
+    elsewhere, there = (counted(lambda x: jnp.cumsum(x, 0), (512, 256), platform=name).inner for name in ("", "tpu"))
+    assert there - elsewhere == 4 * size
+
+
+@pytest.mark.parametrize(
+    ("spec", "copies"),
+    [
+        ("bsk,khd->bshd", 0),
+        ("bsk,khd->hdbs", 0),  # the other operand first
+        ("bsk,khd->bhsd", 1),
+        ("bqhd,bkhd->bhqk", 0),
+        ("bqhd,bkhd->bqhk", 1),
+    ],
+)
+def test_a_result_in_an_order_that_no_product_writes_is_copied(spec: str, copies: int):
+    shapes = ((4, 32, 64), (64, 8, 16)) if spec.startswith("bsk") else ((4, 32, 8, 16), (4, 32, 8, 16))
+    found = counted(lambda x, y: jnp.einsum(spec, x, y), *shapes)
+    result = jax.eval_shape(
+        lambda x, y: jnp.einsum(spec, x, y), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
+    )
+    assert found.inner == copies * 2 * 4 * result.size
+
+
+@pytest.mark.parametrize(
+    ("shapes", "waste"),
+    [
+        (((256, 128), (128, 256)), 1.0),
+        (((256, 64), (64, 256)), 2.0),  # half of what is summed over
+        (((256, 128), (128, 16)), 1.0),  # the narrow operand streams by
+        (((192, 128), (128, 16)), 4 / 3),
+        (((16, 128), (128, 16)), 8.0),
+    ],
+)
+def test_narrow_products_leave_arrays_of_a_tpu_idle(shapes: tuple[tuple[int, ...], ...], waste: float):
+    found = counted(jnp.matmul, *shapes)
+    assert 1 + found.idle / found.flops == pytest.approx(waste)
+    assert counted(jnp.matmul, *shapes, platform="cuda").idle == 0
+
+
+def test_a_convolution_of_few_features_leaves_arrays_idle():
+    def cells(x, w):
+        return lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    found = counted(cells, (4, 18, 18, 64), (3, 3, 64, 32))
+    assert 1 + found.idle / found.flops == pytest.approx(2 * 4)
