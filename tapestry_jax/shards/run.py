@@ -1,13 +1,15 @@
 """Running blocks one by one, in the order in which they are written: no mesh, no partitioner, no layout.
 
 A second way from a plan to its values, to hold the lowered program against. Copies of a block on other devices are
-computed once. It is slow, and meant for small tensors.
+computed once. Nothing is compiled: kernels are traced once for the shapes of their blocks, and run in NumPy. It is
+meant for small tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -19,14 +21,17 @@ from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.box import Box
 from combinators.index_space.projection import Projection
+from combinators.merging.blocks import identity_block
 from combinators.operations.execute import axis_modes, combine, present, run_blocks, scan_states, states
-from combinators.operations.ready import plain
-from combinators.operations.shaped import Shaped, shape
+from combinators.operations.shaped import Shaped
+from tapestry_jax.shards.numeric.kernels import Kernels
 from tapestry_jax.shards.parts import Block, Merge, Move, Next, Piece, Present, Program, Repeat, Shared, Take, View
 from tapestry_jax.shards.ranges import Intervals, Point, Range, answered, points
 
 Held = dict[tuple[tuple[str, int], ...], Any]
 """Of one piece: an array of its cells for every device and turn that has others."""
+Cells = tuple[int, ...]
+"""Along one axis, in order."""
 
 
 def run(shared: Shared, program: Program, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -39,7 +44,8 @@ def run(shared: Shared, program: Program, arrays: Sequence[Any]) -> list[np.ndar
     takes = [step for step in program.steps if isinstance(step, Take)]
     for take, array in zip(takes, arrays, strict=True):
         machine.give(take.result, np.asarray(array))
-    machine.follow()
+    with np.errstate(all="ignore"):
+        machine.follow()
     return [machine.whole(piece) for _, piece in program.outputs]
 
 
@@ -48,12 +54,12 @@ class _Machine:
     shared: Shared
     program: Program
     held: dict[int, Held] = field(default_factory=dict[int, Held])
-    folds: dict[tuple[int, int], Shaped] = field(default_factory=dict[tuple[int, int], Shaped])
+    folds: dict[tuple[int, int], Kernels] = field(default_factory=dict[tuple[int, int], Kernels])
 
     def give(self, piece: int, array: Any) -> None:
         """Fill a piece from the whole tensor."""
         known = self.program.pieces[piece]
-        self.held[piece] = {key: array[np.ix_(*self.cells(known, point))] for key, point in self.places(known)}
+        self.held[piece] = {key: array[_cross(self.cells(known, point))] for key, point in self.places(known)}
 
     def whole(self, piece: int) -> Any:
         """The whole tensor from the pieces of all devices and turns."""
@@ -61,25 +67,23 @@ class _Machine:
         kind = self.program.values[known.value].type
         made = np.zeros(kind.shape, kind.dtype)
         for key, point in self.places(known):
-            made[np.ix_(*self.cells(known, point))] = self.held[piece][key]
+            made[_cross(self.cells(known, point))] = self.held[piece][key]
         return made
 
     def places(self, piece: Piece) -> Iterator[tuple[tuple[tuple[str, int], ...], dict[str, int]]]:
         """The devices and turns that hold other cells, or other states, than all before."""
-        names = sorted({name for own in piece.box for name in own.coordinates} | set(piece.partial))
-        for point in points(self.shared.counts, names):
+        for point in points(self.shared.counts, _moving(piece)):
             yield tuple(point.items()), point
 
-    def cells(self, piece: Piece, point: Point) -> list[list[int]]:
+    def cells(self, piece: Piece, point: Point) -> list[Cells]:
         """The cells of the tensor that a device holds, axis by axis."""
         shape_ = self.program.values[piece.value].type.shape
         return [_listed(own, point, size) for own, size in zip(piece.box, shape_, strict=True)]
 
-    def at(self, piece: int, point: Point) -> tuple[Any, list[list[int]]]:
+    def at(self, piece: int, point: Point) -> tuple[Any, list[Cells]]:
         """What a device has of a piece, and which cells these are."""
         known = self.program.pieces[piece]
-        names = sorted({name for own in known.box for name in own.coordinates} | set(known.partial))
-        here = {name: point.get(name, 0) for name in names}
+        here = {name: point.get(name, 0) for name in _moving(known)}
         return self.held[piece][tuple(here.items())], self.cells(known, here)
 
     def follow(self) -> None:
@@ -114,8 +118,10 @@ class _Machine:
             for more in points(self.shared.counts, along):
                 array, have = self.at(source, {**point, **more})
                 into, taken = zip(*map(_shared, cells, have), strict=True) if cells else ((), ())
-                made[np.ix_(*into)] = array[np.ix_(*taken)]
-                filled[np.ix_(*into)] = True
+                if not all(into):
+                    continue
+                made[_cross(into)] = array[_cross(taken)]
+                filled[_cross(into)] = True
             if not filled.all():
                 _refuse(path, f"finds {int(filled.sum())} of {filled.size} cells that it wants")
             found[key] = made
@@ -124,28 +130,39 @@ class _Machine:
     def _block(self, step: Block) -> None:
         runs = self.shared.operations[step.runs]
         pieces = [self.program.pieces[read.piece] for read in step.reads]
-        shaped = plain(shape(runs, tuple(self.program.values[piece.value].type.struct for piece in pieces)))
+        kernels = Kernels(runs, tuple(self.program.values[piece.value].type.struct for piece in pieces))
         dims = dict(step.box)
         names = sorted({name for own in dims.values() for name in own.coordinates})
         order = [*step.chain, *(name for name in names if name not in step.chain)]
         results: list[Held] = [{} for _ in step.results]
-        totals: dict[tuple[tuple[str, int], ...], list[Any]] = {}
+        totals: dict[tuple[tuple[str, int], ...], list[Any] | None] = {}
         listed = list(points(self.shared.counts, order))
         made = [self.program.pieces[number] for number in step.results]
         is_state = any(piece.partial for piece in made)
         if is_state:
-            self.folds[(made[0].value, step.substep)] = shaped
+            self.folds[(made[0].value, step.substep)] = kernels
         for point in reversed(listed) if runs.reverse else listed:
-            blocks = self._blocks(step, shaped, point)
+            if is_state and _lacks_indices(kernels.shaped, dims, point):
+                cells = ([len(each) for each in self.cells(piece, point)] for piece in made)
+                like = [
+                    np.zeros(n, self.program.values[piece.value].type.dtype)
+                    for n, piece in zip(cells, made, strict=True)
+                ]
+                leaves = kernels.run(_identity, like)
+                for held, piece, leaf in zip(results, made, leaves, strict=True):
+                    # Other blocks may make a leaf that does not carry the dimension without an index.
+                    held.setdefault(_key(piece, point), leaf)
+                continue
+            blocks = self._blocks(step, kernels.shaped, point)
             if is_state:
-                leaves = states(shaped, blocks)
+                leaves = kernels.run(states, blocks)
             elif step.chain:
                 key = tuple((name, value) for name, value in point.items() if name not in step.chain)
-                leaves, totals[key] = _scanned(shaped, states(shaped, blocks), totals.get(key))
+                leaves, totals[key] = _scanned(kernels, kernels.run(states, blocks), totals.get(key))
             else:
-                leaves = run_blocks(shaped, blocks)
+                leaves = kernels.run(run_blocks, blocks)
             for held, piece, leaf in zip(results, made, leaves, strict=True):
-                held[_key(piece, point)] = np.asarray(leaf)
+                held[_key(piece, point)] = leaf
         for number, held in zip(step.results, results, strict=True):
             self.held[number] = held
 
@@ -155,14 +172,14 @@ class _Machine:
         for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True):
             if operand.coordinate is not None:
                 own = dims[operand.coordinate]
-                blocks.append(jnp.asarray(_places(own, point), jnp.int32))
+                blocks.append(np.asarray(_places(own, point), np.int32))
                 continue
             read = next(reads)
             array, cells = self.at(read.piece, point)
             sizes = self.program.values[self.program.pieces[read.piece].value].type.shape
             for number, (axis, mode, size) in enumerate(zip(operand.axes, modes, sizes, strict=True)):
                 array = self._along(step, array, number, cells[number], axis, mode, size, shaped, point)
-            blocks.append(jnp.asarray(array))
+            blocks.append(array)
         return blocks
 
     def _along(
@@ -170,7 +187,7 @@ class _Machine:
         step: Block,
         array: Any,
         number: int,
-        cells: list[int],
+        cells: Cells,
         axis: Axis,
         mode: str,
         size: int,
@@ -178,47 +195,45 @@ class _Machine:
         point: Point,
     ) -> Any:
         wanted = _projected(axis, dict(step.box), shaped.sizes, size, point)
-        mode = "periodic" if not axis.is_window else mode
-        place = {cell: at for at, cell in enumerate(cells)}
-        index: list[int] = []
-        for position in wanted:
-            (answer,) = _answer(position, size, mode) or (None,)
-            if answer is not None and answer not in place:
-                _refuse(step.path, f"reads cell {answer} along axis {number}, which its device does not have")
-            index.append(len(cells) if answer is None else place[answer])
+        index, lacking = _found(wanted, cells, size, mode if axis.is_window else "periodic")
+        if lacking is not None:
+            _refuse(step.path, f"reads cell {lacking} along axis {number}, which its device does not have")
+        if index is None:
+            return array
         if len(cells) in index:
-            widths = [(0, int(at == number)) for at in range(array.ndim)]
-            array = np.pad(array, widths)
+            array = np.pad(array, [(0, int(at == number)) for at in range(array.ndim)])
         return np.take(array, index, axis=number)
 
     def _merge(self, step: Merge) -> None:
         first = self.program.pieces[step.sources[0]]
-        shaped = self.folds[(first.value, first.substep)]
+        kernels = self.folds[(first.value, first.substep)]
         results = [self.program.pieces[number] for number in step.results]
         found: list[Held] = [{} for _ in results]
-        for key, point in self.places(results[0]):
+        # Leaves have axes of their own, and so coordinates of their own.
+        names = sorted({name for piece in results for name in _moving(piece)})
+        for point in points(self.shared.counts, names):
             total: list[Any] | None = None
             for more in points(self.shared.counts, step.over):
                 leaves = [self.at(source, {**point, **more})[0] for source in step.sources]
-                total = leaves if total is None else combine(shaped, shaped.carrier, total, leaves)
+                total = leaves if total is None else kernels.run(_combined, total, leaves)
             assert total is not None
-            del key
             for held, piece, leaf in zip(found, results, total, strict=True):
-                held[_key(piece, point)] = np.asarray(leaf)
+                held[_key(piece, point)] = leaf
         for number, held in zip(step.results, found, strict=True):
             self.held[number] = held
 
     def _present(self, step: Present) -> None:
         first = self.program.pieces[step.sources[0]]
-        shaped = self.folds[(first.value, first.substep)]
+        kernels = self.folds[(first.value, first.substep)]
+        shaped = kernels.shaped
         names = sorted(
             {name for number in step.sources for own in self.program.pieces[number].box for name in own.coordinates}
         )
         whole: list[Held] = [{} for _ in step.results]
         for point in points(self.shared.counts, names):
-            leaves = present(shaped, [jnp.asarray(self.at(source, point)[0]) for source in step.sources])
+            leaves = kernels.run(present, [self.at(source, point)[0] for source in step.sources])
             for held, leaf in zip(whole, leaves, strict=True):
-                held[tuple(point.items())] = np.asarray(leaf)
+                held[tuple(point.items())] = leaf
         carried = {
             name: own
             for number, axes in zip(step.sources, shaped.carrier, strict=True)
@@ -265,24 +280,42 @@ class _Machine:
 
 
 def _key(piece: Piece, point: Point) -> tuple[tuple[str, int], ...]:
-    names = sorted({name for own in piece.box for name in own.coordinates} | set(piece.partial))
-    return tuple((name, point.get(name, 0)) for name in names)
+    return tuple((name, point.get(name, 0)) for name in _moving(piece))
 
 
-def _listed(own: Range, point: Point, size: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _moving(piece: Piece) -> tuple[str, ...]:
+    """The coordinates along which devices and turns hold other cells, or other states."""
+    return tuple(sorted({name for own in piece.box for name in own.coordinates} | set(piece.partial)))
+
+
+def _cross(cells: Sequence[Cells]) -> tuple[Any, ...]:
+    """What takes some cells along each axis."""
+    return np.ix_(*cells) if cells else ()
+
+
+def _listed(own: Range, point: Point, size: int) -> Cells:
     """The cells of the tensor that a range holds on a device, those that a boundary answers too, in order."""
-    held = own.held(point)
+    return _cells(own, own.start(point), size)
+
+
+@lru_cache(maxsize=1 << 16)
+def _cells(own: Range, start: int, size: int) -> Cells:
+    # What a device holds follows from where its range starts.
+    held = replace(own, low=start, steps=()).held({})
     if own.wraps and not own.deal:
         # In the order of its indices, of which those at the other end come first.
-        return [cell % size for low, high in held for cell in range(low, high)]
+        return tuple(cell % size for low, high in held for cell in range(low, high))
     parts: Intervals = held if own.deal else answered(held, size, own.mode)
-    return [cell for low, high in parts for cell in range(low, high)]
+    return tuple(cell for low, high in parts for cell in range(low, high))
 
 
-def _shared(wanted: list[int], have: list[int]) -> tuple[list[int], list[int]]:
+@lru_cache(maxsize=1 << 16)
+def _shared(wanted: Cells, have: Cells) -> tuple[Cells, Cells]:
     """Where cells that are had lie among the wanted ones, where some stand twice, and where among themselves."""
     place = {cell: at for at, cell in enumerate(have)}
-    return [at for at, cell in enumerate(wanted) if cell in place], [place[cell] for cell in wanted if cell in place]
+    here = [(at, place[cell]) for at, cell in enumerate(wanted) if cell in place]
+    return tuple(at for at, _ in here), tuple(at for _, at in here)
 
 
 def _places(own: Range, point: Point) -> list[int]:
@@ -293,51 +326,100 @@ def _places(own: Range, point: Point) -> list[int]:
     return list(range(low, high))
 
 
-def _projected(axis: Axis, dims: Mapping[str, Range], sizes: Mapping[str, int], size: int, point: Point) -> list[int]:
+def _projected(axis: Axis, dims: Mapping[str, Range], sizes: Mapping[str, int], size: int, point: Point) -> Cells:
     """The cells that an index box reads along one axis, those outside of the tensor too."""
-    names = [name for name in axis.names if name in dims]
+    names = tuple(name for name in axis.names if name in dims)
     if len(names) < len(axis.names) or not names:
-        return list(range(size))
+        return tuple(range(size))
     if any(dims[name].deal for name in names):
-        return _places(dims[names[0]], point)
-    parts = [dims[name].indices(point) for name in names]
-    row = Projection.from_axes((axis,), names, dict(sizes))
+        return tuple(_places(dims[names[0]], point))
+    known = tuple((name, sizes[name]) for name in axis.names)
+    return _reached(axis, known, tuple(dims[name].indices(point) for name in names))
+
+
+@lru_cache(maxsize=1 << 16)
+def _reached(axis: Axis, sizes: tuple[tuple[str, int], ...], parts: Intervals) -> Cells:
+    row = Projection.from_axes((axis,), [name for name, _ in sizes], dict(sizes))
     box = row.project_box(Box(tuple(low for low, _ in parts), tuple(high for _, high in parts)))
-    return list(range(box.start[0], box.stop[0]))
+    return tuple(range(box.start[0], box.stop[0]))
 
 
-def _answer(position: int, size: int, mode: str) -> tuple[int, ...]:
+@lru_cache(maxsize=1 << 16)
+def _found(wanted: Cells, cells: Cells, size: int, mode: str) -> tuple[Cells | None, int | None]:
+    """Where wanted cells lie among those held, one place behind for nothing; and the first that is not there.
+
+    None for the places where the wanted ones are those held, in order.
+    """
+    if wanted == cells:
+        return None, None
+    place = {cell: at for at, cell in enumerate(cells)}
+    index: list[int] = []
+    for position in wanted:
+        (answer,) = _answer(position, size, mode) or (None,)
+        if answer is not None and answer not in place:
+            return None, answer
+        index.append(len(cells) if answer is None else place[answer])
+    return tuple(index), None
+
+
+def _answer(position: int, size: int, mode: str) -> Cells:
     parts = answered([(position, position + 1)], size, mode)
     return (parts[0][0],) if parts else ()
 
 
-def _scanned(shaped: Shaped, steps: list[Any], before: list[Any] | None) -> tuple[list[Any], list[Any]]:
+def _lacks_indices(shaped: Shaped, dims: Mapping[str, Range], point: Point) -> bool:
+    """Whether a box holds no index, of an operation that has some: then there is no block, and nothing to merge."""
+    parts = ((shaped.sizes[name], own.indices(point)) for name, own in dims.items())
+    return any(size and low >= high for size, (low, high) in parts)
+
+
+def _identity(shaped: Shaped, like: list[Any]) -> list[Any]:
+    assert shaped.operation.monoid is not None
+    return identity_block(shaped.operation.monoid, shaped.state_tree, shaped.carrier, like)
+
+
+def _combined(shaped: Shaped, left: list[Any], right: list[Any]) -> list[Any]:
+    return combine(shaped, shaped.carrier, left, right)
+
+
+def _scanned(kernels: Kernels, steps: list[Any], before: list[Any] | None) -> tuple[list[Any], list[Any] | None]:
     """The prefixes of a block behind what comes before it, presented; and the total behind it."""
-    operation = shaped.operation
-    axes = [names.index(operation.over or "") for names in shaped.carrier]
-    whole = steps
-    if before is not None:
-        pairs = [
-            [one, other] if not operation.reverse else [other, one] for one, other in zip(before, steps, strict=True)
-        ]
-        whole = [jnp.concatenate(pair, axis) for pair, axis in zip(pairs, axes, strict=True)]
-    inclusive = replace(shaped, operation=replace(operation, exclusive=False))
-    prefixes = scan_states(inclusive, whole)
-    ends = [
-        jax.lax.slice_in_dim(p, *((0, 1) if operation.reverse else (p.shape[a] - 1, p.shape[a])), axis=a)
-        for p, a in zip(prefixes, axes, strict=True)
+    shaped = kernels.shaped
+    if steps[0].shape[shaped.carrier[0].index(shaped.operation.over or "")] == 0:
+        return kernels.run(present, steps), before
+    made = kernels.run(_first, steps) if before is None else kernels.run(_further, before, steps)
+    count = len(made) - len(steps)
+    return made[:count], made[count:]
+
+
+def _first(shaped: Shaped, steps: list[Any]) -> list[Any]:
+    return [*present(shaped, scan_states(shaped, steps)), *_ends(shaped, steps)]
+
+
+def _further(shaped: Shaped, before: list[Any], steps: list[Any]) -> list[Any]:
+    reverse = shaped.operation.reverse
+    axes = _scanned_axes(shaped)
+    pairs = [[other, one] if reverse else [one, other] for one, other in zip(before, steps, strict=True)]
+    whole = [jnp.concatenate(pair, axis) for pair, axis in zip(pairs, axes, strict=True)]
+    low = 0 if reverse else 1
+    wanted = [
+        jax.lax.slice_in_dim(p, low, low + p.shape[a] - 1, axis=a)
+        for p, a in zip(scan_states(shaped, whole), axes, strict=True)
     ]
-    if steps[0].shape[axes[0]] == 0:
-        return present(shaped, steps), before or []
-    wanted = scan_states(shaped, whole)
-    if before is not None:
-        cut = (
-            (lambda p, a: jax.lax.slice_in_dim(p, 0, p.shape[a] - 1, axis=a))
-            if operation.reverse
-            else (lambda p, a: jax.lax.slice_in_dim(p, 1, p.shape[a], axis=a))
-        )
-        wanted = [cut(p, a) for p, a in zip(wanted, axes, strict=True)]
-    return present(shaped, wanted), ends
+    return [*present(shaped, wanted), *_ends(shaped, whole)]
+
+
+def _ends(shaped: Shaped, steps: list[Any]) -> list[Any]:
+    """The total of some steps: their last prefix."""
+    inclusive = replace(shaped, operation=replace(shaped.operation, exclusive=False))
+    return [
+        jax.lax.slice_in_dim(p, *((0, 1) if shaped.operation.reverse else (p.shape[a] - 1, p.shape[a])), axis=a)
+        for p, a in zip(scan_states(inclusive, steps), _scanned_axes(shaped), strict=True)
+    ]
+
+
+def _scanned_axes(shaped: Shaped) -> list[int]:
+    return [names.index(shaped.operation.over or "") for names in shaped.carrier]
 
 
 def _refuse(path: str, what: str) -> None:

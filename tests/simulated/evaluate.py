@@ -15,8 +15,8 @@ import numpy as np
 from jax.extend import core
 
 from combinators.kernels.jaxprs import scan_parts
+from tapestry_jax.shards.numeric.primitives import run_primitive
 from tests.simulated.devices import Devices, Lanes, is_collective, run_collective
-from tests.simulated.primitives import run_primitive
 
 MOST_TURNS = 10_000
 

@@ -1,7 +1,4 @@
-"""Blocks run one by one give what the program gives, whatever the plan.
-
-The thorough tests add sizes that do not divide and stripes, whose blocks have many shapes, each compiled by itself.
-"""
+"""Blocks run one by one give what the program gives, whatever the plan."""
 
 from __future__ import annotations
 
@@ -12,11 +9,10 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.shards.numeric.kernels import Kernels
 from tapestry_jax.shards.parts import Move
-from tests.tapestry_jax.shards.examples import plan_of, shards_of
+from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
 from tests.tapestry_jax.shards.proof.test_damage import box, piece_of
-
-THOROUGH = ("uneven", "striped")
 
 
 def arguments(graph: tp.Graph) -> Any:
@@ -25,10 +21,7 @@ def arguments(graph: tp.Graph) -> Any:
     return jax.tree.unflatten(graph.in_tree, leaves)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["chunks", "periodic", "scan", "pipeline", *(pytest.param(x, marks=pytest.mark.thorough) for x in THOROUGH)],
-)
+@pytest.mark.parametrize("name", PLANS)
 def test_blocks_one_by_one_give_the_values_of_the_program(name: str) -> None:
     graph, shards = plan_of(name).graph, shards_of(name)
     args = arguments(graph)
@@ -45,10 +38,23 @@ def test_a_piece_may_hold_a_cell_twice() -> None:
     np.testing.assert_allclose(further.run(*args), np.asarray(graph(*args)), rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_run_twice_give_the_same_bits() -> None:
-    args = arguments(plan_of("chunks").graph)
-    first, second = (shards_of("chunks").run(*args) for _ in range(2))
-    assert np.asarray(first).tobytes() == np.asarray(second).tobytes()
+@pytest.mark.parametrize("name", PLANS)
+def test_any_block_run_twice_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another place of the memory, too: what adds up in another order there would differ."""
+    blocks = 0
+
+    def twice(kernels: Kernels, part: Any, *leaves: Any) -> Any:
+        nonlocal blocks
+        blocks += 1
+        first = run(kernels, part, *leaves)
+        second = run(kernels, part, *([np.copy(each, order="F") for each in listed] for listed in leaves))
+        assert [each.tobytes() for each in first] == [each.tobytes() for each in second]
+        return first
+
+    run = Kernels.run
+    monkeypatch.setattr(Kernels, "run", twice)
+    shards_of(name).run(*arguments(plan_of(name).graph))
+    assert blocks
 
 
 def test_other_arguments_are_refused() -> None:

@@ -1,0 +1,135 @@
+"""A jaxpr as a function of NumPy arrays: its equations one by one, without a compiler.
+
+The equations are looked at once: every variable has a place, every equation a function. Running them is a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.kernels.jaxprs import is_literal, scan_parts
+from tapestry_jax.shards.numeric.primitives import run_primitive
+
+Run = Callable[[Sequence[Any]], list[Any]]
+"""From arrays to arrays."""
+
+
+def evaluator(closed: Any) -> Run:
+    """The function that a closed jaxpr is, in NumPy.
+
+    Args:
+      closed: of one device; without collectives.
+    """
+    return _program(closed.jaxpr, [_constant(each) for each in closed.consts])
+
+
+def _constant(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, jax.Array | np.generic | int | float | bool) else value
+
+
+def _program(jaxpr: Any, constants: Sequence[Any]) -> Run:
+    places: dict[Any, int] = {}
+    start: list[Any] = []
+
+    def put(variable: Any, value: Any = None) -> int:
+        places[variable] = len(start)
+        start.append(value)
+        return places[variable]
+
+    def place(atom: Any) -> int:
+        if is_literal(atom):
+            start.append(np.asarray(atom.val, atom.aval.dtype))
+            return len(start) - 1
+        return places[atom]
+
+    for variable, value in zip(jaxpr.constvars, constants, strict=True):
+        put(variable, value)
+    inputs = [put(variable) for variable in jaxpr.invars]
+    steps = [
+        (_equation(each), [place(atom) for atom in each.invars], [put(variable) for variable in each.outvars])
+        for each in jaxpr.eqns
+    ]
+    outputs = [place(atom) for atom in jaxpr.outvars]
+
+    def run(operands: Sequence[Any]) -> list[Any]:
+        values = list(start)
+        for at, operand in zip(inputs, operands, strict=True):
+            values[at] = operand
+        for function, read, written in steps:
+            for at, result in zip(written, function([values[each] for each in read]), strict=True):
+                values[at] = result
+        return [values[each] for each in outputs]
+
+    return run
+
+
+def _equation(equation: Any) -> Run:
+    control = CONTROL.get(equation.primitive.name)
+    return partial(run_primitive, equation) if control is None else control(equation)
+
+
+def _call(equation: Any) -> Run:
+    params = equation.params
+    inner = params.get("jaxpr", params.get("call_jaxpr"))
+    return evaluator(inner) if hasattr(inner, "consts") else _program(inner, [])
+
+
+def _scan(equation: Any) -> Run:
+    params = equation.params
+    fixed, carries = scan_parts(equation)
+    body, kinds = evaluator(params["jaxpr"]), params["jaxpr"].out_avals[carries:]
+    turns = range(params["length"])
+    ordered = turns[::-1] if params["reverse"] else turns
+
+    def run(operands: Sequence[Any]) -> list[Any]:
+        constants, carry = operands[:fixed], list(operands[fixed : fixed + carries])
+        made: dict[int, list[Any]] = {}
+        for turn in ordered:
+            results = body([*constants, *carry, *(np.asarray(each[turn]) for each in operands[fixed + carries :])])
+            carry, made[turn] = results[:carries], results[carries:]
+        stacked = [
+            np.stack([made[turn][at] for turn in turns]) if turns else np.zeros((0, *kind.shape), kind.dtype)
+            for at, kind in enumerate(kinds)
+        ]
+        return [*carry, *stacked]
+
+    return run
+
+
+def _while(equation: Any) -> Run:
+    params = equation.params
+    asked = params["cond_nconsts"]
+    fixed = asked + params["body_nconsts"]
+    condition, body = evaluator(params["cond_jaxpr"]), evaluator(params["body_jaxpr"])
+
+    def run(operands: Sequence[Any]) -> list[Any]:
+        carry = list(operands[fixed:])
+        while condition([*operands[:asked], *carry])[0]:
+            carry = body([*operands[asked:fixed], *carry])
+        return carry
+
+    return run
+
+
+def _cond(equation: Any) -> Run:
+    branches = [evaluator(branch) for branch in equation.params["branches"]]
+
+    def run(operands: Sequence[Any]) -> list[Any]:
+        return branches[min(max(int(operands[0]), 0), len(branches) - 1)](operands[1:])
+
+    return run
+
+
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr", "remat", "remat2", "checkpoint", "custom_jvp_call")
+CONTROL: dict[str, Callable[[Any], Run]] = {
+    **dict.fromkeys((*_CALLS, "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"), _call),
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+}
+"""What runs programs inside of an equation."""
