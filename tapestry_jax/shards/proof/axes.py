@@ -153,10 +153,12 @@ def projection_fault(
     sizes: tuple[tuple[str, int], ...],
     size: int,
     counts: Counts,
+    is_made: bool = False,
 ) -> str | None:
     """Where a box is not what the index box projects to; None where it is everywhere.
 
-    Where several dimensions move one axis, a block may hold all of the axis, and take what it needs.
+    Where several dimensions move one axis, a block may hold all of the axis, and take what it needs. Where a device has
+    no index it may hold what it does not read; of what is made it makes nothing.
     """
     known, index = dict(counts), dict(dims)
     names = tuple(dict.fromkeys(name for name in axis.names if name in index))
@@ -173,6 +175,9 @@ def projection_fault(
     for point in points(known, moving):
         parts = [index[name].indices(point) for name in names]
         if any(low >= high for low, high in parts):
+            span = said.span(point)
+            if is_made and span[0] < span[1]:
+                return f"on {spelled(point)}: without an index nothing is made, the box says [{span[0]}:{span[1]}]"
             continue
         box = row.project_box(Box(tuple(low for low, _ in parts), tuple(high for _, high in parts)))
         span = said.span(point)

@@ -138,15 +138,15 @@ def _check_cover(site: Site, step: Block, shaped: Shaped, dims: dict[str, Range]
         if around is not None and around.wraps and (around.before or around.after):
             refuse(step.path, f"reads coordinates of `{operand.coordinate}` around its ends, where they say nothing")
     owner: dict[str, str] = {}
-    empty = 0 in sizes.values()
     for dim, own in dims.items():
         if (own.offset, own.stride, own.width) != (0, 1, 1) or own.before < 0 or own.after < 0:
             refuse(step.path, f"has an index box that skips indices of `{dim}`")
-        fault = None if empty else cover_fault(own, sizes[dim], counted(site.counts, (own,)))
+        fault = cover_fault(own, sizes[dim], counted(site.counts, (own,)))
         if fault is not None:
             refuse(step.path, f"does not cover its index space exactly along `{dim}`", fault)
         for name in own.coordinates:
-            if name in owner and not empty:
+            # Without an index of the one, none of the other is left out.
+            if name in owner and sizes[dim] and sizes[owner[name]]:
                 told = f"`{owner[name]}` and `{dim}` both move along `{name}`: [{own.count}:{2 * own.count}] of `{dim}`"
                 refuse(
                     step.path, "does not cover its index space exactly", f"{told} never meets the first of the other"
@@ -196,7 +196,9 @@ def _check_place(step: Block, piece: Piece, number: int) -> None:
         refuse(step.path, f"reads operand {number} outside of the loop `{missing[0]}`, in which it is made")
 
 
-def _projected(site: Site, step: Block, axis: Axis, own: Range, size: int, shaped: Shaped) -> str | None:
+def _projected(
+    site: Site, step: Block, axis: Axis, own: Range, size: int, shaped: Shaped, is_made: bool = False
+) -> str | None:
     names = [name for name in axis.names if name in shaped.sizes]
     if len(names) < len(axis.names):
         # An axis of the cell itself, which the signature does not name.
@@ -204,7 +206,7 @@ def _projected(site: Site, step: Block, axis: Axis, own: Range, size: int, shape
     dims = tuple((name, range_) for name, range_ in step.box if name in names)
     sizes = tuple((name, shaped.sizes[name]) for name in names)
     counts = counted(site.counts, (own, *(each for _, each in dims)))
-    return projection_fault(axis, own, dims, sizes, size, counts)
+    return projection_fault(axis, own, dims, sizes, size, counts, is_made)
 
 
 def _folded(site: Site, step: Block, shaped: Shaped, dims: dict[str, Range]) -> tuple[str, ...]:
@@ -282,7 +284,7 @@ def _make_results(site: Site, step: Block, shaped: Shaped) -> None:
             refuse(step.path, "makes a piece of another tensor than it defines", site.told(number))
         _check_made(step, made)
         for axis, own, size in zip(axes, made.box, site.value(made).type.shape, strict=True):
-            fault = _projected(site, step, axis, own, size, shaped)
+            fault = _projected(site, step, axis, own, size, shaped, is_made=True)
             if reaches_outside(own, size) and not (own.wraps and own.mode == "periodic"):
                 fault = f"it reaches outside of [0:{size}], and does not say that this is its other end"
             if fault is not None:

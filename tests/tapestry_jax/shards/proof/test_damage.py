@@ -15,7 +15,7 @@ import tapestry_jax as tp
 from tapestry_jax.shards.parts import Block, Merge, Move, Next, Piece, Present, Program, Read, Repeat, Take
 from tapestry_jax.shards.ranges import Range
 from tapestry_jax.shards.sharded_graph import ShardedGraph
-from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
+from tests.tapestry_jax.shards.examples import PLANS, matmul, plan_of, shards_of
 
 Damage = Callable[[ShardedGraph], ShardedGraph]
 
@@ -420,3 +420,23 @@ def test_structures_have_a_place_for_all_arguments_and_results() -> None:
 def test_every_plan_is_damaged_somewhere() -> None:
     assert {each[1] for each in DAMAGE} <= set(PLANS)
     assert Range(0, 1).is_plain
+
+
+def refused(plan: tp.Plan, damage: Damage, told: str) -> None:
+    plan.shards().verify(plan.graph)
+    with pytest.raises(tp.PlanError, match=told):
+        damage(plan.shards()).verify(plan.graph)
+
+
+def test_a_device_without_an_index_makes_nothing() -> None:
+    """Three cells on eight devices: the last ones may not say that they hold copies of the first."""
+    graph = tp.trace(tp.Map(jnp.negative), tp.TensorType({"a": 3}))
+    plan = tp.plan(graph, tp.mesh(data=2, model=4), {"a": ("data", "model")})
+    copies = piece_of(Block, lambda p: replace(p, box=(replace(p.box[0], steps=(("model", 1),)),)))
+    refused(plan, copies, "without an index nothing is made")
+
+
+def test_what_a_fold_of_nothing_gives_is_covered() -> None:
+    graph = tp.trace(matmul, tp.TensorType({"i": 4, "k": 0}), tp.TensorType({"k": 0, "n": 2}))
+    plan = tp.plan(graph, tp.mesh(data=2), {"i": "data"})
+    refused(plan, changed(Block, index_box("i", limit=(0, 0))), "does not cover its index space exactly along `i`")
