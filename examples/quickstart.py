@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from checkpoint import Checkpoints
 from flax import nnx
 from picture import draw_losses
+from searched import NONE, found_beside
 from settings import DEFAULT_STEPS, Options, Settings, read_options
 from text import SYMBOLS, Tables, Text, held_out_rows, standard_library, training_batch
 from tqdm import tqdm
@@ -49,6 +50,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / "plan.json").write_text(plan.to_json())
     print(plan.explain(grad=True))
+    if options.machine != NONE and not options.resume:
+        print(*found_beside(plan, options.machine), sep="\n", flush=True)
 
     trainer = Trainer(plan, model, settings)
     count = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model)))

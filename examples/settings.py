@@ -51,6 +51,7 @@ class Options:
       resume: whether to go on from the checkpoint.
       out: the output folder.
       temperature: of the samples.
+      machine: whose prices a search goes by: a name, `measured` or `none`.
     """
 
     settings: Settings
@@ -59,6 +60,7 @@ class Options:
     resume: bool
     out: Path
     temperature: float
+    machine: str
 
 
 def read_options(arguments: Sequence[str] | None = None) -> Options:
@@ -98,6 +100,13 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
     add("--out", type=Path, default=Path("runs/quickstart"), metavar="FOLDER", help="default %(default)s")
     add("--seed", type=_natural, default=0, help="of parameters, batches and samples; default %(default)s")
     add("--temperature", type=_above_zero, default=0.7, help="of the samples; default %(default)s")
+    add(
+        "--machine",
+        default="measured",
+        metavar="NAME",
+        help="where tp.search looks for another plan, for comparison: these devices, timed first (measured), one with"
+        " known figures such as h100:1x8 or v5e:2x4, or none; default %(default)s",
+    )
     sizes = parser.add_argument_group("model and data")
     for name, default, what in (
         ("layers", 2, "blocks of the transformer"),
@@ -123,7 +132,7 @@ def read_options(arguments: Sequence[str] | None = None) -> Options:
         given.layers, given.embed, given.heads, given.length, given.batch, given.learning_rate, given.seed
     )
     mesh = given.mesh or _spread(given.devices or 8)
-    return Options(settings, mesh, given.steps, given.resume, given.out, given.temperature)
+    return Options(settings, mesh, given.steps, given.resume, given.out, given.temperature, given.machine)
 
 
 def _spread(devices: int) -> dict[str, int]:

@@ -73,5 +73,15 @@ def test_options_help_names_every_option(read: Any, capsys: pytest.CaptureFixtur
         read(["--help"])
     assert stopped.value.code == 0
     told = capsys.readouterr().out
-    for option in ("--steps", "--resume", "--mesh", "--devices", "--out", "--seed", "--temperature", "--batch"):
+    for option in (
+        "--steps",
+        "--resume",
+        "--mesh",
+        "--devices",
+        "--out",
+        "--seed",
+        "--temperature",
+        "--machine",
+        "--batch",
+    ):
         assert option in told

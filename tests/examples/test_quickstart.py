@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 # Each process compiles much of what the one before it has compiled.
 KEEP = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 # Three heads do not divide over `model`: arrays have their true shapes on every mesh.
-TINY = ["--layers", "1", "--embed", "18", "--heads", "3", "--length", "16", "--batch", "4"]
+TINY = ["--layers", "1", "--embed", "18", "--heads", "3", "--length", "16", "--batch", "4", "--machine", "none"]
 
 
 def quickstart(*arguments: Any) -> SimpleNamespace:
