@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from tapestry_jax.assertions import assert_collectives as assert_collectives
     from tapestry_jax.inference import Inferred as Inferred
     from tapestry_jax.inference import infer as infer
-    from tapestry_jax.searching.search import pareto as pareto
+    from tapestry_jax.searching.pareto import pareto as pareto
     from tapestry_jax.searching.search import search as search
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
 

@@ -17,7 +17,7 @@ _PLACES = {
     "laws": "laws",
     "machines": "tapestry_jax.machines",
     "nnx": "tapestry_jax.nnx",
-    "pareto": "tapestry_jax.searching.search:pareto",
+    "pareto": "tapestry_jax.searching.pareto:pareto",
     "search": "tapestry_jax.searching.search:search",
     "topology": "tapestry_jax.aot.topology:topology",
 }

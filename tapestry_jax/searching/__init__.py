@@ -2,6 +2,7 @@
 
 Read `problem`, then `evaluated` (what a candidate comes to; its memory is `guessed` before it is weighed), `space` and
 `choices` (what may be chosen), `candidates` (from a choice to what would be written by hand) and `method`: what a
-method is. They are in `finding` and in `exact`, by name in `methods`. `best` takes the best of what they propose, or
-says what is `lacking`; `search` is the face, `question` reads what users write, and `progress` shows how it goes.
+method is. They are in `finding` and in `exact`, by name in `methods`. `answering` takes the best of what they propose,
+says it shortly, or says why there is none. `search` and `pareto` are the face; `answered` asks for one mesh, and
+`question` reads what users write.
 """

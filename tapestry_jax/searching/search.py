@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from combinators.errors import PlanError
 from combinators.graphs.graph import Graph
-from tapestry_jax.plan import Plan, plan_of
-from tapestry_jax.searching.best import Best, best_of
-from tapestry_jax.searching.choices import space_of
-from tapestry_jax.searching.evaluated import weigh
-from tapestry_jax.searching.method import Stop
-from tapestry_jax.searching.methods import METHODS
-from tapestry_jax.searching.problem import Problem
-from tapestry_jax.searching.progress import progress_of
-from tapestry_jax.searching.question.kept import keep, kept, key_of
+from tapestry_jax.plan import Plan
+from tapestry_jax.searching.answered import answer, plan_for
 from tapestry_jax.searching.question.read import Question, read_question
 
 
@@ -63,7 +55,7 @@ def search(
       remat: as for `tp.plan`; by default the search chooses, with False nothing is computed again.
       start: a plan to begin from; what is found is not dearer, if it fits.
       cache: a directory of plans found before. A plan is found there by graph, mesh, machine, memory, gradients, what
-        is fixed, method and seed, and proved before it is used; its `gap` is not kept.
+        is fixed, method, seed and time limit, and proved before it is used; its `gap` is not kept.
       time_limit: seconds, for each mesh, after which the best plan so far is given.
       progress: whether to show on a terminal how the search goes.
 
@@ -85,42 +77,7 @@ def search(
       (('i', ('data',)),)
     """
     given = {name: value for name, value in locals().items() if name not in ("graph", "mesh", "machine", "memory")}
-    question = read_question(graph, mesh, machine, memory, given)
-    return _cheapest(question)
-
-
-def pareto(graph: Graph, mesh: Any, machine: Any = None, *, points: int = 6, **options: Any) -> tuple[Plan, ...]:
-    """Plans from the fastest to the smallest: each takes longer than the one before it, and less memory.
-
-    The fastest is searched for first; then the fastest that needs three quarters of its memory at most, and so on.
-
-    Args:
-      graph: as for `search`.
-      mesh: one mesh.
-      machine: as for `search`.
-      points: so many plans at most.
-      options: as for `search`; `memory` is that of the first.
-
-    Returns:
-      Plans, none of which is better than another in both.
-
-    Raises:
-      PlanError: as `search` does, when not even one fits.
-    """
-    memory = options.pop("memory", None)
-    question = read_question(graph, mesh, machine, memory, options)
-    (problem,) = question.problems
-    found: list[Plan] = []
-    while len(found) < points:
-        try:
-            best = _best(question, problem)
-        except PlanError:
-            if not found:
-                raise
-            break
-        found.append(_plan(problem, best))
-        problem = replace(problem, memory=weigh(problem, best.found).total * 3 // 4)
-    return tuple(found)
+    return _cheapest(read_question(graph, mesh, machine, memory, given))
 
 
 def _cheapest(question: Question) -> Plan:
@@ -129,37 +86,17 @@ def _cheapest(question: Question) -> Plan:
     refused: list[PlanError] = []
     for number, problem in enumerate(question.problems):
         try:
-            plan = _searched(question, problem)
+            best = answer(question, problem)
         except PlanError as error:
             refused.append(error)
             continue
-        found.append((plan.cost(problem.machine, problem.grad).seconds, number, plan))
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            break
+        found.append((best.found.seconds, number, plan_for(problem, best)))
+        if best.interrupted:
+            break
     if not found:
         raise refused[-1]
     return min(found, key=lambda each: each[:2])[2]
-
-
-def _searched(question: Question, problem: Problem) -> Plan:
-    if question.directory is None:
-        return _plan(problem, _best(question, problem))
-    key = key_of(problem, question.method, question.seed)
-    known = kept(question.directory, key, problem)
-    if known is not None:
-        return known
-    plan = _plan(problem, _best(question, problem))
-    keep(question.directory, key, plan)
-    return plan
-
-
-def _best(question: Question, problem: Problem) -> Best:
-    progress = progress_of(problem, wanted=question.progress)
-    stop = Stop(question.limit, tell=progress)
-    try:
-        return best_of(problem, METHODS[question.method](problem, space_of(problem), question.seed, stop))
-    finally:
-        if progress is not None:
-            progress.close()
-
-
-def _plan(problem: Problem, best: Best) -> Plan:
-    return plan_of(problem.graph, problem.mesh, best.found.asked, best.found.schedule, best.gap)

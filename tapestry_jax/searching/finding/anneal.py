@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from random import Random
 
-from tapestry_jax.searching.evaluated import fits
 from tapestry_jax.searching.finding.energy import Energies
-from tapestry_jax.searching.finding.moves import made_possible, near, starts, steps
+from tapestry_jax.searching.finding.moves import near, starts, steps
 from tapestry_jax.searching.method import Proposal, Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
@@ -46,21 +45,7 @@ def anneal(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Pr
             _descend(known, rng, stop, known.best, 2 * TRIED)
     else:
         known.of(space.nothing)
-    if known.fitting is not None:
-        yield from _simplified(known, known.fitting)
     yield from known.ranked(_PROPOSED)
-
-
-def _simplified(known: Energies, choice: Choice) -> Iterator[Proposal]:
-    """The same without what changes neither its price nor whether it fits: walks pick up what has no effect."""
-    least = known.candidate(choice)
-    for at in reversed(range(len(choice))):
-        shorter = made_possible(known.space, (*choice[:at], 0, *choice[at + 1 :]), at) if choice[at] else choice
-        found = known.candidate(shorter) if shorter != choice else None
-        if least and found and found.seconds <= least.seconds * (1 + 1e-9) and fits(known.problem, found):
-            choice, least = shorter, found
-    if least is not None:
-        yield least.asked
 
 
 def _search(known: Energies, rng: Random, stop: Stop) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import Any
 
-from combinators.arguments import is_whole
+from combinators.arguments import is_real, is_whole, read_integer
 from combinators.errors import PlanError, message
 from tapestry_jax.machines.machine import Machine
 
@@ -61,12 +62,31 @@ def read_limit(limit: Any) -> float | None:
     """
     if limit is None:
         return None
-    if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < math.inf:
-        return float(limit)
+    with contextlib.suppress(OverflowError):
+        if is_real(limit) and 0 < float(limit) < math.inf:
+            return float(limit)
     raise PlanError(
         message(
             "time_limit= of tp.search is no time",
             f"got {limit!r:.80}",
             remedy="Give seconds, a number above 0, or None for no limit.",
+        )
+    )
+
+
+def read_points(points: Any) -> int:
+    """How many plans at most.
+
+    Raises:
+      PlanError: for anything but a positive whole number.
+    """
+    number = read_integer(points, "points= of tp.pareto", PlanError)
+    if number > 0:
+        return number
+    raise PlanError(
+        message(
+            "points= of tp.pareto asks for no plan",
+            f"got {number}",
+            remedy="Give how many plans there may be at most, 1 or more.",
         )
     )

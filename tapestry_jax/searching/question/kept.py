@@ -28,9 +28,11 @@ def read_directory(cache: Any) -> Path | None:
     if cache is None:
         return None
     try:
+        if isinstance(cache, str) and not cache:
+            raise ValueError("no path")
         found = Path(cache)
         found.mkdir(parents=True, exist_ok=True)
-    except (TypeError, OSError) as error:
+    except (TypeError, ValueError, OSError) as error:
         raise PlanError(
             message(
                 "cache= of tp.search is no directory",
@@ -41,8 +43,8 @@ def read_directory(cache: Any) -> Path | None:
     return found
 
 
-def key_of(problem: Problem, method: str, seed: int) -> str:
-    """What an answer depends on: the problem, and how it was searched. Not how long that took."""
+def key_of(problem: Problem, method: str, seed: int, limit: float | None = None) -> str:
+    """What an answer depends on: the problem, and how it was searched, for how long at most."""
     asked = json.loads(plan_to_json(problem.graph, problem.mesh, problem.fixed))
     parts = {
         "plan": asked["content"],
@@ -52,11 +54,12 @@ def key_of(problem: Problem, method: str, seed: int) -> str:
         "remat": problem.remat,
         "method": method,
         "seed": seed,
+        "limit": limit,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def kept(directory: Path, key: str, problem: Problem) -> Plan | None:
+def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
     """The plan that was found before, or None where there is none.
 
     It is read as any plan is, proved, and held against what is fixed and against the memory: a file that fails is said
@@ -79,16 +82,24 @@ def kept(directory: Path, key: str, problem: Problem) -> Plan | None:
         return _damaged(path, "it changes what is fixed")
     if not isinstance(candidate, Evaluated) or not fits(problem, candidate):
         return _damaged(path, f"it does not fit into {problem.memory:,} B")
-    return plan
+    return candidate
 
 
 def keep(directory: Path, key: str, plan: Plan) -> None:
-    """Store a plan in one step: who reads meanwhile sees the old file, or the new one."""
-    handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key[:16]}", suffix=".tmp")
+    """Store a plan in one step: who reads meanwhile sees the old file, or the new one. Where it cannot, it warns."""
+    text = plan.to_json()
+    try:
+        _write(directory, _path(directory, key), text)
+    except OSError as error:
+        warnings.warn(f"tp.search: the plan found is not kept for the next time: {error}", stacklevel=2)
+
+
+def _write(directory: Path, path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=directory, prefix=f".{path.name[:16]}", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(plan.to_json())
-        Path(name).replace(_path(directory, key))
+            file.write(text)
+        Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()

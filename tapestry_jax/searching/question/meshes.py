@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import jax
-from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from combinators.arguments import is_whole
 from combinators.errors import MeshError, message
@@ -13,6 +13,8 @@ from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 NAMES = ("data", "model")
+MOST = 2**20
+"""More devices than that are no mesh that anybody has."""
 
 
 def read_meshes(mesh: Any) -> tuple[Any, ...]:
@@ -26,7 +28,7 @@ def read_meshes(mesh: Any) -> tuple[Any, ...]:
       MeshError: for anything else.
     """
     if is_whole(mesh):
-        if mesh < 1:
+        if not 1 <= mesh <= MOST:
             raise _no_mesh(mesh)
         return tuple(_made(sizes) for sizes in factorisations(int(mesh)))
     found: tuple[Any, ...] = tuple(cast("list[Any]", mesh)) if isinstance(mesh, list | tuple) else (mesh,)
@@ -34,6 +36,9 @@ def read_meshes(mesh: Any) -> tuple[Any, ...]:
         raise _no_mesh(mesh)
     for each in found:
         MeshShape.of(each)
+        # A shape alone can be planned on, and so can a mesh without axes; JAX lowers no program for them to be weighed.
+        if not isinstance(each, Mesh | AbstractMesh) or not each.axis_names:
+            raise _no_mesh(each)
     return found
 
 
@@ -58,6 +63,6 @@ def _no_mesh(mesh: Any) -> MeshError:
         message(
             "a search needs a mesh, or a number of devices",
             f"got {mesh!r:.80}",
-            remedy="Give a mesh, a list of meshes, or a positive number of devices.",
+            remedy=f"Give a mesh with at least one axis, a list of meshes, or a number of devices from 1 to {MOST:,}.",
         )
     )

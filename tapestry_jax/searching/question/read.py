@@ -16,13 +16,14 @@ from tapestry_jax.plan import Plan, asked_of
 from tapestry_jax.planning.asked import Asked, read_asked
 from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
-from tapestry_jax.searching.lacking import shown
+from tapestry_jax.searching.answering.lacking import shown
 from tapestry_jax.searching.methods import METHODS
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.question.arguments import read_limit, read_memory, read_method
 from tapestry_jax.searching.question.kept import keeps, read_directory
 from tapestry_jax.searching.question.meshes import read_meshes
 
+HOW = ("memory", "method", "seed", "grad", "start", "cache", "time_limit", "progress")
 FIXED = ("entries", "ops", "inputs", "outputs", "accumulate", "platforms", "remat")
 
 
@@ -75,6 +76,24 @@ def read_question(graph: Any, mesh: Any, machine: Any, memory: Any, options: Map
     limit = read_limit(options.get("time_limit"))
     progress = read_flag(options.get("progress", False), "progress= of tp.search", PlanError)
     return Question(tuple(problems), method, seed, limit, progress, read_directory(options.get("cache")))
+
+
+def read_options(options: Mapping[str, Any]) -> None:
+    """Look at the names of options that come in a mapping.
+
+    Raises:
+      PlanError: for one that `tp.search` does not take.
+    """
+    unknown = [name for name in options if name not in (*HOW, *FIXED)]
+    if unknown:
+        raise PlanError(
+            message(
+                "tp.pareto was given what tp.search does not take",
+                f"got {', '.join(f'{name}=' for name in unknown)}",
+                f"known are {', '.join((*HOW, *FIXED))}",
+                remedy="Leave it out, or spell it as it is known.",
+            )
+        )
 
 
 def _read_start(start: Any, graph: Graph, mesh: Any, fixed: Asked) -> Asked | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from combinators.errors import MeshError
-from tapestry_jax.searching import best
+from tapestry_jax.searching import answered, evaluated
+from tapestry_jax.searching.answering import best
 from tapestry_jax.searching.finding import anneal as annealing
 from tests.tapestry_jax.searching.programs import mlp
 
@@ -98,6 +100,48 @@ def test_an_interrupt_gives_the_best_so_far(monkeypatch: pytest.MonkeyPatch):
     assert calls == 5
 
 
+def interrupt_weighing(monkeypatch: pytest.MonkeyPatch, *times: int) -> None:
+    """Interrupts when the program is traced the first, second, ... time for its memory."""
+    count = 0
+    needed = evaluated.memory_needed
+
+    def interrupted(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count in times:
+            raise KeyboardInterrupt
+        return needed(*args)
+
+    monkeypatch.setattr(evaluated, "memory_needed", interrupted)
+
+
+@pytest.mark.parametrize("times", [(1,), (2,)])
+def test_an_interrupt_of_the_weighing_gives_what_fits(monkeypatch: pytest.MonkeyPatch, times: tuple[int, ...]):
+    free = tp.search(WIDE, MESH, "H100", entries=NARROW, method="exhaustive", grad=True)
+    memory = free.memory(True).total - 1
+    interrupt_weighing(monkeypatch, *times)
+    plan = tp.search(WIDE, MESH, "H100", memory, entries=NARROW, method="exhaustive", grad=True)
+    assert plan.memory(True).total <= memory
+    assert plan.gap is None or plan.gap > 0
+
+
+def test_two_interrupts_end_a_search_that_knows_nothing(monkeypatch: pytest.MonkeyPatch):
+    interrupt_weighing(monkeypatch, 1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        tp.search(WIDE, MESH, "H100", entries=NARROW, method="exhaustive")
+
+
+def test_an_interrupt_ends_the_search_of_other_meshes_and_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    interrupt_weighing(monkeypatch, 1)
+    searched: list[Any] = []
+    space = answered.space_of
+    monkeypatch.setattr(answered, "space_of", lambda problem: (searched.append(problem), space(problem))[1])
+    meshes = [MESH, AbstractMesh((4,), ("data",))]
+    plan = tp.search(WIDE, meshes, "H100", entries=NARROW, method="exhaustive", cache=tmp_path)
+    assert dict(plan.mesh.shape) == {"data": 2} and len(searched) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_memory_is_never_exceeded():
     free = tp.search(WIDE, MESH, "H100", grad=True, method="anneal")
     needed = free.memory(grad=True).total
@@ -128,11 +172,43 @@ def test_the_layout_of_a_number_of_devices_is_chosen_too():
 
 
 def test_pareto_gives_plans_that_are_slower_and_smaller():
-    plans = tp.pareto(WIDE, MESH, "H100", entries=NARROW, method="exhaustive", points=2)
-    times = [seconds(plan) for plan in plans]
-    sizes = [plan.memory().total for plan in plans]
+    plans = tp.pareto(WIDE, MESH, "H100", entries=NARROW, method="exhaustive", grad=True)
+    times = [seconds(plan, grad=True) for plan in plans]
+    sizes = [plan.memory(True).total for plan in plans]
     assert len(plans) > 1
-    assert times == sorted(times) and sizes == sorted(sizes, reverse=True)
+    assert times == sorted(set(times)) and sizes == sorted(set(sizes), reverse=True)
+
+
+def test_of_plans_that_take_as_long_pareto_gives_the_smallest():
+    (plan,) = tp.pareto(WIDE, MESH, "H100", entries=NARROW, method="exhaustive")
+    other = tp.search(WIDE, MESH, "H100", entries=NARROW, method="exhaustive")
+    assert seconds(plan) == seconds(other)
+    assert plan.memory().total < other.memory().total
+
+
+def test_an_interrupt_gives_the_plans_of_a_front_so_far(monkeypatch: pytest.MonkeyPatch):
+    interrupt_weighing(monkeypatch, 2, 3)
+    assert len(tp.pareto(WIDE, MESH, "H100", entries=NARROW, method="exhaustive", grad=True)) == 1
+
+
+def test_arguments_of_pareto_that_are_none_are_refused():
+    for points in (0, -1):
+        with pytest.raises(tp.PlanError, match=r"points= of tp\.pareto asks for no plan"):
+            tp.pareto(SMALL, MESH, "H100", points=points)
+    with pytest.raises(tp.PlanError, match=r"points= of tp\.pareto is not what it should be"):
+        tp.pareto(SMALL, MESH, "H100", points="2")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(tp.PlanError, match=r"what tp\.search does not take\n  got memry="):
+        tp.pareto(SMALL, MESH, "H100", memry="1GB")
+    with pytest.raises(MeshError, match="a plan needs a mesh"):
+        tp.pareto(SMALL, [MESH, MESH], "H100")
+
+
+@pytest.mark.parametrize("method", ["auto", "exhaustive", "anneal", "milp"])
+@pytest.mark.parametrize("sizes", [{}, {"a": 0}, {"a": 1}, {"a": 7}], ids=str)
+def test_programs_without_anything_to_cut_have_plans(method: str, sizes: dict[str, int]):
+    graph = tp.trace(lambda x: x + x, tp.TensorType(sizes))
+    for mesh in (MESH, AbstractMesh((1,), ("data",)), AbstractMesh((3, 5), ("x", "y"))):
+        tp.search(graph, mesh, "H100", method=method, grad=True).verify()
 
 
 class Terminal:
@@ -155,7 +231,7 @@ def test_progress_is_shown_on_terminals_alone(monkeypatch: pytest.MonkeyPatch, c
     assert capsys.readouterr().err == ""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("tapestry_jax.searching.progress._EVERY", 0.0)
+    monkeypatch.setattr("tapestry_jax.searching.answering.progress._EVERY", 0.0)
     tp.search(SMALL, MESH, "H100", entries=NARROW, progress=True)
     assert "search of layer: " in terminal.text and "candidates, cheapest " in terminal.text
     assert terminal.text.endswith("\r\x1b[K")
@@ -178,6 +254,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "fixed": ({"entries": {"mlp": "data", "batch": "data"}}, "has both `batch` and `mlp` on the mesh axis `data`"),
     "fixed that is unknown": ({"entries": {"mpl": "data"}}, "which is no dimension of the graph"),
     "cache": ({"cache": 3}, "cache= of tp.search is no directory"),
+    "cache of no name": ({"cache": ""}, "cache= of tp.search is no directory"),
+    "cache of a name that cannot be": ({"cache": "\0"}, "cache= of tp.search is no directory"),
+    "time without end": ({"time_limit": 10**400}, "time_limit= of tp.search is no time"),
     "grad": ({"grad": 7}, "grad names the argument 7"),
 }
 
@@ -193,7 +272,7 @@ def test_machines_and_meshes_are_refused():
         tp.search(SMALL, MESH, "H99")
     with pytest.raises(MeshError, match="the mesh does not say on which machine this is"):
         tp.search(SMALL, MESH)
-    for wrong in (0, [], -2):
+    for wrong in (0, [], -2, 2**70, {"data": 2}, "", AbstractMesh((), ())):
         with pytest.raises(MeshError, match="a search needs a mesh, or a number of devices"):
             tp.search(SMALL, wrong, "H100")
     with pytest.raises(tp.PlanError, match="only graphs can be searched"):

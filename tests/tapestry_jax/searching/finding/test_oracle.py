@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from combinators.errors import TapestryError
-from tapestry_jax.searching.best import best_of
+from tapestry_jax.searching.answering.best import best_of
 from tapestry_jax.searching.choices import space_of
 from tapestry_jax.searching.finding.anneal import anneal
 from tapestry_jax.searching.finding.auto import auto

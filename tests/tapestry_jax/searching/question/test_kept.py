@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
-from tapestry_jax.searching import search
+from tapestry_jax.searching import answered
 from tapestry_jax.searching.question import kept
 from tapestry_jax.searching.question.read import read_question
 from tests.tapestry_jax.searching.programs import mlp
@@ -24,8 +24,10 @@ FIXED: dict[str, Any] = {"embed": None, "out": None, "mlp": None}
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was searched for, not found in a file."""
     asked: list[Any] = []
-    best = search._best  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(search, "_best", lambda question, problem: (asked.append(problem), best(question, problem))[1])
+    best = answered._best  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(
+        answered, "_best", lambda question, problem: (asked.append(problem), best(question, problem))[1]
+    )
     return asked
 
 
@@ -43,7 +45,14 @@ def test_a_plan_is_searched_once(tmp_path: Path, searches: list[Any]):
 
 @pytest.mark.parametrize(
     "other",
-    [{"memory": "60GB"}, {"seed": 1}, {"remat": False}, {"entries": {"batch": None}}, {"method": "exhaustive"}],
+    [
+        {"memory": "60GB"},
+        {"seed": 1},
+        {"time_limit": 60},
+        {"remat": False},
+        {"entries": {"batch": None}},
+        {"method": "exhaustive"},
+    ],
     ids=str,
 )
 def test_another_question_is_another_plan(tmp_path: Path, searches: list[Any], other: dict[str, Any]):
@@ -116,7 +125,21 @@ def test_a_plan_that_does_not_fit_is_not_used(tmp_path: Path):
 
 
 def test_an_interrupted_store_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tp.Plan, "to_json", lambda plan: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         kept.keep(tmp_path, "key", tp.plan(GRAPH, MESH, FIXED))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_stored_is_told_and_given(tmp_path: Path):
+    plan = found(tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(UserWarning, match="tp.search: the plan") as told:
+        assert found(tmp_path).entries == plan.entries
+    assert [str(each.message).split(":")[1][:22] for each in told] == [
+        " the plan kept in " + path.name[:4],
+        " the plan found is not",
+    ]
+    assert list(tmp_path.iterdir()) == [path]

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from combinators.errors import PlanError
 from combinators.frozen import dataclass
 from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.searching.answering.lacking import lacking, shown
+from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, estimate, evaluate, fits, held
-from tapestry_jax.searching.lacking import lacking, shown
 from tapestry_jax.searching.method import Bound, Proposal
 from tapestry_jax.searching.problem import Problem
 
@@ -25,14 +26,18 @@ class Best:
     Attributes:
       found: the cheapest candidate that fits.
       gap: the share of its price by which another could be cheaper at most; None where that is not known.
+      interrupted: whether it is the best so far alone.
     """
 
     found: Evaluated
     gap: float | None
+    interrupted: bool = False
 
 
 def best_of(problem: Problem, proposals: Iterable[Proposal]) -> Best:
-    """The cheapest of what was proposed that fits, proved. On an interrupt, of what was proposed or tried until then.
+    """The cheapest of what was proposed that fits, proved, and says no more than has an effect.
+
+    On an interrupt, of what was proposed or tried until then.
 
     Raises:
       PlanError: when nothing fits, or nothing can be planned; with what is alive at the peak, and what would fit.
@@ -42,6 +47,7 @@ def best_of(problem: Problem, proposals: Iterable[Proposal]) -> Best:
     found: dict[int, Evaluated] = {}
     # What adds nothing to what is fixed, and what the user had, are candidates whatever the method proposes.
     own = (problem.fixed, *(() if problem.start is None else (problem.start,)))
+    interrupted = False
     try:
         for proposal in itertools.chain(own, proposals):
             if isinstance(proposal, Bound):
@@ -49,14 +55,37 @@ def best_of(problem: Problem, proposals: Iterable[Proposal]) -> Best:
             elif isinstance(candidate := evaluate(problem, proposal), Evaluated):
                 found[id(candidate)] = candidate
     except KeyboardInterrupt:
+        interrupted = True
         found |= {id(each): each for each in problem.evaluated.values() if isinstance(each, Evaluated)}
         if not found:
             raise
     ranked = sorted(found.values(), key=_rank)
-    best, skipped = _first(problem, ranked)
+    try:
+        best, skipped = _first(problem, ranked)
+    except KeyboardInterrupt:
+        interrupted = skipped = True
+        best = _known(problem, ranked)
+        if best is None:
+            raise
     if best is None:
         raise lacking(problem, ranked)
-    return Best(best, _gap(best, bounds, complete=not skipped))
+    try:
+        for shorter in shortened(problem, best, lambda other: _is_proved(problem, other)):
+            best = shorter
+    except KeyboardInterrupt:
+        interrupted = True
+    return Best(best, _gap(best, bounds, complete=not skipped), interrupted)
+
+
+def _known(problem: Problem, ranked: list[Evaluated]) -> Evaluated | None:
+    """After an interrupt of the weighing: the first that is known to fit; else one that should, and does."""
+    known = [each for each in ranked if each.asked in problem.weighed and fits(problem, each)]
+    memory = problem.memory
+    likely = (each for each in ranked if memory is None or estimate(problem, each) <= memory)
+    for candidate in (*known, *itertools.islice(likely, 0 if known else WEIGHED)):
+        if fits(problem, candidate) and _is_proved(problem, candidate):
+            return candidate
+    return None
 
 
 def _rank(candidate: Evaluated) -> tuple[float, int]:

@@ -1,0 +1,140 @@
+"""A plan without what it says to no effect: entries, items of entries, exceptions, layouts of inputs, and remat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.entries.items import Item, Striped
+from tapestry_jax.searching.evaluated import Evaluated, evaluate, held, weigh
+from tapestry_jax.searching.problem import Problem
+
+Part = tuple[str, str, str, Item | None]
+"""What may be dropped: a field of `Asked`, a path or a name, a dimension, and an item of its entry."""
+_SAME = 1e-9
+_ORDER = ("inputs", "ops", "entries", "items", "remat")
+
+
+def shortened(
+    problem: Problem, found: Evaluated, is_proved: Callable[[Evaluated], bool]
+) -> Generator[Evaluated, None, Evaluated]:
+    """Candidates that say ever less, and have the same schedule, or the same price and no more memory.
+
+    Methods pick up what has no effect: exceptions that held before something else was dropped, dimensions that are told
+    to stay whole. Until nothing can be dropped, all that may be is tried at once, then its halves; what is the same but
+    for numbers in its path goes together. What is fixed stays.
+
+    Args:
+      problem: what was searched.
+      found: a candidate that fits and is proved.
+      is_proved: whether another schedule is.
+
+    Returns:
+      The last of them.
+    """
+    while True:
+        before = found
+        for groups in _by_likelihood(problem, found.asked):
+            found = yield from _without_any(problem, found, groups, is_proved)
+        if found is before:
+            return found
+
+
+def _by_likelihood(problem: Problem, asked: Asked) -> tuple[list[list[Part]], list[list[Part]]]:
+    """Groups of parts that cut nothing, and those that do: the first are of no use more often."""
+    groups: dict[tuple[object, ...], tuple[bool, list[Part]]] = {}
+    for part, is_whole in _parts(asked, problem.fixed):
+        kind, path, name, item = part
+        key = is_whole, _ORDER.index(kind), re.sub(r"\d+", "0", path) if kind in ("ops", "inputs") else path, name, item
+        groups.setdefault(key, (is_whole, []))[1].append(part)
+    found = list(groups.values())
+    whole = [parts for is_whole, parts in found if is_whole]
+    return whole, sorted(
+        (parts for is_whole, parts in found if not is_whole), key=lambda parts: parts[0][0] != "inputs"
+    )
+
+
+def _parts(asked: Asked, fixed: Asked) -> list[tuple[Part, bool]]:
+    """All that is said beside what is fixed, and whether it says that something stays whole."""
+    found: list[tuple[Part, bool]] = []
+    for name, items in asked.entries:
+        if (name, items) not in fixed.entries:
+            found.append((("entries", name, "", None), not items))
+            found += [(("items", name, "", item), False) for item in items if not isinstance(item, str)]
+    own = dict(fixed.ops)
+    for path, entries in asked.ops:
+        extra = (pair for pair in entries if pair not in own.get(path, ()))
+        found += [(("ops", path, name, None), not items) for name, items in extra]
+    for pair in asked.inputs:
+        if pair not in fixed.inputs:
+            found.append((("inputs", pair[0], "", None), not pair[1]))
+    found += [(("remat", name, "", None), False) for name, how in asked.remat if (name, how) not in fixed.remat]
+    return found
+
+
+def _without_any(
+    problem: Problem, found: Evaluated, groups: Sequence[list[Part]], is_proved: Callable[[Evaluated], bool]
+) -> Generator[Evaluated, None, Evaluated]:
+    if not groups:
+        return found
+    asked = _without(found.asked, {part for parts in groups for part in parts}, problem.fixed)
+    shorter = _alike(problem, found, asked, is_proved)
+    if shorter is not None:
+        yield shorter
+        return shorter
+    if len(groups) > 1:
+        half = len(groups) // 2
+        found = yield from _without_any(problem, found, groups[:half], is_proved)
+        found = yield from _without_any(problem, found, groups[half:], is_proved)
+    return found
+
+
+def _without(asked: Asked, parts: set[Part], fixed: Asked) -> Asked:
+    """The same without those parts."""
+    own = {path for path, _ in fixed.ops}
+    ops = (
+        (path, tuple(pair for pair in rows if ("ops", path, pair[0], None) not in parts)) for path, rows in asked.ops
+    )
+    entries = (
+        (name, _items(name, items, parts)) for name, items in asked.entries if ("entries", name, "", None) not in parts
+    )
+    return replace(
+        asked,
+        entries=tuple((name, items) for name, items in entries),
+        ops=tuple((path, rows) for path, rows in ops if rows or path in own),
+        inputs=tuple(pair for pair in asked.inputs if ("inputs", pair[0], "", None) not in parts),
+        remat=tuple(pair for pair in asked.remat if ("remat", pair[0], "", None) not in parts),
+    )
+
+
+def _items(name: str, items: tuple[Item, ...], parts: set[Part]) -> tuple[Item, ...]:
+    """An entry without some of its items; stripes leave their mesh axes behind."""
+    kept: list[Item] = []
+    for item in items:
+        if ("items", name, "", item) not in parts:
+            kept.append(item)
+        elif isinstance(item, Striped):
+            kept += item.axes
+    return tuple(kept)
+
+
+def _alike(
+    problem: Problem, found: Evaluated, asked: Asked, is_proved: Callable[[Evaluated], bool]
+) -> Evaluated | None:
+    """The candidate, if it is no worse in time or memory, and proved."""
+    other = evaluate(problem, asked)
+    if not isinstance(other, Evaluated) or other is found:
+        return None
+    if other.schedule == found.schedule:
+        if found.asked in problem.weighed:
+            problem.weighed.setdefault(asked, problem.weighed[found.asked])
+        return other
+    if other.seconds > found.seconds * (1 + _SAME):
+        return None
+    if problem.memory is not None:
+        most = weigh(problem, found).total
+        if held(problem, other) > most or weigh(problem, other).total > most:
+            return None
+    return other if is_proved(other) else None

@@ -1,0 +1,94 @@
+"""What a plan says to no effect is dropped, what has one stays, and so does what the user fixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+from tapestry_jax.plan import asked_of
+from tapestry_jax.planning.asked import Asked
+from tapestry_jax.searching.answering.shortened import shortened
+from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
+from tapestry_jax.searching.finding import anneal
+from tapestry_jax.searching.problem import Problem
+from tapestry_jax.searching.question.read import read_question
+from tests.tapestry_jax.searching.programs import mlp
+
+MESH = AbstractMesh((2, 2), ("data", "model"))
+GRAPH = mlp(8192, 1024, 4096)
+PLAIN: dict[str, Any] = {"batch": "data", "mlp": "model"}
+SAID: dict[str, dict[str, Any]] = {
+    "whole": {"entries": {**PLAIN, "embed": None, "out": None}},
+    "exceptions": {"entries": PLAIN, "ops": {"einsum": {"embed": None, "mlp": "model"}, "gelu": {"batch": "data"}}},
+    "an exception that another one needs": {
+        "entries": {**PLAIN, "embed": "data", "out": "model"},
+        "ops": {"einsum": {"embed": None}, "einsum_1": {"out": None}},
+    },
+    "layouts": {"entries": PLAIN, "inputs": {"x": {"batch": "data"}, "w1": {"mlp": "model"}, "w2": {"mlp": "model"}}},
+}
+
+
+def problem(**fixed: Any) -> Problem:
+    return read_question(GRAPH, MESH, "H100", None, {"grad": True, **fixed}).problems[0]
+
+
+def short(asked: Asked, problem: Problem) -> Evaluated:
+    """What is left, and never worse."""
+    first = found = evaluate(problem, asked)
+    assert isinstance(first, Evaluated) and isinstance(found, Evaluated)
+    for each in shortened(problem, first, lambda _: True):
+        assert each.seconds <= found.seconds * (1 + 1e-9)
+        assert weigh(problem, each).total <= weigh(problem, found).total
+        found = each
+    return found
+
+
+@pytest.mark.parametrize("said", list(SAID.values()), ids=list(SAID))
+def test_what_has_no_effect_is_dropped(said: dict[str, Any]):
+    asked = asked_of(tp.plan(GRAPH, MESH, said["entries"], ops=said.get("ops"), inputs=said.get("inputs")))
+    assert short(asked, problem()).asked == asked_of(tp.plan(GRAPH, MESH, PLAIN))
+
+
+def test_what_is_fixed_stays():
+    fixed: dict[str, Any] = {
+        "entries": {"embed": None},
+        "ops": {"gelu": {"batch": "data"}},
+        "inputs": {"w1": {"mlp": "model"}},
+    }
+    more = asked_of(
+        tp.plan(GRAPH, MESH, {"embed": None, **PLAIN, "out": None}, ops=fixed["ops"], inputs=fixed["inputs"])
+    )
+    left = short(more, problem(**fixed)).asked
+    assert left == asked_of(tp.plan(GRAPH, MESH, {"embed": None, **PLAIN}, ops=fixed["ops"], inputs=fixed["inputs"]))
+
+
+def test_what_saves_memory_stays_though_it_costs_nothing():
+    chunked = asked_of(tp.plan(GRAPH, MESH, {**PLAIN, "batch": ("data", tp.chunks(8))}))
+    forward = replace(problem(), grad=False)
+    plain = evaluate(forward, asked_of(tp.plan(GRAPH, MESH, PLAIN)))
+    found = evaluate(forward, chunked)
+    assert isinstance(plain, Evaluated) and isinstance(found, Evaluated)
+    assert weigh(forward, found).total < weigh(forward, plain).total
+    assert short(chunked, forward).asked == chunked
+
+
+def test_another_schedule_is_proved_before_it_is_taken():
+    asked = asked_of(tp.plan(GRAPH, MESH, {**PLAIN, "batch": ("data", tp.chunks(2))}))
+    first = evaluate(problem(), asked)
+    assert isinstance(first, Evaluated)
+    dear = replace(first, seconds=1.0)
+    tried: list[Evaluated] = []
+    assert not list(shortened(replace(problem(), memory=None), dear, lambda other: bool(tried.append(other))))
+    assert tried
+
+
+@pytest.mark.parametrize("method", ["anneal", "milp"])
+def test_plans_found_say_no_more_than_has_an_effect(monkeypatch: pytest.MonkeyPatch, method: str):
+    monkeypatch.setattr(anneal, "TRIED", 80)
+    plan = tp.search(GRAPH, MESH, "H100", method=method, grad=True)
+    assert (plan.ops, plan.inputs) == ((), ())
+    assert all(items for _, items in plan.entries)
