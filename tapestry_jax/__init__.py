@@ -58,9 +58,9 @@ from combinators import window as window
 from combinators.leaves import random as random
 from tapestry_jax._lazy import __dir__ as __dir__
 from tapestry_jax._lazy import __getattr__ as __getattr__
+from tapestry_jax.by_hand import plan as plan
 from tapestry_jax.mesh import mesh as mesh
 from tapestry_jax.plan import Plan as Plan
-from tapestry_jax.plan import plan as plan
 from tapestry_jax.planning.entries.items import chunks as chunks
 from tapestry_jax.planning.entries.items import halo as halo
 from tapestry_jax.planning.entries.items import padded as padded

@@ -19,7 +19,7 @@ from tapestry_jax.lowering.compiler_options import compiler_options
 from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
 from tapestry_jax.plan_json import plan_from_json, plan_to_json
-from tapestry_jax.planning.asked import Asked, read_asked
+from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.entries.layouts import Named
 from tapestry_jax.planning.entries.read import Entries
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Immutable):
-    """Where the pieces of a graph run. Made by `plan`.
+    """Where the pieces of a graph run. Made by `tp.plan`.
 
     Attributes:
       graph: the program.
@@ -361,7 +361,7 @@ class Plan(Immutable):
             that are no plans of the same program.
         """
         positions = read_positions(grad, self.graph)
-        own, beside = self._side(positions), [_plan_of(other)._side(positions) for other in others]
+        own, beside = self._side(positions), [other._side(positions) for other in _plans_of(others)]
         told = on_request.told_of(own, self.mesh, machine, positions, memory, beside, self.gap)
         return on_request.show_plan(self.graph, self.schedule, path, told, open)
 
@@ -435,79 +435,6 @@ class Plan(Immutable):
         return argument
 
 
-def plan(
-    graph: Graph,
-    mesh: Any,
-    entries: Mapping[str, Any] | None = None,
-    *,
-    ops: Mapping[str, Mapping[str, Any]] | None = None,
-    inputs: Mapping[str, Mapping[str, Any]] | None = None,
-    outputs: Mapping[str, Mapping[str, Any]] | None = None,
-    accumulate: Any = None,
-    platforms: Any = None,
-    remat: Any = None,
-) -> Plan:
-    """Plan a graph by hand.
-
-    Args:
-      graph: from `tp.trace`.
-      mesh: a `jax.sharding.Mesh`, such as `tp.mesh(data=2, model=4)`; an `AbstractMesh` plans without devices.
-      entries: dimension name to mesh axis, tuple of mesh axes (outermost first) or None. An entry applies to every
-        operation that has the dimension and can cut it. Behind mesh axes, or alone, stand `tp.chunks(n)` (a loop on the
-        device), `tp.ring(axis)` (pieces that go round a mesh axis) and `tp.halo(depth=n)` (one exchange for `n` turns).
-        A mesh axis for the dimension along which `tp.stack` takes its layers makes them stages of a pipeline, where
-        some dimension flows through them in chunks.
-      ops: exceptions by path of an operation or scope; the longest path that fits wins.
-      inputs: layouts of inputs by name, such as `{"x": {"batch": "data"}}`; by default as their first user wants them.
-        An axis that its mesh axes do not divide is stored over as many of them as do, else whole, and sliced inside;
-        `tp.padded("data")` stores it in padded pieces. `tp.fsdp` chooses layouts for parameters.
-      outputs: layouts of outputs by name; by default as they are produced, uneven axes gathered as far.
-      accumulate: a float dtype in which folds and scans are carried where their states are narrower, such as
-        `jnp.float32` for a bfloat16 program: partial results are made, sent and merged in it, and rounded once at the
-        end, to the dtypes that the program gives them. Or a mapping from paths or scopes to such dtypes (None leaves
-        a fold as it is, `""` is the whole program); the longest path that fits wins.
-      platforms: what the program will be lowered for, where that is not the platform of the mesh: `"cuda"` plans for
-        export on a CPU. It chooses among kernels for platforms (`tp.Dense`); with several platforms the program holds
-        the kernels of each.
-      remat: which layers the backward pass computes again instead of keeping all that they make: True for everything
-        that is repeated (`tp.stack`, `tp.iterate`, `feedback`), or a mapping from paths or scopes to True and False,
-        such as `{"decoder": True}`; the longest path that fits wins. The unit is one turn of the outermost repetition
-        in a scope: kept are what it carries on and what other devices sent, so that nothing but gathered parameters
-        is sent again. In place of True stands what else is kept: `"dots"` for the results of operations that read
-        their operands through products and convolutions alone, `"dots_with_no_batch_dims"` for those among them
-        whose products have no batch dimensions, `"nothing"` for nothing else. Values and gradients stay what they are.
-
-    Returns:
-      The plan. Nothing has run.
-
-    Raises:
-      PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
-        halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
-        than what it carries, or remat where nothing is repeated, or that keeps what it cannot.
-      MeshError: for an unknown mesh axis.
-
-    Example:
-      >>> from jax.sharding import AbstractMesh
-      >>> import tapestry_jax as tp
-      >>> types = tp.TensorType({"i": 8, "k": 4}), tp.TensorType({"k": 4, "n": 6})
-      >>> product = tp.trace(tp.einsum("i k, k n -> i n"), *types)
-      >>> by_rows = tp.plan(product, AbstractMesh((2,), ("data",)), {"i": "data"})
-      >>> by_columns = tp.plan(product, by_rows.mesh, {"k": "data"})
-      >>> [list(map(str, each.collectives())) for each in (by_rows, by_columns)]
-      [[], ['all-reduce over data: 192 B, einsum']]
-    """
-    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise PlanError(
-            message(
-                "only graphs can be planned",
-                f"got {type(graph).__name__}: {graph!r:.80}",
-                remedy="Trace the program first: tp.plan(tp.trace(f, *specs), mesh, {...}).",
-            )
-        )
-    asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms, remat)
-    return make_plan(graph, mesh, asked)
-
-
 def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
     """The plan of what was asked; how the schedule is found reads aloud in `planning/planned.py`."""
     return plan_of(graph, mesh, asked, planned(graph, mesh, asked))
@@ -534,6 +461,23 @@ def _plan_of(other: Plan) -> Plan:
             )
         )
     return other
+
+
+def _plans_of(others: Sequence[Plan]) -> list[Plan]:
+    """What a plan is shown beside.
+
+    Raises:
+      PlanError: when it is no sequence, or one of other things than plans.
+    """
+    if not isinstance(others, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanError(
+            message(
+                "plan.show lists other plans in a sequence",
+                f"got {type(others).__name__}: {others!r:.80}",
+                remedy="Write plan.show('plan.html', others=[other]).",
+            )
+        )
+    return [_plan_of(other) for other in others]
 
 
 def asked_of(plan: Plan) -> Asked:

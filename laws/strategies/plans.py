@@ -14,7 +14,8 @@ from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Loop
 from laws.errors import LawError
-from tapestry_jax.plan import Plan, plan
+from tapestry_jax.by_hand import plan
+from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, chunks, halo, ring, striped
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 

@@ -6,9 +6,9 @@ import ast
 import importlib
 from pathlib import Path
 
-from tapestry_jax import on_request, plan
+from tapestry_jax import Plan, on_request
 
-PLAN = Path(importlib.import_module(plan.__module__).__file__ or "")
+PLAN = Path(importlib.import_module(Plan.__module__).__file__ or "")
 
 
 def told(module):
