@@ -37,7 +37,7 @@ def find(machine: Any) -> Machine:
         if found.torus == len(sizes):
             return replace(found, shape=sizes)
         if not found.torus and len(sizes) == 2:
-            return replace(found, group=sizes[1])
+            return replace(found, group=sizes[1], shape=sizes)
     raise MeshError(
         message(
             "no such machine is known",

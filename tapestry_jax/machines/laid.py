@@ -70,7 +70,9 @@ def lay(machine: Machine, mesh: tuple[tuple[str, int], ...]) -> Laid:
     """
     split = _split([size for _, size in mesh], machine.group)
     inside = [part for part, _ in split]
-    if machine.shape and math.prod(inside) != math.prod(machine.shape):
+    # Several tori lie between switches; of groups a machine of this shape has no more.
+    devices = math.prod(inside if machine.torus else (size for _, size in mesh))
+    if machine.shape and devices != math.prod(machine.shape):
         shown = " x ".join(f"{axis}={size}" for axis, size in mesh)
         raise MeshError(
             message(

@@ -31,7 +31,8 @@ class Machine:
       start: seconds that the smallest kernel takes.
       torus: axes of the torus; 0 for switches.
       closes: an axis of the torus closes to a ring where its length is a multiple of this.
-      shape: devices along each axis of the torus; empty where it follows from the mesh.
+      shape: devices along each axis of the torus, or groups and devices of a group; empty where it follows from the
+        mesh.
       tables: measured collectives; they go before the links.
     """
 

@@ -69,7 +69,8 @@ def machine_of_devices(kind: str, devices: Sequence[Any]) -> Machine | None:
     machine = KNOWN[name]
     if machine.torus:
         return replace(machine, shape=_torus(devices, machine.torus))
-    return replace(machine, group=_host(devices) or machine.group)
+    host = _host(devices)
+    return machine if host is None else replace(machine, group=host, shape=(len(devices) // host, host))
 
 
 def _torus(devices: Sequence[Any], axes: int) -> tuple[int, ...]:

@@ -151,6 +151,12 @@ def test_every_mesh_is_laid_whole(name: str, sizes: tuple[int, ...]):
     assert str(laid).count(":") == len(sizes)
 
 
+def test_a_mesh_with_fewer_devices_than_the_hosts_have_is_refused():
+    with pytest.raises(tp.MeshError, match="the mesh does not fill H100 of 3x8 devices"):
+        lay(machines.find("h100:3x8"), (("data", 2), ("model", 8)))
+    assert lay(machines.find("h100:2x8"), (("data", 2), ("model", 8)))
+
+
 def test_a_mesh_that_does_not_fill_the_machine_is_refused():
     with pytest.raises(tp.MeshError, match="the mesh does not fill v5e of 4x4 devices"):
         lay(machines.find("v5e:4x4"), (("data", 8),))

@@ -166,4 +166,6 @@ def test_what_is_no_plan_of_the_program_cannot_stand_beside_it(tmp_path):
     ):
         with pytest.raises(PlanError, match=told):
             plans.mlp().show(tmp_path / "plan.html", others=[other])
+    with pytest.raises(PlanError, match="others=\\[other\\]"):
+        plans.mlp().show(tmp_path / "plan.html", others=plans.gathered())
     assert not [*tmp_path.iterdir()]
