@@ -198,6 +198,8 @@ def bounds_fault(own: Range, size: int) -> str | None:
         return "counts that are negative"
     if own.mode not in BOUNDARIES:
         return f"the boundary {own.mode!r}, which is none"
+    if own.deal and ((own.offset, own.stride, own.width) != (0, 1, 1) or own.mode != "valid"):
+        return "windows of cells that have been dealt"
     low, high = own.limit
     if own.mode != "valid" or not reaches_outside(own, size):
         return None

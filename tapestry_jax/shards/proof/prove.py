@@ -36,7 +36,7 @@ def prove(shared: Shared, program: Program) -> None:
 def _follow(site: Site) -> None:
     once: set[tuple[int, int]] = set()
     needed: dict[int, str] = {}
-    loops: dict[tuple[int, int], int] = {}
+    loops: dict[tuple[int, int], tuple[int, list[int]]] = {}
     for step in site.program.steps:
         path = getattr(step, "path", getattr(step, "name", "next"))
         try:
@@ -114,16 +114,25 @@ def _check_once(site: Site, step: Block, once: set[tuple[int, int]], needed: dic
         needed[value] = step.path
 
 
-def _check_next(site: Site, step: Repeat, loops: dict[tuple[int, int], int]) -> None:
-    """A loop begins anew in every iteration of the loop around it, several of which may be one turn."""
+def _check_next(site: Site, step: Repeat, loops: dict[tuple[int, int], tuple[int, list[int]]]) -> None:
+    """A loop goes on with the next iteration, and with what the one before has carried.
+
+    It begins anew in every iteration of the loop around it, several of which may be one turn.
+    """
     substeps = {site.program.pieces[piece].substep for piece in step.results}
     if len(substeps) > 1:
         refuse(step.path, "gives results in several iterations of the loop around it", f"{sorted(substeps)}")
     key = step.loop, min(substeps, default=0)
-    if step.first != loops.get(key, 0):
-        told = f"expected iteration {loops.get(key, 0)}, got {step.first}"
+    ended, carried = loops.get(key, (0, []))
+    if step.first != ended:
+        told = f"expected iteration {ended}, got {step.first}"
         refuse(step.path, "begins with another iteration than the next one", told)
-    loops[key] = step.first + step.turns * step.depth
+    given = [site.piece(number, step.path).value for number in step.operands[: step.carries]]
+    if step.first and given != carried:
+        told = f"expected tensors {carried}, got {given}"
+        refuse(step.path, "goes on with something else than the iterations before it carry", told)
+    results = [site.program.pieces[number].value for number in step.results[: step.carries]]
+    loops[key] = step.first + step.turns * step.depth, results
 
 
 def _check_outputs(site: Site) -> None:

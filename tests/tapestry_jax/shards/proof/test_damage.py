@@ -440,3 +440,14 @@ def test_what_a_fold_of_nothing_gives_is_covered() -> None:
     graph = tp.trace(matmul, tp.TensorType({"i": 4, "k": 0}), tp.TensorType({"k": 0, "n": 2}))
     plan = tp.plan(graph, tp.mesh(data=2), {"i": "data"})
     refused(plan, changed(Block, index_box("i", limit=(0, 0))), "does not cover its index space exactly along `i`")
+
+
+def test_a_loop_goes_on_with_what_the_iterations_before_it_carry() -> None:
+    """Five iterations, two a turn: the last one is a loop of its own, which could begin with the argument again."""
+    again = changed(Repeat, lambda s, _: replace(s, operands=(0,)), number=1)
+    refused(plan_of("deep"), again, "goes on with something else than the iterations before it carry")
+
+
+def test_dealt_cells_have_no_window() -> None:
+    windows = piece_of(Take, lambda p: replace(p, box=(replace(p.box[0], deal=6, width=2), *p.box[1:])))
+    refused(plan_of("megatron"), windows, "windows of cells that have been dealt")
