@@ -18,10 +18,10 @@ from typing import Any
 import jax
 
 from combinators.frozen import dataclass
-from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import WRAPPERS, is_literal
 from tapestry_jax.planning.folding.sent import nbytes
 from tapestry_jax.planning.pricing.counts import Counts, added
+from tapestry_jax.planning.pricing.traced import Traced, trace, trace_backward
 
 Struct = jax.ShapeDtypeStruct
 _CALLS = frozenset((*WRAPPERS, "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_lin"))
@@ -92,7 +92,7 @@ def count(function: Callable[..., Sequence[Any]], structs: Sequence[Struct], pla
       structs: their types.
       platform: whose compiler fuses it, as lowering names it; `tpu` writes what others compute on the way.
     """
-    return _counted(_opened(jax.make_jaxpr(function)(*structs).jaxpr, platform))
+    return counted(trace(function, structs), platform)
 
 
 def count_backward(
@@ -110,22 +110,19 @@ def count_backward(
       The counts of what depends on the cotangents of the results; what it reads that the forward pass has made, and
       the gradients that it writes, are `outer`, `reads` is empty.
     """
+    return counted(trace_backward(function, structs, by), platform)
 
-    def smooth(*arrays: Any) -> list[Any]:
-        return [leaf for leaf in function(*arrays) if is_inexact(leaf.dtype)]
 
-    def pull(cotangents: list[Any], *arrays: Any) -> list[Any]:
-        def run(*varied: Any) -> list[Any]:
-            given = dict(zip(by, varied, strict=True))
-            return smooth(*(given.get(place, array) for place, array in enumerate(arrays)))
-
-        return list(jax.vjp(run, *(arrays[place] for place in by))[1](cotangents))
-
-    cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in jax.eval_shape(smooth, *structs)]
-    if not cotangents or not by:
+def counted(traced: Traced | None, platform: str = "") -> Counts:
+    """The counts of a program: all of it; or of a backward pass, as `count_backward` has them; or of none."""
+    if traced is None:
         return Counts()
-    program = _opened(jax.make_jaxpr(pull)(cotangents, *structs).jaxpr, platform)
-    reached = set(program.inputs[: len(cotangents)])
+    program = _opened(traced.jaxpr, platform)
+    return _counted(program) if traced.cotangents is None else _counted_backward(program, traced.cotangents)
+
+
+def _counted_backward(program: _Program, cotangents: int) -> Counts:
+    reached = set(program.inputs[:cotangents])
     steps: list[_Step] = []
     for step in program.steps:
         if not reached.isdisjoint(step.reads):
@@ -137,7 +134,7 @@ def count_backward(
     steps = _needed(steps, program.outputs)
     made = {key for step in steps for key in step.makes}
     given = list(dict.fromkeys(key for step in steps for key in step.reads if key not in made))
-    found = _counted(_Program(steps, given, program.outputs, program.types, platform))
+    found = _counted(_Program(steps, given, program.outputs, program.types, program.platform))
     read = sum(times * program.types[key] for key, times in zip(given, found.reads, strict=True))
     wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
     own = set(program.inputs)

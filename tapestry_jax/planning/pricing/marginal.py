@@ -22,13 +22,16 @@ import jax
 from combinators.errors import TapestryError
 from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
+from combinators.kernels.consecutive import consecutive
 from combinators.operations.dense import Dense
 from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import block_structs, shape
-from tapestry_jax.planning.pricing.count import count, count_backward
+from tapestry_jax.planning.pricing.count import counted
 from tapestry_jax.planning.pricing.counts import Counts
+from tapestry_jax.planning.pricing.resized import primes_for
+from tapestry_jax.planning.pricing.traced import Traced, trace, trace_backward
 
 Struct = jax.ShapeDtypeStruct
 Sizes = Mapping[str, int]
@@ -130,13 +133,10 @@ def marginal(operation: Operation, operands: tuple[Struct, ...], part: Part) -> 
     """Count an operation at a few sizes, once."""
     shaped = shape(operation, operands)
 
-    @lru_cache(maxsize=1024)
-    def exact(sizes: tuple[tuple[str, int], ...]) -> Counts:
-        return _counted(operation, operands, part, dict(sizes))
-
     whole = shaped.signature.whole_dims
     full = dict(shaped.sizes)
     names = tuple(name for name, size in full.items() if name not in whole and size > 1)
+    exact = lru_cache(maxsize=1024)(_exact(operation, operands, part, {name: full[name] for name in names}))
     half = {name: size // 2 if name in names else size for name, size in full.items()}
     # Each dimension by itself, where those that stand together are not one.
     for groups in dict.fromkeys((_groups(shaped.signature, names), tuple((name,) for name in names))):
@@ -207,24 +207,69 @@ def _alike(counts: Counts, other: Counts, factor: float) -> bool:
     return all(math.isclose(a, factor * b, rel_tol=_TOLERANCE, abs_tol=1.0) for a, b in pairs)
 
 
-def _counted(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes) -> Counts:
-    """Count a block of these sizes from its program."""
+def _exact(
+    operation: Operation, operands: tuple[Struct, ...], part: Part, cut: Sizes
+) -> Callable[[tuple[tuple[str, int], ...]], Counts]:
+    """What counts blocks of any sizes: one program at other sizes, where it is the same at all of them; else each.
+
+    Args:
+      operation: to count.
+      operands: types of the whole ones.
+      part: what of it.
+      cut: the dimensions along which blocks differ, and their sizes.
+    """
+    full = dict(shape(operation, operands).sizes)
+
+    def traced(sizes: tuple[tuple[str, int], ...]) -> Counts:
+        return _of(operation, operands, part, dict(sizes), _traced(operation, operands, part, dict(sizes)))
+
+    stay = {size for operand in operands for size in operand.shape} | set(full.values())
+    primes = primes_for(cut, stay)
+    try:
+        program = _traced(operation, operands, part, {**full, **primes})
+    except Exception:  # noqa: BLE001 (a kernel is anybody's, and so is what it says to a size that it does not take)
+        return traced
+
+    def arithmetic(sizes: tuple[tuple[str, int], ...]) -> Counts:
+        known = dict(sizes)
+        others = None if program is None else program.at({prime: known[name] for name, prime in primes.items()})
+        return _of(operation, operands, part, known, others)
+
+    whole = tuple(sorted(full.items()))
+    found, seen = arithmetic(whole), traced(whole)
+    same = found.form == seen.form and all(
+        math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=1.0) for a, b in zip(found.numbers, seen.numbers, strict=True)
+    )
+    return arithmetic if same else traced
+
+
+def _traced(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes) -> Traced | None:
+    """The program of a block of these sizes."""
     shaped = shape(operation, operands)
     blocks = block_structs(shaped.signature, operands, dict(sizes))
     function = states if part.gives == "state" else run_blocks
     chosen = ready(portable(shaped), part.cut)
+    # As blocks run, whose coordinates follow one another; in stripes they are searched, which is not priced.
+    chosen = replace(chosen, operation=replace(chosen.operation, kernel=consecutive(chosen.operation.kernel)))
 
     def run(*arrays: Any) -> list[Any]:
         return list(function(chosen, arrays))
 
-    alone = _runs_as_one(shaped.operation, blocks, part)
     if part.by:
         arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-        back = count_backward(run, blocks, [arrays[place] for place in part.by], part.platform)
-        return replace(back, inner=0.0, largest=0.0, kept=0.0) if alone else back
-    counts = count(run, blocks, part.platform)
-    if not alone:
+        return trace_backward(run, blocks, [arrays[place] for place in part.by])
+    return trace(run, blocks)
+
+
+def _of(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes, program: Traced | None) -> Counts:
+    """The counts of a block of these sizes, whose program this is."""
+    shaped = shape(operation, operands)
+    blocks = block_structs(shaped.signature, operands, dict(sizes))
+    counts = counted(program, part.platform)
+    if not _runs_as_one(shaped.operation, blocks, part):
         return counts
+    if part.by:
+        return replace(counts, inner=0.0, largest=0.0, kept=0.0)
     # It reads its operands and writes its results.
     heads, reads = ("apart",) * len(counts.heads), (1.0,) * len(blocks)
     return Counts(counts.products, counts.other, counts.transcendental, reads=reads, heads=heads, kernels=1)

@@ -1,0 +1,64 @@
+"""The program of a kernel, or of its gradient, as it is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import is_inexact
+from tapestry_jax.planning.pricing.resized import resized
+
+Struct = jax.ShapeDtypeStruct
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A program.
+
+    Attributes:
+      jaxpr: without constants; of a backward pass the forward pass stands in it as well.
+      cotangents: of a backward pass, how many of the first arguments are cotangents; None of a forward pass.
+    """
+
+    jaxpr: Any
+    cotangents: int | None = None
+
+    def at(self, sizes: Mapping[int, int]) -> Traced:
+        """The same at other sizes (`resized`)."""
+        return replace(self, jaxpr=resized(self.jaxpr, sizes))
+
+
+def trace(function: Callable[..., Sequence[Any]], structs: Sequence[Struct]) -> Traced:
+    """A function of arrays of these types, which gives a list of arrays."""
+    return Traced(jax.make_jaxpr(function)(*structs).jaxpr)
+
+
+def trace_backward(
+    function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int]
+) -> Traced | None:
+    """The gradient of such a function; None where there is none.
+
+    Args:
+      function: from arrays to a list of arrays.
+      structs: their types.
+      by: the positions of the arrays whose gradients are wanted.
+    """
+
+    def smooth(*arrays: Any) -> list[Any]:
+        return [leaf for leaf in function(*arrays) if is_inexact(leaf.dtype)]
+
+    def pull(cotangents: list[Any], *arrays: Any) -> list[Any]:
+        def run(*varied: Any) -> list[Any]:
+            given = dict(zip(by, varied, strict=True))
+            return smooth(*(given.get(place, array) for place, array in enumerate(arrays)))
+
+        return list(jax.vjp(run, *(arrays[place] for place in by))[1](cotangents))
+
+    cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in jax.eval_shape(smooth, *structs)]
+    if not cotangents or not by:
+        return None
+    return Traced(jax.make_jaxpr(pull)(cotangents, *structs).jaxpr, len(cotangents))

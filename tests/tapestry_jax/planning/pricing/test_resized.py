@@ -1,0 +1,82 @@
+"""Programs at other sizes: the same counts as those that are traced there, and no word where it is another program."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import tapestry_jax as tp
+from tapestry_jax.planning.pricing import marginal as module
+from tapestry_jax.planning.pricing.count import counted
+from tapestry_jax.planning.pricing.marginal import Part, marginal
+from tapestry_jax.planning.pricing.resized import primes_for, resized
+from tapestry_jax.planning.pricing.traced import trace, trace_backward
+from tests.tapestry_jax.planning.pricing.test_marginal import PROGRAMS, graph_of, operation_of
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def joined(x, w):
+    return [jnp.tanh(x.reshape(-1, x.shape[-1]) @ w).sum(0)]
+
+
+def turned(x, w):
+    return [lax.scan(lambda carry, row: (jnp.sin(carry @ w), row.sum()), jnp.zeros(w.shape[0]), x)[0]]
+
+
+@pytest.mark.parametrize("function", [joined, turned])
+@pytest.mark.parametrize("backward", [False, True])
+def test_counts_at_other_sizes_are_those_of_a_trace(function, backward):
+    def traced(a, b, c):
+        structs = f32(a, b, c), f32(c, c)
+        return trace_backward(function, structs, (0, 1)) if backward else trace(function, structs)
+
+    primes = primes_for({"a": 40, "b": 70, "c": 110}, ())
+    program = traced(*primes.values())
+    assert program is not None
+    found = counted(program.at(dict(zip(primes.values(), (6, 35, 24), strict=True))))
+    assert found == counted(traced(6, 35, 24))
+
+
+def test_sizes_by_which_no_prime_divides_stay():
+    jaxpr = jax.make_jaxpr(lambda x: jnp.pad(x, 1))(f32(17)).jaxpr
+    assert resized(jaxpr, {17: 5}).outvars[0].aval.shape == (19,)
+
+
+def test_primes_differ_and_divide_no_size_that_stays():
+    found = primes_for({"a": 85, "b": 85, "c": 2}, {17 * 4, 13})
+    assert len(set(found.values())) == 3
+    assert not any(size % prime == 0 for prime in found.values() for size in (68, 13))
+
+
+@tp.program("b k -> b k")
+def halved(x):
+    def kernel(block):
+        for _ in range(block.shape[0].bit_length()):
+            block = jnp.sin(block)
+        return block
+
+    return tp.Map(kernel, "b k -> b k")(x)
+
+
+def test_what_is_another_program_at_another_size_is_traced_there():
+    shaped, operands = operation_of(graph_of(halved, (4096, 32)))
+    b, k = shaped.signature.dims
+    found = marginal(shaped.operation, operands, Part("result", frozenset()))
+    assert found.at({b: 100, k: 32}).transcendental == 7 * 100 * 32
+
+
+def test_one_program_tells_all_sizes(monkeypatch: pytest.MonkeyPatch):
+    shaped, operands = operation_of(PROGRAMS["product"]())
+    times: list[int] = []
+    original = module.trace
+    monkeypatch.setattr(module, "trace", lambda *args: times.append(1) or original(*args))
+    marginal.cache_clear()
+    found = marginal(shaped.operation, operands, Part("result", frozenset()))
+    found.exact(tuple(sorted({**shaped.sizes, found.names[0]: 7}.items())))
+    # At primes, and once more where it is held against that.
+    assert len(times) == 2
