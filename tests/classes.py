@@ -47,13 +47,14 @@ def operations(jaxpr: Any) -> Iterator[Any]:
 def sending(jaxpr: Any, within: tuple[str, ...] = ()) -> Iterator[Any]:
     """What XLA or JAX could treat unlike with and without a gradient.
 
-    Collectives, and the loops and conditions they stand in, since XLA moves them; and functions with derivatives of
-    their own, which compute their values in another way where they are differentiated.
+    Collectives, and the loops and conditions they stand in, since XLA moves them, over one mesh axis or several, whose
+    order then matters; and functions with derivatives of their own, which compute their values in another way where
+    they are differentiated.
     """
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         if is_collective(name):
-            yield within, name
+            yield within, name, len(_mesh_axes(equation)) > 1
         if name.startswith("custom_"):
             yield within, name, frozenset(kind for part in _inside(equation) for kind, *_ in operations(part))
         is_plain = name in ("jit", "pjit", "shard_map")
@@ -77,6 +78,11 @@ def boundaries(plan: Plan) -> Iterator[Any]:
                     for cut, size, padded in zip(slot.layout.cuts, shape, stored, strict=True)
                 ),
             )
+
+
+def _mesh_axes(equation: Any) -> tuple[str, ...]:
+    found = equation.params.get("axes", equation.params.get("axis_name", ()))
+    return (found,) if isinstance(found, str) else tuple(found)
 
 
 def _inside(equation: Any) -> Iterator[Any]:

@@ -127,3 +127,12 @@ def test_the_first_plan_of_a_class_is_compiled_forwards(plan, monkeypatch):
     monkeypatch.setitem(native.NATIVE, "sum", lambda value, axes: wrong(lax.psum(value, axes)))
     with pytest.raises(AssertionError, match="y, forward"):
         assert_same(plan, ARGS)
+
+
+def test_sums_over_two_mesh_axes_are_another_class_than_over_one(mesh2x4, monkeypatch):
+    monkeypatch.setattr(classes, "_MET", {})
+    monkeypatch.delenv("TAPESTRY_THOROUGH", raising=False)
+    graph = tp.trace(matmul, tp.TensorType({"i": 8, "k": 8}), tp.TensorType({"k": 8, "n": 5}))
+    one, two = (tp.plan(graph, mesh2x4, {"k": axes}) for axes in ("model", ("data", "model")))
+    kinds = [classes.sending(each.compile().jaxpr().jaxpr) for each in (one, one, two, two)]
+    assert [classes.is_new("forwards", each) for each in kinds] == [True, False, True, False]
