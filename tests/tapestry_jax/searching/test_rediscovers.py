@@ -17,6 +17,8 @@ from tests.tapestry_jax.searching.programs import mlp
 
 MESH = AbstractMesh((8, 8), ("data", "model"))
 BOTH = {"data", "model"}
+BOTH_MACHINES = pytest.mark.parametrize("machine", ["H100", "v5p:4x4x4"])
+LARGE_ON_BOTH = pytest.mark.parametrize("machine", ["H100", pytest.param("v5p:4x4x4", marks=pytest.mark.thorough)])
 CONTEXT = {"seq": ("data", "model"), "keys": tp.chunks(8)}
 
 
@@ -31,9 +33,10 @@ def typed(dtype: str = "bfloat16", **sizes: int) -> tp.TensorType:
     return tp.TensorType(sizes, dtype)
 
 
-def found(graph: tp.Graph, *, grad: bool = True) -> tp.Plan:
-    plan = tp.search(graph, MESH, "H100", grad=grad)
-    assert plan.memory(grad).total <= tp.machines.H100.memory.value
+def found(graph: tp.Graph, *, grad: bool = True, machine: str = "H100") -> tp.Plan:
+    plan = tp.search(graph, MESH, machine, grad=grad)
+    known = tp.machines.V5P if machine.startswith("v5p") else tp.machines.H100
+    assert plan.memory(grad).total <= known.memory.value
     return plan
 
 
@@ -65,16 +68,18 @@ def layers(count: int, batch: int, embed: int) -> tp.Graph:
     )
 
 
-def test_wide_layers_are_cut_by_columns_then_by_rows():
-    plan = found(mlp(512, 8192, 65536, "bfloat16"))
+@BOTH_MACHINES
+def test_wide_layers_are_cut_by_columns_then_by_rows(machine: str):
+    plan = found(mlp(512, 8192, 65536, "bfloat16"), machine=machine)
     assert axes(plan, "mlp") == BOTH
     assert not axes(plan, "batch")
     forward = [(each.kind, each.path) for each in plan.collectives() if each.path.startswith("einsum")]
     assert [path for _, path in forward] == ["einsum_1"]
 
 
-def test_large_batches_of_small_weights_are_data_parallel():
-    plan = found(mlp(2**20, 512, 2048, "bfloat16"))
+@BOTH_MACHINES
+def test_large_batches_of_small_weights_are_data_parallel(machine: str):
+    plan = found(mlp(2**20, 512, 2048, "bfloat16"), machine=machine)
     assert axes(plan, "batch") == BOTH
     assert plan.collectives() == ()
 
@@ -83,23 +88,50 @@ def heat(x: Any) -> Any:
     return (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]) * 0.25
 
 
-def test_large_images_are_cut_in_space_with_halos():
+@LARGE_ON_BOTH
+def test_large_images_are_cut_in_space_with_halos(machine: str):
     step = tp.Map(heat, "(y+[dy]-1) (x+[dx]-1) -> y x", sizes={"dy": 3, "dx": 3}, boundary="zero")
     image = typed("float32", y=2**16, x=2**16)
-    plan = found(tp.trace(lambda image: tp.iterate(step, 64)(image), image), grad=False)
+    plan = found(tp.trace(lambda image: tp.iterate(step, 64)(image), image), grad=False, machine=machine)
     assert axes(plan, "y") | axes(plan, "x") == BOTH
     assert has(plan, "y", Halo) or has(plan, "x", Halo)
     assert {each.kind for each in plan.collectives()} == {"collective-permute"}
 
 
-def test_parameters_larger_than_a_device_are_stored_over_the_batch():
-    graph = layers(64, 2**21, 8192)
-    plan = found(graph)
+@LARGE_ON_BOTH
+def test_parameters_larger_than_a_device_are_stored_over_the_batch(machine: str):
+    plan = found(layers(64, 2**21, 8192), machine=machine)
     assert axes(plan, "batch") == BOTH
     assert len(plan.inputs) == 2
     assert {"all-gather", "reduce-scatter"} <= {each.kind for each in plan.collectives(True)}
     # Activations do not fit either.
     assert plan.remat
+
+
+def experts(gate: tp.TensorType, x: tp.TensorType, up: tp.TensorType, down: tp.TensorType) -> Any:
+    sent = tp.einsum("batch expert slot, batch embed -> expert slot embed")(gate, x)
+    hidden = tp.Map(jax.nn.gelu)(tp.einsum("expert slot embed, expert embed mlp -> expert slot mlp")(sent, up))
+    made = tp.einsum("expert slot mlp, expert mlp embed -> expert slot embed")(hidden, down)
+    return tp.einsum("batch expert slot, expert slot embed -> batch embed")(gate, made)
+
+
+def test_many_experts_are_shared_out():
+    gate, x = typed(batch=8192, expert=64, slot=256), typed(batch=8192, embed=4096)
+    up, down = typed(expert=64, embed=4096, mlp=16384), typed(expert=64, mlp=16384, embed=4096)
+    plan = found(tp.trace(experts, gate, x, up, down), machine="h100:8x8")
+    for path in ("einsum_1", "gelu", "einsum_2"):
+        assert cut_at(plan.schedule, path) == BOTH
+    assert axes(plan, "expert") == BOTH
+
+
+def test_stages_between_hosts_are_filled_with_microbatches_and_cut_layers():
+    graph, mesh = layers(64, 4096, 16384), AbstractMesh((8, 8), ("stage", "model"))
+    plan = tp.search(graph, mesh, "h100:8x8", grad=True, entries={"layer": "stage"})
+    assert axes(plan, "mlp") == {"model"}
+    assert has(plan, "batch", Chunks)
+    # Links between hosts are slow: activations of 64 devices that are summed over them take longer.
+    cut = tp.plan(graph, mesh, {"mlp": ("stage", "model")})
+    assert plan.cost("h100:8x8", True).seconds < 0.9 * cut.cost("h100:8x8", True).seconds
 
 
 @pytest.mark.thorough
