@@ -17,6 +17,8 @@ _LINKS = ("inside", "between")
 _TEXTS = ("name", "platform")
 _COUNTS = ("group", "torus", "closes")
 _LISTS = ("matmul", "shape", "tables")
+_LATER: dict[str, Any] = {"hides": []}
+"""What came to the format later, and what older files mean."""
 
 
 def machine_to_json(fields: Mapping[str, Any]) -> str:
@@ -30,13 +32,14 @@ def machine_from_json(text: object) -> dict[str, Any]:
     Raises:
       FormatError: when the text is truncated, edited, of another version or no machine.
     """
-    read = entries(_FILE.open(text), (*_TEXTS, *_FIGURES, *_LINKS, *_COUNTS, *_LISTS), "the machine")
+    read = entries(_FILE.open(text), (*_TEXTS, *_FIGURES, *_LINKS, *_COUNTS, *_LISTS), "the machine", _LATER)
     found: dict[str, Any] = {name: text_of(read[name], name) for name in _TEXTS}
     found |= {name: _figure(read[name], name) for name in _FIGURES}
     found |= {name: _link(read[name], name) for name in _LINKS}
     found |= {name: integer(read[name], name) for name in _COUNTS}
     found["shape"] = tuple(integer(size, "shape") for size in listed(read["shape"], "shape"))
-    found["matmul"] = tuple(_product(pair) for pair in listed(read["matmul"], "matmul"))
+    found["matmul"] = tuple(_named(pair, "matmul", "dtype") for pair in listed(read["matmul"], "matmul"))
+    found["hides"] = tuple(_named(pair, "hides", "kind") for pair in listed(read["hides"], "hides"))
     found["tables"] = tuple(_table(table, f"table {at}") for at, table in enumerate(listed(read["tables"], "tables")))
     return found
 
@@ -66,12 +69,12 @@ def _link(stored: Any, where: str) -> Link:
     return Link(read["kind"], *figures)
 
 
-def _product(stored: Any) -> tuple[str, Figure]:
-    pair = listed(stored, "matmul")
+def _named(stored: Any, where: str, name: str) -> tuple[str, Figure]:
+    pair = listed(stored, where)
     if len(pair) != 2:
-        raise malformed("matmul", "pairs of a dtype and a figure", stored)
-    dtype = text_of(pair[0], "matmul, dtype")
-    return dtype, _figure(pair[1], f"matmul, {dtype:.40}")
+        raise malformed(where, f"pairs of a {name} and a figure", stored)
+    named = text_of(pair[0], f"{where}, {name}")
+    return named, _figure(pair[1], f"{where}, {named:.40}")
 
 
 def _table(stored: Any, where: str) -> Table:

@@ -34,6 +34,8 @@ class Machine:
       shape: devices along each axis of the torus, or groups and devices of a group; empty where it follows from the
         mesh.
       tables: measured collectives; they go before the links.
+      hides: of what layers of a loop gather of their parameters, and scatter of their gradients, the share that
+        compilers send while a layer is computed, by kind of collective, with `plan.compiler_options`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Machine:
     closes: int = 1
     shape: tuple[int, ...] = ()
     tables: tuple[Table, ...] = ()
+    hides: tuple[tuple[str, Figure], ...] = ()
 
     def __post_init__(self) -> None:
         for place, figure in self.figures():
@@ -94,6 +97,8 @@ class Machine:
         yield "between groups, B/s a device", self.between.bandwidth
         yield "between groups, s a hop", self.between.latency
         yield "smallest kernel, s", self.start
+        for kind, figure in self.hides:
+            yield f"{kind} of layers, share behind computing", figure
 
     def flops(self, dtype: str) -> float:
         """FLOP/s of matrix products whose operands have a dtype; of one without a figure, those of other arithmetic."""

@@ -14,6 +14,14 @@ _SHARDING = "How to Scale Your Model, part 3: about 1 us a hop (jax-ml.github.io
 _NETWORK_HOP = Figure(10e-6, "a hop over the data centre's network", estimate=True)
 _START = Figure(0.3e-6, "some hundred cycles around a fusion, as libtpu counts the smallest ones", estimate=True)
 _GIB = 2.0**30
+_SCHEDULED = "docs/design/accelerators.md: 8 layers under FSDP as libtpu 0.0.42.1 schedules them, gathers in fusions"
+_GATHERS = ("all-gather", Figure(0.75, _SCHEDULED))
+# Reduce-scatters wait, but on a v6e, whose sparse cores run them.
+_HIDES = {
+    "v5e": (_GATHERS,),
+    "v5p": (_GATHERS,),
+    "v6e": (_GATHERS, ("reduce-scatter", Figure(1.0, f"{_SCHEDULED}, sums on sparse cores"))),
+}
 
 
 def _tpu(
@@ -49,6 +57,7 @@ def _tpu(
         torus=torus,
         # Chips for training close an axis of any multiple of 4, those for inference one of 16 only.
         closes=4 if torus == 3 else 16,
+        hides=_HIDES.get(name, ()),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +21,9 @@ from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, f
 from tapestry_jax.planning.pricing.cost import Cost, OperationCost, TransferCost
 from tapestry_jax.planning.pricing.counts import Counts
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
+from tapestry_jax.planning.pricing.overlapped import overlapped, share_of_layers
 from tapestry_jax.planning.pricing.placed import Loop, Priced
-from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, inner_bytes, roofline
+from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, inner_bytes, roofline, runs_as_one, stays
 from tapestry_jax.planning.pricing.sums import Around, Room, Sums
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step
@@ -65,7 +66,7 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
         str(laid),
         bool(sources),
         tuple(sums.operations.values()),
-        tuple(_overlapped(zip(places, transfers, strict=True), sums.rings)),
+        tuple(overlapped(schedule, tuple(zip(places, transfers, strict=True)), sums)),
         sums.bubble,
     )
     check(cost)
@@ -88,24 +89,6 @@ def check(cost: Cost) -> None:
             remedy="Report it, with the program: every count and figure should be finite.",
         )
     )
-
-
-def _overlapped(transfers: Iterable[tuple[Place, TransferCost]], rings: dict[Place, Room]) -> Iterator[TransferCost]:
-    """What goes round a ring passes while a turn is computed, of the forward pass or the backward pass."""
-    left = {
-        (place, backward): (room.forward, room.backward)[backward]
-        for place, room in rings.items()
-        for backward in (0, 1)
-    }
-    for place, each in transfers:
-        key = place, int(each.backward)
-        if key in left:
-            hidden = min(each.seconds, left[key])
-            left[key] -= hidden
-            fields = each.path, each.kind, each.axes, each.bytes, each.times, each.backward, each.seconds
-            yield TransferCost(*fields, hidden)
-        else:
-            yield each
 
 
 def _add(schedule: Schedule, flow: Flow, sums: Sums, around: Around) -> Room:
@@ -157,6 +140,7 @@ def _of_repeat(step: Repeat, flow: Flow, sums: Sums, around: Around, place: Plac
     sums.loops.append((place, Loop(step.length, again, layers=step.remat)))
     entered = Around(around.times * step.length, around.again + again, around.loops, around.idle, place)
     total = _add(step.body, inside, sums, entered)
+    sums.layers[place] = total.times(share_of_layers(step.length))
     stacked = _stacked(step, inside) if smooth else 0.0
     if stacked:
         total += sums.add(place, entered, _of_copy(step.path, stacked, sums.machine, entered, back=True))
@@ -214,6 +198,12 @@ class _Scope:
             found = self._keys[id(step)] = key, block_counts(*key)
         return found
 
+    def stays(self, slot: int) -> bool:
+        """Whether a value that is written stays on the chip until it is read."""
+        if slot in self.outputs or slot not in self.makers:
+            return False
+        return stays(self.machine, self.schedule.slots[slot].local_bytes)
+
     def is_fused(self, slot: int) -> bool:
         """Whether a value stays inside of a kernel: made and read by two operations that XLA runs as one."""
         if slot not in self._fused:
@@ -233,12 +223,7 @@ class _Scope:
         (_, made), (_, read) = self.counted(maker), self.counted(reader)
         place = maker.results.index(slot)
         head = made.heads[place] if place < len(made.heads) else "apart"
-        if head in ("fused", "given"):
-            # Compilers for GPUs hand products to libraries, which read arrays.
-            return self.machine.platform == "tpu" or "product" not in read.heads
-        if head == "product":
-            return set(read.heads) <= {"fused"} and all(times <= 1 for times in read.reads)
-        return False
+        return runs_as_one(self.machine.platform, head, read.heads, read.reads)
 
 
 def _folds(schedule: Schedule, step: Run) -> tuple[str, ...]:
@@ -249,16 +234,26 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: Around) -> OperationCo
     schedule, machine = scope.schedule, scope.machine
     key, counts = scope.counted(step)
     smooth = any(map(flow.carries_gradient, step.results))
-    moved = inner_bytes(machine, counts)
+    moved, near = inner_bytes(machine, counts), 0.0
     for place, (times, size) in enumerate(zip(counts.reads, _array_bytes(key), strict=True)):
         slot = step.operands[place] if place < len(step.operands) else None
-        moved += 0.0 if slot is not None and scope.is_fused(slot) else times * size
+        if slot is not None and scope.is_fused(slot):
+            continue
+        if slot is not None and scope.stays(slot):
+            near += times * size
+        else:
+            moved += times * size
     for slot in step.results:
-        # What the backward pass reads is written, fused or not.
-        if not scope.is_fused(slot) or flow.carries_gradient(slot):
+        # What the backward pass reads is written, fused or not; layers stack it in memory.
+        kept = flow.carries_gradient(slot)
+        if scope.is_fused(slot) and not kept:
+            continue
+        if scope.stays(slot) and not (kept and around.place):
+            near += schedule.slots[slot].local_bytes
+        else:
             moved += schedule.slots[slot].local_bytes
-    forward = roofline(machine, counts, moved)
-    back, back_counts, back_moved = backward_of(step, flow, machine, key)
+    forward = roofline(machine, counts, moved, near)
+    back, back_counts, back_moved = backward_of(step, flow, machine, key, stacks=bool(around.place))
     runs = 1 + (around.again - step.kept if smooth else 0)
     return OperationCost(
         step.path,
@@ -269,7 +264,7 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: Around) -> OperationCo
         around.times * back.total,
         around.times * (runs - 1) * forward.total,
         forward.limit,
-        around.times * _redundant(step, machine, key, forward, moved),
+        around.times * _redundant(step, machine, key, forward, (moved, near)),
         _reread(schedule, step, around, key),
     )
 
@@ -297,8 +292,8 @@ def _array_bytes(key: Key) -> tuple[int, ...]:
     return block_bytes(operation, operands, sizes)
 
 
-def backward_of(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Seconds, Counts, float]:
-    """What the gradient of a step takes, its counts, and the bytes it moves."""
+def backward_of(step: Run, flow: Flow, machine: Machine, key: Key, *, stacks: bool) -> tuple[Seconds, Counts, float]:
+    """What the gradient of a step takes, its counts, and the bytes it moves; `stacks`, inside of a loop."""
     by = tuple(place for place, slot in enumerate(step.operands) if flow.carries_gradient(slot))
     if not by or not any(map(flow.carries_gradient, step.results)):
         return Seconds(0.0, ""), Counts(), 0.0
@@ -306,10 +301,12 @@ def backward_of(step: Run, flow: Flow, machine: Machine, key: Key) -> tuple[Seco
     arrays = sum(operand.coordinate is None for operand in operation.signature.operands)
     counts = block_counts(operation, operands, replace(part, by=tuple(place for place in by if place < arrays)), sizes)
     moved = inner_bytes(machine, counts)
-    return roofline(machine, counts, moved), counts, moved
+    # What layers keep lies in stacks; else TPUs' compilers keep on the chip what fits.
+    near = counts.outer if not stacks and stays(machine, counts.outer) else 0.0
+    return roofline(machine, counts, moved - near, near), counts, moved - near
 
 
-def _redundant(step: Run, machine: Machine, key: Key, forward: Seconds, moved: float) -> float:
+def _redundant(step: Run, machine: Machine, key: Key, forward: Seconds, moved: tuple[float, float]) -> float:
     """Seconds for indices before and behind the block that a neighbour computes as well."""
     wide = {
         dim: cut.block for dim, cut in step.cuts if cut.window is not None and (cut.window.before or cut.window.after)
@@ -319,7 +316,7 @@ def _redundant(step: Run, machine: Machine, key: Key, forward: Seconds, moved: f
     operation, operands, part, sizes = key
     narrow = tuple((dim, min(size, wide.get(dim, size))) for dim, size in sizes)
     share = math.prod(size for _, size in narrow) / max(math.prod(size for _, size in sizes), 1)
-    needed = roofline(machine, block_counts(operation, operands, part, narrow), share * moved)
+    needed = roofline(machine, block_counts(operation, operands, part, narrow), *(share * size for size in moved))
     return max(forward.total - needed.total, 0.0)
 
 

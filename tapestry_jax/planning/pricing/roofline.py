@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +20,7 @@ Struct = jax.ShapeDtypeStruct
 TRANSCENDENTAL = 4.0
 """How many other operations an exponential, logarithm or root stands for."""
 ON_CHIP = 2.0
-"""How much faster than memory a chip moves what stays on it, between the kernels of an operation; an estimate."""
+"""How much faster than memory a chip moves what stays on it, between kernels; an estimate."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,21 @@ class Seconds:
     limit: str
 
 
-def roofline(machine: Machine, counts: Counts, moved: float) -> Seconds:
-    """Seconds of a kernel that moves so many bytes between a device and its memory."""
+def roofline(machine: Machine, counts: Counts, moved: float, near: float = 0.0) -> Seconds:
+    """Seconds of a kernel that moves so many bytes between a device and its memory.
+
+    Args:
+      machine: where.
+      counts: of the kernel.
+      moved: bytes.
+      near: bytes of operands and results that stay on the chip.
+    """
     flops = sum(flops for _, flops in counts.products)
     idle = 1.0 + counts.idle / flops if flops else 1.0
     times = {
         "products": idle * sum(flops / machine.flops(dtype) for dtype, flops in counts.products),
         "arithmetic": (counts.other + TRANSCENDENTAL * counts.transcendental + counts.repeated) / machine.vector.value,
-        "memory": (moved + _on_chip(machine, counts) / ON_CHIP) / machine.bandwidth.value,
+        "memory": passed(machine, counts, moved, near) / machine.bandwidth.value,
         "start": machine.start.value * counts.kernels,
     }
     limit = max(times, key=lambda name: times[name])
@@ -52,6 +60,32 @@ def roofline(machine: Machine, counts: Counts, moved: float) -> Seconds:
 def inner_bytes(machine: Machine, counts: Counts) -> float:
     """Bytes that a kernel moves beside its operands and results; what is small enough stays on the chip."""
     return counts.outer + counts.inner - _on_chip(machine, counts)
+
+
+def passed(machine: Machine, counts: Counts, moved: float, near: float = 0.0) -> float:
+    """Bytes that memory would move in the time in which a kernel moves these, and what stays on the chip."""
+    return moved + (near + _on_chip(machine, counts)) / ON_CHIP
+
+
+def stays(machine: Machine, size: float) -> bool:
+    """Whether what one kernel writes and another reads stays on the chip: TPUs' compilers see to that."""
+    # Half of the chip's memory: the other half streams in what comes next.
+    return machine.platform == "tpu" and size <= machine.cache.value / 2
+
+
+def runs_as_one(platform: str, head: str, heads: Sequence[str], reads: Sequence[float]) -> bool:
+    """Whether XLA runs as one kernel what makes a value and what alone reads it.
+
+    Args:
+      platform: whose compiler it is.
+      head: what makes the value.
+      heads: what makes the results of its reader.
+      reads: how often the reader reads each of its operands.
+    """
+    if head in ("fused", "given"):
+        # Compilers for GPUs hand products to libraries, which read arrays.
+        return platform == "tpu" or "product" not in heads
+    return head == "product" and set(heads) <= {"fused"} and all(times <= 1 for times in reads)
 
 
 def _on_chip(machine: Machine, counts: Counts) -> float:

@@ -29,6 +29,10 @@ class Room:
         again, kept = self.again + other.again, self.kept + other.kept
         return Room(self.forward + other.forward, self.backward + other.backward, again, kept)
 
+    def times(self, share: float) -> Room:
+        """A share of each."""
+        return Room(share * self.forward, share * self.backward, share * self.again, share * self.kept)
+
     def in_ring(self, turns: int, outside: int) -> Room:
         """What a ring of so many turns has: in its last turn nothing is sent on.
 
@@ -66,6 +70,7 @@ class Sums:
         self.works: list[tuple[Place, Work]] = []
         self.loops: list[tuple[Place, Loop]] = []
         self.rings: dict[Place, Room] = {}
+        self.layers: dict[Place, Room] = {}
         self.bubble = 0.0
 
     def add(

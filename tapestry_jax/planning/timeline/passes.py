@@ -38,7 +38,7 @@ class Passes:
             if loop.inside:
                 turn.append(self._body_backward(step, place))
                 sent += self._sent(place, backward=True)
-            return self._loop(step, loop, turn, sent, last_first=False)
+            return self._loop(step, loop, turn, sent, self._beside(step, place, backward=False), last_first=False)
         before = [each for each in sent if isinstance(step, Convert) or each.kind == "all-gather"]
         self._send(track, before)
         self._compute(track, place, FORWARD)
@@ -51,7 +51,7 @@ class Passes:
         if isinstance(step, Repeat | Region):
             loop = self.loops.get(place)
             turn = self._body_again(step, place, layers=layers)
-            return track if loop is None else self._loop(step, loop, turn, [], last_first=False)
+            return track if loop is None else self._loop(step, loop, turn, [], [], last_first=False)
         for work in self.works[place]:
             if work.again and not (layers and work.kept):
                 track.add(_computed(work, AGAIN, work.cost.forward))
@@ -67,7 +67,7 @@ class Passes:
             turn = self._body_again(step, place, layers=loop.layers) if loop.again else Track()
             self._compute(turn, place, BACKWARD)
             turn.append(self._body_backward(step, place))
-            return self._loop(step, loop, turn, sent, last_first=True)
+            return self._loop(step, loop, turn, sent, self._beside(step, place, backward=True), last_first=True)
         after = [each for each in sent if isinstance(step, Convert) or each.kind == "reduce-scatter"]
         self._send(track, [each for each in sent if each not in after])
         self._compute(track, place, BACKWARD)
@@ -92,11 +92,34 @@ class Passes:
             turn.append(self.backward(inner, at))
         return turn
 
-    def _loop(self, step: Step, loop: Loop, turn: Track, sent: list[TransferCost], *, last_first: bool) -> Track:
+    def _beside(self, step: Step, place: Place, *, backward: bool) -> list[Event]:
+        """What layers send while another is computed: the first, or the last, has none to pass behind."""
+        if not isinstance(step, Repeat):
+            return []
+        sent = [
+            each
+            for inner, at in _inside(step, place)
+            if not isinstance(inner, Repeat | Region)
+            for each in self._sent(at, backward=backward)
+            if each.hidden
+        ]
+        share = step.length / (step.length - 1) if sent else 1.0
+        return [_transferred(each, share * each.hidden) for each in sent]
+
+    def _loop(
+        self,
+        step: Step,
+        loop: Loop,
+        turn: Track,
+        sent: list[TransferCost],
+        beside: list[Event],
+        *,
+        last_first: bool,
+    ) -> Track:
         """All turns: what is sent round goes beside them, what is handed on or brought first stands between them."""
         if isinstance(step, Repeat):
             track = Track()
-            once = in_turns(turn, loop.turns)
+            once = in_turns(turn, loop.turns, beside)
             for part in (once, self._all(sent)) if last_first else (self._all(sent), once):
                 track.append(part)
             return track
@@ -105,19 +128,21 @@ class Passes:
         if loop.stages:
             count = self.schedule.mesh.size(loop.stages)
             return in_stages(turn, loop.turns, loop.stages, count, last_first=last_first)
-        return in_turns(turn, loop.turns, [_transferred(each) for each in rotating])
+        return in_turns(turn, loop.turns, [_transferred(each, each.seconds) for each in rotating])
 
     def _all(self, sent: list[TransferCost]) -> Track:
         track = Track()
-        self._send(track, sent)
+        for each in sent:
+            track.add(_transferred(each, each.seconds))
         return track
 
     def _sent(self, place: Place, *, backward: bool) -> list[TransferCost]:
         return [each for each in self.sent[place] if each.backward == backward]
 
     def _send(self, track: Track, sent: list[TransferCost]) -> None:
+        """What a step sends, and what waits for it; the rest passes beside the turns of its loop."""
         for each in sent:
-            track.add(_transferred(each))
+            track.add(_transferred(each, each.seconds - each.hidden))
 
     def _compute(self, track: Track, place: Place, part: str) -> None:
         for work in self.works[place]:
@@ -132,6 +157,6 @@ def _computed(work: Work, part: str, seconds: float) -> Event:
     return Event(work.cost.path, COMPUTE, part, (), 0.0, seconds / max(work.cost.times, 1))
 
 
-def _transferred(sent: TransferCost) -> Event:
+def _transferred(sent: TransferCost, seconds: float) -> Event:
     part = BACKWARD if sent.backward else FORWARD
-    return Event(sent.path, sent.kind, part, sent.axes, 0.0, sent.seconds / sent.times, bytes=sent.bytes)
+    return Event(sent.path, sent.kind, part, sent.axes, 0.0, seconds / sent.times, bytes=sent.bytes)

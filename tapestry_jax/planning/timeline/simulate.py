@@ -1,8 +1,8 @@
 """A run of a schedule on a machine, simulated: its passes one step after the other, and what waits for what.
 
 A device computes one thing at a time, and a collective has its links for itself. Whoever reads what is sent waits for
-it; but what goes round a ring is read in the next turn. So links and devices work at the same time in rings alone, as
-in the price of a schedule, and compilers that hide more are faster than this.
+it; but what goes round a ring is read in the next turn, and layers gather and sum beside one another as far as their
+price says so. Elsewhere links and devices do not work at the same time: compilers that hide more are faster than this.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from tapestry_jax.planning.geometry.layout import Layout, even_cut, true_layout
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.prediction.flow import Flow, flow_of_body
 from tapestry_jax.planning.prediction.recomputed import read_by_derivative
+from tapestry_jax.planning.pricing.overlapped import share_of_layers
+from tapestry_jax.planning.pricing.roofline import ON_CHIP, stays
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, fold_axes, operand_layouts
 from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Scatter, Schedule
@@ -26,7 +28,7 @@ from tapestry_jax.searching.exact.homes import Chosen, Home, Known, NotModelledE
 from tapestry_jax.searching.exact.model import Model, Pick, Value
 from tapestry_jax.searching.exact.placements import even_layouts, placements
 from tapestry_jax.searching.exact.prices import Prices, Want, Worked, result_layouts
-from tapestry_jax.searching.exact.values import times_alike, value_between
+from tapestry_jax.searching.exact.values import saved_where_changed, times_alike, value_between, written
 
 
 class Builder:
@@ -40,6 +42,8 @@ class Builder:
         self._excess: list[list[float]] = []
         self._held: list[list[float]] = []
         self._count: list[int] = []
+        self._rooms: list[list[tuple[int, list[float], float]]] = []
+        self._groups = 0
         self._more: list[list[tuple[float, float]]] = []
         self._values: dict[Any, tuple[Value, int]] = {}
         self._classes: dict[Any, Known] = {}
@@ -70,6 +74,7 @@ class Builder:
             tuple(times * each + own for each, (own, _) in zip(self._seconds[number], more, strict=True)),
             tuple(times * each for each in self._excess[number]),
             tuple(times * each + own for each, (_, own) in zip(self._held[number], more, strict=True)),
+            tuple((at, tuple(times * each for each in rooms), share) for at, rooms, share in self._rooms[number]),
         )
 
     def _apart(self, schedule: Schedule) -> frozenset[int]:
@@ -90,6 +95,7 @@ class Builder:
         self._excess.append([0.0] * len(seconds))
         self._held.append(list(held))
         self._count.append(1)
+        self._rooms.append([])
         self._more.append([(0.0, 0.0)] * len(seconds))
         return len(self.chosen) - 1
 
@@ -160,7 +166,7 @@ class Builder:
             slot, carry = schedule.outputs[number], homes[schedule.inputs[number]]
             smooth = scope.flow.carries_gradient(slot)
             wants = tuple(Want(layout, spread(layout.axes), smooth) for layout in carry.layouts)
-            readings.setdefault(slot, []).append(Reading(carry.pick, wants))
+            readings.setdefault(slot, []).append(Reading(carry.pick, wants, leaves=True))
 
     def _leave(self, scope: Scope, homes: dict[int, Home]) -> None:
         """Results leave in true layouts, or as they were asked for."""
@@ -210,24 +216,37 @@ class Builder:
         live = any(slot in flow.live for slot in step.results) and not is_barrier(node)
         smooth = any(map(flow.carries_gradient, step.results))
         runs = 1 + (scope.again - step.kept if smooth else 0)
-        works = tuple(self.prices.work(schedule, step, flow, each.cuts, each.scatter) for each in options)
-        bandwidth = self.prices.machine.bandwidth.value
+        works = tuple(
+            self.prices.work(schedule, step, flow, each.cuts, each.scatter, stacks=scope.loop is not None)
+            for each in options
+        )
+        layouts = [result_layouts(schedule, replace(step, scatter=o.scatter), o.cuts) for o in options]
+        near = self._near(scope, step, layouts)
+        machine = self.prices.machine
+        bandwidth = machine.bandwidth.value
         fusable = [slot for slot in step.results if uses[slot] == 1 and not flow.carries_gradient(slot)]
         own = dict(enumerate(step.operands))
         seconds: list[float] = []
         excess: list[float] = []
-        for work in works if live else ():
-            moved = work.inner + sum(work.reads) + sum(work.writes)
-            less = sum(size for slot, size in zip(step.results, work.writes, strict=True) if slot in fusable)
+        forward: list[float] = []
+        backward: list[float] = []
+        for work, stay in zip(works, near, strict=True) if live else ():
+            writes = [written(scope, *each) for each in zip(step.results, work.writes, stay, strict=True)]
+            moved = work.inner + sum(work.reads) + sum(writes)
+            less = sum(size for slot, size in zip(step.results, writes, strict=True) if slot in fusable)
+            less += sum(saved_where_changed(scope, *each) for each in zip(step.results, work.writes, stay, strict=True))
             less += sum(
-                size
+                size if uses[own[place]] == 1 else size - size / ON_CHIP
                 for place, size in enumerate(work.reads)
-                if place in own and homes[own[place]].maker is not None and uses[own[place]] == 1
+                if place in own and homes[own[place]].maker is not None
+                if uses[own[place]] == 1 or any(homes[own[place]].near)
             )
             base = max(work.floor, (moved - less) / bandwidth)
             stacked = self._stacked(scope, step, work)
             seconds.append(scope.times * (runs * base + work.backward + work.sends + stacked))
             excess.append(scope.times * runs * max(moved / bandwidth - base, 0.0) if less else 0.0)
+            forward.append(scope.times * base)
+            backward.append(scope.times * ((runs - 1) * base + work.backward))
         pick = self._pick(
             Chosen("operation", (step.path,), tuple(options), node),
             seconds or [0.0] * len(options),
@@ -235,7 +254,10 @@ class Builder:
         )
         if excess:
             self._excess[pick] = excess
-        layouts = [result_layouts(schedule, replace(step, scatter=o.scatter), o.cuts) for o in options]
+        if scope.group is not None and live:
+            for number, (rooms, times) in enumerate(((forward, 1), (backward, runs - 1))):
+                shares = [scope.share * each for each in rooms]
+                self._rooms[pick].append((2 * scope.group + number, shares, scope.share * times / runs))
         scattered = tuple(option.scatter is not None for option in options)
         maker = step if live else None
         made = tuple(
@@ -246,6 +268,8 @@ class Builder:
                 works=works,
                 scattered=scattered,
                 place=number,
+                near=tuple(each[number] for each in near),
+                runs=runs,
             )
             for number in range(len(step.results))
         )
@@ -255,7 +279,8 @@ class Builder:
             Reading(
                 pick,
                 tuple(want[place] for want in wants),
-                fused=works if uses[slot] == 1 and live else (),
+                works=works if live else (),
+                alone=uses[slot] == 1,
                 place=place,
                 runs=runs,
                 needed=slot in needed,
@@ -264,6 +289,27 @@ class Builder:
             for place, slot in enumerate(step.operands)
         )
         return Known(made, read)
+
+    def _near(self, scope: Scope, step: Run, layouts: Sequence[Sequence[Layout]]) -> list[tuple[bool, ...]]:
+        """By option, which results stay on the chip; those that leave do not, but for what is changed before."""
+        schedule = scope.schedule
+        return [
+            tuple(
+                stays(self.prices.machine, replace(schedule.slots[slot], layout=layout).local_bytes)
+                and not self._leaves(scope, slot, layout)
+                for slot, layout in zip(step.results, each, strict=True)
+            )
+            for each in layouts
+        ]
+
+    def _leaves(self, scope: Scope, slot: int, layout: Layout) -> bool:
+        """Whether a value leaves as it lies."""
+        schedule = scope.schedule
+        places = [place for place, each in enumerate(schedule.outputs) if each == slot]
+        if scope.loop is not None:
+            return any(place >= scope.loop.carries for place in places)
+        whole = true_layout(layout.in_blocks, schedule.slots[slot].type.shape, self.mesh)
+        return any((self.outputs.get(place) or whole) == layout for place in places)
 
     def _scatters(self, schedule: Schedule, step: Run, cuts: Cuts) -> Iterable[Scatter]:
         """The ways in which a sum over the mesh can be scattered."""
@@ -338,6 +384,9 @@ class Builder:
             raise NotModelledError(f"stages at {step.path}")
         smooth = any(map(scope.flow.carries_gradient, step.results))
         inner_flow, body = flow_of_body(step, scope.flow), step.body
+        # Behind what loops in it compute there is room that is not counted: all passes there.
+        counted = not any(isinstance(each, Repeat) for each in body.steps)
+        self._groups += 1
         inner = Scope(
             body,
             inner_flow,
@@ -348,6 +397,8 @@ class Builder:
             classes(body, inner_flow),
             scope.turns if step.remat else scope.turns * step.length,
             max(scope.received, scope.turns * step.remat) * step.length,
+            self._groups if counted else None,
+            share_of_layers(step.length) if counted else 0.0,
         )
         inside: dict[int, Home] = {}
         for position, (operand, slot) in enumerate(zip(step.operands, body.inputs, strict=True)):

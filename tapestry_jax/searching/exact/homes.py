@@ -64,6 +64,8 @@ class Home:
       scattered: by option, whether it is a sum that is scattered.
       place: among the results of its maker.
       given: whether it is an argument, which stays anyway.
+      near: by option, whether it stays on the chip until it is read.
+      runs: how often its maker runs in a turn.
     """
 
     pick: int
@@ -75,6 +77,8 @@ class Home:
     scattered: tuple[bool, ...] = ()
     place: int = 0
     given: bool = False
+    near: tuple[bool, ...] = ()
+    runs: int = 1
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class Scope:
       classes: of its steps.
       turns: how often what its backward pass reads is kept.
       received: in what is computed again, how often what other devices sent is kept.
+      group: the number of the loop, if something may be sent behind what it computes.
+      share: of that, how much.
     """
 
     schedule: Schedule
@@ -102,6 +108,8 @@ class Scope:
     classes: Classes = Classes((), ())
     turns: int = 1
     received: int = 0
+    group: int | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +120,9 @@ class Reading:
       pick: that reads.
       wants: how, by option.
       same: whether it reads the value as it lies.
-      fused: what the reader takes, by option, where the two may run as one kernel.
+      works: what the reader takes, by option.
+      alone: whether it may run as one kernel with the maker.
+      leaves: whether it is the next turn of a loop.
       place: among its operands.
       runs: how often it runs in a turn.
       needed: whether its gradient needs the value.
@@ -122,7 +132,9 @@ class Reading:
     pick: int
     wants: tuple[Want, ...]
     same: bool = False
-    fused: tuple[Worked, ...] = ()
+    works: tuple[Worked, ...] = ()
+    alone: bool = False
+    leaves: bool = False
     place: int = 0
     runs: int = 1
     needed: bool = False

@@ -7,9 +7,10 @@ which it lies and those in which it is read. So the price of any choice is found
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from typing import Any
 
 from combinators.frozen import dataclass
 
@@ -26,12 +27,15 @@ class Pick:
       seconds: of each option, where all is fused that can be.
       excess: of each option, the seconds more that it takes where nothing is fused.
       held: of each option, the bytes that stay on a device until the end.
+      rooms: passes of loops, and of each option the seconds in them behind which something may be sent, then the share
+        of `excess` that is in them too.
     """
 
     path: str
     seconds: tuple[float, ...]
     excess: tuple[float, ...]
     held: tuple[float, ...]
+    rooms: tuple[tuple[int, tuple[float, ...], float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Value:
       saved: of every pair the seconds that its maker and its reader save, where both run as one kernel.
       kept: of every pair what is kept for the backward pass, where its reader keeps it: which of `sizes`.
       sizes: bytes, each kept once.
+      behind: of every pair, for passes of loops, the seconds that are to be sent behind what the loop computes; less
+        than none where the change itself computes.
     """
 
     maker: int
@@ -69,6 +75,7 @@ class Value:
     saved: Mapping[Pair, tuple[float, float]]
     kept: Mapping[Pair, int]
     sizes: tuple[float, ...]
+    behind: Mapping[Pair, tuple[tuple[int, float], ...]] = field(default_factory=dict[Pair, Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +96,24 @@ class Model:
         """Seconds of a choice, one option for each pick; infinite where two options do not go together."""
         total = self.constant + sum(pick.seconds[at] for pick, at in zip(self.picks, choice, strict=True))
         saved = [0.0] * len(self.picks)
+        late: defaultdict[int, float] = defaultdict(float)
         for value in self.values:
             made = value.labels[choice[value.maker]]
             pairs = {(made, reader.labels[choice[reader.pick]]) for reader in value.readers}
             total += sum(value.seconds.get(pair, math.inf) for pair in pairs)
             total += sum(value.common[each] for each in {each for pair in pairs for each in value.shares.get(pair, ())})
+            for number, seconds in (each for pair in pairs for each in value.behind.get(pair, ())):
+                late[number] += seconds
             for reader in value.readers:
                 own = value.saved.get((made, reader.labels[choice[reader.pick]]), (0.0, 0.0))
                 saved[value.maker] += own[0]
                 saved[reader.pick] += own[1]
         for pick, at, less in zip(self.picks, choice, saved, strict=True):
-            total += max(pick.excess[at] - less, 0.0)
-        return total
+            more = max(pick.excess[at] - less, 0.0)
+            total += more
+            for number, rooms, share in pick.rooms:
+                late[number] -= rooms[at] + share * more
+        return total + sum(max(seconds, 0.0) for seconds in late.values())
 
     def held(self, choice: Sequence[int]) -> float:
         """Bytes that stay on a device until the end, or until the backward pass."""
@@ -130,6 +143,7 @@ def _undominated(model: Model, value: Value) -> Value:
         return value
     # What lies alike costs the least that any option of it does; options that differ are told apart by their labels.
     found: dict[int, list[tuple[float, float, int]]] = {}
+    behind = value.behind
     for made, read in value.seconds:
         options = [at for at, label in enumerate(value.labels) if label == made]
         size = value.sizes[value.kept[made, read]] if (made, read) in value.kept else 0.0
@@ -139,7 +153,26 @@ def _undominated(model: Model, value: Value) -> Value:
     for read, each in found.items():
         least = math.inf
         for _, held, made in sorted(each):
-            if held < least:
+            if held < least or behind:
                 least = held
                 kept.add((made, read))
+        if behind:
+            kept -= {(made, read) for *_, made in each if _is_dominated(value, each, made, read)}
     return replace(value, seconds={pair: seconds for pair, seconds in value.seconds.items() if pair in kept})
+
+
+def _is_dominated(value: Value, options: Sequence[tuple[float, float, int]], made: int, read: int) -> bool:
+    """Whether another takes no more, even if nothing more passes behind computing, and holds no more."""
+    own = next(each for each in options if each[2] == made)
+    sent = Counter(dict(value.behind.get((made, read), ())))
+    for seconds, held, other in options:
+        # What is sent behind computing, and finds no room there, takes its own time and no more.
+        if seconds > own[0] or held > own[1]:
+            continue
+        more = Counter(dict(value.behind.get((other, read), ())))
+        late = sum(max(more[number] - sent[number], 0.0) for number in {*more, *sent})
+        if (seconds + late, held) != own[:2] and seconds + late <= own[0]:
+            return True
+        if (seconds + late, held) == own[:2] and other < made:
+            return True
+    return False

@@ -20,8 +20,9 @@ from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.collectives import sent_by_convert, sent_by_run
 from tapestry_jax.planning.prediction.flow import Flow
 from tapestry_jax.planning.pricing.marginal import block_counts
+from tapestry_jax.planning.pricing.overlapped import share_behind
 from tapestry_jax.planning.pricing.priced import backward_of, copied_bytes, counts_key
-from tapestry_jax.planning.pricing.roofline import block_bytes, inner_bytes, roofline
+from tapestry_jax.planning.pricing.roofline import block_bytes, inner_bytes, passed, roofline
 from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, result_layout
 from tapestry_jax.planning.scheduling.schedule import Convert, Run, Scatter, Schedule, Slot
 
@@ -35,12 +36,16 @@ class Parts:
       common: that, by its keys.
       receives: whether other devices send anything.
       casts: whether it only makes a value vary over mesh axes, and its gradient is summed over them.
+      behind: of both passes, the seconds that pass behind other layers where these compute long enough; not in `own`.
+      copied: of both passes, the seconds of copies, which others can pass behind.
     """
 
     own: float = 0.0
     common: tuple[tuple[Any, float], ...] = ()
     receives: bool = False
     casts: bool = False
+    behind: tuple[float, float] = (0.0, 0.0)
+    copied: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Worked:
 
     Attributes:
       floor: seconds, whatever it reads and writes.
-      inner: bytes moved beside operands and results.
+      inner: bytes moved beside operands and results; those on the chip as far as they take time.
       reads: bytes of each operand.
       writes: bytes of each result.
       backward: seconds of its gradient.
@@ -134,50 +139,72 @@ class Prices:
             own = self.sent(sent_by_convert(alone, step, flow, set(), leading)) / leading
             return Parts(own, casts=want.smooth)
         seen: set[Any] = set()
-        total = self.sent(sent_by_convert(alone, step, flow, seen))
+        gathers = want.gathers if any(isinstance(change, Gather) for change in changes) else ""
+        layers = gathers == "own"
+        sent = [*sent_by_convert(alone, step, flow, seen)]
         common: list[tuple[Any, float]] = []
         for key in seen:
             others = seen - {key}
-            without = self.sent(sent_by_convert(alone, step, flow, {*seen}))
-            common.append((key, self.sent(sent_by_convert(alone, step, flow, others)) - without))
-        own = total - sum(seconds for _, seconds in common)
-        copied = (1 + want.smooth) * copied_bytes(alone, step) / self.machine.bandwidth.value
-        if want.gathers and any(isinstance(change, Gather) for change in changes):
+            without = self.sent(sent_by_convert(alone, step, flow, {*seen}), layers=layers)
+            common.append((key, self.sent(sent_by_convert(alone, step, flow, others), layers=layers) - without))
+        if gathers and want.needed:
             # Slices that are gathered in every turn, and not kept for the backward pass.
             once = Flow(flow.live, frozenset(), frozenset())
-            own += self.sent(sent_by_convert(alone, step, once, set())) if want.needed else 0.0
-            copied = 0.0 if want.gathers == "own" else copied
-        receives = any(isinstance(change, Gather | Exchange | Deal) for change in changes)
-        return Parts(own + copied, tuple(common), receives)
-
-    def sent(self, collectives: Iterable[Collective]) -> float:
-        """Seconds of collectives, one after the other."""
-        return sum(
-            each.times * transfer_seconds(self.laid, each.kind, each.axes, each.bytes)
-            for each in collectives
-            if each.bytes
+            sent += (replace(each, backward=True) for each in sent_by_convert(alone, step, once, set()))
+        own = self.sent(sent, layers=layers) - sum(seconds for _, seconds in common)
+        copied = 0.0 if layers else copied_bytes(alone, step) / self.machine.bandwidth.value
+        passes = [[each for each in sent if each.backward == backward] for backward in (False, True)]
+        return Parts(
+            own + (1 + want.smooth) * copied,
+            tuple(common),
+            any(isinstance(change, Gather | Exchange | Deal) for change in changes),
+            behind=(self._behind(passes[0]), self._behind(passes[1])) if layers else (0.0, 0.0),
+            copied=(copied, want.smooth * copied),
         )
 
-    def work(self, schedule: Schedule, step: Run, flow: Flow, cuts: Cuts, scatter: Scatter | None) -> Worked:
-        """What an operation takes with such cuts; of `schedule` and `flow` all but layouts counts."""
+    def sent(self, collectives: Iterable[Collective], *, layers: bool = False) -> float:
+        """Seconds of collectives, one after the other; of `layers`, without what passes behind others."""
+        found = [*collectives]
+        return sum(map(self._sent, found)) - (self._behind(found) if layers else 0.0)
+
+    def _behind(self, collectives: Iterable[Collective]) -> float:
+        machine = self.machine
+        return sum(share_behind(machine, e.kind, backward=e.backward) * self._sent(e) for e in collectives)
+
+    def _sent(self, each: Collective) -> float:
+        return each.times * transfer_seconds(self.laid, each.kind, each.axes, each.bytes) if each.bytes else 0.0
+
+    def work(
+        self, schedule: Schedule, step: Run, flow: Flow, cuts: Cuts, scatter: Scatter | None, *, stacks: bool = False
+    ) -> Worked:
+        """What an operation takes with such cuts; of `schedule` and `flow` all but layouts counts.
+
+        Args:
+          schedule: that has it.
+          step: the operation.
+          flow: through it.
+          cuts: its placement.
+          scatter: of its sum.
+          stacks: whether it stands in a loop, which stacks what the backward pass reads.
+        """
         placed = replace(step, cuts=tuple(cuts.items()), axes=spread(all_axes(cuts.values())), scatter=scatter)
         key = counts_key(schedule, placed, self.machine.platform)
         flows = tuple((slot in flow.live, flow.carries_gradient(slot)) for slot in (*step.operands, *step.results))
-        known = key, placed.cuts, scatter, flows
+        known = key, placed.cuts, scatter, flows, stacks
         found = self._worked.get(known)
         if found is None:
-            found = self._worked[known] = self._work(schedule, placed, flow, key)
+            found = self._worked[known] = self._work(schedule, placed, flow, key, stacks=stacks)
         return found
 
-    def _work(self, schedule: Schedule, step: Run, flow: Flow, key: Any) -> Worked:
+    def _work(self, schedule: Schedule, step: Run, flow: Flow, key: Any, *, stacks: bool) -> Worked:
         counts, cuts = block_counts(*key), dict(step.cuts)
         operation, operands, _, sizes = key
         shaped = schedule.graph.shaped(step.node)
         layouts = result_layouts(schedule, step, cuts)
-        back, needs, _ = backward_of(step, flow, self.machine, key)
+        back, needs, _ = backward_of(step, flow, self.machine, key, stacks=stacks)
         return Worked(
             roofline(self.machine, counts, 0.0).total,
-            inner_bytes(self.machine, counts),
+            passed(self.machine, counts, inner_bytes(self.machine, counts)),
             tuple(t * size for t, size in zip(counts.reads, block_bytes(operation, operands, sizes), strict=True)),
             tuple(
                 float(replace(schedule.slots[slot], layout=layout).local_bytes)

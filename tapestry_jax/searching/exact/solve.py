@@ -85,13 +85,20 @@ def solve(
         rows.row(((each, 1.0) for each in own), 1.0, 1.0)
     saved: list[list[tuple[int, float]]] = [[] for _ in model.picks]
     held: list[tuple[int, float]] = []
+    late: dict[int, list[tuple[int, float]]] = {}
     for value in model.values:
-        _flows(rows, value, options, scale, saved, held if memory < math.inf else None)
+        _flows(rows, value, options, scale, saved, held if memory < math.inf else None, late)
     for pick, own, less in zip(model.picks, options, saved, strict=True):
         if any(pick.excess):
             more = rows.variable(1.0)
             terms = [(each, -excess / scale) for each, excess in zip(own, pick.excess, strict=True) if excess]
             rows.row([(more, 1.0), *terms, *less], 0.0, math.inf)
+            for number, _, share in pick.rooms:
+                late.setdefault(number, []).append((more, share))
+        for number, rooms, _ in pick.rooms:
+            late.setdefault(number, []).extend((each, room / scale) for each, room in zip(own, rooms, strict=True))
+    for terms in late.values():
+        rows.row([(rows.variable(1.0), 1.0), *terms], 0.0, math.inf)
     if memory < math.inf:
         _within(rows, model, options, memory, held)
     for choice in without:
@@ -110,12 +117,16 @@ def _flows(
     scale: float,
     saved: list[list[tuple[int, float]]],
     held: list[tuple[int, float]] | None,
+    late: dict[int, list[tuple[int, float]]],
 ) -> None:
     """Flows from the layouts in which a value lies to those in which it is read."""
     alone = len(value.readers) == 1
     paid: dict[Pair, int] = {}
     if not alone:
         paid = {pair: rows.variable(seconds / scale) for pair, seconds in value.seconds.items() if seconds}
+    for pair, variable in paid.items():
+        for number, seconds in value.behind.get(pair, ()):
+            late.setdefault(number, []).append((variable, -seconds / scale))
     common = [rows.variable(seconds / scale) for seconds in value.common]
     several = held is not None and sum(reader.keeps for reader in value.readers) > 1
     kept = [rows.variable(0.0) for _ in value.sizes] if several else []
@@ -132,6 +143,8 @@ def _flows(
         _balanced(rows, flows, 1, reader.labels, options[reader.pick])
         shared: dict[int, list[int]] = {}
         for pair, flow in flows.items():
+            for number, seconds in value.behind.get(pair, ()) if alone else ():
+                late.setdefault(number, []).append((flow, -seconds / scale))
             if pair in paid:
                 rows.row([(paid[pair], 1.0), (flow, -1.0)], 0.0, math.inf)
             for each in value.shares.get(pair, ()):

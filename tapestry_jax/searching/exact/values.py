@@ -8,6 +8,7 @@ from typing import Any
 
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.time_axis import spread
+from tapestry_jax.planning.pricing.roofline import ON_CHIP, runs_as_one
 from tapestry_jax.searching.exact.homes import Home, Reading, Scope
 from tapestry_jax.searching.exact.model import Pair, Reader, Value
 from tapestry_jax.searching.exact.prices import Parts, Prices, Want
@@ -24,14 +25,21 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
       readings: all of its readers, in the order of the program.
     """
     kind = scope.schedule.slots[slot].type
-    single = len(readings) == 1 and bool(readings[0].fused) and home.maker is not None
+    made_here = home.maker is not None
+    single = len(readings) == 1 and bool(readings[0].works) and readings[0].alone and made_here
+    near = made_here and any(home.near)
     made_keys = [
-        (layout, bool(home.scattered) and home.scattered[at], _makes(home, at) if single else None)
+        (
+            layout,
+            bool(home.scattered) and home.scattered[at],
+            _makes(home, at) if single else None,
+            near and home.near[at],
+        )
         for at, layout in enumerate(home.layouts)
     ]
     read_keys = [
         [
-            (want, reading.same, reading.live, _reads(reading, at) if single else None)
+            (want, reading.same, reading.live, _reads(reading, at, single=single) if single or near else None)
             for at, want in enumerate(reading.wants)
         ]
         for reading in readings
@@ -40,7 +48,8 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
     read = {key: label for label, key in enumerate(dict.fromkeys(key for keys in read_keys for key in keys))}
     stored = {want: want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read}
     found = _Found(prices, scope, slot, home, alone=len(read) == 1 or len(readings) == 1)
-    for (have, scattered, making), number in made.items():
+    leaves = any(reading.leaves for reading in readings)
+    for (have, scattered, making, stay), number in made.items():
         for (want, same, live, reading), label in read.items():
             # What is scattered all read as it lies; and what a loop carries lies as the first reads it.
             if (scattered or same) and stored[want] != have:
@@ -49,8 +58,17 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
                 found.seconds[number, label] = 0.0
                 continue
             found.add((number, label), have, want)
-            if making and reading and have == want.layout and spread(have.axes) == want.varying:
-                found.fuse((number, label), making, reading, readings[0].runs)
+            is_same = have == want.layout and spread(have.axes) == want.varying
+            if is_same and making and reading and found.fuse((number, label), making, reading):
+                continue
+            if stay and is_same and reading:
+                found.saved[number, label] = 0.0, found.seconds_of(reading[2] - reading[2] / ON_CHIP, reading[3])
+            elif stay and leaves and not is_same:
+                size = replace(scope.schedule.slots[slot], layout=have).local_bytes
+                found.saved[number, label] = (
+                    found.seconds_of(saved_where_changed(scope, slot, size, True), home.runs),
+                    0.0,
+                )
     readers = (
         Reader(each.pick, tuple(read[key] for key in keys), each.needed or bool(scope.received or home.loop))
         for each, keys in zip(readings, read_keys, strict=True)
@@ -70,6 +88,7 @@ class _Found:
         self.shares: dict[Pair, tuple[int, ...]] = {}
         self.kept: dict[Pair, int] = {}
         self.sizes: dict[Any, tuple[int, float]] = {}
+        self.behind: dict[Pair, tuple[tuple[int, float], ...]] = {}
 
     def add(self, pair: Pair, have: Layout, want: Want) -> None:
         """A change of layout."""
@@ -78,12 +97,27 @@ class _Found:
         parts = self.prices.parts(self.known.type, have, want, self.home.loop or 1)
         own = parts.own + (sum(each for _, each in parts.common) if self.alone else 0.0)
         self.seconds[pair] = times * own
+        if self.scope.group is not None and not self.home.constant:
+            self._behind(pair, self.scope.group, parts)
         size = self._size(have, want, parts)
         if size:
             self.kept[pair] = self.sizes.setdefault((pair[0], want.layout), (len(self.sizes), size))[0]
         if parts.common and not self.alone:
             keys = (((pair[0], key), (len(self.common), times * each)) for key, each in parts.common)
             self.shares[pair] = tuple(self.common.setdefault(key, entry)[0] for key, entry in keys)
+
+    def _behind(self, pair: Pair, group: int, parts: Parts) -> None:
+        """What it sends behind computing, and what it computes."""
+        forward, backward = parts.behind
+        # What readers have in common is sent once: it is left out, so that the price is none too high.
+        passes = (forward if self.alone else 0.0, backward)
+        found = (
+            (2 * group + number, self.scope.times * (sent - self.scope.share * copied))
+            for number, (sent, copied) in enumerate(zip(passes, parts.copied, strict=True))
+        )
+        told = tuple(each for each in found if each[1])
+        if told:
+            self.behind[pair] = told
 
     def _size(self, have: Layout, want: Want, parts: Parts) -> float:
         """Bytes that are kept of a value for the backward pass, as it is read."""
@@ -98,23 +132,27 @@ class _Found:
             turns = max(scope.turns, scope.received)
         return float(turns * replace(self.known, layout=want.layout).local_bytes)
 
-    def fuse(self, pair: Pair, making: Any, reading: Any, runs: int) -> None:
+    def fuse(self, pair: Pair, making: Any, reading: Any) -> bool:
         """A value that stays inside of one kernel, if the two that make and read it can run as one."""
-        head, merged, written = making
-        heads, reads, size = reading
-        machine = self.prices.machine
-        if merged or not _is_fused(machine.platform, head, heads, reads):
-            return
+        head, merged, size, stay = making
+        heads, reads, read, runs = reading
+        if merged or not runs_as_one(self.prices.machine.platform, head, heads, reads):
+            return False
         # What the backward pass reads is written, fused or not.
-        own = 0.0 if self.scope.flow.carries_gradient(self.slot) else written
-        times = self.scope.times * runs / machine.bandwidth.value
-        if own or size:
-            self.saved[pair] = times * own, times * size
+        own = 0.0 if self.scope.flow.carries_gradient(self.slot) else written(self.scope, self.slot, size, stay)
+        if own or read:
+            self.saved[pair] = self.seconds_of(own, self.home.runs), self.seconds_of(read, runs)
+        return True
+
+    def seconds_of(self, size: float, runs: int) -> float:
+        """In which memory moves so many bytes, in all turns."""
+        return self.scope.times * runs * size / self.prices.machine.bandwidth.value
 
     def value(self, labels: tuple[int, ...], readers: tuple[Reader, ...]) -> Value:
         """All of it."""
         common, sizes = (tuple(each for _, each in found.values()) for found in (self.common, self.sizes))
-        return Value(self.home.pick, labels, readers, self.seconds, common, self.shares, self.saved, self.kept, sizes)
+        found = self.seconds, common, self.shares, self.saved, self.kept, sizes, self.behind
+        return Value(self.home.pick, labels, readers, *found)
 
 
 def times_alike(value: Value, times: int) -> Value:
@@ -127,23 +165,36 @@ def times_alike(value: Value, times: int) -> Value:
         common=tuple(times * each for each in value.common),
         saved={pair: (times * own, times * other) for pair, (own, other) in value.saved.items()},
         sizes=tuple(times * each for each in value.sizes),
+        behind={pair: tuple((at, times * each) for at, each in own) for pair, own in value.behind.items()},
     )
 
 
 def _makes(home: Home, option: int) -> Any:
     work, place = home.works[option], home.place
     heads = work.heads[0]
-    return heads[place] if place < len(heads) else "apart", work.merged, work.writes[place]
+    stay = bool(home.near) and home.near[option]
+    return heads[place] if place < len(heads) else "apart", work.merged, work.writes[place], stay
 
 
-def _reads(reading: Reading, option: int) -> Any:
-    work = reading.fused[option]
-    heads, reads = work.heads
-    return heads, reads, work.reads[reading.place] if reading.place < len(work.reads) else 0.0
+def _reads(reading: Reading, option: int, *, single: bool) -> Any:
+    if not reading.works:
+        return None
+    work = reading.works[option]
+    heads, reads = work.heads if single else ((), ())
+    return heads, reads, work.reads[reading.place] if reading.place < len(work.reads) else 0.0, reading.runs
 
 
-def _is_fused(platform: str, head: str, heads: tuple[str, ...], reads: tuple[float, ...]) -> bool:
-    """The rule by which a schedule is priced."""
-    if head in ("fused", "given"):
-        return platform == "tpu" or "product" not in heads
-    return head == "product" and set(heads) <= {"fused"} and all(times <= 1 for times in reads)
+def written(scope: Scope, slot: int, size: float, stay: bool) -> float:
+    """What a maker writes, as bytes of memory; what layers keep they stack there, and what they hand on lies there."""
+    kept, loop = scope.flow.carries_gradient(slot), scope.loop
+    if not stay or (loop is not None and (kept or slot in scope.schedule.outputs[: loop.carries])):
+        return size
+    return size / ON_CHIP
+
+
+def saved_where_changed(scope: Scope, slot: int, size: float, stay: bool) -> float:
+    """Of that, what it does not write where a loop hands it on in another layout."""
+    kept, loop = scope.flow.carries_gradient(slot), scope.loop
+    if not stay or kept or loop is None or slot not in scope.schedule.outputs[: loop.carries]:
+        return 0.0
+    return size - size / ON_CHIP

@@ -167,7 +167,17 @@ def test_a_mesh_that_does_not_fill_the_machine_is_refused():
     ("name", "guessed"),
     [
         ("H100", {"inside a group, s a hop", "between groups, s a hop", "smallest kernel, s"}),
-        ("B200", {"inside a group, s a hop", "between groups, s a hop", "smallest kernel, s", "memory on the chip, B"}),
+        (
+            "B200",
+            {
+                "inside a group, s a hop",
+                "between groups, s a hop",
+                "smallest kernel, s",
+                "memory on the chip, B",
+                "all-gather of layers, share behind computing",
+                "reduce-scatter of layers, share behind computing",
+            },
+        ),
         (
             "v4",
             {
@@ -183,3 +193,11 @@ def test_a_mesh_that_does_not_fill_the_machine_is_refused():
 )
 def test_what_no_vendor_says_is_marked_as_an_estimate(name: str, guessed: set[str]):
     assert {place for place, figure in machines.KNOWN[name].figures() if figure.estimate} == guessed
+
+
+def test_a_file_written_before_machines_said_what_they_hide_is_read():
+    older = replace(machines.V6E, hides=())
+    written = json.loads(older.to_json())
+    del written["machine"]["hides"], written["sha256"]
+    assert machines.Machine.from_json(json.dumps(written)) == older
+    assert machines.Machine.from_json(machines.V6E.to_json()) == machines.V6E

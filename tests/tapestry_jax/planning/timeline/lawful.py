@@ -9,6 +9,7 @@ from typing import Any
 
 import tapestry_jax as tp
 from tapestry_jax.planning.prediction.alive import alive_at_once
+from tapestry_jax.planning.scheduling.schedule import Region
 from tapestry_jax.planning.timeline.event import COMPUTE
 from tapestry_jax.planning.timeline.timeline import Timeline
 
@@ -28,12 +29,19 @@ def broken_laws(plan: tp.Plan, machine: Any, grad: Any = False) -> list[str]:
         "not longer than all": timeline.makespan <= together * (1 + 1e-9),
         "not shorter than a lane": all(lane.busy <= timeline.makespan * (1 + 1e-9) for lane in timeline.lanes),
         "not over before a lane": all(lane.last <= timeline.makespan * (1 + 1e-9) for lane in timeline.lanes),
-        "as priced": bool(cost.hidden) or _near(timeline.makespan, cost.seconds),
+        "as priced": (bool(cost.hidden) and _turns(plan.schedule)) or _near(timeline.makespan, cost.seconds),
         "what is alive": not timeline.memory or timeline.peak == alive_at_once(plan.schedule, grad),
         "moments in order": [m for m, _ in timeline.memory] == sorted(m for m, _ in timeline.memory),
         "one at a time": not _overlapping(timeline),
     }
     return [name for name, holds in checks.items() if not holds]
+
+
+def _turns(schedule: Any) -> bool:
+    """Whether something goes round a ring: there the price is coarser than the timeline."""
+    return any(
+        isinstance(step, Region) or _turns(getattr(step, "body", None)) for step in getattr(schedule, "steps", ())
+    )
 
 
 def _near(one: float, other: float, scale: float = 0.0) -> bool:

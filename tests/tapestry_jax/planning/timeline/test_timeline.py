@@ -234,3 +234,12 @@ def test_laws_hold_for_rings_pipelines_and_layers():
     for plan in (ring, pipeline, chunked, kept):
         for grad in (False, True):
             assert broken_laws(plan, "v5p", grad) == []
+
+
+@pytest.mark.parametrize("name", ["h100", "v6e", "v5p"])
+def test_layers_gather_beside_one_another(name: str):
+    plan = tp.fsdp(tp.plan(stacked(8), mesh(data=2), {"batch": "data"}), "data", smallest=1)
+    for grad in (False, True):
+        cost, found = plan.cost(name, grad=grad), plan.timeline(name, grad)
+        assert broken_laws(plan, name, grad) == []
+        assert 0 < cost.hidden == pytest.approx(found.hidden, rel=1e-6)

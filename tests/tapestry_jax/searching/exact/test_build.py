@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,8 +11,12 @@ import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.machines.figures import Figure
+from tapestry_jax.machines.known import find
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.pricing.priced import price
+from tapestry_jax.searching.exact.model import undominated
+from tapestry_jax.searching.exact.solve import solve
 from tests.pairs.programs import draw_program
 from tests.tapestry_jax.searching.exact.modelled import abstract, asked_of, drawn, modelled, problem_of, settled
 from tests.tapestry_jax.searching.programs import mlp
@@ -91,3 +96,52 @@ def test_prices_of_most_random_programs_are_those_of_the_schedule():
     close = sum(abs(ratio - 1) < 0.01 for ratio in drawn_ratios)
     assert close >= 0.9 * len(drawn_ratios)
     assert min(drawn_ratios) > 0.99
+
+
+@pytest.mark.parametrize("name", ["h100", "v6e"])
+def test_what_passes_behind_layers_is_priced_as_in_the_schedule_or_below_and_no_plan_is_below_the_bound(name: str):
+    graph, hidden, binding = block(4), 0, 0
+    for slower in (1, 300):
+        known = find(name)
+        link = replace(known.inside, bandwidth=Figure(known.inside.bandwidth.value / slower, "slow"))
+        problem = replace(problem_of(graph, abstract(data=4, model=2), name, True), machine=replace(known, inside=link))
+        found, chance = modelled(problem), Random(7)
+        bound = solve(undominated(found.model)).bound
+        for _ in range(25):
+            choice = drawn(found, chance)
+            schedule = planned(graph, problem.mesh, asked_of(problem, found, choice))
+            cost = price(schedule, problem.machine, True)
+            own = found.model.price(settled(found, choice, schedule))
+            assert 0.999 * cost.seconds < own <= cost.seconds * (1 + 1e-9)
+            assert bound <= cost.seconds * (1 + 1e-9)
+            hidden += cost.hidden > 0
+            machine = replace(problem.machine, hides=tuple((k, Figure(0.1 * f.value, "")) for k, f in known.hides))
+            binding += price(schedule, machine, True).hidden > 0.11 * cost.hidden
+    # Some have more to send than there is room for.
+    assert hidden > 40 and binding > 10
+
+
+def test_the_solver_weighs_what_finds_no_room_behind_layers():
+    problem = problem_of(block(2), abstract(data=2), "h100", True)
+    slow = replace(problem.machine.inside, bandwidth=Figure(2e10, "slow"))
+    model = modelled(replace(problem, machine=replace(problem.machine, inside=slow))).model
+    # Parameters have to be cut, and are gathered for longer than layers compute.
+    memory = 0.7 * model.held(solve(model).choice)
+    best = solve(model, memory)
+    assert best.bound == pytest.approx(best.seconds, rel=2e-4)
+    assert solve(undominated(model), memory).seconds == pytest.approx(best.seconds, rel=2e-4)
+    roomy = [
+        replace(pick, rooms=tuple((at, (1.0,) * len(all_), s) for at, all_, s in pick.rooms)) for pick in model.picks
+    ]
+    assert replace(model, picks=tuple(roomy)).price(best.choice) < 0.9 * best.seconds
+
+
+def test_prices_of_what_stays_on_the_chip_of_a_tpu_are_those_of_the_schedule():
+    @tp.program("batch embed -> embed, embed")
+    def sorted_means(x: Any) -> Any:
+        y = tp.Map(jnp.sort, "... [c] -> ... [c]")(x)
+        largest = tp.Reduce(lambda y: y.max(0), "b e -> e", tp.monoids.Max)
+        return tp.Reduce(lambda y: y.sum(0), "b e -> e", tp.monoids.Sum)(y), largest(y)
+
+    graph = tp.trace(sorted_means, tp.TensorType({"batch": 8192, "embed": 1024}, jnp.float32))
+    assert ratios(graph, "v5e", (), False, 8, data=2, model=4) == pytest.approx([1.0] * 8, rel=1e-6)
