@@ -69,7 +69,7 @@ def _inside(known: Mapping[str, Apply], scope: str) -> list[str]:
     if not inside:
         raise PlanError(
             message(
-                f"ops names the path {scope!r}, where the graph has no operation",
+                f"ops names the path {scope!r:.200}, where the graph has no operation",
                 f"paths: {_some(sorted(known))}",
                 remedy="Give the path of an operation or scope, as graph.show() prints them.",
             )
