@@ -76,6 +76,14 @@ def test_what_saves_memory_stays_though_it_costs_nothing():
     assert short(chunked, forward).asked == chunked
 
 
+def test_what_saves_time_stays_where_memory_has_no_bound():
+    free = replace(problem(), memory=None)
+    asked = asked_of(tp.plan(GRAPH, MESH, PLAIN))
+    found = evaluate(free, asked)
+    assert isinstance(found, Evaluated)
+    assert not list(shortened(free, found, lambda _: True))
+
+
 def test_another_schedule_is_proved_before_it_is_taken():
     asked = asked_of(tp.plan(GRAPH, MESH, {**PLAIN, "batch": ("data", tp.chunks(2))}))
     first = evaluate(problem(), asked)
