@@ -48,7 +48,7 @@ DAMAGES: dict[str, Damage] = {
     "long lines": (stored_json.readable_errors, "len(line) <= _LONGEST_LINE", "True", "loops in loops"),
     # Head and checksum.
     "no checksum": (Sealed.open, 'head["sha256"] != (found :=', "None is (found :=", "edited without a new checksum"),
-    "any version": (Sealed.open, 'head["version"] != self.version', "False", "another version of the format"),
+    "any version": (Sealed.open, "version != self.version", "False", "another version of the format"),
     "any format": (Sealed.open, 'head["format"] != self.format', "False", "another format"),
     "no look at types": (graph_json._read, "check_graph(graph)", "pass", "another type"),
     "no budget": (graph_json._read, "bounded_steps(len(text))", "readable_errors()", "a fold in a fold"),

@@ -102,7 +102,8 @@ def test_less_is_alive_and_the_compiler_says_so_too(mesh2x4):
     between = tp.plan(GRAPH, mesh2x4, {"b": "data", "f": "model"}, remat="dots")
     assert "4 turns, computed again backwards but for dots" in between.explain(True)
     found = [tp.plan(GRAPH, mesh2x4, {"b": "data", "f": "model"}, remat=r).memory(True) for r in (True, None)]
-    assert found[0].temporaries < between.memory(True).temporaries < found[1].temporaries
+    # What products keep of these few numbers finds room in results that are not written yet.
+    assert found[0].temporaries <= between.memory(True).temporaries < found[1].temporaries
 
 
 def kept(schedule):
