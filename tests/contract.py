@@ -132,8 +132,9 @@ def _assert_same(
         for name, actual, expected in zip(_names(plan), jax.tree.leaves(forward), values, strict=True):
             close(actual, expected, f"{name}, forward")
     if grad is False:
-        run = plan.compile()(*args)
-        for name, actual, expected in zip(_names(plan), jax.tree.leaves(run), values, strict=True):
+        run = jax.tree.leaves(plan.compile()(*args))
+        assert [leaf.dtype for leaf in run] == [kind.dtype for kind in true]
+        for name, actual, expected in zip(_names(plan), run, values, strict=True):
             close(actual, expected, f"{name}, true sizes")
         return
 
@@ -144,6 +145,7 @@ def _assert_same(
     shardings = jax.tree.leaves(plan.out_shardings)
     padded = [jax.device_put(ct, shardings[i]) for i, ct in zip(smooth, padded, strict=True)]
     made, found = program(placed, padded)
+    assert [leaf.dtype for leaf in made] == [kind.dtype for kind in true]
     for name, actual, expected in zip(_names(plan), made, values, strict=True):
         close(_crop(actual, expected.shape), expected, f"{name}, with the gradient")
     for position, actual, expected in zip(wanted, found, gradients, strict=True):
