@@ -133,8 +133,15 @@ def _alike(
         return other
     if other.seconds > found.seconds * (1 + _SAME):
         return None
-    if problem.memory is not None:
-        most = weigh(problem, found).total
-        if held(problem, other) > most or weigh(problem, other).total > most:
-            return None
+    if problem.memory is not None and (_seems_larger(problem, other, found) or not _is_as_light(problem, other, found)):
+        return None
     return other if is_proved(other) else None
+
+
+def _seems_larger(problem: Problem, other: Evaluated, found: Evaluated) -> bool:
+    """Whether it needs more memory by the guess: weighing traces a program, and most that is tried here needs more."""
+    return max(other.guessed, held(problem, other)) > max(found.guessed, held(problem, found))
+
+
+def _is_as_light(problem: Problem, other: Evaluated, found: Evaluated) -> bool:
+    return weigh(problem, other).total <= weigh(problem, found).total
