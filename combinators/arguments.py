@@ -25,7 +25,7 @@ def read_flag(value: Any, what: str, error: Error = GraphError) -> bool:
     """
     if is_flag(value):
         return bool(value)
-    _refuse(what, "True or False", value, error)
+    _refuse(what, "True or False", value, error, "Write True or False.")
 
 
 def read_name(value: Any, what: str, error: Error = GraphError) -> str:
@@ -36,7 +36,7 @@ def read_name(value: Any, what: str, error: Error = GraphError) -> str:
     """
     if isinstance(value, str) and value:
         return str(value)
-    _refuse(what, "a name, as text", value, error)
+    _refuse(what, "a name, as text", value, error, "Write it in quotes, such as 'batch'.")
 
 
 def read_optional_name(value: Any, what: str, error: Error = GraphError) -> str | None:
@@ -58,7 +58,7 @@ def read_dimension(value: Any, what: str, error: Error = GraphError) -> str:
     """
     if isinstance(value, str) and value.isidentifier():
         return str(value)
-    _refuse(what, "the name of a dimension, such as `batch`", value, error)
+    _refuse(what, "the name of a dimension", value, error, "Write letters, digits and _ in quotes, such as 'batch'.")
 
 
 def read_count(value: Any, what: str, least: int = 1, error: Error = GraphError) -> int:
@@ -69,7 +69,9 @@ def read_count(value: Any, what: str, least: int = 1, error: Error = GraphError)
     """
     if is_whole(value) and value >= least:
         return int(value)
-    _refuse(what, f"a whole number, at least {least}", value, error)
+    _refuse(
+        what, f"a whole number, at least {least}", value, error, f"Write {least} or more, without quotes or a point."
+    )
 
 
 def read_integer(value: Any, what: str, error: Error = GraphError) -> int:
@@ -80,7 +82,7 @@ def read_integer(value: Any, what: str, error: Error = GraphError) -> int:
     """
     if is_whole(value):
         return int(value)
-    _refuse(what, "a whole number", value, error)
+    _refuse(what, "a whole number", value, error, "Write it without quotes or a point, such as 3.")
 
 
 def read_number(value: Any, what: str, error: Error = GraphError) -> float:
@@ -91,7 +93,7 @@ def read_number(value: Any, what: str, error: Error = GraphError) -> float:
     """
     if is_real(value) and math.isfinite(value):
         return float(value)
-    _refuse(what, "a finite number", value, error)
+    _refuse(what, "a finite number", value, error, "Write it without quotes, such as 0.5.")
 
 
 def read_function(value: Any, what: str, error: Error = GraphError) -> Any:
@@ -102,7 +104,7 @@ def read_function(value: Any, what: str, error: Error = GraphError) -> Any:
     """
     if callable(value):
         return value
-    _refuse(what, "a function", value, error)
+    _refuse(what, "a function", value, error, "Pass what can be called, such as jnp.add.")
 
 
 def read_mapping(value: Any, what: str, error: Error = GraphError) -> dict[Any, Any]:
@@ -115,7 +117,7 @@ def read_mapping(value: Any, what: str, error: Error = GraphError) -> dict[Any, 
         return {}
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
-    _refuse(what, 'a mapping, such as {"batch": 8}', value, error)
+    _refuse(what, "a mapping", value, error, 'Write it in braces, such as {"batch": 8}.')
 
 
 def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ...]:
@@ -126,7 +128,7 @@ def read_list(value: Any, what: str, error: Error = GraphError) -> tuple[Any, ..
     """
     if isinstance(value, tuple | list):
         return tuple(cast("Sequence[Any]", value))
-    _refuse(what, "a tuple or a list", value, error)
+    _refuse(what, "a tuple or a list", value, error, "Write it in brackets.")
 
 
 def is_flag(value: Any) -> bool:
@@ -144,7 +146,6 @@ def is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _refuse(what: str, expected: str, value: Any, error: Error) -> NoReturn:
+def _refuse(what: str, expected: str, value: Any, error: Error, remedy: str) -> NoReturn:
     got = f"got {type(value).__name__}: {value!r:.80}"
-    remedy = "Pass what is expected."
     raise error(message(f"{what} is not what it should be", f"expected {expected}", got, remedy=remedy))

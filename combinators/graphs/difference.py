@@ -37,7 +37,7 @@ def _difference(found: Graph, other: Graph, called: tuple[str, str]) -> list[str
             for each, node in ((found, mine), (other, theirs))
         ]
         if told is None and wires[0] != wires[1]:
-            told = ["reads other tensors", f"{called[0]} read {wires[0]}", f"{called[1]} {wires[1]}"]
+            told = ["reads other tensors", f"in {called[0]} {wires[0]}", f"in {called[1]} {wires[1]}"]
         told = told or _of_labels(mine, theirs)
         if told is not None:
             return [f"`{theirs.path}` {told[0]}", *told[1:]]
@@ -56,9 +56,9 @@ def _of_nodes(mine: Node, theirs: Node, called: tuple[str, str]) -> list[str] | 
         return ["is of another kind", f"{type(mine).__name__}, expected {type(theirs).__name__}"]
     if [each.struct for each in mine.results] != [each.struct for each in theirs.results]:
         kinds = [f"{', '.join(map(str, each.results))}" for each in (mine, theirs)]
-        return ["has another type", f"{called[0]} make {kinds[0]}", f"{called[1]} {kinds[1]}"]
+        return ["has another type", f"in {called[0]} {kinds[0]}", f"in {called[1]} {kinds[1]}"]
     if isinstance(mine, Apply) and isinstance(theirs, Apply) and _differ(mine, theirs):
-        return ["is another operation", f"{called[0]} apply {mine.operation}", f"{called[1]} {theirs.operation}"]
+        return ["is another operation", f"in {called[0]} {mine.operation}", f"in {called[1]} {theirs.operation}"]
     return None
 
 

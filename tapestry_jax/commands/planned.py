@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from combinators.errors import TapestryError, message
 from combinators.graphs.graph import Graph
@@ -14,6 +15,7 @@ from combinators.stored.json import LARGEST_TEXT
 from tapestry_jax.commands.piece import imported_piece, made_piece
 from tapestry_jax.plan import Plan
 
+_Read = TypeVar("_Read")
 _HEAD = 1000  # characters in which a file says what it is
 ABOUT = """
 PLAN is a file that plan.to_json() wrote, and GRAPH one of graph.to_json(), of the program that it was made for; or
@@ -91,14 +93,16 @@ def graph_alone(chosen: argparse.Namespace) -> Graph | None:
     """
     if chosen.graph is not None or (":" in chosen.plan and not Path(chosen.plan).exists()):
         return None
-    text = read_file(chosen.plan, f"tapestry {chosen.command}")
+    command = f"tapestry {chosen.command}"
+    text = read_file(chosen.plan, command)
     # Whatever else it may be, reading it as a plan says so.
-    is_graph = '"tapestry-graph"' in text[:_HEAD]
-    return Graph.from_json(text, allow=tuple(chosen.allow)) if is_graph else None
+    return _graph_of(text, chosen.plan, chosen, command) if _is_of(text, "graph") else None
 
 
 def _from_files(named: str, chosen: argparse.Namespace, command: str) -> Plan:
     text = read_file(named, command)
+    if _is_of(text, "graph"):
+        raise _swapped(command, named, "graph", "plan")
     if chosen.graph is None:
         raise TapestryError(
             message(
@@ -107,8 +111,37 @@ def _from_files(named: str, chosen: argparse.Namespace, command: str) -> Plan:
                 remedy="Name the graph file: --graph graph.json, as graph.to_json() writes it.",
             )
         )
-    graph = Graph.from_json(read_file(chosen.graph, command), allow=tuple(chosen.allow))
-    return Plan.from_json(text, graph)
+    other = read_file(chosen.graph, command)
+    if _is_of(other, "plan"):
+        raise _swapped(command, chosen.graph, "plan", "graph")
+    graph = _graph_of(other, chosen.graph, chosen, command)
+    return _naming(named, command, lambda: Plan.from_json(text, graph))
+
+
+def _graph_of(text: str, path: str, chosen: argparse.Namespace, command: str) -> Graph:
+    return _naming(path, command, lambda: Graph.from_json(text, allow=tuple(chosen.allow)))
+
+
+def _naming(path: str, command: str, read: Callable[[], _Read]) -> _Read:
+    """What is read from a file; whatever is wrong with it is told with its name.
+
+    Raises:
+      TapestryError: when it is refused.
+    """
+    try:
+        return read()
+    except TapestryError as error:
+        raise TapestryError(message(f"{command}: {path!r:.200} is refused.", str(error))) from error
+
+
+def _is_of(text: str, what: str) -> bool:
+    return f'"tapestry-{what}"' in text[:_HEAD]
+
+
+def _swapped(command: str, path: str, found: str, expected: str) -> TapestryError:
+    remedy = "Name the plan file first, and the graph file behind --graph."
+    headline = f"{command}: {path!r:.200} is the file of a {found}, expected one of a {expected}."
+    return TapestryError(message(headline, remedy=remedy))
 
 
 def read_file(path: str, command: str) -> str:

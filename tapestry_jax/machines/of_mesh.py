@@ -49,8 +49,7 @@ def machine_of(mesh: Any) -> Machine:
                 "the mesh does not say on which machine this is",
                 f"its devices are {kind!r}" if kind else "it is abstract and has no devices",
                 f"known are {', '.join(KNOWN)}",
-                remedy="Name the machine: plan.cost('v5p'), or measure the one that is here: "
-                "plan.cost(tp.machines.measure(mesh)).",
+                remedy="Name the machine, such as 'v5p', or give what tp.machines.measure(mesh) makes of the one here.",
             )
         )
     return machine

@@ -163,7 +163,7 @@ def check_same_program(one: Graph, other: Graph) -> None:
       PlanError: with the first operation that differs.
     """
     if one.key != other.key:
-        what, *lines = first_difference(one, other, ("the one", "the other"))
+        what, *lines = first_difference(one, other, ("the one plan", "the other"))
         raise PlanError(
             message(
                 f"these are plans of different programs: {what}",

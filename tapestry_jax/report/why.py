@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combinators.arguments import read_name
 from combinators.errors import MeshError, PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs import walk
@@ -19,7 +18,7 @@ from tapestry_jax.machines.machine import Machine
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.items import Item
 from tapestry_jax.planning.entries.read import Entries, read_entries
-from tapestry_jax.planning.entries.unused import check_exception_names
+from tapestry_jax.planning.entries.unused import check_exception_names, read_path
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.prediction.alive import alive_at_once
@@ -99,13 +98,13 @@ def why(
       PlanError: for a path that the graph does not have, a dimension that is not there, or what is no entry.
       MeshError: for a mesh axis that the mesh does not have, or a mesh that does not fill the machine.
     """
-    path = read_name(path, "the path of plan.why", PlanError)
+    path = read_path(graph, path, "plan.why")
     exception = read_entries(wanted, MeshShape.of(mesh), f"plan.why({path!r}, ...)")
     if not exception:
         raise PlanError(
             message(f"plan.why asks nothing of {path!r}", f"got {wanted!r:.80}", remedy='Write {"heads": "model"}.')
         )
-    check_exception_names(graph, path, exception)
+    check_exception_names(graph, path, exception, "plan.why")
     before = price(schedule, machine, grad)
     answer = _Answer(graph.name, machine.name, str(schedule.mesh), path, _written(exception), before.seconds)
     size = alive_at_once(schedule, grad)

@@ -34,7 +34,7 @@ def check_same(found: Graph, graph: Graph) -> None:
       PlanError: with the first operation, or the structure, that differs.
     """
     if found.key != graph.key:
-        what, *lines = first_difference(found, graph, ("blocks", "the program"))
+        what, *lines = first_difference(found, graph, ("the blocks", "the program"))
         raise PlanError(message(f"these are blocks of another program: {what}", *lines, remedy=REMEDY))
     for what, got, wanted in (
         ("arguments", found.in_tree, graph.in_tree),

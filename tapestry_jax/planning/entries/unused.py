@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 from combinators.errors import PlanError, message
 from combinators.graphs import walk
@@ -42,14 +43,56 @@ def check_all_used(placer: Placer, graph: Graph) -> None:
                 raise unused_ring(dim, item.axis)
 
 
-def check_exception_names(graph: Graph, scope: str, entries: Entries) -> None:
+def check_names(graph: Graph, entries: Entries, ops: Sequence[tuple[str, Entries]]) -> None:
+    """What is only a part of a plan need not cut anything yet, but must name what the graph has.
+
+    Args:
+      graph: the program.
+      entries: of the part.
+      ops: its exceptions.
+
+    Raises:
+      PlanError: where one names nothing.
+    """
+    dims = {name for _, node in walk.operations(graph) for _, name in node.names}
+    turns = {loop.over for _, loop in walk.loops(graph)}
+    for dim, axes in entries:
+        if dim not in dims | turns and (axes or not _carriers(graph, dim)):
+            _refuse_unknown(dim, dims, graph)
+    for scope, exceptions in ops:
+        check_exception_names(graph, scope, exceptions)
+
+
+def read_path(graph: Graph, path: Any, what: str) -> str:
+    """The path of an operation or scope of a graph.
+
+    Args:
+      graph: the program.
+      path: as a user wrote it.
+      what: takes it, as the error calls it.
+
+    Raises:
+      PlanError: where there is no operation.
+    """
+    known = {place.path: node for place, node in walk.operations(graph)}
+    # The empty path would be the whole program: what holds everywhere is no exception.
+    return path if isinstance(path, str) and path and _inside(known, path, what) else _refuse_path(path, known, what)
+
+
+def check_exception_names(graph: Graph, scope: str, entries: Entries, what: str = "ops") -> None:
     """An exception must name operations, and dimensions that they have, or along which layers there are taken.
+
+    Args:
+      graph: the program.
+      scope: the path.
+      entries: of the exception.
+      what: takes them, as the error calls it.
 
     Raises:
       PlanError: where it does not.
     """
     known = {place.path: node for place, node in walk.operations(graph)}
-    inside = _inside(known, scope)
+    inside = _inside(known, scope, what)
     turns = {loop.over for place, loop in walk.loops(graph) if is_inside(place.path, scope)}
     dims = {name for path in inside for _, name in known[path].names}
     for dim, _ in entries:
@@ -59,22 +102,23 @@ def check_exception_names(graph: Graph, scope: str, entries: Entries) -> None:
             raise PlanError(message(f"`{dim}` is no dimension of {scope!r}", told, remedy=remedy))
 
 
-def _inside(known: Mapping[str, Apply], scope: str) -> list[str]:
+def _inside(known: Mapping[str, Apply], scope: str, what: str = "ops") -> list[str]:
     """The paths of a scope.
 
     Raises:
       PlanError: when there are none.
     """
-    inside = [path for path in known if is_inside(path, scope)]
-    if not inside:
-        raise PlanError(
-            message(
-                f"ops names the path {scope!r:.200}, where the graph has no operation",
-                f"paths: {_some(sorted(known))}",
-                remedy="Give the path of an operation or scope, as graph.show() prints them.",
-            )
+    return [path for path in known if is_inside(path, scope)] or _refuse_path(scope, known, what)
+
+
+def _refuse_path(path: Any, known: Mapping[str, Apply], what: str) -> NoReturn:
+    raise PlanError(
+        message(
+            f"{what} names the path {path!r:.200}, where the graph has no operation",
+            f"paths: {_some(sorted(known))}",
+            remedy="Give the path of an operation or scope, as graph.show() prints them.",
         )
-    return inside
+    )
 
 
 def _check_exceptions(placer: Placer, known: Mapping[str, Apply]) -> None:

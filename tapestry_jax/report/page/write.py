@@ -35,10 +35,12 @@ def write_page(path: str | os.PathLike[str] | None, text: str) -> Path:
         return _replace(Path(path).absolute(), text)
     except (OSError, TypeError, ValueError) as error:
         where = "a temporary file" if path is None else repr(path)
+        # The name in an error of the system is that of the file beside it.
+        why = getattr(error, "strerror", None) or str(error)
         raise PlanError(
             message(
                 f"plan.show: the page cannot be written to {where}",
-                f"{type(error).__name__}: {error}",
+                f"{type(error).__name__}: {why}",
                 remedy="Name a file in a folder that exists and may be written to, such as plan.show('plan.html').",
             )
         ) from error

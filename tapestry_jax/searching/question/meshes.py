@@ -35,10 +35,10 @@ def read_meshes(mesh: Any) -> tuple[Any, ...]:
     if not found:
         raise _no_mesh(mesh)
     for each in found:
-        MeshShape.of(each)
         # A shape alone can be planned on, and so can a mesh without axes; JAX lowers no program for them to be weighed.
         if not isinstance(each, Mesh | AbstractMesh) or not each.axis_names:
             raise _no_mesh(each)
+        MeshShape.of(each)
     return found
 
 
@@ -62,7 +62,7 @@ def _no_mesh(mesh: Any) -> MeshError:
     return MeshError(
         message(
             "a search needs a mesh, or a number of devices",
-            f"got {mesh!r:.80}",
+            f"got {type(mesh).__name__}: {mesh!r:.80}",
             remedy=f"Give a mesh with at least one axis, a list of meshes, or a number of devices from 1 to {MOST:,}.",
         )
     )

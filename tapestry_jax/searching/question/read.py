@@ -15,6 +15,8 @@ from tapestry_jax.machines.of_mesh import machine_of
 from tapestry_jax.plan import Plan, asked_of
 from tapestry_jax.planning.asked import Asked, read_asked
 from tapestry_jax.planning.derivatives.positions import read_positions
+from tapestry_jax.planning.entries.remat import check_remat
+from tapestry_jax.planning.entries.unused import check_names
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.searching.answering.lacking import shown
 from tapestry_jax.searching.methods import METHODS
@@ -69,7 +71,7 @@ def read_question(graph: Any, mesh: Any, machine: Any, memory: Any, options: Map
     problems: list[Problem] = []
     for each in read_meshes(mesh):
         found = machine_of(each) if machine is None else find(machine)
-        fixed = read_asked(MeshShape.of(each), *(options.get(name) for name in FIXED))
+        fixed = _read_fixed(graph, MeshShape.of(each), options)
         amount, free = read_memory(memory, found), options.get("remat") is None
         start = _read_start(options.get("start"), graph, each, fixed)
         problems.append(Problem(graph, each, found, amount, grad, fixed, free, start))
@@ -94,6 +96,16 @@ def read_options(options: Mapping[str, Any]) -> None:
                 remedy="Leave it out, or spell it as it is known.",
             )
         )
+
+
+def _read_fixed(graph: Graph, mesh: MeshShape, options: Mapping[str, Any]) -> Asked:
+    """What is fixed; a name that is not there is told before anything is tried, as `tp.plan` tells it."""
+    fixed = read_asked(mesh, *(options.get(name) for name in FIXED))
+    check_names(graph, fixed.entries, fixed.ops)
+    fixed.input_layouts(graph, mesh)
+    fixed.output_layouts(graph, mesh)
+    check_remat(graph, fixed.remat)
+    return fixed
 
 
 def _read_start(start: Any, graph: Graph, mesh: Any, fixed: Asked) -> Asked | None:

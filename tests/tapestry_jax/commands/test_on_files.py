@@ -40,6 +40,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     named = {"graph": graph, "other": other, "megatron": megatron, "whole": one_whole}
     for name, made in named.items():
         (folder / f"{name}.json").write_text(made.to_json())
+    for name, cut in (("graph", "half"), ("megatron", "cut")):
+        text = (folder / f"{name}.json").read_text()
+        (folder / f"{cut}.json").write_text(text[: len(text) // 2])
     return folder
 
 
@@ -149,13 +152,20 @@ def test_places_are_read_as_plans_write_them():
         ("cost nowhere.json", "tapestry cost: 'nowhere.json' cannot be read.\n  FileNotFoundError"),
         ("cost .", "tapestry cost: '.' cannot be read.\n  it is no file"),
         ("cost /dev/zero", "it is no file"),
-        ("explain megatron.json --graph megatron.json", "expected an object of format, version, sha256, graph"),
-        ("explain graph.json --graph graph.json", "this is no plan file"),
+        (
+            "explain megatron.json --graph megatron.json",
+            "'megatron.json' is the file of a plan, expected one of a graph.\n",
+        ),
+        ("explain graph.json --graph graph.json", "'graph.json' is the file of a graph, expected one of a plan.\n"),
+        ("cost graph.json", "'graph.json' is the file of a graph, expected one of a plan.\n"),
+        (f"cost cut.json {ON_GRAPH}", "tapestry cost: 'cut.json' is refused.\n  a plan file is not JSON"),
+        ("show megatron.json --graph half.json", "tapestry show: 'half.json' is refused.\n  the file is no JSON"),
+        ("explain half.json", "tapestry explain: 'half.json' is refused.\n  the file is no JSON"),
         ("explain megatron.json --graph other.json", "the plan belongs to another graph"),
         (f"cost megatron.json {ON_GRAPH}", "the mesh does not say on which machine this is"),
         (f"cost megatron.json {ON_GRAPH} --machine h101", "no such machine is known\n  got 'h101'"),
         (f"cost megatron.json {ON_GRAPH} --machine v5e:4x4", "does not fill"),
-        (f"why megatron.json nowhere mlp=model {ON_GRAPH} --machine v5p", "ops names the path 'nowhere'"),
+        (f"why megatron.json nowhere mlp=model {ON_GRAPH} --machine v5p", "plan.why names the path 'nowhere'"),
         (f"why megatron.json einsum heads=model {ON_GRAPH} --machine v5p", "`heads` is no dimension of 'einsum'"),
         (f"why megatron.json einsum mlp=modal {ON_GRAPH} --machine v5p", "which the mesh does not have"),
         (f"why megatron.json einsum mlp {ON_GRAPH}", "tapestry why: cannot read 'mlp'.\n  no DIM=PLACE"),

@@ -76,6 +76,11 @@ def test_what_the_planner_refuses_is_unavailable_in_its_words():
     assert found.reason == tuple(line.strip() for line in str(refused.value).splitlines())
 
 
+NO_PATH = """plan.why names the path {}, where the graph has no operation
+  paths: einsum, einsum_1
+  Give the path of an operation or scope, as graph.show() prints them."""
+
+
 def test_other_exceptions_of_the_plan_stay():
     plan = tp.plan(MLP, MESH, {"batch": "data"}, ops={"einsum": {"mlp": "model"}, "einsum_1": {"mlp": "model"}})
     found = plan.why("einsum", {"batch": None}, "v5p", grad=True)
@@ -88,13 +93,15 @@ def test_other_exceptions_of_the_plan_stay():
 @pytest.mark.parametrize(
     ("path", "wanted", "kind", "text"),
     [
-        ("nowhere", {"mlp": "model"}, tp.PlanError, "ops names the path 'nowhere', where the graph has no operation\n"),
+        ("nowhere", {"mlp": "model"}, tp.PlanError, NO_PATH.format("'nowhere'")),
+        ("", {"mlp": "model"}, tp.PlanError, NO_PATH.format("''")),
+        (None, {"mlp": "model"}, tp.PlanError, NO_PATH.format("None")),
         ("einsum", {"heads": "model"}, tp.PlanError, "`heads` is no dimension of 'einsum'\n"),
         ("einsum", {"mlp": "modal"}, tp.MeshError, "on the mesh axis `modal`, which the mesh does not have"),
         ("einsum", {"mlp": 3}, tp.PlanError, "on something that is not a mesh axis"),
         ("einsum", {}, tp.PlanError, "plan.why asks nothing of 'einsum'"),
         ("einsum", "model", tp.PlanError, "is a mapping from dimension names to mesh axes"),
-        (3, {"mlp": "model"}, tp.PlanError, "expected a name, as text"),
+        (3, {"mlp": "model"}, tp.PlanError, NO_PATH.format(3)),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_refused(path: Any, wanted: Any, kind: type[Exception], text: str):

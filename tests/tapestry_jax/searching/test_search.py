@@ -267,12 +267,32 @@ def test_arguments_that_are_none_are_refused(given: dict[str, Any], text: str):
         tp.search(WIDE, MESH, "H100", **given)
 
 
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        {"entries": {"mpl": "data"}},
+        {"ops": {"nowhere": {"mlp": "data"}}},
+        {"inputs": {"nowhere": {"mlp": "data"}}},
+        {"outputs": {"nowhere": {"mlp": "data"}}},
+        {"remat": {"nowhere": True}},
+    ],
+    ids=str,
+)
+def test_names_that_are_not_there_are_told_as_plans_tell_them(fixed: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(tp.PlanError) as of_plan:
+        tp.plan(WIDE, MESH, **fixed)
+    monkeypatch.setattr("tapestry_jax.searching.search.answer", None)  # nothing is tried
+    with pytest.raises(tp.PlanError) as of_search:
+        tp.search(WIDE, MESH, "H100", **fixed)
+    assert str(of_search.value) == str(of_plan.value)
+
+
 def test_machines_and_meshes_are_refused():
     with pytest.raises(MeshError, match="no such machine is known"):
         tp.search(SMALL, MESH, "H99")
     with pytest.raises(MeshError, match="the mesh does not say on which machine this is"):
         tp.search(SMALL, MESH)
-    for wrong in (0, [], -2, 2**70, {"data": 2}, "", AbstractMesh((), ())):
+    for wrong in (0, [], -2, 2**70, 7.5, None, "data", [3], {"data": 2}, "", AbstractMesh((), ())):
         with pytest.raises(MeshError, match="a search needs a mesh, or a number of devices"):
             tp.search(SMALL, wrong, "H100")
     with pytest.raises(tp.PlanError, match="only graphs can be searched"):

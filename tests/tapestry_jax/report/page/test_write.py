@@ -58,6 +58,7 @@ def test_paths_that_cannot_be_written_are_refused(
     lines = str(caught.value).splitlines()
     assert lines[0] == f"plan.show: the page cannot be written to {path!r}"
     assert lines[1].startswith(f"  {told}: ")
+    assert ".plan.html." not in lines[1]  # the file beside it, which nobody asked for
     assert lines[2] == "  Name a file in a folder that exists and may be written to, such as plan.show('plan.html')."
     assert not [*tmp_path.iterdir()]
 
