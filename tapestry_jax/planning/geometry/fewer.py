@@ -72,7 +72,7 @@ class Fewer:
 def fewer(source: Cut | None, cut: Cut, size: int, devices: int) -> Fewer:
     """The same problem without blocks, and devices, that repeat their neighbours, and without cells that do.
 
-    Where the blocks of the two cuts have two sizes they drift apart, every device is another case, and all are left.
+    Where the blocks of the two cuts have two sizes they drift apart, and all are left: see `drifting`.
     """
     size = _read(source, cut, size)
     block, same = cut.block, Fewer(source, cut, size, devices)

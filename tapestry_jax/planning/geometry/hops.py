@@ -13,6 +13,7 @@ from typing import Any
 
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.changes import Overlap
+from tapestry_jax.planning.geometry.drifting import Drifting, content, drifting
 from tapestry_jax.planning.geometry.fewer import Fewer, fewer
 from tapestry_jax.planning.geometry.halo import Hop, Piece, nearest_first, neighbour_exchange
 from tapestry_jax.planning.geometry.layout import Cut
@@ -56,11 +57,29 @@ def sent_cells(change: Overlap, mesh: MeshShape) -> int:
 
 @lru_cache(maxsize=1024)
 def _sent_hops(source: Cut, cut: Cut, size: int, devices: int) -> tuple[SentHop, ...]:
+    drift = drifting(source, cut, size, devices)
+    found = None if drift is None else _drifting_hops(drift)
+    if found is not None:
+        return tuple(found[distance] for distance in nearest_first(set(found), devices))
     small = fewer(source, cut, size, devices)
     exchange = neighbour_exchange(small.source, small.cut, small.size, small.devices)
     found = {hop.distance: hop for hop in (_hop(hop, small) for hop in exchange.hops)}
     assert len(found) == len(exchange.hops)
     return tuple(found[distance] for distance in nearest_first(set(found), devices))
+
+
+def _drifting_hops(small: Drifting) -> dict[int, SentHop] | None:
+    """By distance; None where devices take part that no period tells."""
+    hops = neighbour_exchange(small.source, small.cut, small.size, small.devices).hops
+    if not all(map(small.tells, hops)):
+        return None
+    found = dict[int, SentHop]()
+    for hop in hops:
+        told = content(hop)
+        for distance, receivers in small.sent(hop):
+            assert distance not in found
+            found[distance] = SentHop(hop.length, distance, receivers, (distance, receivers, hop.length, told))
+    return found
 
 
 def _hop(hop: Hop, small: Fewer) -> SentHop:

@@ -2,18 +2,22 @@
 
 The tables of an exchange are followed from the holder of every cell, through what it sends and to whom, to the place
 where it is read. In the middle of an axis all devices do the same one block further on, so that a few of them stand for
-all: as many as a window reaches over at either end, and those that have less than a block, or none.
+all: as many as a window reaches over at either end, and those that have less than a block, or none. Where blocks of two
+sizes drift apart, a few periods of the drift stand for all.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from combinators.frozen import dataclass
 from combinators.index_space.box import Box
 from tapestry_jax.planning.geometry.changes import Overlap
+from tapestry_jax.planning.geometry.drifting import drifting
 from tapestry_jax.planning.geometry.fewer import fewer
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece
 from tapestry_jax.planning.geometry.layout import Cut, Window
@@ -49,7 +53,7 @@ def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
       PlanError: with the first cells that a device would read, and does not get.
     """
     devices = site.mesh.size(change.cut.axes)
-    small = fewer(change.source, change.cut, size, devices)
+    small = drifting(change.source, change.cut, size, devices) or fewer(change.source, change.cut, size, devices)
     source, cut, size, devices = small.source, small.cut, small.size, small.devices
     # The same exchange along one axis of a smaller mesh.
     along = ("devices",)
@@ -70,10 +74,11 @@ def _fault(
         for side in zip(*hop.pairs, strict=True):
             if len(set(side)) < len(side):
                 return "exchanges cells with two neighbours in one permutation", f"pairs {hop.pairs}"
+    senders = [{receiver: sender for sender, receiver in hop.pairs} for hop in exchange.hops]
     for device in range(devices):
         parts = [_held(source, size, device)]
-        for hop in exchange.hops:
-            sender = next((s for s, receiver in hop.pairs if receiver == device), None)
+        for hop, known in zip(exchange.hops, senders, strict=True):
+            sender = known.get(device)
             if sender is None:
                 parts.append([Run(0, hop.length, ZERO)])
             else:
@@ -152,13 +157,18 @@ def _taken(piece: Piece, parts: Sequence[Runs], device: int) -> Iterator[Run]:
         start = piece.starts[device]
         yield from _between(_part(parts, piece.part), start, start + piece.length, piece.at)
         return
-    for column in range(piece.length):
-        place = int(piece.table[device][column])
-        for part, start, stop in piece.ranges:
-            if 0 <= place < stop - start:
-                yield from _between(_part(parts, part), start + place, start + place + 1, piece.at + column)
-                break
-            place -= stop - start
+    row = piece.table[device].tolist()
+    ends = list(accumulate(stop - start for _, start, stop in piece.ranges))
+    numbers = [bisect_right(ends, place) for place in row]
+    # Columns that follow each other in one range are looked up together.
+    joints = zip(pairwise(row), pairwise(numbers), strict=True)
+    breaks = [at for at, ((a, b), (c, d)) in enumerate(joints, 1) if b != a + 1 or c != d]
+    for low, high in pairwise([0, *breaks, piece.length]):
+        if row[low] < 0 or numbers[low] == len(ends):
+            continue
+        part, _, stop = piece.ranges[numbers[low]]
+        first = stop - ends[numbers[low]] + row[low]
+        yield from _between(_part(parts, part), first, first + high - low, piece.at + low)
 
 
 def _part(parts: Sequence[Runs], number: int) -> Runs:
