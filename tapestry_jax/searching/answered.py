@@ -7,7 +7,7 @@ from tapestry_jax.searching.answering.best import Best, best_of
 from tapestry_jax.searching.answering.progress import progress_of
 from tapestry_jax.searching.choices import space_of
 from tapestry_jax.searching.method import Stop
-from tapestry_jax.searching.methods import METHODS
+from tapestry_jax.searching.methods import METHODS, UNSEEN
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.question.kept import keep, kept, key_of
 from tapestry_jax.searching.question.read import Question
@@ -41,7 +41,8 @@ def _best(question: Question, problem: Problem) -> Best:
     progress = progress_of(problem, wanted=question.progress)
     stop = Stop(question.limit, tell=progress)
     try:
-        return best_of(problem, METHODS[question.method](problem, space_of(problem), question.seed, stop))
+        proposals = METHODS[question.method](problem, space_of(problem), question.seed, stop)
+        return best_of(problem, proposals, UNSEEN.get(question.method))
     finally:
         if progress is not None:
             progress.close()

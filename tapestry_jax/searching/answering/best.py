@@ -34,10 +34,15 @@ class Best:
     interrupted: bool = False
 
 
-def best_of(problem: Problem, proposals: Iterable[Proposal]) -> Best:
+def best_of(problem: Problem, proposals: Iterable[Proposal], unseen: tuple[str, str] | None = None) -> Best:
     """The cheapest of what was proposed that fits, proved, and says no more than has an effect.
 
     On an interrupt, of what was proposed or tried until then.
+
+    Args:
+      problem: what is searched.
+      proposals: of a method.
+      unseen: what the method does not look at, and what else to try, for the error.
 
     Raises:
       PlanError: when nothing fits, or nothing can be planned; with what is alive at the peak, and what would fit.
@@ -68,7 +73,7 @@ def best_of(problem: Problem, proposals: Iterable[Proposal]) -> Best:
         if best is None:
             raise
     if best is None:
-        raise lacking(problem, ranked)
+        raise lacking(problem, ranked, unseen)
     try:
         for shorter in shortened(problem, best, lambda other: _is_proved(problem, other)):
             best = shorter

@@ -14,12 +14,13 @@ from tapestry_jax.searching.problem import Problem
 _WEIGHED, _LISTED = 4, 4
 
 
-def lacking(problem: Problem, ranked: Sequence[Evaluated]) -> PlanError:
+def lacking(problem: Problem, ranked: Sequence[Evaluated], unseen: tuple[str, str] | None = None) -> PlanError:
     """The error; the plan with the least memory of those that were tried is weighed for it.
 
     Args:
       problem: what was searched.
       ranked: what was proposed.
+      unseen: what the method does not look at, and how the remedy begins then.
     """
     tried = [each for each in problem.evaluated.values() if isinstance(each, Evaluated)] or list(ranked)
     if not tried or problem.memory is None:
@@ -35,13 +36,15 @@ def lacking(problem: Problem, ranked: Sequence[Evaluated]) -> PlanError:
     weighed = [each for each in tried if each.asked in problem.weighed]
     least = min((*light, *weighed), key=lambda each: (weigh(problem, each).total, each.seconds))
     needed = weigh(problem, least)
+    limits, begin = ((), "Give") if unseen is None else (unseen[:1], unseen[1])
     return PlanError(
         message(
             f"no plan of `{problem.graph.name}` was found that fits into {problem.memory:,} B a device",
             f"the least that was found needs {needed.total:,} B, {needed.total - problem.memory:,} B more: "
             f"{shown(least.asked)}",
             *_alive(needed),
-            remedy=f"Give memory={needed.total}, more devices, or fewer cells.",
+            *limits,
+            remedy=f"{begin} memory={needed.total}, more devices, or fewer cells.",
         )
     )
 

@@ -16,6 +16,7 @@ from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
 from tapestry_jax.searching.finding import anneal
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.question.read import read_question
+from tests.tapestry_jax.searching.exact.test_build import block
 from tests.tapestry_jax.searching.programs import mlp
 
 MESH = AbstractMesh((2, 2), ("data", "model"))
@@ -64,6 +65,17 @@ def test_what_is_fixed_stays():
     )
     left = short(more, problem(**fixed)).asked
     assert left == asked_of(tp.plan(GRAPH, MESH, {"embed": None, **PLAIN}, ops=fixed["ops"], inputs=fixed["inputs"]))
+
+
+def test_layers_that_are_to_be_computed_again_stay_so():
+    asked = asked_of(tp.plan(graph := block(2), MESH, remat=True))
+    for fixed, left in ((True, asked.remat), (None, ())):
+        given = read_question(graph, MESH, "H100", None, {"grad": True, "remat": fixed}).problems[0]
+        free = replace(given, memory=None)
+        first = evaluate(free, asked)
+        assert isinstance(first, Evaluated)
+        *_, last = first, *shortened(free, first, lambda _: True)
+        assert last.asked.remat == left
 
 
 def test_what_saves_memory_stays_though_it_costs_nothing():

@@ -12,8 +12,11 @@ import tapestry_jax as tp
 from tapestry_jax.machines.laid import lay
 from tapestry_jax.machines.transfer import seconds
 from tapestry_jax.planning.geometry.layout import Layout, even_cut
+from tapestry_jax.searching.exact import milp as milp_method
 from tapestry_jax.searching.exact.milp import milp
+from tapestry_jax.searching.exact.model import Model
 from tapestry_jax.searching.exact.prices import Prices, Want
+from tapestry_jax.searching.exact.solve import Solution, solve
 from tapestry_jax.searching.finding import auto
 from tapestry_jax.searching.method import Bound, Stop
 from tapestry_jax.searching.space import Space
@@ -111,6 +114,19 @@ def test_gives_nothing_for_what_it_does_not_model():
     assert list(milp(fixed, Space(()), 0, Stop())) == []
 
 
+def test_where_nothing_fits_the_error_says_what_the_program_does_not_see_and_walks_do():
+    graph, mesh = mlp(65536, 256, 1024), abstract(data=2, model=2)
+    free = tp.search(graph, mesh, "h100", method="milp")
+    memory = free.memory().total * 8 // 10
+    text = r"the word of method='milp' alone: it tries no chunks.*\n *Take method='anneal', .* or give memory=\d+, more"
+    with pytest.raises(tp.PlanError, match=text):
+        tp.search(graph, mesh, "h100", memory, method="milp")
+    with pytest.raises(tp.PlanError, match=r"(?m)^ *Give memory=\d+, more"):
+        tp.search(graph, mesh, "h100", 1000, entries=dict.fromkeys(["embed", "mlp", "out"]), method="exhaustive")
+    chunked = tp.plan(graph, mesh, {"batch": ("data", "model", tp.chunks(2))})
+    assert chunked.memory().total <= memory
+
+
 def test_what_is_fixed_stays():
     graph = mlp(512, 256, 1024)
     plan = tp.search(graph, abstract(data=2, model=2), "h100", method="milp", entries={"mlp": None}, grad=True)
@@ -120,6 +136,22 @@ def test_what_is_fixed_stays():
 def test_a_bound_comes_with_the_plans():
     proposals = list(milp(problem_of(mlp(512, 256, 1024), abstract(data=2, model=2)), Space(()), 0, Stop()))
     assert isinstance(proposals[-1], Bound)
+
+
+def test_the_gap_is_to_the_least_bound_of_the_solver_and_not_to_the_price_of_the_model(monkeypatch: pytest.MonkeyPatch):
+    bounds: list[float] = []
+
+    def loosely(model: Model, memory: float) -> Solution:
+        exact = solve(model, memory)
+        loose = replace(exact, bound=exact.bound * (0.9 if not bounds else 0.95))
+        bounds.append(loose.bound)
+        return loose
+
+    monkeypatch.setattr(milp_method, "solve", loosely)
+    plan = tp.search(block(2), abstract(data=2), "h100", method="milp", grad=True)
+    assert len(bounds) == 2 and min(bounds) != max(bounds)
+    assert plan.gap is not None and plan.gap > 0.05
+    assert plan.gap == pytest.approx(1 - min(bounds) / plan.cost("h100", True).seconds)
 
 
 def test_programs_of_many_operations_are_solved(monkeypatch: pytest.MonkeyPatch):
