@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from combinators.frozen import dataclass
@@ -58,20 +58,36 @@ class Drifting:
         holders further off are moved by all periods at once.
         """
         away, receivers = self._away(hop), sorted(receiver for _, receiver in hop.pairs)
-        last, moved = self.filled * self.drift // self.period, self.periods * self.period
-        if away > (last + self.devices) // 2:
+        if away > (self._last + self.devices) // 2:
             # The other way round: a few devices on, or from one end of the axis to the other.
-            yield self._distance(away + self.dropped), _ranges(receivers, self.filled // 2, moved)
-        elif away > last // 2 + self.drift:
+            yield self._distance(away + self.dropped), self._receivers(receivers, self.filled // 2)
+        elif away > self._last // 2 + self.drift:
             far = away + self.periods * self.drift
-            yield self._distance(far), _ranges(receivers, self.filled // 4, moved)
-        elif away <= last // 2:
-            yield self._distance(away), _ranges(receivers, 3 * self.filled // 4, moved)
+            yield self._distance(far), self._receivers(receivers, self.filled // 4)
+        elif away <= self._last // 2:
+            yield self._distance(away), self._receivers(receivers, 3 * self.filled // 4)
         else:
-            here = _ranges(receivers, 0, 0)
+            here = tuple(_ranges((at, at + 1) for at in receivers))
             for turn in range(self.periods + 1):
                 on = turn * self.period
                 yield self._distance(away + turn * self.drift), tuple((low + on, high + on) for low, high in here)
+
+    def tells(self, hop: Hop) -> bool:
+        """Whether no device that wants nothing takes part in what repeats: how many these are says no period."""
+        repeats = self._last // 2 < self._away(hop) <= self._last // 2 + self.drift
+        return not repeats or max(receiver for _, receiver in hop.pairs) < self.filled
+
+    @property
+    def _last(self) -> int:
+        """How far off the holders are at the end of the axis."""
+        return self.filled * self.drift // self.period
+
+    def _receivers(self, receivers: list[int], end: int) -> tuple[Range, ...]:
+        """Ranges of positions in the large problem: those from `end` on are behind the periods left out."""
+        moved, empty = self.periods * self.period, (self.filled + self.devices) // 2
+        # One of the devices that want nothing stands for those of them that were left out.
+        more = {at: moved if end <= at < empty else self.dropped if at >= empty else 0 for at in receivers}
+        return tuple(_ranges((at + (moved if at == empty else more[at]), at + more[at] + 1) for at in receivers))
 
     def _away(self, hop: Hop) -> int:
         """How far off the holders are, in the direction in which they drift."""
@@ -80,10 +96,6 @@ class Drifting:
 
     def _distance(self, away: int) -> int:
         return (away if self.held > self.period else -away) % (self.devices + self.dropped)
-
-    def tells(self, hop: Hop) -> bool:
-        """Whether no device takes part that wants nothing: how many of these are left says nothing of the others."""
-        return max(receiver for _, receiver in hop.pairs) < self.filled
 
 
 def drifting(source: Cut | None, cut: Cut, size: int, devices: int) -> Drifting | None:
@@ -120,9 +132,9 @@ def drifting(source: Cut | None, cut: Cut, size: int, devices: int) -> Drifting 
     )
 
 
-def content(hop: Hop) -> bytes:
-    """What is sent, receiver by receiver, as they ascend."""
-    senders = [sender for sender, _ in sorted(hop.pairs, key=lambda pair: pair[1])]
+def content(hop: Hop, filled: int) -> bytes:
+    """What is sent, receiver by receiver, as they ascend: those that want something, the others get padding."""
+    senders = [sender for sender, receiver in sorted(hop.pairs, key=lambda pair: pair[1]) if receiver < filled]
     return array("q", (cell for sender in senders for piece in hop.sent for cell in _row(piece, sender))).tobytes()
 
 
@@ -133,13 +145,14 @@ def _row(piece: Piece, sender: int) -> list[int]:
     return [places[place] for place in piece.table[sender].tolist()]
 
 
-def _ranges(receivers: list[int], end: int, moved: int) -> tuple[Range, ...]:
-    """Ranges of positions in the large problem: those from `end` on are moved."""
-    found: list[Range] = []
-    for receiver in receivers:
-        at = receiver + moved * (receiver >= end)
-        if found and found[-1][1] == at:
-            found[-1] = found[-1][0], at + 1
-        else:
-            found.append((at, at + 1))
-    return tuple(found)
+def _ranges(parts: Iterable[Range]) -> Iterator[Range]:
+    """Those that go on where the one before ends are one with it."""
+    last: Range | None = None
+    for low, high in parts:
+        if last is not None and last[1] == low:
+            low = last[0]
+        elif last is not None:
+            yield last
+        last = low, high
+    if last is not None:
+        yield last

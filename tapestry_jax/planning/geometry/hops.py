@@ -75,7 +75,7 @@ def _drifting_hops(small: Drifting) -> dict[int, SentHop] | None:
         return None
     found = dict[int, SentHop]()
     for hop in hops:
-        told = content(hop)
+        told = content(hop, small.filled)
         for distance, receivers in small.sent(hop):
             assert distance not in found
             found[distance] = SentHop(hop.length, distance, receivers, (distance, receivers, hop.length, told))
