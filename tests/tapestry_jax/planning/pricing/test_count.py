@@ -132,7 +132,7 @@ def counted(function: Callable[..., Any], *shapes: tuple[int, ...], platform: st
 
 
 def test_tpus_write_what_a_reduction_of_several_values_reads():
-    def moments(x):
+    def moments(x: Any) -> Any:
         return lax.reduce((x, x * x), (0.0, 0.0), lambda a, b: (a[0] + b[0], a[1] + b[1]), (0,))[1]
 
     size = 512 * 256 * 4
@@ -183,8 +183,58 @@ def test_narrow_products_leave_arrays_of_a_tpu_idle(shapes: tuple[tuple[int, ...
 
 
 def test_a_convolution_of_few_features_leaves_arrays_idle():
-    def cells(x, w):
+    def cells(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     found = counted(cells, (4, 18, 18, 64), (3, 3, 64, 32))
     assert 1 + found.idle / found.flops == pytest.approx(2 * 4)
+
+
+def test_prefixes_of_any_kind_pass_over_their_operand():
+    elsewhere, there = (counted(lambda x: lax.cummax(x, 0), (512, 256), platform=name).inner for name in ("", "tpu"))
+    assert there - elsewhere == 4 * (512 * 256 * 4)
+
+
+def test_axes_of_one_index_have_no_order():
+    assert counted(lambda x, y: (x @ y).reshape(256, 1, 256).transpose(1, 0, 2), (256, 128), (128, 256)).inner == 0
+
+
+def test_the_dimensions_of_one_operand_in_another_order_are_a_copy():
+    found = counted(lambda x, y: jnp.einsum("bsk,kn->sbn", x, y), (4, 32, 64), (64, 128))
+    assert found.inner == 2 * 4 * (4 * 32 * 128)
+
+
+def test_a_reduction_of_one_value_computes_on_the_way():
+    size = 512 * 256 * 4
+
+    def product(x: Any) -> Any:
+        return lax.reduce(jnp.sin(x), jnp.float32(1), lambda a, b: a * b, (0,))
+
+    assert counted(product, (512, 256)).inner < 0.1 * size
+
+
+def test_reductions_of_the_same_values_are_one_kernel():
+    found = count(lambda x: [x.sum(0), x.max(0)], (f32(64, 128),))
+    assert (found.reads, found.kernels) == ((1.0,), 1)
+
+
+def test_what_several_kernels_compute_again_is_repeated():
+    # Twice an exponential, of four operations: for what reads it with another array, and for the sum.
+    found = count(lambda x, y: [jnp.exp(x) * y, jnp.exp(x).sum(0), (e := jnp.exp(x)) + y, e.sum(0)], (f32(8, 8),) * 2)
+    assert found.repeated == 4 * 64
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_is_inside_of_loops_and_branches_is_counted_for_its_platform(backward: bool):
+    def turned(x: Any, w: Any) -> list[Any]:
+        return [lax.scan(lambda carry, _: (carry @ w, None), x, length=3)[0]]
+
+    def chosen(x: Any, w: Any) -> list[Any]:
+        return [lax.cond(x[0, 0] > 0, lambda: x @ w, lambda: x)]
+
+    for function in (turned, chosen):
+        structs = f32(64, 64), f32(64, 64)
+        found = count_backward(function, structs, (0, 1), "tpu") if backward else count(function, structs, "tpu")
+        # 64 of 128 that are summed over, and 64 of 128 beside: a quarter of the arrays.
+        products = sum(flops for _, flops in found.products)
+        assert found.idle == 3 * products > 0
