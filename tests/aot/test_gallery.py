@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,27 +9,23 @@ import pytest
 
 import tapestry_jax as tp
 from tests.aot.held import assert_held
-from tests.examples.test_gallery import GALLERY, TINY
+from tests.example_modules import GALLERY, modules_of
+from tests.examples.test_gallery import TINY
 
 # It reads files while it runs, and JAX lowers callbacks for devices alone that are there.
 ROWS = sorted(TINY.keys() - {"stored_statistics"})
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def gallery() -> Any:
-    before = set(sys.modules)
-    sys.path.insert(0, str(GALLERY))
-    yield
-    sys.path.remove(str(GALLERY))
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == GALLERY:
-            del sys.modules[name]
+    with modules_of(GALLERY) as load:
+        yield load
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
 @pytest.mark.parametrize("row", ROWS)
-def test_what_is_predicted_is_compiled(row: str, grad: bool, machine: str) -> None:
-    example = import_module(row).example(**TINY[row])
+def test_what_is_predicted_is_compiled(row: str, grad: bool, machine: str, gallery: Any) -> None:
+    example = gallery(row).example(**TINY[row])
     devices = list(tp.topology(machine, all=8).devices.flat)
     # At their usual precision TPUs round the operands of a product before they send them: half is sent.
     with jax.default_matmul_precision("highest"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -14,7 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs pip install 'tapestry-jax[aot]'")
+@pytest.mark.parametrize("machine", ["v5p:4x4x4"], indirect=True)
+@pytest.mark.usefixtures("machine")
 def test_readme_prints_what_the_compiler_says() -> None:
     command = [sys.executable, str(ROOT / "examples" / "pod.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from tests.aot.held import assert_held
 ROWS, KEYS = 2048, {"heads": 2, "keys": 2048, "d": 64}
 
 
-@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs pip install 'tapestry-jax[aot]'")
+@pytest.mark.parametrize("machine", ["v5e:2x4"], indirect=True)
 @pytest.mark.parametrize(
     ("entries", "kernel", "calls"),
     [
@@ -25,11 +24,11 @@ ROWS, KEYS = 2048, {"heads": 2, "keys": 2048, "d": 64}
     ],
     ids=["a causal ring in stripes", "queries cut"],
 )
-def test_the_kernel_is_compiled_and_the_plan_holds(entries: Any, kernel: str, calls: int) -> None:
+def test_the_kernel_is_compiled_and_the_plan_holds(machine: str, entries: Any, kernel: str, calls: int) -> None:
     queries = tp.TensorType({"heads": 2, "queries": ROWS, "d": 64}, jnp.bfloat16)
     keys = tp.TensorType(KEYS, jnp.bfloat16)
     graph = tp.trace(lambda q, k, v: tp.attention(q, k, v, causal=True), queries, keys, keys)
-    plan = tp.plan(graph, tp.topology("v5e:2x4", data=8), entries)
+    plan = tp.plan(graph, tp.topology(machine, data=8), entries)
     assert f"dense {kernel}" in plan.explain()
     seen = plan.compile_only(grad=True)
     assert_held(seen)

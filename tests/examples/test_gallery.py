@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
+from tests.example_modules import GALLERY, modules_of
 
-GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
 TINY: dict[str, dict[str, int]] = {
     "batch_norm": {"batch": 16, "feature": 4},
     "cross_entropy": {"token": 8, "embed": 2, "vocab": 32, "chunks": 8},
@@ -36,13 +33,9 @@ TINY: dict[str, dict[str, int]] = {
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(GALLERY))
-    before = set(sys.modules)
-    yield import_module
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == GALLERY:
-            del sys.modules[name]
+def load() -> Iterator[Any]:
+    with modules_of(GALLERY) as load:
+        yield load
 
 
 @pytest.mark.parametrize("between", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["ends", "between"])

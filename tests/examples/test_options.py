@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EXAMPLES = str(Path(__file__).parents[2] / "examples")
-
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    yield import_module("settings").read_options
-    # `settings` is too common a name to leave behind for other tests.
-    del sys.modules["settings"]
+def read(example: Any) -> Any:
+    return example("settings").read_options
 
 
 @pytest.mark.parametrize(

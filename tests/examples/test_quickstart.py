@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import pytest
+
+from tests.example_modules import EXAMPLES, modules_of
 
 ROOT = Path(__file__).parents[2]
 # Each process compiles much of what the one before it has compiled.
@@ -39,23 +40,17 @@ def quickstart(*arguments: Any) -> SimpleNamespace:
 @pytest.fixture(scope="module")
 def main() -> Iterator[Any]:
     """The quickstart as a function of its arguments that gives what it prints; the mesh is one of the eight devices."""
-    examples, before, device = ROOT / "examples", set(sys.modules), jax.config.jax_default_device
-    sys.path.insert(0, str(examples))
-    run = import_module("quickstart").main
+    device = jax.config.jax_default_device
 
     def printed(*arguments: Any) -> str:
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
             patch.setattr(sys, "argv", ["quickstart.py", *TINY, *map(str, arguments)])
-            run()
+            load("quickstart").main()
         return out.getvalue()
 
-    yield printed
+    with modules_of(EXAMPLES) as load:
+        yield printed
     jax.config.update("jax_default_device", device)
-    sys.path.remove(str(examples))
-    # Their names, such as `settings`, are too common to leave behind for other tests.
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == examples:
-            del sys.modules[name]
 
 
 def losses(out: Path, step: int) -> list[float]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,14 +9,10 @@ import pytest
 
 import tapestry_jax as tp
 
-EXAMPLES = str(Path(__file__).parents[2] / "examples")
-
 
 @pytest.fixture
-def found_beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    yield import_module("searched").found_beside
-    del sys.modules["searched"]
+def found_beside(example: Any) -> Any:
+    return example("searched").found_beside
 
 
 def by_hand(entries: dict[str, str]) -> tp.Plan:

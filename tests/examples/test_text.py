@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import collections
 import math
-import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +11,10 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-EXAMPLES = str(Path(__file__).parents[2] / "examples")
-
 
 @pytest.fixture
-def text(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    yield import_module("text")
-    del sys.modules["text"]
+def text(example: Any) -> Any:
+    return example("text")
 
 
 def test_text_is_the_library_in_order_without_tests(text: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,9 @@ def hostile() -> Any:
     return tp.plan(tp.trace(lambda given: sum(given.values()), dict.fromkeys(names, kind)), MESH, {"größe": "data"})
 
 
+EVERY = [mlp, gathered, pipeline, ring, halo, layers, twice, transformer, empty, hostile]
+
+
 @cache
 def told(make: Any, grad: bool = False) -> Any:
     """The document of one of these plans; not to be changed."""

@@ -17,19 +17,6 @@ from tapestry_jax.report.page.document import Told, document
 from tapestry_jax.report.page.shown import told_of
 from tests.tapestry_jax.report.page import plans
 
-EVERY = [
-    plans.mlp,
-    plans.gathered,
-    plans.pipeline,
-    plans.ring,
-    plans.halo,
-    plans.layers,
-    plans.twice,
-    plans.transformer,
-    plans.empty,
-    plans.hostile,
-]
-
 
 def of(plan, machine=None, grad=False, memory=False, others=()):
     """What `plan.show` shows."""
@@ -42,7 +29,7 @@ WITH_GRADIENTS = [plans.mlp, plans.gathered, plans.pipeline, plans.ring, plans.l
 
 
 @pytest.mark.parametrize(
-    ("make", "grad"), [*((make, False) for make in EVERY), *((make, True) for make in WITH_GRADIENTS)]
+    ("make", "grad"), [*((make, False) for make in plans.EVERY), *((make, True) for make in WITH_GRADIENTS)]
 )
 def test_every_collective_stands_at_what_causes_it_once(make, grad):
     plan = make()
@@ -110,7 +97,9 @@ def test_every_operation_has_its_boxes(make):
 
 def _turns(plan, path):
     """How many iterations of a loop of the program a block stands for."""
-    return {plans.pipeline: 4, plans.halo: 2, plans.layers: 4}.get(next(make for make in EVERY if make() is plan), 1)
+    return {plans.pipeline: 4, plans.halo: 2, plans.layers: 4}.get(
+        next(make for make in plans.EVERY if make() is plan), 1
+    )
 
 
 def test_equal_layers_share_their_boxes():
@@ -136,7 +125,7 @@ def test_a_mesh_that_does_not_say_its_machine_has_no_prices():
     assert (found["cost"], found["timeline"]) == (None, None)
 
 
-@pytest.mark.parametrize("make", EVERY)
+@pytest.mark.parametrize("make", plans.EVERY)
 def test_a_document_is_json_whose_parts_refer_to_each_other(make):
     found = json.loads(json.dumps(plans.told(make), allow_nan=False))
     nodes, scopes = found["nodes"], found["scopes"]

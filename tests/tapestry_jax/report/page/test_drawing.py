@@ -25,20 +25,7 @@ def paths(schedule):
             yield from paths(step.body)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        plans.mlp,
-        plans.gathered,
-        plans.pipeline,
-        plans.ring,
-        plans.halo,
-        plans.layers,
-        plans.twice,
-        plans.transformer,
-        plans.empty,
-    ],
-)
+@pytest.mark.parametrize("make", plans.EVERY)
 def test_all_that_is_run_is_drawn_and_arrows_lead_forwards(make):
     drawn = drawing(make().schedule, counted=False)
     shown = sorted(node.path for node in drawn.nodes if node.kind in ("operation", "merge"))
