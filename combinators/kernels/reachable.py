@@ -118,7 +118,9 @@ class _Walk:
                 yield value.__self__, expression.rpartition(".")[0] or expression, place
         elif isinstance(value, Mapping):
             pairs = _items(cast("Mapping[object, object]", value))
-            yield from ((part, f"{expression}[{key!r}]", place) for key, part in pairs)
+            yield from ((part, f"{expression}[{key!r}]", place) for key, part in pairs or ())
+            if pairs is None:
+                yield from self._of_object(value, expression, place)
         elif isinstance(value, (tuple, list, set, frozenset, deque)):
             parts = cast("tuple[object, ...]", value)
             yield from ((part, f"{expression}[{i}]", place) for i, part in enumerate(list(parts)[:_MOST]))
@@ -151,8 +153,9 @@ class _Walk:
             return  # a signature: the defaults in it are looked at where the function has them
         for slot in (name for base in cls.__mro__ for name in _slots(base)):
             try:
-                fields.setdefault(slot, getattr(value, slot))
-            except Exception:  # noqa: BLE001 - a slot that is empty, or a user's descriptor
+                # Of the object itself: a user's way to read attributes may raise anything, and hide what is there.
+                fields.setdefault(slot, object.__getattribute__(value, slot))
+            except AttributeError:  # a slot that is empty
                 continue
         # What a library made of users' functions is followed whole; of their own objects, what code reads.
         whole = is_library(cls.__module__)
@@ -203,11 +206,12 @@ def holds_own_code(function: object) -> bool:
     return True
 
 
-def _items(mapping: Mapping[object, object]) -> list[tuple[object, object]]:
+def _items(mapping: Mapping[object, object]) -> list[tuple[object, object]] | None:
+    """What a mapping holds; None where it does not say: a user's may raise anything."""
     try:
         return list(mapping.items())[:_MOST]
-    except Exception:  # noqa: BLE001 - a user's mapping may raise anything
-        return []
+    except Exception:  # noqa: BLE001 - it is then looked at as any other object is
+        return None
 
 
 def _is_array(value: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,14 +43,59 @@ def static(holder: Any, x: Any) -> Any:
     return holder.read(x)
 
 
+class Silent(Mapping[str, Any]):
+    """Does not say what it holds, and gives it by name."""
+
+    def __init__(self) -> None:
+        self.table = TABLE
+
+    def __getitem__(self, key: str) -> Any:
+        return self.table
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("not now")
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Guarded:
+    """Gives its slot to its own method alone."""
+
+    __slots__ = ("table",)
+
+    def __init__(self) -> None:
+        self.table = TABLE
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "table":
+            raise RuntimeError("private")
+        return object.__getattribute__(self, name)
+
+    def __call__(self, x: Any) -> Any:
+        return x + Guarded.table.__get__(self)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+def of_mapping(mapping: Any, x: Any) -> Any:
+    return x + mapping["table"]
+
+
 FUNCTIONS = {
     "default of a keyword": by_keyword,
     "slot by its name as text": functools.partial(by_text, Slotted()),
     "function of a partial": functools.partial(_added),
     "static method": functools.partial(static, Static()),
+    "mapping that does not say what it holds": functools.partial(of_mapping, Silent()),
+    "slot that only a method reads": Guarded(),
 }
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_an_array_is_found(function: Any) -> None:
     assert any(found.array is TABLE for found in reachable_arrays(function, "f"))
+
+
+def test_an_empty_slot_hides_nothing() -> None:
+    held = Slotted()
+    del held.table
+    assert not reachable_arrays(functools.partial(by_text, held), "f")
