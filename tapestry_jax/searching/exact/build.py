@@ -7,28 +7,25 @@ the loops, what is computed again, and which values gradients flow through.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from combinators.graphs.nodes import Apply
-from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, presents_linearly
 from tapestry_jax.planning.entries.placement import Placer
-from tapestry_jax.planning.geometry.layout import Layout, even_cut, true_layout
+from tapestry_jax.planning.geometry.layout import Layout, true_layout
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.prediction.flow import Flow, flow_of_body
-from tapestry_jax.planning.prediction.recomputed import read_by_derivative
 from tapestry_jax.planning.pricing.overlapped import share_of_layers
-from tapestry_jax.planning.pricing.roofline import ON_CHIP, stays
-from tapestry_jax.planning.rewrites.deepen import is_barrier
-from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, fold_axes, operand_layouts
-from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Scatter, Schedule
+from tapestry_jax.planning.scheduling.reads import operand_layouts
+from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Schedule
 from tapestry_jax.searching.exact.classes import classes
 from tapestry_jax.searching.exact.homes import Chosen, Home, Known, NotModelledError, Option, Reading, Scope
-from tapestry_jax.searching.exact.model import Model, Pick, Value
+from tapestry_jax.searching.exact.model import Model, Value
+from tapestry_jax.searching.exact.operations import Operations
+from tapestry_jax.searching.exact.picks import Picks
 from tapestry_jax.searching.exact.placements import even_layouts, placements
-from tapestry_jax.searching.exact.prices import Prices, Want, Worked, result_layouts
-from tapestry_jax.searching.exact.values import saved_where_changed, times_alike, value_between, written
+from tapestry_jax.searching.exact.prices import Prices, Want
+from tapestry_jax.searching.exact.values import times_alike, value_between
 
 
 class Builder:
@@ -37,14 +34,9 @@ class Builder:
     def __init__(self, prices: Prices, placer: Placer, inputs: dict[int, Layout], outputs: dict[int, Layout]) -> None:
         self.prices, self.mesh, self.placer = prices, prices.mesh, placer
         self.inputs, self.outputs = inputs, outputs
-        self.chosen: list[Chosen] = []
-        self._seconds: list[list[float]] = []
-        self._excess: list[list[float]] = []
-        self._held: list[list[float]] = []
-        self._count: list[int] = []
-        self._rooms: list[list[tuple[int, list[float], float]]] = []
+        self.picks = Picks()
+        self._operations = Operations(prices, placer, outputs, self.picks)
         self._groups = 0
-        self._more: list[list[tuple[float, float]]] = []
         self._values: dict[Any, tuple[Value, int]] = {}
         self._classes: dict[Any, Known] = {}
         # Values are known by the identity of their homes, which have to live as long.
@@ -60,22 +52,10 @@ class Builder:
             if kind not in known:
                 known[kind] = self._input(scope, position, slot)
             else:
-                self._once_more(known[kind].pick, schedule.graph.inputs[position].name)
+                self.picks.once_more(known[kind].pick, schedule.graph.inputs[position].name)
             homes[slot] = known[kind]
         self._walk(scope, homes)
-        picks = tuple(map(self._made, range(len(self.chosen))))
-        return Model(picks, tuple(times_alike(*value) for value in self._values.values()))
-
-    def _made(self, number: int) -> Pick:
-        times = self._count[number]
-        more = self._more[number]
-        return Pick(
-            self.chosen[number].paths[0],
-            tuple(times * each + own for each, (own, _) in zip(self._seconds[number], more, strict=True)),
-            tuple(times * each for each in self._excess[number]),
-            tuple(times * each + own for each, (_, own) in zip(self._held[number], more, strict=True)),
-            tuple((at, tuple(times * each for each in rooms), share) for at, rooms, share in self._rooms[number]),
-        )
+        return Model(self.picks.made(), tuple(times_alike(*value) for value in self._values.values()))
 
     def _apart(self, schedule: Schedule) -> frozenset[int]:
         """Steps and inputs whose placement the user fixed by path or name."""
@@ -87,28 +67,7 @@ class Builder:
         }
         return frozenset(steps | {len(schedule.steps) + position for position in self.inputs})
 
-    # Picks
-
-    def _pick(self, chosen: Chosen, seconds: Sequence[float], held: Sequence[float]) -> int:
-        self.chosen.append(chosen)
-        self._seconds.append(list(seconds))
-        self._excess.append([0.0] * len(seconds))
-        self._held.append(list(held))
-        self._count.append(1)
-        self._rooms.append([])
-        self._more.append([(0.0, 0.0)] * len(seconds))
-        return len(self.chosen) - 1
-
-    def _once_more(self, pick: int, path: str) -> None:
-        """Another operation of a class."""
-        chosen = self.chosen[pick]
-        self.chosen[pick] = replace(chosen, paths=(*chosen.paths, path))
-        self._count[pick] += 1
-
-    def _add(self, pick: int, option: int, seconds: float, held: float = 0.0) -> None:
-        """What one of a class takes besides."""
-        own, kept = self._more[pick][option]
-        self._more[pick][option] = own + seconds, kept + held
+    # Arguments
 
     def _input(self, scope: Scope, position: int, slot: int) -> Home:
         schedule = scope.schedule
@@ -120,7 +79,7 @@ class Builder:
         copies = 1 + scope.flow.carries_gradient(slot)
         held = [float(copies * replace(schedule.slots[slot], layout=layout).local_bytes) for layout in layouts]
         options = tuple(Option(layout=layout) for layout in layouts)
-        pick = self._pick(Chosen("input", (name,), options), [0.0] * len(layouts), held)
+        pick = self.picks.pick(Chosen("input", (name,), options), [0.0] * len(layouts), held)
         return Home(pick, tuple(layouts), given=True)
 
     def _cuts_stack(self, schedule: Schedule, slot: int, layout: Layout) -> bool:
@@ -179,7 +138,7 @@ class Builder:
                 target = asked or true_layout(layout.in_blocks, kind.shape, self.mesh)
                 want = Want(target, spread(target.axes), smooth)
                 size = schedule.outputs.count(slot) * replace(schedule.slots[slot], layout=target).local_bytes
-                self._add(home.pick, at, self.prices.change(kind, layout, want), size)
+                self.picks.add(home.pick, at, self.prices.change(kind, layout, want), size)
 
     # Operations
 
@@ -196,186 +155,12 @@ class Builder:
         key = id(scope.schedule), scope.classes.steps[number]
         known = self._classes.get(key)
         if known is None:
-            known = self._classes[key] = self._run(scope, step, homes, uses)
+            known = self._classes[key] = self._operations.modelled(scope, step, homes, uses)
         else:
-            self._once_more(known.homes[0].pick, step.path)
+            self.picks.once_more(known.homes[0].pick, step.path)
         homes.update(zip(step.results, known.homes, strict=True))
         for slot, reading in zip(step.operands, known.readings, strict=True):
             readings.setdefault(slot, []).append(replace(reading))
-
-    def _run(self, scope: Scope, step: Run, homes: dict[int, Home], uses: Counter[int]) -> Known:
-        schedule, flow = scope.schedule, scope.flow
-        node, shaped = schedule.graph.nodes[step.node], schedule.graph.shaped(step.node)
-        assert isinstance(node, Apply)
-        cuts = placements(node, shaped, step.path, self.placer)
-        leaving = schedule.outputs if scope.loop is None else schedule.outputs[scope.loop.carries :]
-        may_scatter = not any(slot in leaving for slot in step.results)
-        options = [Option(each, None) for each in cuts]
-        if may_scatter:
-            options += [Option(each, scatter) for each in cuts for scatter in self._scatters(schedule, step, each)]
-        live = any(slot in flow.live for slot in step.results) and not is_barrier(node)
-        smooth = any(map(flow.carries_gradient, step.results))
-        runs = 1 + (scope.again - step.kept if smooth else 0)
-        works = tuple(
-            self.prices.work(schedule, step, flow, each.cuts, each.scatter, stacks=scope.loop is not None)
-            for each in options
-        )
-        layouts = [result_layouts(schedule, replace(step, scatter=o.scatter), o.cuts) for o in options]
-        near = self._near(scope, step, layouts)
-        machine = self.prices.machine
-        bandwidth = machine.bandwidth.value
-        fusable = [slot for slot in step.results if uses[slot] == 1 and not flow.carries_gradient(slot)]
-        own = dict(enumerate(step.operands))
-        seconds: list[float] = []
-        excess: list[float] = []
-        forward: list[float] = []
-        backward: list[float] = []
-        for work, stay in zip(works, near, strict=True) if live else ():
-            writes = [written(scope, *each) for each in zip(step.results, work.writes, stay, strict=True)]
-            moved = work.inner + sum(work.reads) + sum(writes)
-            less = sum(size for slot, size in zip(step.results, writes, strict=True) if slot in fusable)
-            less += sum(saved_where_changed(scope, *each) for each in zip(step.results, work.writes, stay, strict=True))
-            less += sum(
-                size if uses[own[place]] == 1 else size - size / ON_CHIP
-                for place, size in enumerate(work.reads)
-                if place in own and homes[own[place]].maker is not None
-                if uses[own[place]] == 1 or any(homes[own[place]].near)
-            )
-            base = max(work.floor, (moved - less) / bandwidth)
-            stacked = self._stacked(scope, step, work)
-            seconds.append(scope.times * (runs * base + work.backward + work.sends + stacked))
-            excess.append(scope.times * runs * max(moved / bandwidth - base, 0.0) if less else 0.0)
-            forward.append(scope.times * base)
-            backward.append(scope.times * ((runs - 1) * base + work.backward))
-        pick = self._pick(
-            Chosen("operation", (step.path,), tuple(options), node),
-            seconds or [0.0] * len(options),
-            [self._kept_inside(scope, step, work) for work in works],
-        )
-        if excess:
-            self._excess[pick] = excess
-        if scope.group is not None and live:
-            for number, (rooms, times) in enumerate(((forward, 1), (backward, runs - 1))):
-                shares = [scope.share * each for each in rooms]
-                self._rooms[pick].append((2 * scope.group + number, shares, scope.share * times / runs))
-        scattered = tuple(option.scatter is not None for option in options)
-        maker = step if live else None
-        made = tuple(
-            Home(
-                pick,
-                tuple(each[number] for each in layouts),
-                maker=maker,
-                works=works,
-                scattered=scattered,
-                place=number,
-                near=tuple(each[number] for each in near),
-                runs=runs,
-            )
-            for number in range(len(step.results))
-        )
-        wants = [self._wants(scope, step, option.cuts) for option in options]
-        needed = set(read_by_derivative(schedule, step, flow))
-        read = tuple(
-            Reading(
-                pick,
-                tuple(want[place] for want in wants),
-                works=works if live else (),
-                alone=uses[slot] == 1,
-                place=place,
-                runs=runs,
-                needed=slot in needed,
-                live=live,
-            )
-            for place, slot in enumerate(step.operands)
-        )
-        return Known(made, read)
-
-    def _near(self, scope: Scope, step: Run, layouts: Sequence[Sequence[Layout]]) -> list[tuple[bool, ...]]:
-        """By option, which results stay on the chip; those that leave do not, but for what is changed before."""
-        schedule = scope.schedule
-        return [
-            tuple(
-                stays(self.prices.machine, replace(schedule.slots[slot], layout=layout).local_bytes)
-                and not self._leaves(scope, slot, layout)
-                for slot, layout in zip(step.results, each, strict=True)
-            )
-            for each in layouts
-        ]
-
-    def _leaves(self, scope: Scope, slot: int, layout: Layout) -> bool:
-        """Whether a value leaves as it lies."""
-        schedule = scope.schedule
-        places = [place for place, each in enumerate(schedule.outputs) if each == slot]
-        if scope.loop is not None:
-            return any(place >= scope.loop.carries for place in places)
-        whole = true_layout(layout.in_blocks, schedule.slots[slot].type.shape, self.mesh)
-        return any((self.outputs.get(place) or whole) == layout for place in places)
-
-    def _scatters(self, schedule: Schedule, step: Run, cuts: Cuts) -> Iterable[Scatter]:
-        """The ways in which a sum over the mesh can be scattered."""
-        shaped = schedule.graph.shaped(step.node)
-        operation, folded = shaped.operation, fold_axes(shaped, cuts)
-        plain = operation.monoid is not None and operation.monoid.native == "sum"
-        if not folded or not plain or len(shaped.state) != 1 or shaped.carrier != shaped.result_names:
-            return
-        if len(step.results) != 1:
-            return
-        natural = result_layouts(schedule, replace(step, scatter=None), cuts)[0]
-        for axis, size in enumerate(schedule.slots[step.results[0]].type.shape):
-            if natural.cuts[axis] is None and size >= self.mesh.size(folded):
-                cut = even_cut(size, folded, self.mesh)
-                if cut is not None:
-                    yield Scatter(axis, cut)
-
-    def _wants(self, scope: Scope, step: Run, cuts: Cuts) -> list[Want]:
-        schedule, flow = scope.schedule, scope.flow
-        shaped = schedule.graph.shaped(step.node)
-        varying = spread(all_axes(cuts.values()))
-        useful = [slot in flow.useful for slot in step.results]
-        matrix = derivative_dependence(schedule.graph, step.node)
-        wants: list[Want] = []
-        for place, layout in enumerate(operand_layouts(shaped, cuts)):
-            reached = any(row[place] and use for row, use in zip(matrix, useful, strict=True))
-            smooth = reached and flow.carries_gradient(step.operands[place])
-            wants.append(Want(layout, varying, smooth, *self._kept(scope, step, cuts, place)))
-        return wants
-
-    def _kept(self, scope: Scope, step: Run, cuts: Cuts, place: int) -> tuple[str, bool]:
-        """How the backward pass comes by a slice of what is stacked, and whether it needs it."""
-        loop, slot = scope.loop, step.operands[place]
-        if loop is None or slot not in scope.schedule.inputs[loop.carries : loop.carries + len(loop.axes)]:
-            return "", False
-        graph = scope.schedule.graph
-        directions = [at for at, operand in enumerate(step.operands) if scope.flow.carries_gradient(operand)]
-        smooth = any(map(scope.flow.carries_gradient, step.results))
-        needed = smooth and any(derivative_needs(graph, step.node, at, place) for at in directions)
-        if loop.remat:
-            # What is computed again for other derivatives may need it too; those are small, such as biases.
-            return "again", needed
-        shaped = graph.shaped(step.node)
-        monoid = shaped.operation.monoid
-        folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-        sums = monoid is not None and monoid.native == "sum"
-        if shaped.operation.over in cuts or (folded and not (sums and presents_linearly(graph, step.node))):
-            return "", False
-        return "own", needed
-
-    def _kept_inside(self, scope: Scope, step: Run, work: Worked) -> float:
-        """Bytes that are kept inside of its kernel, and of what devices have merged, which is not computed again."""
-        smooth = any(map(scope.flow.carries_gradient, step.results))
-        if not smooth:
-            return 0.0
-        merged = float(scope.received * sum(work.writes)) if work.merged else 0.0
-        return merged + scope.turns * work.kept
-
-    def _stacked(self, scope: Scope, step: Run, work: Worked) -> float:
-        """Seconds in which a turn writes what the backward pass finds, and reads it."""
-        loop = scope.loop
-        if loop is None or not any(map(scope.flow.carries_gradient, step.results)) or (loop.remat and not step.kept):
-            return 0.0
-        flow = scope.flow
-        kept = (size for slot, size in zip(step.results, work.writes, strict=True) if flow.carries_gradient(slot))
-        return 2.0 * sum(kept) / self.prices.machine.bandwidth.value
 
     # Loops
 
@@ -435,7 +220,9 @@ class Builder:
         turns = scope.turns * loop.length if loop.remat else scope.turns
         held = [float(turns * size) if kept and loop.remat else 0.0 for size in sizes]
         options = tuple(Option(layout=layout) for layout in layouts)
-        return Home(self._pick(Chosen("carry", (f"{loop.path}/{position}",), options), seconds, held), tuple(layouts))
+        return Home(
+            self.picks.pick(Chosen("carry", (f"{loop.path}/{position}",), options), seconds, held), tuple(layouts)
+        )
 
     def _first_reads(self, schedule: Schedule, slot: int) -> list[Layout]:
         kind = schedule.slots[slot].type
@@ -463,7 +250,7 @@ class Builder:
             free = layout.with_cut(at, None)
             if free != layout:
                 want = Want(free, spread(free.axes), scope.flow.carries_gradient(operand))
-                self._add(home.pick, option, scope.times * self.prices.change(kind, layout, want))
+                self.picks.add(home.pick, option, scope.times * self.prices.change(kind, layout, want))
             inside.append(Layout(free.cuts[:at] + free.cuts[at + 1 :]))
         return Home(home.pick, tuple(inside), loop=loop.length)
 

@@ -97,7 +97,7 @@ def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:
     builder = Builder(prices, placer, *layouts)
     sources = {whole.inputs[at] for at in differentiated(problem.graph, problem.grad)}
     model = undominated(builder.model(whole, flow_of(whole, sources)))
-    return Modelled(model, tuple(builder.chosen), asked, placer)
+    return Modelled(model, tuple(builder.picks.chosen), asked, placer)
 
 
 def _remats(problem: Problem) -> list[Remat]:

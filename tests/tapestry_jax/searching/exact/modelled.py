@@ -44,7 +44,7 @@ def modelled(problem: Problem, remat: Any = ()) -> Modelled:
     builder = Builder(prices, placer, {}, {})
     sources = {whole.inputs[at] for at in differentiated(problem.graph, problem.grad)}
     model = builder.model(whole, flow_of(whole, sources))
-    return Modelled(model, tuple(builder.chosen), asked, placer)
+    return Modelled(model, tuple(builder.picks.chosen), asked, placer)
 
 
 def drawn(found: Modelled, chance: Random) -> tuple[int, ...]:
