@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from combinators.errors import PlanError
+from combinators.errors import MeshError, PlanError, message
 from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
 from tapestry_jax.searching.answered import answer, plan_for
@@ -30,11 +30,13 @@ def pareto(graph: Graph, mesh: Any, machine: Any = None, *, points: int = 6, **o
       Plans, none of which is better than another in both. An interrupt gives those found so far.
 
     Raises:
-      PlanError: as `search` does, when not even one fits; for several meshes, and for what `search` does not take.
-      MeshError: as `search` does.
+      PlanError: as `search` does, when not even one fits; for what `search` does not take.
+      MeshError: as `search` does, and for several meshes.
     """
     read_options(options)
     most = read_points(points)
+    if isinstance(mesh, list | tuple | int):
+        raise _several(mesh)
     memory = options.pop("memory", None)
     question = read_question(graph, [mesh], machine, memory, options)
     (problem,) = question.problems
@@ -53,3 +55,13 @@ def pareto(graph: Graph, mesh: Any, machine: Any = None, *, points: int = 6, **o
         if best.interrupted:
             break
     return tuple(plan for _, plan in found)
+
+
+def _several(mesh: Any) -> MeshError:
+    return MeshError(
+        message(
+            "tp.pareto takes one mesh",
+            f"got {type(mesh).__name__}: {mesh!r:.80}",
+            remedy="Give one of them; tp.search chooses among several, and what it finds has a mesh.",
+        )
+    )

@@ -42,9 +42,9 @@ def search(
         them: a number is laid out along one axis, `data`, or along two, `data` and `model`, in every way.
       machine: as for `plan.cost`: a `tp.machines.Machine` or a name; by default the one that the mesh is.
       memory: bytes of one device, as a number or as text such as `"70GB"` or `"64GiB"`; by default the machine's.
-      method: `"exhaustive"` tries all candidates and is for small programs; `"anneal"` walks; `"milp"` solves an integer
-        program (`pip install 'tapestry-jax[search]'`); `"auto"` takes the first for few candidates, the last for many
-        operations where the solver is installed, and else walks.
+      method: `"exhaustive"` tries all candidates and is for small programs; `"anneal"` walks; `"milp"` solves an
+        integer program (`pip install 'tapestry-jax[search]'`); `"auto"` takes the first for few candidates, the last
+        for many operations where the solver is installed, and else walks.
       seed: of methods that draw. Without a time limit the same seed gives the same plan.
       grad: as for `plan.cost`: whether time and memory are those of values and gradients.
       entries: what is fixed, as for `tp.plan`: the search adds to it, and changes nothing of it. None for a dimension
@@ -58,7 +58,7 @@ def search(
       start: a plan to begin from; what is found is not dearer, if it fits.
       cache: a directory of plans found before. A plan is found there by graph, mesh, machine, memory, gradients, what
         is fixed, method, seed and time limit, and proved before it is used; its `gap` is not kept.
-      time_limit: seconds, for each mesh, after which the best plan so far is given; a run of the solver is ended by none.
+      time_limit: seconds, for each mesh, after which the best plan so far is given; runs of the solver go on.
       progress: whether to show on a terminal how the search goes.
 
     Returns:

@@ -199,8 +199,9 @@ def test_arguments_of_pareto_that_are_none_are_refused():
         tp.pareto(SMALL, MESH, "H100", points="2")  # pyright: ignore[reportArgumentType]
     with pytest.raises(tp.PlanError, match=r"what tp\.search does not take\n  got memry="):
         tp.pareto(SMALL, MESH, "H100", memry="1GB")
-    with pytest.raises(MeshError, match="a plan needs a mesh"):
-        tp.pareto(SMALL, [MESH, MESH], "H100")
+    for several in ([MESH, MESH], (MESH,), 8):
+        with pytest.raises(MeshError, match=r"tp\.pareto takes one mesh\n  got (list|tuple|int): "):
+            tp.pareto(SMALL, several, "H100")
 
 
 @pytest.mark.parametrize("method", ["auto", "exhaustive", "anneal", "milp"])
