@@ -105,7 +105,25 @@ def drifts(draw: Any) -> tuple[Overlap, Overlap, MeshShape]:
 def test_blocks_that_drift_apart_are_told_as_the_tables_of_all_devices_say(
     drift: tuple[Overlap, Overlap, MeshShape],
 ) -> None:
-    change, other, mesh = drift
+    _check_drift(*drift)
+
+
+@pytest.mark.parametrize("mode", BOUNDARIES)
+@pytest.mark.parametrize(("held", "wanted"), [(3, 2), (2, 3)])
+def test_drifts_over_many_periods_reach_both_ways(held: int, wanted: int, mode: str) -> None:
+    devices = 240
+    size = min(held * devices, wanted * devices + 2)
+    near, far = (
+        Cut(("a",), wanted, Window(offset, width, 1, size - 5 if mode == "valid" else size - 2, mode))
+        for offset, width in ((0 if mode == "valid" else -1, 6), (0 if mode == "valid" else -3, 5))
+    )
+    assert drifting(Cut(("a",), held), near, size, devices) is not None
+    source = Cut(("a",), held)
+    _check_drift(Overlap(0, source, near, size), Overlap(0, source, far, size), MeshShape((("a", devices),)))
+
+
+def _check_drift(change: Overlap, other: Overlap, mesh: MeshShape) -> None:
+    """As `check`, and every permutation leads from and to the devices that the tables say."""
     check(change, other, mesh)
     assert change.source is not None
     hops = neighbour_exchange(change.source, change.cut, change.size, mesh.size(("a",))).hops
