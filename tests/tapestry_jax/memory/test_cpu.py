@@ -57,7 +57,7 @@ def chosen(x, w):
     [
         (mean_square, 2, 0),  # one kernel: both products, the arithmetic between, and the sum
         (masked, 2, 3),  # the scores and what is sorted; here a maximum reads the choice from memory, too
-        (beside, 1, 3),  # what a product reads; here both arrays as well, once for both products
+        (beside, 1, 3),  # by our rule both arrays, once for both products; XLA fuses these, and allots 1
         (turned, 1, 2),  # computed in the order of its operand, then copied for the loop
         (chosen, 2, 2),  # what is constant in every branch is no result
     ],

@@ -238,3 +238,7 @@ def test_what_is_inside_of_loops_and_branches_is_counted_for_its_platform(backwa
         # 64 of 128 that are summed over, and 64 of 128 beside: a quarter of the arrays.
         products = sum(flops for _, flops in found.products)
         assert found.idle == 3 * products > 0
+
+
+def test_a_product_of_nothing_leaves_nothing_idle():
+    assert counted(jnp.matmul, (0, 128), (128, 16)).idle == 0
