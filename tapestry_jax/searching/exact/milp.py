@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -55,8 +57,10 @@ def milp(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Prop
     del space, seed
     prices = Prices(lay(problem.machine, problem.shape.axes), problem.shape, problem.graph)
     bounds: list[float] = []
-    best = float("inf")
+    best = math.inf
     for remat in _remats(problem):
+        if bounds and stop():
+            return
         try:
             modelled = modelled_as(problem, remat, prices)
         except NotModelledError:
@@ -69,9 +73,8 @@ def milp(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Prop
                 if isinstance(found, Evaluated) and _fits(problem, found):
                     best = min(best, found.seconds)
                 yield proposal
-        if stop():
-            return
-    if bounds:
+    # Of what the solver had no time for, nothing is known.
+    if min(bounds) > 0:
         yield Bound(min(bounds))
 
 
@@ -110,26 +113,36 @@ def _remats(problem: Problem) -> list[Remat]:
 def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> Iterator[Proposal]:
     """The best choices of a model, and a bound; with less memory as long as what it finds does not fit."""
     model = modelled.model
-    limit = float("inf") if problem.memory is None else float(problem.memory)
+    limit = math.inf if problem.memory is None else float(problem.memory)
     memory, refused, held = limit, 0.0, limit
     for attempt in range(TIGHTER):
-        solution = solve(model, memory)
+        solution = solve(model, memory, than=best, limit=_left(stop))
         if not attempt:
             yield Bound(solution.bound)
-        if solution.bound > best or stop() or not (attempt or solution.choice):
-            return
         if not solution.choice:
+            if solution.is_interrupted:
+                raise KeyboardInterrupt
+            if not attempt or stop() or solution.bound < math.inf:
+                return
             # Too little: between it and what was too much.
             refused, memory = memory, (memory + held) / 2
             continue
         asked = modelled.asked_for(problem, solution.choice)
-        yield asked
         found = evaluate(problem, asked)
-        if not isinstance(found, Evaluated) or _fits(problem, found):
+        if solution.is_interrupted:
+            # What was evaluated is known to whoever takes the interrupt.
+            raise KeyboardInterrupt
+        yield asked
+        if stop() or not isinstance(found, Evaluated) or _fits(problem, found):
             return
         # What an operation keeps inside of it, and what is alive for a while, is not in the model.
         held = model.held(solution.choice)
         memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + refused) / 2)
+
+
+def _left(stop: Stop) -> float:
+    """Seconds until the method has to end."""
+    return math.inf if stop.limit is None else stop.began + stop.limit - time.monotonic()
 
 
 def _fits(problem: Problem, found: Evaluated) -> bool:

@@ -1,27 +1,34 @@
-"""The integer program: one option for each pick, layouts that flow from makers to readers, and the least that it takes.
+"""The least that a model takes, with a proof of how far from it what was found may be.
 
-For every pick a 0/1 variable for each option. For every reader of a value a flow from the layouts in which it lies to
-those in which it is read; edges are indexed by layouts and not by pairs of options, so that there are thousands of them
-and not millions. With options chosen the flow is integral by itself. What several readers pay once, and what a kernel
-saves that runs with its neighbour, are continuous variables over these.
+Without integers the program takes a moment, and nearly says the answer: most options are chosen whole. From its prices
+of rows follows what every solution takes at least, and at least more that uses a given variable. So a solution within
+some share of that bound can be made of few of the variables. The integer program over these alone is solved, with a
+share that grows until nothing outside of it can be better by more than is asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from tapestry_jax.searching.exact.model import Model, Pair, Value
+from tapestry_jax.searching.exact.highs import run
+from tapestry_jax.searching.exact.model import Model
+from tapestry_jax.searching.exact.program import Program, Rows, program_of
 
-GAP = 1e-4
-"""The share of the optimum by which a solution may miss it."""
+GAP = 0.009
+"""The share of its price by which a solution may miss the bound: less than one in a hundred, since the schedule
+may take a little longer than the model says."""
+_FIRST, _GROWS = 0.01, 3.0
+"""The first share of the bound within which solutions are looked for, and how it grows where that is too little."""
+_MORE = 1e-6
+"""So much more, since numbers are rounded."""
+_FINER = 0.1
+"""Of the gap, how much the solver may leave of what it is given."""
 
 
 @dataclass(frozen=True)
@@ -31,212 +38,95 @@ class Solution:
     Attributes:
       choice: an option for each pick; empty where it found none.
       seconds: of it, in the model.
-      bound: no choice takes less; infinite where nothing fits.
+      bound: no choice takes less; infinite where nothing fits, 0 where nothing is known.
+      is_interrupted: whether an interrupt (`KeyboardInterrupt`) ended it.
     """
 
     choice: tuple[int, ...]
     seconds: float
     bound: float
-
-
-class Rows:
-    """A linear program, row by row."""
-
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.integral: list[int] = []
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.starts: list[int] = [0]
-        self.indices: list[int] = []
-        self.values: list[float] = []
-
-    def variable(self, cost: float, *, is_integral: bool = False) -> int:
-        """A variable of at least 0, and its price."""
-        if is_integral:
-            self.integral.append(len(self.cost))
-        self.cost.append(cost)
-        return len(self.cost) - 1
-
-    def row(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
-        """A sum of terms between two numbers."""
-        for variable, factor in terms:
-            self.indices.append(variable)
-            self.values.append(factor)
-        self.starts.append(len(self.indices))
-        self.lower.append(lower)
-        self.upper.append(upper)
+    is_interrupted: bool = False
 
 
 def solve(
-    model: Model, memory: float = math.inf, without: Sequence[Sequence[int]] = (), limit: float = math.inf
+    model: Model,
+    memory: float = math.inf,
+    *,
+    than: float = math.inf,
+    gap: float = GAP,
+    limit: float = math.inf,
+    without: Sequence[Sequence[int]] = (),
 ) -> Solution:
     """Solve a model.
 
     Args:
       model: the choices and their prices.
       memory: bytes that what stays on a device may take.
-      without: choices that may not be given again.
+      than: seconds of a plan that is known already: what does not take less is not looked for.
+      gap: the share of its price by which what is found may miss the least; the bound is proved whatever is found.
       limit: seconds after which what was found so far is given.
+      without: choices that may not be given again.
     """
-    rows, scale = Rows(), _scale(model)
-    options = [[rows.variable(seconds / scale, is_integral=True) for seconds in pick.seconds] for pick in model.picks]
-    for own in options:
-        rows.row(((each, 1.0) for each in own), 1.0, 1.0)
-    saved: list[list[tuple[int, float]]] = [[] for _ in model.picks]
-    held: list[tuple[int, float]] = []
-    late: dict[int, list[tuple[int, float]]] = {}
-    for value in model.values:
-        _flows(rows, value, options, scale, saved, held if memory < math.inf else None, late)
-    for pick, own, less in zip(model.picks, options, saved, strict=True):
-        if any(pick.excess):
-            more = rows.variable(1.0)
-            terms = [(each, -excess / scale) for each, excess in zip(own, pick.excess, strict=True) if excess]
-            rows.row([(more, 1.0), *terms, *less], 0.0, math.inf)
-            for number, _, share in pick.rooms:
-                late.setdefault(number, []).append((more, share))
-        for number, rooms, _ in pick.rooms:
-            late.setdefault(number, []).extend((each, room / scale) for each, room in zip(own, rooms, strict=True))
-    for terms in late.values():
-        rows.row([(rows.variable(1.0), 1.0), *terms], 0.0, math.inf)
-    if memory < math.inf:
-        _within(rows, model, options, memory, held)
-    for choice in without:
-        rows.row([(own[at], 1.0) for own, at in zip(options, choice, strict=True)], 0.0, len(choice) - 1.0)
-    return _solved(rows, model, options, scale, limit)
-
-
-def _scale(model: Model) -> float:
-    return max(sum(min(pick.seconds) for pick in model.picks), 1e-9)
-
-
-def _flows(
-    rows: Rows,
-    value: Value,
-    options: list[list[int]],
-    scale: float,
-    saved: list[list[tuple[int, float]]],
-    held: list[tuple[int, float]] | None,
-    late: dict[int, list[tuple[int, float]]],
-) -> None:
-    """Flows from the layouts in which a value lies to those in which it is read."""
-    alone = len(value.readers) == 1
-    paid: dict[Pair, int] = {}
-    if not alone:
-        paid = {pair: rows.variable(seconds / scale) for pair, seconds in value.seconds.items() if seconds}
-    for pair, variable in paid.items():
-        for number, seconds in value.behind.get(pair, ()):
-            late.setdefault(number, []).append((variable, -seconds / scale))
-    common = [rows.variable(seconds / scale) for seconds in value.common]
-    several = held is not None and sum(reader.keeps for reader in value.readers) > 1
-    kept = [rows.variable(0.0) for _ in value.sizes] if several else []
-    if several and held is not None:
-        held += zip(kept, value.sizes, strict=True)
-    for reader in value.readers:
-        wanted = set(reader.labels)
-        flows = {
-            pair: rows.variable(seconds / scale if alone else 0.0)
-            for pair, seconds in value.seconds.items()
-            if pair[1] in wanted
-        }
-        _balanced(rows, flows, 0, value.labels, options[value.maker])
-        _balanced(rows, flows, 1, reader.labels, options[reader.pick])
-        shared: dict[int, list[int]] = {}
-        for pair, flow in flows.items():
-            for number, seconds in value.behind.get(pair, ()) if alone else ():
-                late.setdefault(number, []).append((flow, -seconds / scale))
-            if pair in paid:
-                rows.row([(paid[pair], 1.0), (flow, -1.0)], 0.0, math.inf)
-            for each in value.shares.get(pair, ()):
-                shared.setdefault(each, []).append(flow)
-            for pick, seconds in zip((value.maker, reader.pick), value.saved.get(pair, (0.0, 0.0)), strict=True):
-                if seconds:
-                    saved[pick].append((flow, seconds / scale))
-        if reader.keeps and held is not None:
-            keys: dict[int, list[int]] = {}
-            for pair, flow in flows.items():
-                if pair in value.kept:
-                    keys.setdefault(value.kept[pair], []).append(flow)
-            for each, own in keys.items():
-                if several:
-                    rows.row([(kept[each], 1.0), *((flow, -1.0) for flow in own)], 0.0, math.inf)
-                else:
-                    held += ((flow, value.sizes[each]) for flow in own)
-        for each, own in shared.items():
-            rows.row([(common[each], 1.0), *((flow, -1.0) for flow in own)], 0.0, math.inf)
-
-
-def _balanced(rows: Rows, flows: dict[Pair, int], end: int, labels: Sequence[int], options: Sequence[int]) -> None:
-    """What flows from, or to, a layout is what lies, or is read, in it."""
-    terms: dict[int, list[tuple[int, float]]] = {}
-    for pair, flow in flows.items():
-        terms.setdefault(pair[end], []).append((flow, 1.0))
-    for label, option in zip(labels, options, strict=True):
-        terms.setdefault(label, []).append((option, -1.0))
-    for own in terms.values():
-        rows.row(own, 0.0, 0.0)
-
-
-def _within(rows: Rows, model: Model, options: list[list[int]], memory: float, kept: list[tuple[int, float]]) -> None:
-    """What stays on a device fits."""
-    least = sum(min(pick.held) for pick in model.picks)
-    unit = max(memory, 1.0)
-    terms = [
-        (each, (held - min(pick.held)) / unit)
-        for pick, own in zip(model.picks, options, strict=True)
-        for each, held in zip(own, pick.held, strict=True)
-        if held > min(pick.held)
-    ]
-    terms += ((each, size / unit) for each, size in kept)
-    rows.row(terms, -math.inf, (memory - least) / unit)
-
-
-def _solved(rows: Rows, model: Model, options: list[list[int]], scale: float, limit: float) -> Solution:
-    highspy = _highspy()
-    solver: Any = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("mip_rel_gap", GAP)
-    if limit < math.inf:
-        solver.setOptionValue("time_limit", float(limit))
-    program = highspy.HighsLp()
-    count = len(rows.cost)
-    program.num_col_, program.num_row_ = count, len(rows.lower)
-    program.col_cost_ = np.array(rows.cost)
-    program.col_lower_ = np.zeros(count)
-    upper = np.full(count, math.inf)
-    upper[rows.integral] = 1.0
-    program.col_upper_ = upper
-    program.row_lower_, program.row_upper_ = np.array(rows.lower), np.array(rows.upper)
-    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    program.a_matrix_.start_ = np.array(rows.starts)
-    program.a_matrix_.index_ = np.array(rows.indices)
-    program.a_matrix_.value_ = np.array(rows.values)
-    kinds = [highspy.HighsVarType.kContinuous] * count
-    for each in rows.integral:
-        kinds[each] = highspy.HighsVarType.kInteger
-    program.integrality_ = kinds
-    solver.passModel(program)
-    solver.run()
-    found = np.array(solver.getSolution().col_value)
-    info = solver.getInfo()
-    if solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible or not len(found):
+    ends, program = time.monotonic() + limit, program_of(model, memory, without)
+    rows, most = program.rows, np.array(program.rows.most)
+    relaxed = run(rows, most=most, limit=limit)
+    if relaxed.bound == math.inf:
         return Solution((), math.inf, math.inf)
-    choice = tuple(int(np.argmax(found[own])) for own in options)
-    return Solution(choice, model.price(choice), scale * info.mip_dual_bound + model.constant)
+    if not len(relaxed.prices):
+        return Solution((), math.inf, 0.0, relaxed.is_interrupted)
+    least, more = proved(rows, relaxed.prices)
+    best = _rounded(model, program, relaxed.values, memory, without)
+    bound, share, start, is_interrupted = least, _FIRST, None, relaxed.is_interrupted
+    while not is_interrupted and time.monotonic() < ends:
+        # The nearest choice alone is good enough only where it is as good as what the solver would find.
+        if bound >= _wanted(model, program, min(best.seconds, than), gap * (1.0 if share > _FIRST else _FINER)):
+            break
+        reach = least + share * max(least, 1.0)
+        out = least + more > reach
+        left = ends - time.monotonic()
+        found = run(rows, most=np.where(out, 0.0, most), is_integral=True, limit=left, gap=_FINER * gap, start=start)
+        if len(found.values):
+            start = found.values
+            best = min(best, _chosen(model, program, start), key=lambda each: each.seconds)
+        bound = max(bound, min(found.bound, reach if out.any() else math.inf))
+        is_interrupted, wanted = found.is_interrupted, _wanted(model, program, min(best.seconds, than), gap)
+        if reach >= wanted or not out.any():
+            break
+        share = min(_GROWS * share, (wanted - least) / max(least, 1.0) + _MORE)
+    return Solution(best.choice, best.seconds, program.scale * bound + model.constant, is_interrupted)
 
 
-def is_installed() -> bool:
-    """Whether the solver is there."""
-    return find_spec("highspy") is not None
+def _wanted(model: Model, program: Program, known: float, gap: float) -> float:
+    """The bound, in units of the program, at which a solution of `known` seconds is good enough."""
+    return (1 - gap) * known / program.scale - model.constant / program.scale
 
 
-def _highspy() -> Any:
-    if not is_installed():
-        raise PlanError(
-            message(
-                'tp.search(method="milp") needs the solver HiGHS, which is not installed',
-                remedy="pip install 'tapestry-jax[search]', or take another method.",
-            )
-        )
-    return import_module("highspy")
+def proved(rows: Rows, prices: Any) -> tuple[float, Any]:
+    """What every solution takes at least, by the prices of rows, and for each variable what more it takes if it is 1.
+
+    A sum of rows, each times its price, bounds what a solution takes, whatever the prices are: the word of the solver
+    is not needed for it, nor its tolerances. Of what is neither 0 nor 1 a solution may use next to nothing: that takes
+    no more.
+    """
+    prices = np.where(np.isinf(rows.lower), np.minimum(prices, 0.0), prices)
+    prices = np.where(np.isinf(rows.upper), np.maximum(prices, 0.0), prices)
+    counts = np.diff(rows.starts)
+    weights = np.array(rows.values) * np.repeat(prices, counts)
+    more = np.array(rows.cost) - np.bincount(rows.indices, weights, len(rows.cost))
+    sides = np.where(prices > 0, rows.lower, np.where(prices < 0, rows.upper, 0.0))
+    least = float(prices @ sides + np.minimum(more, 0.0) @ np.array(rows.most))
+    more[rows.amounts] = 0.0
+    return least, more
+
+
+def _rounded(model: Model, program: Program, values: Any, memory: float, without: Sequence[Sequence[int]]) -> Solution:
+    """The choice that is nearest, where it is one and fits."""
+    found = _chosen(model, program, values)
+    fits = memory == math.inf or model.held(found.choice) <= memory
+    is_new = not any(found.choice == tuple(each) for each in without)
+    return found if fits and is_new and found.seconds < math.inf else Solution((), math.inf, 0.0)
+
+
+def _chosen(model: Model, program: Program, values: Any) -> Solution:
+    choice = tuple(int(np.argmax(values[own])) for own in program.options)
+    return Solution(choice, model.price(choice), 0.0)

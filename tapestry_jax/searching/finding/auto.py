@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from combinators.graphs import walk
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, fits
+from tapestry_jax.searching.exact.highs import is_installed
 from tapestry_jax.searching.exact.milp import milp
-from tapestry_jax.searching.exact.solve import is_installed
 from tapestry_jax.searching.finding.anneal import anneal
 from tapestry_jax.searching.finding.exhaustive import count, exhaustive
 from tapestry_jax.searching.method import Proposal, Stop

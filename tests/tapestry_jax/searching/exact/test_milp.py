@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_a_bound_comes_with_the_plans():
 def test_the_gap_is_to_the_least_bound_of_the_solver_and_not_to_the_price_of_the_model(monkeypatch: pytest.MonkeyPatch):
     bounds: list[float] = []
 
-    def loosely(model: Model, memory: float) -> Solution:
+    def loosely(model: Model, memory: float, **_: Any) -> Solution:
         exact = solve(model, memory)
         loose = replace(exact, bound=exact.bound * (0.9 if not bounds else 0.95))
         bounds.append(loose.bound)
@@ -152,6 +153,34 @@ def test_the_gap_is_to_the_least_bound_of_the_solver_and_not_to_the_price_of_the
     assert len(bounds) == 2 and min(bounds) != max(bounds)
     assert plan.gap is not None and plan.gap > 0.05
     assert plan.gap == pytest.approx(1 - min(bounds) / plan.cost("h100", True).seconds)
+
+
+def test_an_interrupt_of_the_solver_gives_what_it_has(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        milp_method, "solve", lambda *given, **rest: replace(solve(*given, **rest), is_interrupted=True)
+    )
+    graph = mlp(65536, 256, 1024)
+    plan = found(graph, "h100", data=2, model=2)
+    assert plan.entries and plan.gap is None
+    nothing = Solution((), math.inf, 0.0, is_interrupted=True)
+    monkeypatch.setattr(milp_method, "solve", lambda *_, **__: nothing)
+    assert found(graph, "h100", data=2, model=2).entries == ()
+
+
+def test_a_time_limit_ends_the_solver_and_no_gap_is_claimed_for_what_it_did_not_see(monkeypatch: pytest.MonkeyPatch):
+    given: list[float] = []
+
+    def timed(model: Model, memory: float, **rest: Any) -> Solution:
+        given.append(rest["limit"])
+        return solve(model, memory, limit=0.0 if len(given) > 1 else math.inf)
+
+    monkeypatch.setattr(milp_method, "solve", timed)
+    plan = tp.search(block(2), abstract(data=2), "h100", method="milp", grad=True, time_limit=1000)
+    assert len(given) == 2 and 0 < given[1] < given[0] < 1000
+    assert plan.gap is None
+    given.clear()
+    plan = tp.search(mlp(65536, 256, 1024), abstract(data=2), "h100", method="milp", time_limit=1000)
+    assert len(given) == 1 and plan.gap is not None and plan.gap < 0.01
 
 
 def test_programs_of_many_operations_are_solved(monkeypatch: pytest.MonkeyPatch):

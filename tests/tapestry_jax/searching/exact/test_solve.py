@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from threading import Timer
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import tapestry_jax as tp
 from combinators.errors import PlanError
+from tapestry_jax.machines.figures import Figure
+from tapestry_jax.searching.exact import highs
 from tapestry_jax.searching.exact import solve as solving
 from tapestry_jax.searching.exact.model import Model, undominated
-from tapestry_jax.searching.exact.solve import solve
+from tapestry_jax.searching.exact.program import Rows, program_of
+from tapestry_jax.searching.exact.solve import Solution, proved, solve
 from tests.pairs.programs import draw_program
 from tests.tapestry_jax.searching.exact.modelled import abstract, choices, modelled, problem_of
+from tests.tapestry_jax.searching.exact.test_build import block
 from tests.tapestry_jax.searching.programs import mlp
 
+EXACT = 1e-4
 ORACLE = Path(__file__).with_name("by_cp_sat.py")
 
 
@@ -33,7 +44,7 @@ def least(model: Model, memory: float = math.inf) -> float:
 @pytest.mark.parametrize("grad", [False, True])
 def test_is_the_best_of_all_choices(grad: bool):
     model = model_of(mlp(64, 128, 256), grad, data=2)
-    found = solve(model)
+    found = solve(model, gap=EXACT)
     assert found.seconds == pytest.approx(least(model))
     assert found.bound == pytest.approx(found.seconds, rel=1e-3)
 
@@ -42,15 +53,15 @@ def test_is_the_best_of_all_choices_of_random_programs():
     for number in (0, 1, 2, 7):
         model = model_of(draw_program(f"least {number}").graph, number % 2 == 1, data=2)
         assert math.prod(len(pick.seconds) for pick in model.picks) < 1_000
-        assert solve(model).seconds == pytest.approx(least(model), rel=2e-4, abs=1e-12)
+        assert solve(model, gap=EXACT).seconds == pytest.approx(least(model), rel=2e-4, abs=1e-12)
 
 
 def test_keeps_to_the_memory():
     model = undominated(model_of(mlp(64, 128, 256), True, data=2))
-    free = solve(model)
+    free = solve(model, gap=EXACT)
     for share in (0.9, 0.7):
         memory = share * model.held(free.choice)
-        found = solve(model, memory)
+        found = solve(model, memory, gap=EXACT)
         assert found.seconds == pytest.approx(least(model, memory))
         assert not found.choice or model.held(found.choice) <= memory
     assert solve(model, 0.0).choice == ()
@@ -58,20 +69,20 @@ def test_keeps_to_the_memory():
 
 def test_what_nobody_has_to_choose_changes_no_optimum():
     model = model_of(mlp(64, 128, 256), True, data=2)
-    assert solve(undominated(model)).seconds == pytest.approx(solve(model).seconds, rel=2e-4)
+    assert solve(undominated(model), gap=EXACT).seconds == pytest.approx(solve(model, gap=EXACT).seconds, rel=2e-4)
 
 
 def test_choices_that_are_ruled_out_are_not_given_again():
     model = model_of(mlp(64, 128, 256), data=2)
-    first = solve(model)
-    second = solve(model, without=[first.choice])
+    first = solve(model, gap=EXACT)
+    second = solve(model, gap=EXACT, without=[first.choice])
     assert second.choice != first.choice and second.seconds >= first.seconds
 
 
 @pytest.mark.parametrize("grad", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_another_solver_says_the_same(grad: bool):
     model = undominated(model_of(mlp(256, 512, 1024), grad, data=2, model=2))
-    assert by_cp_sat(model) == pytest.approx(solve(model).seconds, rel=1e-3)
+    assert by_cp_sat(model) == pytest.approx(solve(model, gap=EXACT).seconds, rel=1e-3)
 
 
 def by_cp_sat(model: Model) -> float:
@@ -94,8 +105,103 @@ def by_cp_sat(model: Model) -> float:
     return float(run.stdout)
 
 
+def drawn_model(number: int) -> Model:
+    graph = mlp(64, 128, 256) if number == 1 else draw_program(f"bound {number}").graph
+    return model_of(graph, number % 2 == 1, data=2)
+
+
+@pytest.mark.parametrize("gap", [1e-4, 0.01, 0.2])
+@pytest.mark.parametrize("first", [1e-6, 0.05])
+def test_no_choice_is_below_the_bound_and_what_is_found_is_within_the_gap(
+    monkeypatch: pytest.MonkeyPatch, first: float, gap: float
+):
+    monkeypatch.setattr(solving, "_FIRST", first)
+    for number in (1, 3, 5, 8):
+        model = drawn_model(number)
+        most = max(model.held(each) for each in choices(model))
+        for memory in (math.inf, 0.8 * most, 0.6 * most):
+            found, best = solve(model, memory, gap=gap), least(model, memory)
+            assert found.bound <= best * (1 + 1e-9)
+            assert bool(found.choice) == (best < math.inf)
+            if found.choice:
+                assert best * (1 - 1e-9) <= found.seconds <= found.bound / (1 - gap) * (1 + 1e-5) + 1e-12
+                assert model.held(found.choice) <= memory * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("share", [0.8, math.inf])
+def test_whatever_rows_are_said_to_cost_no_choice_takes_less_than_follows_from_it(share: float):
+    chance, opened = np.random.default_rng(0), 0
+    for number in (1, 3, 5, 8):
+        model = drawn_model(number)
+        memory = share * max(model.held(each) for each in choices(model))
+        rows, options, scale = (program := program_of(model, memory)).rows, program.options, program.scale
+        exact = highs.run(rows, most=np.array(rows.most), limit=math.inf).prices
+        if not len(exact):
+            continue
+        opened += int(np.isinf(rows.upper).sum())
+        for size in (0.0, 1e-4, 1e-3, 1e-2, 0.1):
+            bound, more = proved(rows, exact + chance.normal(0.0, size, len(exact)))
+            assert math.isfinite(bound) and (size > 1e-3 or bound > 0.5 * least(model) / scale)
+            for choice in choices(model):
+                used = [own[at] for own, at in zip(options, choice, strict=True)]
+                if model.held(choice) <= memory:
+                    assert bound + max(0.0, *more[used]) <= model.price(choice) / scale * (1 + 1e-9)
+    assert opened
+
+
+@pytest.mark.parametrize("share", [0.9, 0.6])
+def test_what_is_left_out_changes_no_optimum(monkeypatch: pytest.MonkeyPatch, share: float):
+    problem = problem_of(block(2), abstract(data=2), grad=True)
+    slow = replace(problem.machine.inside, bandwidth=Figure(2e10, "slow"))
+    model = undominated(modelled(replace(problem, machine=replace(problem.machine, inside=slow))).model)
+    memory = share * model.held(solve(model, gap=EXACT).choice)
+    monkeypatch.setattr(solving, "_FIRST", 1e-4)
+    found = solve(model, memory, gap=EXACT)
+    monkeypatch.setattr(solving, "_FIRST", 1e9)
+    whole = solve(model, memory, gap=EXACT)
+    assert found.seconds == pytest.approx(whole.seconds, rel=2 * EXACT)
+    assert found.bound <= whole.seconds * (1 + 1e-9) and whole.bound <= found.seconds * (1 + 1e-9)
+
+
+def test_where_the_time_is_over_the_nearest_choice_and_what_is_proved_are_given(monkeypatch: pytest.MonkeyPatch):
+    model = model_of(mlp(64, 128, 256), True, data=2)
+    assert solve(model, limit=0.0) == Solution((), math.inf, 0.0)
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(solving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    found = solve(model, limit=9.0)
+    assert found.choice and 0.5 * least(model) < found.bound <= least(model) <= found.seconds
+
+
+def hard() -> Rows:
+    """Sums that no choice meets exactly, which takes longer to find out than anybody waits; what misses is paid."""
+    rows, chance = Rows(), Random(0)
+    own = [rows.variable(0.0, is_integral=True) for _ in range(50)]
+    for _ in range(6):
+        factors = [float(chance.randrange(100)) for _ in own]
+        over, under = rows.variable(1.0), rows.variable(1.0)
+        rows.most[over] = rows.most[under] = 1e4
+        rows.amounts += [over, under]
+        half = sum(factors) // 2
+        rows.row([*zip(own, factors, strict=True), (over, -1.0), (under, 1.0)], half, half)
+    return rows
+
+
+def test_the_solver_ends_when_its_time_is_over():
+    rows = hard()
+    found = highs.run(rows, most=rows.most, is_integral=True, limit=0.2)
+    assert len(found.values) and found.bound < found.price and not found.is_interrupted
+
+
+def test_an_interrupt_ends_the_solver_with_what_it_has():
+    rows = hard()
+    timer = Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    found = highs.run(rows, most=rows.most, is_integral=True, limit=60.0)
+    assert found.is_interrupted and len(found.values) and found.bound < found.price
+
+
 def test_a_missing_solver_is_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(solving, "is_installed", lambda: False)
+    monkeypatch.setattr(highs, "is_installed", lambda: False)
     with pytest.raises(PlanError, match=r'"milp"\) needs the solver HiGHS, which is not installed') as error:
         solve(model_of(mlp(8, 8, 8), data=2))
     assert "pip install 'tapestry-jax[search]'" in str(error.value)
