@@ -28,6 +28,11 @@ BLOCK_SIZES = (512, 384, 256, 128)
 """Rows and keys that are in a core's memory at once; the first that divides the length."""
 HEAD_SIZES = (8, 512)
 """The fewest and the most features of a head."""
+FAST = 8 * 2**20
+"""Bytes of scores in a block that stay in a core's fast memory from product to product: written out, these take no
+other memory, and six products with gradients where the kernel, which computes scores again, takes nine."""
+FAST_AGAIN = 16 * 2**20
+"""The same for states: loops compute their turns again, so that no weights of several turns are kept."""
 _BACKWARD = ("_splash_attention_bwd_dkv", "_splash_attention_bwd_dq")
 
 
@@ -68,7 +73,15 @@ class SplashAttention(Scores):
                 return f"{size} features of a head are no multiple of {least} up to {most}"
         if any(size == 0 for block in blocks for size in block.shape):
             return "a block is empty"
+        scores = 4 * _product(sizes, self.rows) * sizes[self.keys]
+        if scores <= self.fast:
+            return f"{scores / 2**20:.3g} MiB of scores in a block stay in fast memory"
         return missing()
+
+    @property
+    def fast(self) -> int:
+        """Bytes of scores for which no kernel is needed."""
+        return FAST
 
     def _operands(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
         """Scaled queries, keys and values as heads, rows, features; and the last key that each row sees."""
@@ -106,6 +119,11 @@ class SplashAttention(Scores):
 @dataclass(frozen=True)
 class SplashState(SplashAttention):
     """The state of a block of queries and a block of keys, for folds over a mesh, in rings and in chunks."""
+
+    @property
+    def fast(self) -> int:
+        """Bytes of scores for which no kernel is needed."""
+        return FAST_AGAIN
 
     def __call__(self, *blocks: Any) -> Any:
         """State block with axes `rows`, `rows`, `rows + value`; its maximum is the log-sum-exp."""

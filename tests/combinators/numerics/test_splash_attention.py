@@ -122,12 +122,22 @@ def test_outputs_that_see_all_keys_are_attention() -> None:
         ({}, {0: (1, 128, 1, 2, 12), 1: (1, 256, 1, 12)}, "12 features of a head are no multiple of 8 up to 512"),
     ],
 )
-def test_what_it_does_not_take_it_says(change: Any, shapes: Any, why: str) -> None:
+def test_what_it_does_not_take_it_says(monkeypatch: pytest.MonkeyPatch, change: Any, shapes: Any, why: str) -> None:
+    monkeypatch.setattr(splash_attention, "FAST_AGAIN", 0)
     kernel = SplashState(**FIELDS | change)
     blocks = [jax.ShapeDtypeStruct(shapes.get(i, a.shape), a.dtype) for i, a in enumerate(_operands(128, 256))]
     told = FitsSplash(kernel).why_not(*blocks)
     assert told.startswith(why) and bool(told) is bool(why)
     assert FitsSplash(kernel)(*blocks) is not bool(why)
+
+
+def test_blocks_whose_scores_stay_in_fast_memory_are_left_to_the_others() -> None:
+    blocks = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _operands(1024, 1024)]
+    told = "8 MiB of scores in a block stay in fast memory"  # of two heads
+    assert SplashAttention(**FIELDS).why_not(*blocks) == SplashState(**FIELDS).why_not(*blocks) == told
+    blocks[0] = jax.ShapeDtypeStruct((1, 1152, 1, 2, 8), jnp.float32)
+    assert SplashAttention(**FIELDS).why_not(*blocks) == ""
+    assert "9 MiB" in SplashState(**FIELDS).why_not(*blocks)
 
 
 def test_operands_of_several_dtypes_are_left_to_the_others() -> None:

@@ -18,6 +18,14 @@ from tapestry_jax.lowering.compiled import argument_structs
 from tapestry_jax.planning.rewrites.operations import with_operations
 from tests.contract import assert_contract, assert_same
 
+
+@pytest.fixture
+def takes_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel stands in for blocks whose scores would stay in fast memory, too."""
+    monkeypatch.setattr(splash_attention, "FAST", 0)
+    monkeypatch.setattr(splash_attention, "FAST_AGAIN", 0)
+
+
 RING = {"q": "data", "keys": tp.ring("data")}
 
 
@@ -53,6 +61,7 @@ def _arrays(graph: tp.Graph) -> list[Any]:
     [{"q": tp.striped("data"), "keys": tp.ring("data")}, {"keys": "data"}],
     ids=["a causal ring in stripes", "keys over the mesh"],
 )
+@pytest.mark.usefixtures("takes_small_blocks")
 def test_it_stands_in_with_the_same_value_gradient_and_collectives(entries: Any) -> None:
     graph = _interpreted(_attention(256 if "q" in entries else 128, 256, causal="q" in entries))
     plan = tp.plan(graph, tp.mesh(data=2), entries)
@@ -62,6 +71,7 @@ def test_it_stands_in_with_the_same_value_gradient_and_collectives(entries: Any)
     assert_same(plan, _arrays(graph), atol=1e-4)
 
 
+@pytest.mark.usefixtures("takes_small_blocks")
 def test_a_plan_for_tpus_calls_it_forwards_and_backwards_and_one_for_cpus_does_not() -> None:
     graph = _attention(256, 256, jnp.bfloat16, causal=True)
     mesh = tp.mesh(data=2)
@@ -91,6 +101,18 @@ def test_what_it_does_not_take_runs_as_before_and_explain_says_why() -> None:
     assert "not splash_attention on tpu: it takes bfloat16 and float32, not float16" in said(half, {}, ("cpu", "tpu"))
     # What a plan for other machines passes over is nothing that it could have had.
     assert "not " not in said(short, {}, "cpu")
+
+
+def test_small_blocks_are_written_out_and_explain_says_so() -> None:
+    def said(queries: int, keys: int, entries: Any = None) -> str:
+        graph = _attention(queries, keys, jnp.bfloat16)
+        return tp.plan(graph, tp.mesh(data=2), entries or {}, platforms="tpu").explain()
+
+    # Of 2 heads: 8 MiB, and twice as many; in a ring, which computes its turns again, 16 MiB, and twice as many.
+    assert "dense dense_attention (not splash_attention: 8 MiB of scores in a block stay in fast" in said(1024, 1024)
+    assert "dense splash_attention" in said(1024, 2048)
+    assert "not splash_state: 16 MiB of scores in a block stay in fast" in said(2048, 4096, RING)
+    assert "dense splash_state" in said(4096, 4096, RING)
 
 
 def test_planning_for_other_machines_loads_no_pallas(monkeypatch: pytest.MonkeyPatch) -> None:
