@@ -1,6 +1,7 @@
 """What may be a kernel, when two are the same, and what they are called: functions, seen from outside.
 
 Read `kernel`, then `names` and `public_names`, then `fingerprint`; `captured` with `reachable` and `jaxprs` says
-what a kernel holds, `elementwise` with `remedy` whether it acts cell by cell, `consecutive` which one need not search;
+what a kernel holds, `elementwise` with `remedy` whether it acts cell by cell, `consecutive` which one need not
+search, `skipping` which one may skip its block;
 `immutable` is what values of the library are.
 """

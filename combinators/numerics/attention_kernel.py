@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
+from combinators.kernels.skipping import Skipping
 from combinators.monoids import attention_output
 
 Axes = tuple[str, ...]
@@ -94,8 +96,8 @@ class Scores:
         if mask is not None:
             scores = jnp.where(mask, scores, -jnp.inf)
         maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf))
-        # A row without any visible key has the maximum -inf and must not turn into NaN.
-        at = jnp.where(jnp.isfinite(maximum), maximum, 0)
+        # A row without any visible key has the maximum -inf and must not turn into NaN; without a mask there is none.
+        at = maximum if mask is None else jnp.where(jnp.isfinite(maximum), maximum, 0)
         return maximum, jnp.exp(scores - at[..., None]), value
 
     def _spread(self, block: Any, axes: Axes) -> Any:
@@ -115,7 +117,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class AttentionKernel(Scores):
+class AttentionKernel(Scores, Skipping):
     """A block of queries against a block of keys: `(maximum, sum of weights, weighted sum of values)`."""
 
     def __call__(self, *blocks: Any) -> Any:
@@ -125,6 +127,11 @@ class AttentionKernel(Scores):
         # Coordinates ascend: where the last query lies before the first key, nothing is seen and nothing computed.
         at, of = blocks[-2:]
         return jax.lax.cond(at[-1] >= of[0], self._state, self._unseen, *blocks)
+
+    @property
+    def unskipped(self) -> Callable[..., Any]:
+        """The same, which computes blocks of which nothing is seen as well."""
+        return self._state
 
     def _unseen(self, *blocks: Any) -> Any:
         """The state of queries that see none of the keys."""

@@ -1,15 +1,18 @@
 """Prefixes of many steps in two passes over rows of them: less work and memory than a tree of all steps.
 
-The steps are cut into rows of `LENGTH` consecutive ones. The first pass walks along all rows at once and gives their
+The steps are cut into rows of consecutive ones. The first pass walks along all rows at once and gives their
 totals; prefixes of the totals say what comes before each row; the second pass walks along the rows again, each from
 there, and gives the prefixes of the steps. What comes before the whole block enters between the passes, at no cost.
+
+How long rows are best is a matter of the machine: each step of a row is a kernel of its own there, twice, and a tree of
+`n` steps is `4 log2 n` of them.
 
 Source: the reduce-then-scan of Dotsenko et al. 2008, "Fast scan algorithms on graphics processors", section 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,11 +24,36 @@ from combinators.merging.blocks import Axes, combine_blocks, identity_block, is_
 from combinators.merging.monoid import Monoid
 from combinators.monoids.dual import dual
 
-LENGTH = 32
-"""The steps of a row: each takes one turn of a loop, in which all rows advance."""
 
-LONG = 1024
-"""From how many steps on two passes are faster than `lax.associative_scan`: see docs/design/lowering.md."""
+@dataclass(frozen=True)
+class Rows:
+    """How long scans are cut into rows.
+
+    Attributes:
+      length: the steps of a row: each takes one turn of a loop, in which all rows advance.
+      least: from how many steps on two passes are faster than `lax.associative_scan`: see docs/design/lowering.md.
+    """
+
+    length: int
+    least: int
+
+
+ROWS = Rows(32, 1024)
+"""On CPUs, where the memory that is read and written decides."""
+
+ON_TPU = Rows(16, 4096)
+"""On TPUs, where a small kernel takes as long as one of thousands of cells."""
+
+
+def rows_on(platforms: Collection[str] = ()) -> Rows | None:
+    """How long scans are cut on these platforms; None where a tree of all steps is best, as on GPUs.
+
+    Args:
+      platforms: as lowering names them; several kinds, or none, are taken for CPUs.
+    """
+    if platforms and {*platforms} <= {"cuda", "rocm"}:
+        return None
+    return ON_TPU if {*platforms} == {"tpu"} else ROWS
 
 
 def prefixes(
@@ -34,6 +62,7 @@ def prefixes(
     carrier: Sequence[Axes],
     over: str,
     state: list[Any],
+    rows: Rows | None,
     reverse: bool = False,
     exclusive: bool = False,
 ) -> list[Any]:
@@ -45,24 +74,27 @@ def prefixes(
       carrier: the axes of the leaves.
       over: the scanned dimension.
       state: the leaves of the steps.
+      rows: how they are cut where they are many.
       reverse: suffixes instead.
       exclusive: without the own step.
     """
-    if has_rows(monoid, carrier, over, state):
-        return row_scan(monoid, tree, carrier, over, state, reverse).prefixes(None, exclusive)
+    if rows is not None and has_rows(rows, monoid, carrier, over, state):
+        return row_scan(rows, monoid, tree, carrier, over, state, reverse).prefixes(None, exclusive)
     scanned = scan_block(monoid, tree, carrier, over, state, reverse)
     return shift_block(monoid, tree, carrier, over, scanned, reverse) if exclusive else scanned
 
 
-def has_rows(monoid: Monoid, carrier: Sequence[Axes], over: str, state: Sequence[Any]) -> bool:
+def has_rows(rows: Rows, monoid: Monoid, carrier: Sequence[Axes], over: str, state: Sequence[Any]) -> bool:
     """Whether a block is scanned by rows."""
-    return state[0].shape[carrier[0].index(over)] >= LONG and not is_native_scan(monoid, state)
+    return state[0].shape[carrier[0].index(over)] >= rows.least and not is_native_scan(monoid, state)
 
 
-def row_scan(monoid: Monoid, tree: Any, carrier: Sequence[Axes], over: str, state: list[Any], reverse: bool) -> RowScan:
+def row_scan(
+    rows: Rows, monoid: Monoid, tree: Any, carrier: Sequence[Axes], over: str, state: list[Any], reverse: bool
+) -> RowScan:
     """The two passes over a block of steps; the arguments are those of `prefixes`."""
     # Flipped steps come last first: the order of the monoid is kept by swapping the arguments back.
-    return RowScan(dual(monoid) if reverse else monoid, tree, tuple(carrier), over, state, reverse)
+    return RowScan(rows, dual(monoid) if reverse else monoid, tree, tuple(carrier), over, state, reverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +102,7 @@ class RowScan:
     """The two passes over one block of steps.
 
     Attributes:
+      rows: how the steps are cut.
       monoid: merges two states, the one that is scanned earlier first.
       tree: how leaves make a state.
       carrier: the axes of the leaves of the steps.
@@ -78,6 +111,7 @@ class RowScan:
       reverse: whether the last step comes first.
     """
 
+    rows: Rows
     monoid: Monoid
     tree: Any
     carrier: tuple[Axes, ...]
@@ -91,7 +125,7 @@ class RowScan:
 
     def prefixes(self, before: list[Any] | None, exclusive: bool) -> list[Any]:
         """The prefixes, from the state `before` (as `total`); from the identity where it is None."""
-        start = shift_block(self.monoid, self.tree, self._rows, "row", self._ends)
+        start = shift_block(self.monoid, self.tree, self._ends_axes, "row", self._ends)
         if before is not None:
             spread = [jnp.broadcast_to(leaf, full.shape) for leaf, full in zip(before, start, strict=True)]
             start = self._merge(spread, start)
@@ -104,23 +138,24 @@ class RowScan:
         return [self._block(number, leaf) for number, leaf in enumerate(found)]
 
     @cached_property
-    def _rows(self) -> list[Axes]:
+    def _ends_axes(self) -> list[Axes]:
         return [("row", *(name for name in axes if name != self.over)) for axes in self.carrier]
 
     @cached_property
     def _steps(self) -> list[Any]:
-        """The first step of every row, then the second, and so on: leaves `(LENGTH, row, ...)`."""
+        """The first step of every row, then the second, and so on: leaves `(length, row, ...)`."""
         steps = [
             jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(self.state, self.carrier, strict=True)
         ]
         if self.reverse:
             steps = [jnp.flip(leaf, 0) for leaf in steps]
-        size = steps[0].shape[0]
-        rows = -(-size // LENGTH)
-        if rows * LENGTH > size:
-            rest = identity_block(self.monoid, self.tree, self._rows, [leaf[: rows * LENGTH - size] for leaf in steps])
+        size, length = steps[0].shape[0], self.rows.length
+        rows = -(-size // length)
+        missing = rows * length - size
+        if missing:
+            rest = identity_block(self.monoid, self.tree, self._ends_axes, [leaf[:missing] for leaf in steps])
             steps = [jnp.concatenate([leaf, more]) for leaf, more in zip(steps, rest, strict=True)]
-        return [jnp.swapaxes(leaf.reshape(rows, LENGTH, *leaf.shape[1:]), 0, 1) for leaf in steps]
+        return [jnp.swapaxes(leaf.reshape(rows, length, *leaf.shape[1:]), 0, 1) for leaf in steps]
 
     @cached_property
     def _ends(self) -> list[Any]:
@@ -130,15 +165,15 @@ class RowScan:
             return self._merge(carry, step), None
 
         first = [leaf[0] for leaf in self._steps]
-        unit = identity_block(self.monoid, self.tree, self._rows, first)
+        unit = identity_block(self.monoid, self.tree, self._ends_axes, first)
         # In a mesh a loop has to start from what varies as its result does; the choice below is made when compiling.
         like = [lax.stop_gradient(leaf) for leaf in self._merge(first, first)]
         start = [jnp.where(True, one, other) for one, other in zip(unit, like, strict=True)]
         totals, _ = lax.scan(turn, start, self._steps)
-        return prefixes(self.monoid, self.tree, self._rows, "row", totals)
+        return prefixes(self.monoid, self.tree, self._ends_axes, "row", totals, self.rows)
 
     def _merge(self, earlier: list[Any], later: list[Any]) -> list[Any]:
-        return combine_blocks(self.monoid, self.tree, self._rows, earlier, later)
+        return combine_blocks(self.monoid, self.tree, self._ends_axes, earlier, later)
 
     def _block(self, number: int, found: Any) -> Any:
         axis = self.carrier[number].index(self.over)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from combinators.index_space.boundary import boundary_modes
 from combinators.index_space.extent import axis_extent
 from combinators.index_space.operand import Operand
 from combinators.merging.blocks import Axes, combine_blocks, present_block
-from combinators.numerics.row_scan import prefixes
+from combinators.numerics.row_scan import prefixes, rows_on
 from combinators.operations.shaped import Shaped
 
 # What is valid reads nothing outside; blocks that are padded ask for cells there nevertheless, which no index reads.
@@ -59,10 +59,15 @@ def axis_modes(shaped: Shaped) -> list[list[str]]:
     ]
 
 
-def run_blocks(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
+def run_blocks(shaped: Shaped, blocks: Sequence[Any], platforms: Collection[str] = ()) -> list[Any]:
     """Run an operation of which no fold or scan dimension is cut; returns the leaves of its result.
 
     Its kernels have been chosen by `combinators.operations.ready.ready`: a dense one has no conditions left.
+
+    Args:
+      shaped: the operation.
+      blocks: of its operands.
+      platforms: that it is lowered for, where they are known; they choose how long scans run.
     """
     operation = shaped.operation
     if operation.dense:
@@ -70,7 +75,7 @@ def run_blocks(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
     if operation.kind == "map":
         return jax.tree.leaves(operation.kernel(*blocks))
     if operation.kind == "scan":
-        return present(shaped, scan_states(shaped, states(shaped, blocks)))
+        return present(shaped, scan_states(shaped, states(shaped, blocks), platforms))
     return present(shaped, states(shaped, blocks))
 
 
@@ -79,12 +84,12 @@ def states(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
     return jax.tree.leaves(shaped.operation.kernel(*blocks))
 
 
-def scan_states(shaped: Shaped, steps: list[Any]) -> list[Any]:
+def scan_states(shaped: Shaped, steps: list[Any], platforms: Collection[str] = ()) -> list[Any]:
     """Prefixes of a block of steps along the scanned dimension, as the operation wants them."""
     operation = shaped.operation
     assert operation.monoid is not None and operation.over is not None
     arguments = (operation.monoid, shaped.state_tree, shaped.carrier, operation.over)
-    return prefixes(*arguments, steps, operation.reverse, operation.exclusive)
+    return prefixes(*arguments, steps, rows_on(platforms), operation.reverse, operation.exclusive)
 
 
 def present(shaped: Shaped, state: list[Any]) -> list[Any]:

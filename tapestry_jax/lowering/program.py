@@ -36,7 +36,7 @@ from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, R
 def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
     """Run all steps on one device's pieces of the inputs; returns its pieces of the outputs."""
     values: dict[int, Any] = dict(zip(schedule.inputs, inputs, strict=True))
-    return run_steps(schedule, values, Here(schedule.mesh.axes))
+    return run_steps(schedule, values, Here(schedule.mesh.axes, platforms=schedule.platforms))
 
 
 def run_steps(schedule: Schedule, values: dict[int, Any], here: Here) -> list[Any]:
@@ -113,7 +113,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     """Run one operation on one device's blocks."""
     cuts = dict(step.cuts)
     sizes = local_sizes(schedule.graph.shaped(step.node), cuts)
-    shaped = device_kernels(schedule.graph.shaped(step.node), cuts, sizes, step.axes)
+    shaped = device_kernels(schedule.graph.shaped(step.node), cuts, sizes, step.axes, here.platforms)
     operation = shaped.operation
     count = len(schedule.graph.nodes[step.node].operands)
     arrays, before = arrays[:count], list(arrays[count:])
@@ -138,7 +138,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
     else:
-        results = run_blocks(shaped, blocks)
+        results = run_blocks(shaped, blocks, here.platforms)
     return _as_stored(schedule, step, results)
 
 

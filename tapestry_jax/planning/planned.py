@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from combinators.graphs.graph import Graph
@@ -39,7 +40,8 @@ def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
     # (what keeps turns apart is one of them).
     widened = carried(graph, asked.accumulate)
     deep = deepened(widened, placer)
-    ready = chosen(deep, asked.platforms or platforms_of(mesh))
+    platforms = asked.platforms or platforms_of(mesh)
+    ready = chosen(deep, platforms)
     # It is written out as the steps of one device.
     inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
     schedule = schedule_graph(ready, shape, placer, inputs, outputs)
@@ -47,4 +49,4 @@ def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
     refined = regathered(rematerialised(schedule, asked.remat))
     check_all_used(placer, graph)
     check_remat(graph, asked.remat)
-    return refined
+    return replace(refined, platforms=platforms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,9 +20,11 @@ class Here(MeshShape):
 
     Attributes:
       counters: loop (a time axis) to the number of its turn.
+      platforms: of the devices, as lowering names them; empty where they are not known.
     """
 
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    platforms: tuple[str, ...] = ()
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""
@@ -44,4 +46,8 @@ class Here(MeshShape):
 
     def turning(self, axis: str, counter: Any) -> Here:
         """The same place inside a loop."""
-        return Here(self.axes, {**self.counters, axis: counter})
+        return self.at({**self.counters, axis: counter})
+
+    def at(self, counters: Mapping[str, Any]) -> Here:
+        """The same device in these turns."""
+        return replace(self, counters=counters)

@@ -11,6 +11,7 @@ import jax
 
 from combinators.errors import TapestryError
 from combinators.kernels.consecutive import consecutive
+from combinators.kernels.skipping import unskipped
 from combinators.operations.boxes import check_box, not_of_any_size
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
@@ -19,9 +20,16 @@ from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.untyped import where_types_are_missing
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.time_axis import in_time, ring_of
 
 
-def device_kernels(shaped: Shaped, cuts: Mapping[str, Cut], sizes: Mapping[str, int], axes: frozenset[str]) -> Shaped:
+def device_kernels(
+    shaped: Shaped,
+    cuts: Mapping[str, Cut],
+    sizes: Mapping[str, int],
+    axes: frozenset[str],
+    platforms: tuple[str, ...] = (),
+) -> Shaped:
     """The operation with the kernels that run where dimensions are cut so, over the mesh or in time.
 
     Loops and calls of Pallas in kernels pass the check of varying axes, and kernels for several platforms vary over the
@@ -32,6 +40,7 @@ def device_kernels(shaped: Shaped, cuts: Mapping[str, Cut], sizes: Mapping[str, 
       cuts: of its dimensions.
       sizes: of the index box of one device.
       axes: mesh axes over which blocks vary.
+      platforms: of the devices; empty where they are not known.
     """
     operation = shaped.operation
 
@@ -42,6 +51,7 @@ def device_kernels(shaped: Shaped, cuts: Mapping[str, Cut], sizes: Mapping[str, 
         return functools.update_wrapper(_held_to_box(looped, shaped, sizes, is_state=is_state), kernel, (), ())
 
     own = consecutive(operation.kernel) if _follow(shaped, cuts) else operation.kernel
+    own = own if _all_may_skip(shaped, cuts) or "cpu" in (platforms or ("cpu",)) else unskipped(own)
     kernel = on_device(own, is_state=operation.kind != "map")
     dense = tuple(
         replace(entry, kernel=on_device(entry.kernel, is_state=entry.gives == "state" and operation.kind != "map"))
@@ -84,7 +94,21 @@ def _follow(shaped: Shaped, cuts: Mapping[str, Cut]) -> bool:
     Not so in stripes; nor where padding is run as well, whose coordinates repeat: behind a dimension that is no fold,
     or that neutral values fill.
     """
-    folds = shaped.signature.fold_dims
-    read = {operand.coordinate for operand in shaped.signature.operands if operand.coordinate is not None}
+    folds, read = shaped.signature.fold_dims, _read(shaped)
     blocks = all(not cuts[dim].striped and cuts[dim].window is None for dim in read & cuts.keys())
     return blocks and shaped.operation.pad is None and read <= set(folds)
+
+
+def _all_may_skip(shaped: Shaped, cuts: Mapping[str, Cut]) -> bool:
+    """Whether there are turns in which every device may skip its block: of loops over all that is compared.
+
+    Otherwise some device computes in every turn, and is waited for. In a causal ring that is the last one; what the
+    others save is nobody's time, but where devices are threads that share the cores of a CPU.
+    """
+    loops = {dim: [axis for axis in in_time(cut.axes) if ring_of(axis) is None] for dim, cut in cuts.items()}
+    return all(loops.get(dim) for dim in _read(shaped))
+
+
+def _read(shaped: Shaped) -> set[str]:
+    """The dimensions whose coordinates the kernel reads."""
+    return {operand.coordinate for operand in shaped.signature.operands if operand.coordinate is not None}

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.merging.blocks import Axes, combine_blocks, identity_block, last_of_block, scan_block, shift_block
-from combinators.numerics.row_scan import has_rows, row_scan
+from combinators.numerics.row_scan import has_rows, row_scan, rows_on
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.here import Here
@@ -69,10 +69,11 @@ def _scanned(
     if uneven:
         unit = identity_block(*arguments, steps)
         masked = [jnp.where(keep, leaf, one) for keep, leaf, one in zip(valid, steps, unit, strict=True)]
-    if has_rows(operation.monoid, carrier, over, masked):
-        rows = row_scan(*arguments, over, masked, reverse)
-        before = before_of(rows.total())
-        scanned = rows.prefixes(before, operation.exclusive)
+    rows = rows_on(here.platforms)
+    if rows is not None and has_rows(rows, operation.monoid, carrier, over, masked):
+        passes = row_scan(rows, *arguments, over, masked, reverse)
+        before = before_of(passes.total())
+        scanned = passes.prefixes(before, operation.exclusive)
     else:
         inclusive = scan_block(*arguments, over, masked, reverse)
         totals = last_of_block(carrier, over, inclusive, reverse)

@@ -74,12 +74,12 @@ def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: Run
 
     @jax.custom_jvp
     def total(arrays: list[Any], counters: list[Any]) -> list[Any]:
-        return loop.values(arrays, Here(here.axes, dict(zip(names, counters, strict=True))))
+        return loop.values(arrays, here.at(dict(zip(names, counters, strict=True))))
 
     @total.defjvp
     def _(primals: tuple[list[Any], list[Any]], tangents: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         arrays, counters = primals
-        at = Here(here.axes, dict(zip(names, counters, strict=True)))
+        at = here.at(dict(zip(names, counters, strict=True)))
         together = traced(lambda given: loop.values_and_gradients(given, at), arrays)
         if not keeps_range(together.jaxpr):
             # Only the operands have tangents: counters are integers.

@@ -224,6 +224,7 @@ class Schedule:
       inputs: slots of the graph's inputs.
       steps: in order.
       outputs: slots of the graph's outputs.
+      platforms: that it is for, as lowering names them; empty where they are not known, and inside of loops.
     """
 
     graph: Graph = field(repr=False)
@@ -232,3 +233,4 @@ class Schedule:
     inputs: tuple[int, ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
+    platforms: tuple[str, ...] = ()

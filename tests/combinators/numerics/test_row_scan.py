@@ -12,7 +12,7 @@ import combinators as tp
 from combinators.numerics import row_scan
 
 # One step more than whole rows, and enough rows for their totals to be scanned by rows in their turn.
-LENGTH = row_scan.LENGTH * row_scan.LONG + 1
+LENGTH = row_scan.ROWS.length * row_scan.ROWS.least + 1
 
 
 def recurrence(**ends):
@@ -46,7 +46,7 @@ def test_long_scan_is_the_loop(reverse, exclusive):
 
 
 def test_long_scan_has_the_gradients_of_the_loop():
-    a, b = steps(row_scan.LONG + 7, 2)
+    a, b = steps(row_scan.ROWS.least + 7, 2)
     weights = np.cos(np.arange(2 * len(a))).reshape(-1, 2)
     ours, theirs = (
         jax.jit(jax.grad(lambda a, b, run=run: jnp.sum(run(a, b)[1] * weights), argnums=(0, 1)))(a, b)
@@ -59,7 +59,7 @@ def test_long_scan_has_the_gradients_of_the_loop():
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_scan_keeps_the_order_of_matrices(reverse):
     # Rotations and shears, which do not commute; the scanned dimension is the last one of the steps.
-    angle = np.random.default_rng(0).normal(size=row_scan.LONG + 33).astype(np.float32)
+    angle = np.random.default_rng(0).normal(size=row_scan.ROWS.least + 33).astype(np.float32)
     turns = np.stack([np.stack([np.cos(angle), -np.sin(angle)]), np.stack([np.sin(angle), np.cos(angle)])])
     matrices = (turns * np.float32(0.999)).astype(np.float32)
     matrices[0, 1] += 0.01
@@ -76,7 +76,14 @@ def test_long_scan_keeps_the_order_of_matrices(reverse):
 
 
 def test_long_scan_of_sums_is_the_primitive():
-    x = jnp.arange(2 * row_scan.LONG, dtype=jnp.int32)
+    x = jnp.arange(2 * row_scan.ROWS.least, dtype=jnp.int32)
     jaxpr = str(jax.make_jaxpr(tp.Scan(tp.monoids.Sum, "t -> t", over="t"))(x))
     assert "cumsum" in jaxpr
     assert "scan[" not in jaxpr
+
+
+def test_how_long_scans_are_cut_follows_the_machine():
+    by_rows = [row_scan.rows_on(()), row_scan.rows_on(("cpu",)), row_scan.rows_on(("cpu", "tpu"))]
+    assert by_rows == [row_scan.ROWS] * 3
+    assert row_scan.rows_on(("tpu",)) == row_scan.ON_TPU
+    assert row_scan.rows_on(("cuda",)) is row_scan.rows_on(("rocm", "cuda")) is None

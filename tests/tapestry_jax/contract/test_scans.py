@@ -70,7 +70,7 @@ def test_contract_affine_recurrence(mesh2x4, length, reverse, exclusive):
 )
 def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):
     # Each device scans its steps by rows, and goes on from what the devices before it come to.
-    monkeypatch.setattr(row_scan, "LONG", 40)
+    monkeypatch.setattr(row_scan, "ROWS", row_scan.Rows(32, 40))
     args = (jax.nn.sigmoid(normal(length, 3)), normal(length, 3, seed=1))
     scan = tp.Scan(tp.monoids.AffineRecurrence, "t d, t d -> t d", over="t", present=second, **ends)
 
@@ -86,13 +86,25 @@ def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):
     assert_holds(plan, args, reference=reference)
 
 
+def test_contract_recurrence_by_the_rows_of_tpus(mesh8, monkeypatch):
+    monkeypatch.setattr(row_scan, "ON_TPU", row_scan.Rows(4, 16))
+    args = (jax.nn.sigmoid(normal(8 * 18 - 3, 2)), normal(8 * 18 - 3, 2, seed=1))
+    scan = tp.Scan(tp.monoids.AffineRecurrence, "t d, t d -> t d", over="t", present=second)
+
+    def reference(a, b):
+        return lax.scan(lambda h, step: (step[0] * h + step[1],) * 2, jnp.zeros(2), (a, b))[1]
+
+    plan = tp.plan(tp.trace(scan, *named("t d, t d", *args)), mesh8, {"t": "data"}, platforms="tpu")
+    assert_holds(plan, args, reference=reference)
+
+
 def with_ones(a):
     return a, jnp.ones(a.shape)
 
 
 def test_scan_of_many_steps_whose_states_vary_only_once_merged(mesh8, monkeypatch):
     # JAX wants the state of a loop to vary from the start over the mesh axes of its columns; the ones do not.
-    monkeypatch.setattr(row_scan, "LONG", 40)
+    monkeypatch.setattr(row_scan, "ROWS", row_scan.Rows(32, 40))
     args = (normal(69, 8),)
     scan = tp.Scan(
         tp.monoids.AffineRecurrence, "t d -> t d", over="t", kernel=with_ones, carrier="t d, t d", present=second
