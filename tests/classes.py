@@ -14,7 +14,7 @@ import numpy as np
 
 from combinators.kernels.jaxprs import programs_inside
 from tapestry_jax.plan import Plan
-from tests.simulated.devices import is_collective
+from tapestry_jax.shards.numeric.devices import is_collective
 from tests.thoroughly import thoroughly
 
 _MET: dict[str, set[Any]] = {}

@@ -1,4 +1,4 @@
-"""The laws of plans: planned is unplanned, in values and in gradients, nested and repeated."""
+"""The laws of plans: planned is unplanned, in values and in gradients, block by block, nested and repeated."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ DESIGN = "docs/design: by the law every plan computes the same result"
 def values(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
     """Run planned and unplanned."""
     return outputs(s.planned, arguments), outputs(_jitted(s), arguments)
+
+
+def blocks(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Run the plan's blocks one by one in NumPy, and the program unplanned."""
+    return outputs(s.block_by_block, arguments), outputs(_jitted(s), arguments)
 
 
 def gradients(s: PlanSubject, arguments: Any, cotangents: Any) -> tuple[Any, Any]:
@@ -52,6 +57,17 @@ def _jitted(s: PlanSubject) -> Run:
     return s.cache.setdefault("unplanned", jax.jit(s.unplanned))
 
 
+MOST_BLOCKS = 2**12
+"""That are run one by one: about a second of them."""
+
+
+def _few_blocks(s: PlanSubject) -> str | None:
+    if not callable(getattr(s.plan, "shards", None)):
+        return f"`{s.name}` has no shards"
+    count = s.shards.count()
+    return None if count <= MOST_BLOCKS else f"`{s.name}` has {count} blocks, more than {MOST_BLOCKS}"
+
+
 def _blocks(s: PlanSubject) -> str | None:
     fits = callable(getattr(s.plan, "put", None)) and callable(getattr(s.plan, "take", None))
     return None if fits else f"`{s.name}` has no put and take"
@@ -67,6 +83,7 @@ _ARGS = drawn("arguments", "args")
 
 LAWS = (
     Law("plan.values", "run(args) ~ graph(args)", DESIGN, values, _ARGS, eager=True),
+    Law("plan.blocks", "shards().run(args) ~ graph(args)", DESIGN, blocks, _ARGS, _few_blocks, eager=True),
     Law(
         "plan.gradients",
         "d <cotangents, run(args)> ~ d <cotangents, graph(args)>",

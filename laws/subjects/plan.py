@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, final
 
 import jax
@@ -53,6 +54,12 @@ class PlanSubject(Subject):
         self.plan = plan
         self._run: Run | None = None
 
+    @cached_property
+    def shards(self) -> Any:
+        """The plan written out block by block; AttributeError where it has none."""
+        plan: Any = self.plan
+        return plan.shards()
+
     @property
     def families(self) -> tuple[str, ...]:
         """The laws of plans."""
@@ -82,6 +89,10 @@ class PlanSubject(Subject):
             return results
         # Who asks for padded storage of a result gets it.
         return [_of_size(result, kind.shape) for result, kind in zip(results, self.outputs, strict=True)]
+
+    def block_by_block(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run the plan's blocks one by one on the flat list of its arguments: nothing is lowered, nothing compiled."""
+        return jax.tree.leaves(self.shards.run(*jax.tree.unflatten(self.graph.in_tree, list(leaves))))
 
     def unplanned(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the graph on the flat list of its arguments, in whatever precision these have."""
@@ -139,6 +150,7 @@ def slopes(run: Run, leaves: Sequence[Any], cotangents: Sequence[Any]) -> list[A
 
 OUTCOMES: dict[str, Callable[..., list[Any]]] = {
     "plan.values": outputs,
+    "plan.blocks": outputs,
     "plan.gradients": slopes,
     "plan.nesting": outputs,
     "plan.retry": outputs,

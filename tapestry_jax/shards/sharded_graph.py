@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from combinators.arguments import read_name
+from combinators.arguments import read_flag, read_name
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_arguments
@@ -85,7 +85,7 @@ class ShardedGraph(Immutable):
             told = f"{type(error).__name__}: {error}"
             raise PlanError(message(what, told, remedy="Write it again: plan.shards().")) from error
 
-    def verify_lowered(self, jaxpr: Any) -> None:
+    def verify_lowered(self, jaxpr: Any, *, cells: bool = False) -> None:
         """Hold a lowered program against the blocks, without running it.
 
         Arguments and results lie as blocks take and give them. Every collective belongs to a move, a merge or a scan,
@@ -94,10 +94,13 @@ class ShardedGraph(Immutable):
 
         Args:
           jaxpr: `plan.compile().jaxpr()`, or the like.
+          cells: also follow every cell through the lowered program, on all devices and in all turns, as a set of cells
+            of the arguments: slices, masks, coordinates and whatever else a device does for itself has to leave every
+            cell of the results made of the cells that the program makes it of. Meant for small sizes.
 
         Raises:
           PlanError: with the path of the operation, and what was expected and found, for the first that differs; or
-            for what is no traced program.
+            for what is no traced program; or, with `cells`, for programs of more cells than can be followed.
         """
         # Loaded where it is asked for: what is proved, printed and stored needs no lowered program.
         from tapestry_jax.shards.lowered.against import check_lowered
@@ -108,6 +111,12 @@ class ShardedGraph(Immutable):
                 message("blocks are held against a traced program", got, remedy="Pass plan.compile().jaxpr().")
             )
         check_lowered(self.shared, self.program, jaxpr)
+        if read_flag(cells, "cells= of verify_lowered", PlanError):
+            # It loads NumPy's side of all primitives, and only this asks for them.
+            from tapestry_jax.shards.lowered.cells import check_cells
+
+            is_wider = any(step.runs != step.operation for _, step, _ in families(self.program))
+            check_cells(self.abstract(), jaxpr, is_wider=is_wider)
 
     def abstract(self) -> Graph:
         """The abstract expression graph again: sizes from the boxes, wires from what blocks read.

@@ -11,10 +11,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import tapestry_jax as tp
+from tests.pairs.features import count, features, lacking
 
 PLANS = 4
 """Plans of one program."""
@@ -30,45 +32,69 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--damages", type=int, default=0, help="changed files of every plan")
     parser.add_argument("--seconds", type=float, default=600, help="of CPU, after which no other program is drawn")
+    parser.add_argument("--only", default="", help="steps to draw from, with commas between them")
+    parser.add_argument("--edition", type=int, default=2, help="of what is drawn; 1 for pairs recorded before")
     options = parser.parse_args(arguments)
     found: Counter[str] = Counter()
+    drawn = Drawn(Counter(), Counter())
     spent: Counter[str] = Counter()
+    chosen = {"edition": options.edition, "only": tuple(filter(None, options.only.split(",")))}
     for index in range(options.first, options.first + options.programs):
         if time.process_time() > options.seconds:
             print(f"stopped before program {index}")
             break
-        for verdict, text in checked(f"{options.seed}/{index}", options.damages, spent):
+        seed = f"{options.seed}/{index}"
+        for verdict, text in checked(seed, options.damages, spent, drawn=drawn, **chosen):
             found[verdict] += 1
             if verdict in BROKEN:
                 print(f"{verdict}: {text}", flush=True)
         _forget(index)
     print(f"seed {options.seed}: {dict(found)}")
     print(", ".join(f"{what} {seconds:.1f} s" for what, seconds in spent.items()), "of CPU")
+    print("features:", dict(drawn.alone.most_common()))
+    missing = lacking(drawn.met, drawn.alone)
+    print(f"{len(drawn.met)} pairs of features have met; {len(missing)} have not:", "; ".join(missing))
     return int(any(found[broken] for broken in BROKEN))
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """How often each feature was drawn, and each two in one pair."""
+
+    alone: Counter[str]
+    met: Counter[tuple[str, str]]
+
+
 def checked(
-    seed: str, damages: int, spent: Counter[str], plans: Sequence[int] = range(PLANS)
+    seed: str,
+    damages: int,
+    spent: Counter[str],
+    plans: Sequence[int] = range(PLANS),
+    drawn: Drawn | None = None,
+    **chosen: Any,
 ) -> Iterator[tuple[str, str]]:
     """Check the plans of one program, and damaged files of them: verdicts, and what they are about."""
     from tests.pairs.pair import draw_pair
     from tests.pairs.plans import repaired
 
     clock = _Clock(spent)
-    drawn = draw_pair(seed, PLANS)
+    placings = draw_pair(seed, PLANS, **chosen)
     clock("drawing")
-    program = drawn[0][0]
+    program = placings[0][0]
     args, want = _unplanned(program)
     clock("the programs")
     for number in plans:
-        pair, (_, placing) = f"{seed}/{number}", drawn[number]
-        _, plan, _ = repaired(placing, program.graph, pair)
+        pair, (_, placing) = f"{seed}/{number}", placings[number]
+        placing, plan, _ = repaired(placing, program.graph, pair)
         clock("planning")
         if plan is None:
             yield "refused by planning", pair
             continue
         shards = plan.shards()
         clock("writing")
+        if drawn is not None:
+            count(features(placing, program.graph, program.taken, shards), drawn.alone, drawn.met)
+            clock("counting")
         verdict, text = _proved(shards, program.graph)
         clock("proving")
         if not verdict:

@@ -189,3 +189,54 @@ class Largest:
 
     def __call__(self, x: Any) -> Any:
         return jnp.max(x, self.axes, initial=-jnp.inf)
+
+
+def where(keep: Any, x: Any) -> Any:
+    return jnp.where(keep, x * 1.5, x * 0.25)
+
+
+def weighted(x: Any, at: Any) -> Any:
+    return x + jnp.cos(at.astype(x.dtype) * 0.3)
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Weighted sums over windows of three by three, one axis after the other.
+
+    Attributes:
+      axes: of the windows.
+    """
+
+    axes: tuple[int, ...]
+
+    def __call__(self, x: Any) -> Any:
+        for axis in self.axes:
+            x = Smooth(axis, 1, 1)(x)
+        return x
+
+
+@dataclass(frozen=True)
+class Correlate:
+    """`(s*y+d*k), k -> y` along one axis, for blocks of any size.
+
+    Attributes:
+      axis: of the window.
+      stride: between windows.
+      dilation: between taps.
+    """
+
+    axis: int
+    stride: int
+    dilation: int
+
+    def __call__(self, x: Any, filters: Any) -> Any:
+        taps = filters.shape[0]
+        count = (x.shape[self.axis] - (taps - 1) * self.dilation - 1) // self.stride + 1 if taps else 0
+        count = max(count, 0) if x.shape[self.axis] else 0
+        shape = [count if axis == self.axis else size for axis, size in enumerate(x.shape)]
+        total = jnp.zeros(shape, x.dtype)
+        for k in range(taps if count else 0):
+            first = k * self.dilation
+            last = first + (count - 1) * self.stride + 1
+            total = total + jax.lax.slice_in_dim(x, first, last, self.stride, self.axis) * filters[k]
+        return total

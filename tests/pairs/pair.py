@@ -42,8 +42,8 @@ class Outcome:
 def draw_pair(seed: str, plans: int, **chosen: Any) -> list[tuple[Program, Placing]]:
     """A program, and several plans of it."""
     program = draw_program(seed, **chosen)
-    kind = next(iter(program.types.values())).dtype
-    return [(program, draw_placing(f"{seed}/plan {number}", program.graph, kind)) for number in range(plans)]
+    kind, edition = next(iter(program.types.values())).dtype, program.edition
+    return [(program, draw_placing(f"{seed}/plan {number}", program.graph, kind, edition)) for number in range(plans)]
 
 
 def check(program: Program, placing: Placing, seed: str = "", repair: bool = True) -> tuple[Placing, Outcome]:

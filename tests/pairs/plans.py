@@ -30,6 +30,16 @@ MESHES: tuple[dict[str, int], ...] = (
     {"data": 2, "model": 2, "stage": 2},
     {"data": 1, "model": 1},
 )
+MORE_MESHES: tuple[dict[str, int], ...] = (
+    *MESHES,
+    {"data": 2, "model": 2, "stage": 2},
+    {"data": 3, "model": 2, "stage": 1},
+    {"data": 1, "model": 2, "stage": 3},
+    {"data": 5, "model": 1},
+    {"data": 8, "model": 1},
+    {"data": 1, "model": 7},
+)
+"""Of the second edition."""
 CHUNKS = ({"count": 1}, {"count": 2}, {"count": 3}, {"count": 4}, {"size": 1}, {"size": 2}, {"size": 3})
 
 
@@ -102,10 +112,10 @@ def _item(item: Any) -> str:
     return repr(item) if isinstance(item, str) else f"tp.{item}"
 
 
-def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
+def draw_placing(seed: str, graph: Graph, dtype: Any, edition: int = 1) -> Placing:
     """Draw what a plan says about a graph; much of it may be refused."""
     rng = Random(seed)
-    mesh = dict(rng.choice(MESHES))
+    mesh = dict(rng.choice(MESHES if edition == 1 else MORE_MESHES))
     axes, dims = list(mesh), dimensions(graph)
     entries = _entries(rng, axes, dims, in_loops(graph), _layered(graph))
     placing = Placing(mesh, entries)
@@ -124,6 +134,31 @@ def draw_placing(seed: str, graph: Graph, dtype: Any) -> Placing:
         placing = replace(placing, accumulate=rng.choice(wider))
     if any(isinstance(node, Loop) for node in graph.nodes) and rng.random() < 0.4:
         placing = replace(placing, remat=rng.choice((True, "dots", "dots_with_no_batch_dims")))
+    return placing if edition == 1 else _later(rng, placing, graph, dims)
+
+
+def _later(rng: Random, placing: Placing, graph: Graph, dims: list[str]) -> Placing:
+    """What plans of the second edition say as well: tuples of axes in layouts, and any item in exceptions."""
+    axes = list(placing.mesh)
+    given = {node.name: node.results[0] for node in graph.inputs}
+    made = {name: graph.type_of(ref) for name, ref in graph.outputs}
+    if len(axes) > 1 and rng.random() < 0.2:
+        part = rng.choice(("inputs", "outputs"))
+        known = {name: kind for name, kind in (given if part == "inputs" else made).items() if any(kind.names)}
+        if known:
+            name = rng.choice(list(known))
+            dim = rng.choice([each for each in known[name].names if each is not None])
+            several = tuple(rng.sample(axes, 2))
+            whole = known[name].shape[known[name].names.index(dim)] % (
+                placing.mesh[several[0]] * placing.mesh[several[1]]
+            )
+            item = tp.padded(*several) if whole or rng.random() < 0.3 else several
+            placing = replace(placing, **{part: {**getattr(placing, part), name: {dim: item}}})
+    paths = sorted({node.path for node in graph.nodes if isinstance(node, Apply | Loop)})
+    if paths and dims and rng.random() < 0.15:
+        axis = rng.choice(axes)
+        others = (tp.striped(axis), tp.ring(axis), (axis, tp.halo(2)), tp.chunks(size=1), tuple(axes))
+        placing = replace(placing, ops={**placing.ops, rng.choice(paths): {rng.choice(dims): rng.choice(others)}})
     return placing
 
 

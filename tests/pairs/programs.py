@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import tapestry_jax as tp
-from tests.pairs.steps import STEPS, Pool
+from tests.pairs.steps import NEWER, STEPS, Pool
 
 SIZES = {0: 2, 1: 7, 2: 12, 3: 16, 4: 14, 5: 12, 6: 6, 7: 8, 8: 8, 11: 3}
 DTYPES = {"float64": 12, "float32": 2, "bfloat16": 1}
 KEYS, TRIES = 3, 2
+EDITION = 2
+"""Of what is drawn. What has been recorded by its seed was drawn from the steps and items of the first one."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Program:
       dtype: of the floating inputs; None draws it.
       only: names of the steps to draw from; empty for all.
       sizes: of dimensions that are not drawn.
+      edition: of the steps that are drawn from.
     """
 
     seed: str
@@ -40,6 +43,7 @@ class Program:
     dtype: str | None = None
     only: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
+    edition: int = 1
 
     @cached_property
     def types(self) -> dict[str, tp.TensorType]:
@@ -59,6 +63,8 @@ class Program:
         if rng.random() < 0.4:
             layers = {**sizes, "layer": rng.choice((0, 1, 2, 3, 4, 5))}
             found["layers"] = named(["layer", *rng.sample(names, rng.randint(0, 1))], layers, dtype)
+        if self.edition > 1 and rng.random() < 0.4:
+            found["key"] = tp.TensorType([("word", 2)], jnp.dtype("uint32"))
         return found
 
     @cached_property
@@ -86,9 +92,9 @@ class Program:
         for number in self.steps:
             rng = Random(f"{self.seed}/step {number}")
             for _ in range(TRIES):
-                chosen = rng.choice(self.only or STEP_NAMES)
+                chosen = rng.choice(self.only or (STEP_NAMES if self.edition == 1 else ALL_NAMES))
                 try:
-                    made = STEPS[chosen][1](rng, pool)
+                    made = {**STEPS, **NEWER}[chosen][1](rng, pool)
                 except (tp.TapestryError, LookupError):
                     # What does not fit these values is no step: another one is drawn.
                     continue
@@ -99,6 +105,7 @@ class Program:
 
 
 STEP_NAMES = tuple(name for name, (weight, _) in STEPS.items() for _ in range(weight))
+ALL_NAMES = (*STEP_NAMES, *(name for name, (weight, _) in NEWER.items() for _ in range(weight)))
 
 
 def draw_program(seed: str, **chosen: Any) -> Program:
@@ -119,6 +126,8 @@ def hash_of(text: str) -> int:
 
 
 def _numbers(rng: np.random.Generator, kind: tp.TensorType) -> Any:
+    if kind.dtype == np.uint32:
+        return rng.integers(0, 2**32, kind.shape, np.uint32)
     if kind.dtype == np.int32:
         return rng.integers(-1, KEYS + 1, kind.shape).astype(np.int32)
     return rng.normal(size=kind.shape).astype(kind.dtype)

@@ -24,6 +24,7 @@ class Pool:
         self.labels = inputs.get("labels")
         self.layers = inputs.get("layers")
         self.w = inputs.get("w")
+        self.key = inputs.get("key")
         self.values = [inputs[name] for name in ("y", "x") if name in inputs]
         self.used: set[str] = set()
 
@@ -414,6 +415,64 @@ def fed_back(rng: Random, pool: Pool) -> Any:
     return cell.feedback(over)(x, state)
 
 
+# Steps of the second edition.
+
+
+def randomly(rng: Random, pool: Pool) -> Any:
+    """Random numbers, the same bits under every plan."""
+    if pool.key is None:
+        raise LookupError
+    x = pool.any(rng)
+    key = tp.random.fold_in(pool.key, rng.randrange(5)) if rng.random() < 0.5 else pool.key
+    kind = rng.randrange(3)
+    if kind == 0:
+        return tp.Map(kernels.where)(tp.random.bernoulli(key, 0.7, like=x), x)
+    drawn = (tp.random.uniform if kind == 1 else tp.random.normal)(key, like=x, dtype=x.dtype)
+    return x + drawn if rng.random() < 0.6 else drawn
+
+
+def plane(rng: Random, pool: Pool) -> Any:
+    """Windows over two axes, each with a boundary of its own."""
+    x = pool.any(rng, 2)
+    over = rng.sample(x.names, 2)
+    modes = [rng.choice(BOUNDARIES) for _ in over]
+    offsets = {name: 0 if mode == "valid" else 1 for name, mode in zip(over, modes, strict=True)}
+    parts = [f"({name}+[k{name}]-{offsets[name]})" if name in over else name for name in x.names]
+    kernel = kernels.Plane(tuple(sorted(x.names.index(name) for name in over)))
+    # Boundaries come in the order of the axes.
+    listed = tuple(mode for _, mode in sorted(zip(map(x.names.index, over), modes, strict=True)))
+    sizes = {f"k{name}": 3 for name in over}
+    return tp.Map(kernel, f"{' '.join(parts)} -> {axes(x)}", sizes=sizes, boundary=listed)(x)
+
+
+def strided(rng: Random, pool: Pool) -> Any:
+    """A correlation whose taps are folded, with strides and dilations."""
+    x = pool.any(rng, 1)
+    filters = rng.choice([value for value in pool.carrying() if value.ndim == 1])
+    taps = filters.rename(**{filters.names[0]: pool.fresh()})
+    over, stride, dilation = rng.choice(x.names), rng.choice((1, 2, 3)), rng.choice((1, 2, 3))
+    place = f"({stride}*{over}+{dilation}*k)"
+    operand = " ".join(place if name == over else name for name in x.names)
+    kernel = kernels.Correlate(x.names.index(over), stride, dilation)
+    return tp.Reduce(kernel, f"{operand}, k -> {axes(x)}", Sum)(x, taps)
+
+
+def backwards(rng: Random, pool: Pool) -> Any:
+    """An axis that is read from its end."""
+    x = pool.any(rng, 1)
+    over = rng.choice([name for name, size in zip(x.names, x.shape, strict=True) if size])
+    last = x.shape[x.names.index(over)] - 1
+    operand = " ".join(f"({last}-{name})" if name == over else name for name in x.names)
+    return tp.Map(kernels.Whole("reversed", x.names.index(over)), f"{operand} -> {axes(x)}")(x)
+
+
+def seen(rng: Random, pool: Pool) -> Any:
+    """A value with a name, and with its coordinates."""
+    x = pool.any(rng, 1)
+    at = tp.index(rng.choice(x.names), like=x)
+    return tp.named(pool.fresh(), tp.Map(kernels.weighted)(x, at))
+
+
 STEPS: dict[str, tuple[int, Callable[[Random, Pool], Any]]] = {
     "elementwise": (3, elementwise),
     "arithmetic": (4, arithmetic),
@@ -441,3 +500,12 @@ STEPS: dict[str, tuple[int, Callable[[Random, Pool], Any]]] = {
     "stack": (5, stacked),
     "feedback": (2, fed_back),
 }
+
+NEWER: dict[str, tuple[int, Callable[[Random, Pool], Any]]] = {
+    "random": (12, randomly),
+    "plane": (4, plane),
+    "strided": (3, strided),
+    "backwards": (3, backwards),
+    "seen": (2, seen),
+}
+"""Steps of the second edition."""

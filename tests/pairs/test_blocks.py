@@ -15,7 +15,8 @@ import pytest
 from tapestry_jax.shards.proof.moves import prove_move
 from tests.damaged import damaged
 from tests.pairs import damaging_json
-from tests.pairs.blocks import BROKEN, checked, damages_of
+from tests.pairs.blocks import BROKEN, Drawn, checked, damages_of
+from tests.pairs.features import lacking
 from tests.pairs.test_pairs import sample
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of
 from tests.tapestry_jax.shards.test_run import arguments
@@ -41,6 +42,18 @@ def counted(seed: str, damages: int, plans: Sequence[int]) -> Counter[str]:
 def test_blocks_one_by_one_give_the_program(number: int) -> None:
     found = counted(f"blocks/{number}", 0, range(4))
     assert found["equal"] + found["refused by planning"] == 4
+
+
+def test_what_is_drawn_is_counted() -> None:
+    """Programs of the second edition: random numbers, windows over planes, tuples of axes in layouts."""
+    drawn = Drawn(Counter(), Counter())
+    chosen = {"edition": 2, "only": ("random", "plane", "strided", "backwards", "seen", "fold")}
+    for number in range(6):
+        found = list(checked(f"counted/{number}", 0, Counter(), range(2), drawn, **chosen))
+        assert {verdict for verdict, _ in found} <= {"equal", "refused by planning"}
+    assert drawn.alone["random numbers"] and drawn.alone["coordinates"]
+    missing = lacking(drawn.met, drawn.alone)
+    assert "by key" in missing and "coordinates" not in missing
 
 
 @pytest.mark.parametrize("pair", FOUND)

@@ -13,7 +13,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import tapestry_jax as tp
-from tests.simulated.devices import DivergenceError
+from tapestry_jax.shards.numeric.devices import DivergenceError
 from tests.simulated.evaluate import simulated
 from tests.tapestry_jax.draw import named, normal
 

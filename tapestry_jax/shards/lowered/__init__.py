@@ -1,5 +1,6 @@
 """Holding a lowered program against blocks: specs, collectives and loops are read from its jaxpr; nothing is run.
 
 Read `sent` (what the jaxpr says), `layout` (which coordinates move which axis) and `against` (what has to agree);
-then `moved` for moves and `merged` for folds and scans.
+then `moved` for moves and `merged` for folds and scans. `cells` follows single cells, by what `made_of` says of
+equations.
 """

@@ -2,5 +2,5 @@
 
 Nothing is compiled, which at sizes of some dozen cells is nearly all of the time. `kernels` traces what an operation
 does with blocks, `evaluate` runs a jaxpr, `primitives` and, of those that index, `indexing` say what an equation means.
-Primitives that have no entry run in JAX.
+Primitives that have no entry run in JAX. `simulated` runs a jaxpr on all `devices` of a mesh at once.
 """

@@ -25,10 +25,11 @@ def evaluator(closed: Any) -> Run:
     Args:
       closed: of one device; without collectives.
     """
-    return _program(closed.jaxpr, [_constant(each) for each in closed.consts])
+    return _program(closed.jaxpr, [constant(each) for each in closed.consts])
 
 
-def _constant(value: Any) -> Any:
+def constant(value: Any) -> Any:
+    """A constant of a jaxpr in NumPy; what has no such form, as a typed random key, as it is."""
     return np.asarray(value) if isinstance(value, jax.Array | np.generic | int | float | bool) else value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -13,6 +13,8 @@ import pytest
 
 import laws
 import tapestry_jax as tp
+from tapestry_jax.shards.parts import Merge
+from tests.tapestry_jax.shards.proof.test_damage import changed
 
 X, W1, W2 = (
     tp.TensorType({"batch": 8, "embed": 12}),
@@ -102,7 +104,17 @@ class Blocked(FakePlan):
         return result
 
 
+@dataclass
+class Unmerged(FakePlan):
+    """A plan in whose blocks the sum over the devices is forgotten; what it compiles is right."""
+
+    def shards(self):
+        whole = tp.plan(self.graph, tp.mesh(data=2, model=4), {"mlp": "model"}).shards()
+        return changed(Merge, lambda step, _: replace(step, over=()))(whole)
+
+
 MUTANTS = {
+    "plan.blocks": Unmerged(MLP, reference),
     "plan.values": without_psum,
     "plan.gradients": summed_twice,
     "plan.nesting": lambda x, w1, w2: reference(x, w1, w2) * (2 if is_traced(x) else 1),
@@ -155,6 +167,22 @@ def test_every_law_of_plans_has_a_mutant():
 def test_equivalent_plan_passes():
     report = laws.assert_equivalent(FakePlan(MLP, reference))
     assert report.held == ("plan.values", "plan.gradients", "plan.nesting", "plan.retry")
+    assert report.not_checked == {"plan.blocks": "`fake` has no shards"}
+
+
+def test_blocks_are_run_before_anything_is_compiled():
+    class Uncompiled(Unmerged):
+        def compile(self):
+            raise AssertionError("compiled")
+
+    with pytest.raises(laws.LawError, match=r"LAW plan\.blocks FAILED"):
+        laws.assert_equivalent(Uncompiled(MLP, reference))
+
+
+def test_plans_of_many_blocks_are_not_run_block_by_block(mesh2x4):
+    graph = tp.trace(tp.Map(jnp.tanh), tp.TensorType({"n": 8192}))
+    report = laws.assert_equivalent(tp.plan(graph, mesh2x4, {"n": tp.chunks(size=1)}), grads=False)
+    assert report.not_checked["plan.blocks"] == "`Plan` has 8192 blocks, more than 4096"
 
 
 @pytest.mark.parametrize(("run", "law"), [(without_psum, "plan.values"), (summed_twice, "plan.gradients")])
@@ -167,7 +195,7 @@ def test_assert_equivalent_rejects(run, law):
 
 def test_gradients_can_be_left_out():
     report = laws.assert_equivalent(FakePlan(MLP, summed_twice), grads=False)
-    assert report.not_checked == {"plan.gradients": "grads=False"}
+    assert report.not_checked == {"plan.blocks": "`fake` has no shards", "plan.gradients": "grads=False"}
 
 
 def test_small_error_beyond_rounding_is_found():
@@ -216,7 +244,7 @@ def test_nothing_finite_is_not_equivalence():
 )
 def test_real_plans_are_equivalent(entries, mesh2x4):
     plan = tp.plan(MLP, mesh2x4, entries)
-    assert "plan.gradients" in laws.assert_equivalent(plan).held
+    assert {"plan.blocks", "plan.gradients"} <= set(laws.assert_equivalent(plan).held)
 
 
 def test_real_plan_keeps_uneven_blocks_and_maps(mesh2x4):

@@ -10,7 +10,7 @@ import pytest
 from combinators.kernels import elementwise, jaxprs
 from laws.verdicts import noise
 from tapestry_jax.planning.derivatives import dependence
-from tests.simulated import evaluate
+from tapestry_jax.shards.numeric import simulated
 
 LOOPS = {"scan", "while", "cond"}
 RULES = {"custom_jvp_call", "custom_vjp_call"}
@@ -60,7 +60,7 @@ def test_the_names_of_calls_are_known():
     traced = [jax.make_jaxpr(function)(1.0, 1.0) for function in WRAPPED.values()]
     names = {name for each in (*traced, jax.make_jaxpr(gradient)(1.0)) for name in calls(each.jaxpr)} - LOOPS
     assert len(names) >= 5
-    for known in (elementwise._CALLS, dependence._CALLS, noise._CALLS, frozenset(evaluate.CONTROL)):
+    for known in (elementwise._CALLS, dependence._CALLS, noise._CALLS, simulated._CALLS):
         assert names <= known
     assert names - {name for name in names if "remat" in name or name == "checkpoint"} - RULES <= set(jaxprs.WRAPPERS)
 

@@ -82,7 +82,9 @@ def _names(axes: Any) -> tuple[str, ...]:
     return tuple(axes) if isinstance(axes, tuple | list) else (axes,)
 
 
-def _reduced(function: Callable[..., Any]) -> Callable[..., list[Lanes]]:
+def reduced(function: Callable[..., Any]) -> Callable[..., list[Lanes]]:
+    """The collective that merges what the devices of a group have: `function(stacked, axis)`."""
+
     def run(devices: Devices, params: Mapping[str, Any], operands: Sequence[Lanes]) -> list[Lanes]:
         axes = _names(params["axes"])
         assert params.get("axis_index_groups") is None
@@ -163,9 +165,9 @@ def _axis_index(devices: Devices, params: Mapping[str, Any], _: Sequence[Lanes])
 
 
 COLLECTIVES: dict[str, Callable[[Devices, Mapping[str, Any], Sequence[Lanes]], list[Lanes]]] = {
-    **dict.fromkeys(("psum", "psum_invariant"), _reduced(np.sum)),
-    **dict.fromkeys(("pmax", "pmax_invariant"), _reduced(np.max)),
-    **dict.fromkeys(("pmin", "pmin_invariant"), _reduced(np.min)),
+    **dict.fromkeys(("psum", "psum_invariant"), reduced(np.sum)),
+    **dict.fromkeys(("pmax", "pmax_invariant"), reduced(np.max)),
+    **dict.fromkeys(("pmin", "pmin_invariant"), reduced(np.min)),
     **dict.fromkeys(("all_gather", "all_gather_invariant"), _all_gather),
     "reduce_scatter": _reduce_scatter,
     "all_to_all": _all_to_all,

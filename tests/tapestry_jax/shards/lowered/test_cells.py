@@ -1,0 +1,245 @@
+"""Faults in what a device does for itself: the cells of a result are made of other cells; no array is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.lowering import program
+from tapestry_jax.lowering.exchange import collectives, convert, fold, halo
+from tapestry_jax.lowering.on_device import here, pad, read, stripes
+from tapestry_jax.lowering.time import accumulate, pipeline, region, scan
+from tapestry_jax.shards.numeric.simulated import Numbers, Simulation
+from tests.damaged import damaged
+from tests.pairs.kernels import second
+from tests.pairs.pair import draw_pair
+from tests.pairs.plans import repaired
+from tests.tapestry_jax.shards.examples import PLANS, plan_of, types
+from tests.tapestry_jax.shards.test_run import arguments
+
+sine = tp.Map(jnp.sin, "a b -> a b", name="sine")
+scale = tp.Map(jnp.multiply, "a b, b -> a b", name="scale")
+
+
+def _sine(mesh: dict[str, int], entries: Any) -> tp.Plan:
+    return tp.plan(tp.trace(sine, *types({"a": 7, "b": 2})), tp.mesh(**mesh), entries)
+
+
+def _causal() -> tp.Plan:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return tp.attention(q, k, v, over="keys", causal=True)
+
+    graph = tp.trace(attend, *types({"q": 8, "h": 1, "d": 2}, {"keys": 8, "h": 1, "d": 2}, {"keys": 8, "h": 1, "e": 2}))
+    return tp.plan(graph, tp.mesh(data=4), {"q": "data", "keys": tp.ring("data")})
+
+
+def _exclusive() -> tp.Plan:
+    of = tp.Scan(tp.monoids.AffineRecurrence, "t f, t f -> t f", over="t", exclusive=True, present=second)
+    return tp.plan(tp.trace(of, *types({"t": 10, "f": 2}, {"t": 10, "f": 2})), tp.mesh(data=4), {"t": "data"})
+
+
+def _neutral() -> tp.Plan:
+    of = tp.Reduce(lambda x: jnp.sum(x, 0), "t f -> f", tp.monoids.Sum, pad=(0.0,))
+    return tp.plan(tp.trace(of, *types({"t": 10, "f": 2})), tp.mesh(data=4), {"t": "data"})
+
+
+def _stages() -> tp.Plan:
+    def layers(x: Any, w: Any) -> Any:
+        return tp.stack(tp.program(lambda x, w: scale(x, w)), 5)(x, w)
+
+    graph = tp.trace(layers, *types({"a": 8, "b": 3}, {"layer": 5, "b": 3}))
+    return tp.plan(graph, tp.mesh(stage=3), {"layer": "stage", "a": tp.chunks(4)})
+
+
+MORE: dict[str, Callable[[], tp.Plan]] = {
+    "causal": _causal,
+    "exclusive": _exclusive,
+    "neutral": _neutral,
+    "stages": _stages,
+    "striped axis": lambda: _sine({"data": 4}, {"a": tp.striped("data")}),
+    "stacked": lambda: _sine({"data": 2}, {"a": tp.chunks(3)}),
+}
+
+
+def made(name: str) -> tp.Plan:
+    """A plan that is not traced yet."""
+    return (MORE.get(name) or PLANS[name])()
+
+
+@pytest.mark.parametrize("name", [*PLANS, *MORE])
+def test_cells_are_made_of_what_the_program_makes_them_of(name: str) -> None:
+    plan = plan_of(name) if name in PLANS else made(name)
+    plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+
+
+def test_cells_of_random_plans_are_those_of_their_programs() -> None:
+    seen = 0
+    for index in range(6):
+        for number, (drawn, placing) in enumerate(draw_pair(f"cells/{index}", 2, edition=2)):
+            _, plan, _ = repaired(placing, drawn.graph, f"cells/{index}/{number}")
+            if plan is not None:
+                plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+                seen += 1
+    assert seen > 8
+
+
+# The plan, the function, what stands in it and what stands there instead; by the name of the fault.
+FAULTS: dict[str, tuple[str, Any, str, str]] = {
+    "a chunk begins a cell later": ("chunks", convert.convert, "index(cut.axes) * cut.block", "index(cut.axes)"),
+    "a ring counts the other way": (
+        "causal",
+        here.Here._along,
+        "lax.axis_index(ring) - self.counters[axis]",
+        "lax.axis_index(ring) + self.counters[axis]",
+    ),
+    "coordinates begin a cell later": ("causal", read.coordinates, "block + cut.low", "block + cut.low + 1"),
+    "the mask of the remainder is a cell short": ("neutral", fold._neutralised, "< count", "< count - 1"),
+    "an exclusive prefix is inclusive": ("exclusive", scan._scanned, "if operation.exclusive else", "if False else"),
+    "prefixes are merged in another order": (
+        "scan",
+        scan._exclusive_over_mesh,
+        "(state, earlier) if reverse else (earlier, state)",
+        "(earlier, state) if reverse else (state, earlier)",
+    ),
+    "a prefix goes on from what comes behind it": (
+        "scan",
+        scan._after,
+        "(local, spread) if operation.reverse else (spread, local)",
+        "(spread, local) if operation.reverse else (local, spread)",
+    ),
+    "what comes before is not merged": (
+        "scan",
+        scan._after,
+        "combine_blocks(operation.monoid, shaped.state_tree, carrier, first, second)",
+        "local",
+    ),
+    "a turn forgets those before it": (
+        "chunks",
+        region._accumulated,
+        "accumulate(shaped, carrier, first, second)",
+        "second",
+    ),
+    "turns are multiplied": (
+        "chunks",
+        accumulate.accumulate,
+        "combine_blocks(merge.monoid, merge.tree, axes, first, second)",
+        "[a * b for a, b in zip(first, second)]",
+    ),
+    "stages give the chunks of other turns": (
+        "pipeline",
+        pipeline.run_pipeline,
+        "lax.dynamic_slice_in_dim(array, device, chunks)",
+        "lax.dynamic_slice_in_dim(array, 0, chunks)",
+    ),
+    "the first stage shares its results": ("pipeline", convert._of_last, "here.size(axes) - 1", "0"),
+    "halos on the other side": ("halo", halo._joined, "concatenate(found, axis)", "concatenate(found[::-1], axis)"),
+    "a halo begins a cell earlier": ("halo", halo._piece, "= piece.starts[0]", "= max(0, piece.starts[0] - 1)"),
+    "padding is cropped in front": (
+        "uneven",
+        pad.crop_axis,
+        "lax.slice_in_dim(array, 0, size, axis=axis)",
+        "lax.slice_in_dim(array, array.shape[axis] - size, None, axis=axis)",
+    ),
+    "stripes of the remainder": ("striped axis", stripes.cells_at, "row * full + jnp.minimum(row, rest)", "row * full"),
+    "stripes put together as blocks": (
+        "striped axis",
+        stripes.places_of,
+        "left % devices * cut.piece + row",
+        "row * cut.piece + left % devices",
+    ),
+    "chunks put together backwards": ("stacked", region.together, "(pieces, 0, at)", "(pieces[::-1], 0, at)"),
+    "sums in half the bits": (
+        "megatron",
+        collectives.sum_over,
+        "lax.psum(value, axes)",
+        "lax.psum(value.astype(jnp.bfloat16), axes).astype(value.dtype)",
+    ),
+    "carries in half the bits": (
+        "chunks",
+        region._accumulated,
+        "accumulate(shaped, carrier, first, second)",
+        "[x.astype(jnp.bfloat16).astype(x.dtype) for x in accumulate(shaped, carrier, first, second)]",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_on_a_device_are_seen_in_the_cells(fault: str) -> None:
+    name, function, old, new = FAULTS[fault]
+    plan = made(name)
+    with damaged(function, old, new):
+        jaxpr = plan.compile().jaxpr()
+    with pytest.raises(tp.PlanError, match=r"is made of other cells at|makes floats narrower|do not send them"):
+        plan.shards().verify_lowered(jaxpr, cells=True)
+
+
+# What leaves every cell made of the same cells: a copy more, another order, a factor.
+NUMBERS: dict[str, tuple[str, Any, str, str]] = {
+    "the mask of the remainder is dropped": (
+        "neutral",
+        fold._neutralised,
+        "valid = lax.broadcasted_iota(jnp.int32, block.shape, number) < count",
+        "valid = True",
+    ),
+    "kernels run on padding": (
+        "uneven",
+        fold._switch_on_counts,
+        "count = valid_count(cuts[dim], shaped.sizes[dim], here)",
+        "count = jnp.int32(cuts[dim].block)",
+    ),
+    "a turn is merged twice": (
+        "chunks",
+        region._accumulated,
+        "accumulate(shaped, carrier, first, second)",
+        "accumulate(shaped, carrier, accumulate(shaped, carrier, first, second), second)",
+    ),
+    "turns are merged in another order": (
+        "ordered",
+        region._accumulated,
+        "(local[own], before[own]) if reverse else (before[own], local[own])",
+        "(local[own], before[own])",
+    ),
+    "a sum is doubled": (
+        "megatron",
+        fold._natively,
+        "received(NATIVE[kind](vary(leaf, axes), axes))",
+        "received(NATIVE[kind](vary(leaf, axes), axes)) * 2",
+    ),
+    "the padding of a stage is a layer": ("stages", program._repeat, "< step.layers", "< step.layers + 9"),
+}
+
+
+@pytest.mark.parametrize("fault", NUMBERS)
+def test_faults_in_numbers_are_seen_where_blocks_and_what_is_lowered_run(fault: str) -> None:
+    """Both in NumPy, without a compiler."""
+    name, function, old, new = NUMBERS[fault]
+    plan = made(name)
+    args = arguments(plan.graph)
+    wanted = [np.asarray(each) for each in jax.tree.leaves(plan.shards().run(*args))]
+
+    def run(jaxpr: Any) -> list[Any]:
+        lanes = Simulation(Numbers()).closed(jaxpr, [[each] for each in jax.tree.leaves(args)])
+        return [each[0] for each in lanes]
+
+    with damaged(function, old, new):
+        jaxpr = plan.compile().jaxpr()
+    plan.shards().verify_lowered(jaxpr, cells=True)
+    assert not all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(run(jaxpr), wanted, strict=True))
+    whole = made(name).compile().jaxpr()
+    assert all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(run(whole), wanted, strict=True))
+
+
+def test_too_many_cells_are_not_followed() -> None:
+    plan = tp.plan(tp.trace(sine, *types({"a": 128, "b": 128})), tp.mesh(data=2), {"a": "data"})
+    jaxpr = plan.compile().jaxpr()
+    plan.shards().verify_lowered(jaxpr)
+    with pytest.raises(tp.PlanError, match="`sine` has 32768 cells of arguments and results, more than 16384"):
+        plan.shards().verify_lowered(jaxpr, cells=True)
+    with pytest.raises(tp.PlanError, match="cells= of verify_lowered"):
+        plan.shards().verify_lowered(jaxpr, cells=2)  # pyright: ignore[reportArgumentType]
