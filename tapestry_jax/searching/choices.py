@@ -16,7 +16,9 @@ from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space, Variable
 
 CHUNKS = (2, 8, 32)
-"""Into how many chunks a loop in time may take a dimension, where that divides it."""
+"""Into how many chunks a loop in time may take a dimension, where that divides it; `between` says what else."""
+_POWERS, _WASTE = 11, 0.02
+"""Other numbers are below 2 ** 11, and at most so much of what they compute is beyond the end."""
 DEPTHS = (2, 4, 8)
 """How many turns one exchange of a halo may serve."""
 KINDS = ("axes", "stripes", "ring", "stored", "remat", "chunks", "halo", "except")
@@ -46,8 +48,11 @@ def _of_dimensions(problem: Problem) -> Iterator[Variable]:
             yield Variable("axes", name, (), (None, *together))
             yield Variable("ring", name, (), (None, *axes))
         counts = tuple(count for count in CHUNKS if size % count == 0)
-        if counts:
-            yield Variable("chunks", name, (), (None, *counts))
+        others = between(size)
+        if counts or others:
+            # One number has to be tried from wherever a search is.
+            finer = others[not counts :]
+            yield Variable("chunks", name, (), (None, *(counts or others[:1]), *finer), len(finer))
         if together and name in iterated:
             yield Variable("halo", name, (), (None, *DEPTHS))
         if together and name in striped:
@@ -110,6 +115,21 @@ def cuttable(graph: Graph) -> dict[str, int]:
             if why_whole(shaped, dim) is None:
                 found[name] = max(found.get(name, 1), shaped.sizes[dim])
     return found
+
+
+def between(size: int) -> tuple[int, ...]:
+    """Other numbers of chunks of a dimension, which refine a number that was chosen: powers of two, and halfway.
+
+    They need not divide it, as long as the last chunk is nearly full.
+    """
+    counts = (count for power in range(1, _POWERS) for count in (2**power, 3 * 2 ** (power - 1)))
+    return tuple(count for count in counts if count not in CHUNKS and _wasted(size, count) <= _WASTE * size)
+
+
+def _wasted(size: int, count: int) -> int:
+    """Cells of no meaning behind the last one; all of them where some chunks would be empty."""
+    filled = -(-size // count) * count
+    return filled - size if filled - size < filled // count else size
 
 
 def classes(graph: Graph) -> dict[Any, tuple[tuple[str, ...], tuple[str, ...]]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from combinators.frozen import dataclass
+from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Ring, Striped
 
 Choice = tuple[int, ...]
@@ -24,12 +25,28 @@ class Variable:
       name: of the dimension; of the scope for `remat`; empty for `stored`.
       paths: for `except` the operations of the class.
       values: what may be chosen. The first asks for nothing.
+      finer: how many of the last values stand between others: they are looked at beside what was chosen already.
     """
 
     kind: str
     name: str
     paths: tuple[str, ...]
     values: tuple[Any, ...]
+    finer: int = 0
+
+    @property
+    def coarse(self) -> int:
+        """How many values are tried from wherever a search is."""
+        return len(self.values) - self.finer
+
+    def others(self, at: int) -> list[int]:
+        """The values to go on to from one of them: all but the finer ones, and of those the next above and below."""
+        found = [value for value in range(self.coarse) if value != at]
+        if not self.finer or not at:
+            return found
+        ordered = sorted(range(1, len(self.values)), key=lambda value: self.values[value])
+        place = ordered.index(at)
+        return found + [each for each in (*ordered[place + 1 :][:1], *ordered[:place][-1:]) if each >= self.coarse]
 
     def __str__(self) -> str:
         where = f" at {self.paths[0]}" + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
@@ -45,12 +62,14 @@ class Space:
       meetings: dimensions that some operation can cut both, as unordered pairs: one mesh axis cannot cut both.
       fixed: mesh axes of the dimensions that the user placed.
       excepted: whether the user placed some operations otherwise than their names say.
+      base: what zeros ask for, where that is more than what is fixed (`altered`).
     """
 
     variables: tuple[Variable, ...]
     meetings: frozenset[frozenset[str]] = frozenset()
     fixed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     excepted: bool = False
+    base: Asked | None = None
 
     @cached_property
     def excepts(self) -> bool:
@@ -59,8 +78,11 @@ class Space:
 
     @property
     def plain(self) -> Space:
-        """The same choices without exceptions."""
-        return replace(self, variables=tuple(each for each in self.variables if each.kind != "except"))
+        """The same choices without exceptions, and without what stands between other values."""
+        kept = (each for each in self.variables if each.kind != "except")
+        return replace(
+            self, variables=tuple(replace(each, values=each.values[: each.coarse], finer=0) for each in kept)
+        )
 
     @property
     def nothing(self) -> Choice:

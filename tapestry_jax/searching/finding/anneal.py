@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator
 from random import Random
 
+from tapestry_jax.searching.finding.descent import descend
 from tapestry_jax.searching.finding.energy import Energies
-from tapestry_jax.searching.finding.moves import near, starts, steps
+from tapestry_jax.searching.finding.moves import near
+from tapestry_jax.searching.finding.starts import begin
 from tapestry_jax.searching.method import Proposal, Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
@@ -16,10 +18,10 @@ TRIED = 400
 """So many candidates are planned, unless the time is over before."""
 _HOT, _COLD = 0.3, 0.005
 """Temperatures: a candidate that takes 30% longer is taken about every third time at first, hardly ever at last."""
-_SHARE = 0.5
+_SHARE = 0.75
 """The share of candidates that a descent may plan before the annealing begins."""
-_FIRST = 0.25
-"""The share of candidates that are tried to begin from."""
+_FIRST, _JUDGED = 0.25, 0.6
+"""The share of candidates that are tried to begin from, and with those by which these are judged."""
 _LATE, _EXCEPTED = 0.6, 0.3
 """When exceptions begin to be tried, and in which share of the moves: before, they hide what names would do better."""
 _IDLE = 10
@@ -42,18 +44,15 @@ def anneal(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Pr
         if known.fitting is None and not stop():
             # Nothing fits so far: what needs least memory is looked for, whatever it takes.
             known.weight_of_time = 0.0
-            _descend(known, rng, stop, known.best, 2 * TRIED)
+            descend(known, rng, stop, known.best, 2 * TRIED)
     else:
         known.of(space.nothing)
     yield from known.ranked(_PROPOSED)
 
 
 def _search(known: Energies, rng: Random, stop: Stop) -> None:
-    for start in (known.start, *starts(known.space)):
-        if stop() or known.tried >= _FIRST * TRIED:
-            break
-        known.of(start)
-    _descend(known, rng, stop, known.best, int(_SHARE * TRIED))
+    begin(known, rng, stop, _FIRST * TRIED, _JUDGED * TRIED)
+    descend(known, rng, stop, known.best, int(_SHARE * TRIED))
     here, moves, idle, planned = known.best, 0, 0, known.tried
     while known.tried < TRIED and moves < _STUCK * TRIED and not stop():
         moves += 1
@@ -68,7 +67,7 @@ def _search(known: Energies, rng: Random, stop: Stop) -> None:
         if idle > _IDLE:
             # All that is near is known: on from somewhere else.
             here, idle = _kicked(known, rng), 0
-    _descend(known, rng, stop, known.best, TRIED + TRIED // 4)
+    descend(known, rng, stop, known.best, TRIED + TRIED // 4)
 
 
 def _kicked(known: Energies, rng: Random) -> Choice:
@@ -76,20 +75,4 @@ def _kicked(known: Energies, rng: Random) -> Choice:
     here = known.best if rng.random() < 0.5 else known.space.nothing
     for _ in range(rng.randint(2, 4)):
         here = near(known.space, here, rng, excepted=0.0)
-    return here
-
-
-def _descend(known: Energies, rng: Random, stop: Stop, start: Choice, most: int) -> Choice:
-    """Change one variable after the other to its best value, until none gets better."""
-    here, better = start, True
-    while better:
-        better = False
-        order = [at for at, each in enumerate(known.space.variables) if each.kind != "except"]
-        rng.shuffle(order)
-        for at in order:
-            for there in steps(known.space, here, at):
-                if stop() or known.tried >= most:
-                    return here
-                if known.of(there) < known.of(here) - 1e-9:
-                    here, better = there, True
     return here

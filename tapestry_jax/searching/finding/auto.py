@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from combinators.graphs import walk
 from tapestry_jax.planning.asked import Asked
-from tapestry_jax.searching.evaluated import Evaluated, evaluate, fits
+from tapestry_jax.searching.evaluated import Evaluated, estimate, evaluate, fits
 from tapestry_jax.searching.exact.highs import is_installed
 from tapestry_jax.searching.exact.milp import milp
 from tapestry_jax.searching.finding.anneal import anneal
 from tapestry_jax.searching.finding.exhaustive import count, exhaustive
+from tapestry_jax.searching.finding.improved import improved
 from tapestry_jax.searching.method import Proposal, Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space
@@ -32,11 +33,18 @@ def auto(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterable[Prop
 
 
 def _solved(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Proposal]:
-    """What the integer program finds; where nothing of it fits, what a walk finds, which knows loops in time."""
-    has_fitting = False
+    """What the integer program finds, and what is near it that this does not know; a walk if nothing fits."""
+    found: list[Evaluated] = []
     for proposal in milp(problem, space, seed, stop):
         yield proposal
-        found = None if not isinstance(proposal, Asked) else evaluate(problem, proposal)
-        has_fitting |= isinstance(found, Evaluated) and fits(problem, found)
-    if not has_fitting and not stop():
+        candidate = None if not isinstance(proposal, Asked) else evaluate(problem, proposal)
+        found += [candidate] if isinstance(candidate, Evaluated) else []
+    fitting = [each for each in found if fits(problem, each)]
+    best = min(fitting or found, key=lambda each: each.seconds if fitting else estimate(problem, each), default=None)
+    if best is not None and not stop():
+        for proposal in improved(problem, space, best.asked, stop):
+            yield proposal
+            candidate = evaluate(problem, proposal)
+            fitting += [candidate] if isinstance(candidate, Evaluated) and fits(problem, candidate) else []
+    if not fitting and not stop():
         yield from anneal(problem, space, seed, stop)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching.candidates import asked_for, choice_of
 from tapestry_jax.searching.evaluated import Evaluated, Refused, estimate, evaluate, fits, held, weigh
+from tapestry_jax.searching.finding.altered import asked_around
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
 
@@ -25,9 +26,10 @@ class Energies:
       best: the candidate of least energy.
       fitting: the cheapest of those that were weighed and fit; of all, where memory has no bound.
       weight_of_time: 0 where memory alone counts.
+      lowest: the least energy so far, of others that were known before too: what is above it is not weighed.
     """
 
-    def __init__(self, problem: Problem, space: Space) -> None:
+    def __init__(self, problem: Problem, space: Space, lowest: float = math.inf) -> None:
         self.problem, self.space = problem, space
         self.start = self.best = space.nothing if problem.start is None else choice_of(space, problem.start)
         self.fitting: Choice | None = None
@@ -35,7 +37,7 @@ class Energies:
         self._found: dict[Choice, Evaluated | None] = {}
         self._ratios: list[float] = []
         self._before = len(problem.evaluated)
-        self._lowest = math.inf
+        self.lowest = lowest
 
     @property
     def tried(self) -> int:
@@ -48,13 +50,13 @@ class Energies:
         if candidate is None:
             return math.inf
         energy = self._energy(candidate)
-        if energy < self._lowest and self._is_new(candidate):
+        if energy < self.lowest and self._is_new(candidate):
             # What would be the best is weighed, and the estimates of others corrected by what comes out.
             self._weigh(candidate)
             energy = self._energy(candidate)
         self._note(choice, candidate)
-        if energy < self._lowest:
-            self._lowest, self.best = energy, choice
+        if energy < self.lowest:
+            self.lowest, self.best = energy, choice
         return energy
 
     def candidate(self, choice: Choice) -> Evaluated | None:
@@ -72,7 +74,12 @@ class Energies:
         yield from (each.asked for each in sorted(found.values(), key=self._energy)[:most])
 
     def _planned(self, choice: Choice) -> Evaluated | None:
-        asked = asked_for(self.problem, self.space, choice)
+        base = self.space.base
+        asked = (
+            asked_for(self.problem, self.space, choice)
+            if base is None
+            else asked_around(self.problem, self.space, base, choice)
+        )
         found = asked if isinstance(asked, Refused) else evaluate(self.problem, asked)
         return found if isinstance(found, Evaluated) else None
 

@@ -12,29 +12,6 @@ _SWAPPED = 0.15
 """The share of moves in which two dimensions change places."""
 
 
-def starts(space: Space) -> Iterator[Choice]:
-    """Candidates to begin from: one dimension on the mesh, parameters cut for storage or not, layers kept or not.
-
-    From one of them to another lead walks of which every single step is dearer.
-    """
-    stored = next((at for at, each in enumerate(space.variables) if each.kind == "stored"), None)
-    again = [at for at, each in enumerate(space.variables) if each.kind == "remat"]
-    for value in range(
-        max((len(each.values) for each in space.variables if each.kind == "axes"), default=0) - 1, 0, -1
-    ):
-        for at, each in enumerate(space.variables):
-            if each.kind == "axes" and value < len(each.values):
-                placed = made_possible(space, _with(space.nothing, at, value), at)
-                yield placed
-                if stored is not None:
-                    cut = _with(placed, stored, len(space.variables[stored].values) - 1)
-                    yield cut
-                    for layers in again:
-                        cut = _with(cut, layers, 1)
-                    if again:
-                        yield cut
-
-
 def near(space: Space, choice: Choice, rng: Random, excepted: float = 0.1) -> Choice:
     """One move at random: another value of a variable, or two dimensions that change places on the mesh.
 
@@ -50,15 +27,13 @@ def near(space: Space, choice: Choice, rng: Random, excepted: float = 0.1) -> Ch
     excepts = rng.random() < excepted
     own = [at for at, each in enumerate(space.variables) if (each.kind == "except") == excepts]
     at = rng.choice(own or list(range(len(space.variables))))
-    others = [value for value in range(len(space.variables[at].values)) if value != choice[at]]
-    return made_possible(space, _with(choice, at, rng.choice(others)), at)
+    return made_possible(space, moved(choice, at, rng.choice(space.variables[at].others(choice[at]))), at)
 
 
 def steps(space: Space, choice: Choice, at: int) -> Iterator[Choice]:
-    """All other values of a variable."""
-    for value in range(len(space.variables[at].values)):
-        if value != choice[at]:
-            yield made_possible(space, _with(choice, at, value), at)
+    """The other values of a variable; of numbers between others those that are next to the one chosen."""
+    for value in space.variables[at].others(choice[at]):
+        yield made_possible(space, moved(choice, at, value), at)
 
 
 def _swapped(space: Space, choice: Choice, rng: Random, placed: list[int]) -> Choice:
@@ -67,7 +42,7 @@ def _swapped(space: Space, choice: Choice, rng: Random, placed: list[int]) -> Ch
     one, other = values[0][choice[first]], values[1][choice[second]]
     if other not in values[0] or one not in values[1]:
         return choice
-    swapped = _with(_with(choice, first, values[0].index(other)), second, values[1].index(one))
+    swapped = moved(moved(choice, first, values[0].index(other)), second, values[1].index(one))
     return made_possible(space, made_possible(space, swapped, first), second)
 
 
@@ -75,19 +50,19 @@ def made_possible(space: Space, choice: Choice, kept: int) -> Choice:
     """The same without what contradicts the variable `kept`, and without what then has no effect."""
     taken = list(choice)
     variables = space.variables
-    moved, value = variables[kept], variables[kept].values[choice[kept]]
+    changed, value = variables[kept], variables[kept].values[choice[kept]]
     axes = {each.name: each.values[taken[at]] for at, each in enumerate(variables) if each.kind == "axes" and taken[at]}
-    if moved.kind == "axes" and value:
+    if changed.kind == "axes" and value:
         for at, each in enumerate(variables):
-            own = axes.get(each.name, ()) if each.kind == "axes" and each.name != moved.name else ()
-            if not set(own).isdisjoint(value) and frozenset((each.name, moved.name)) in space.meetings:
+            own = axes.get(each.name, ()) if each.kind == "axes" and each.name != changed.name else ()
+            if not set(own).isdisjoint(value) and frozenset((each.name, changed.name)) in space.meetings:
                 left = tuple(axis for axis in own if axis not in value) or None
                 taken[at] = each.values.index(left) if left in each.values else 0
                 axes[each.name] = each.values[taken[at]] or ()
     axes |= dict(space.fixed)
     _drop_idle(space, taken, axes)
     chunked = [at for at, each in enumerate(variables) if each.kind == "chunks" and taken[at] and at != kept]
-    loops = len(chunked) + (moved.kind == "chunks" and taken[kept] > 0)
+    loops = len(chunked) + (changed.kind == "chunks" and taken[kept] > 0)
     for at in chunked[: max(loops - LOOPS, 0)]:
         taken[at] = 0
     return tuple(taken)
@@ -108,5 +83,6 @@ def _drop_idle(space: Space, taken: list[int], axes: dict[str, tuple[str, ...]])
                 taken[at] = 0
 
 
-def _with(choice: Choice, at: int, value: int) -> Choice:
+def moved(choice: Choice, at: int, value: int) -> Choice:
+    """The same with another value of one variable."""
     return (*choice[:at], value, *choice[at + 1 :])

@@ -18,3 +18,17 @@ def mlp(batch: int, embed: int, hidden: int, dtype: str = "float32") -> tp.Graph
     sizes = {"batch": batch, "embed": embed, "mlp": hidden, "out": embed}
     kinds = ("batch embed", "embed mlp", "mlp out")
     return tp.trace(layer, *(tp.TensorType({name: sizes[name] for name in kind.split()}, dtype) for kind in kinds))
+
+
+def residual(x: tp.TensorType, up: tp.TensorType, down: tp.TensorType) -> tp.TensorType:
+    """A layer of two products and what goes around them."""
+    hidden = tp.Map(jax.nn.gelu)(tp.einsum("batch embed, embed mlp -> batch mlp")(x, up))
+    return x + tp.einsum("batch mlp, mlp embed -> batch embed")(hidden, down)
+
+
+def layers(count: int, batch: int, embed: int) -> tp.Graph:
+    """A stack of such layers."""
+    up = tp.TensorType({"layer": count, "embed": embed, "mlp": 4 * embed}, "bfloat16")
+    down = tp.TensorType({"layer": count, "mlp": 4 * embed, "embed": embed}, "bfloat16")
+    x = tp.TensorType({"batch": batch, "embed": embed}, "bfloat16")
+    return tp.trace(lambda x, up, down: tp.stack(residual, count)(x, up, down), x, up, down)

@@ -13,12 +13,13 @@ import tapestry_jax as tp
 from tapestry_jax.planning.entries.items import Chunks, Halo, axes_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule
 from tapestry_jax.searching.finding import anneal
-from tests.tapestry_jax.searching.programs import mlp
+from tests.tapestry_jax.searching.programs import layers, mlp
 
 MESH = AbstractMesh((8, 8), ("data", "model"))
 BOTH = {"data", "model"}
 BOTH_MACHINES = pytest.mark.parametrize("machine", ["H100", "v5p:4x4x4"])
 LARGE_ON_BOTH = pytest.mark.parametrize("machine", ["H100", pytest.param("v5p:4x4x4", marks=pytest.mark.thorough)])
+ALL = anneal.TRIED
 CONTEXT = {"seq": ("data", "model"), "keys": tp.chunks(8)}
 
 
@@ -34,7 +35,7 @@ def typed(dtype: str = "bfloat16", **sizes: int) -> tp.TensorType:
 
 
 def found(graph: tp.Graph, *, grad: bool = True, machine: str = "H100") -> tp.Plan:
-    plan = tp.search(graph, MESH, machine, grad=grad)
+    plan = tp.search(graph, MESH, machine, grad=True)
     known = tp.machines.V5P if machine.startswith("v5p") else tp.machines.H100
     assert plan.memory(grad).total <= known.memory.value
     return plan
@@ -53,19 +54,6 @@ def cut_at(schedule: Schedule, path: str) -> set[str]:
     own = {axis for step in schedule.steps if isinstance(step, Run) and step.path == path for axis in step.axes}
     loops = [step.body for step in schedule.steps if isinstance(step, Region | Repeat)]
     return own.union(*(cut_at(body, path) for body in loops))
-
-
-def residual(x: tp.TensorType, up: tp.TensorType, down: tp.TensorType) -> Any:
-    hidden = tp.Map(jax.nn.gelu)(tp.einsum("batch embed, embed mlp -> batch mlp")(x, up))
-    return x + tp.einsum("batch mlp, mlp embed -> batch embed")(hidden, down)
-
-
-def layers(count: int, batch: int, embed: int) -> tp.Graph:
-    up = typed(layer=count, embed=embed, mlp=4 * embed)
-    down = typed(layer=count, mlp=4 * embed, embed=embed)
-    return tp.trace(
-        lambda x, up, down: tp.stack(residual, count)(x, up, down), typed(batch=batch, embed=embed), up, down
-    )
 
 
 @BOTH_MACHINES
@@ -124,14 +112,37 @@ def test_many_experts_are_shared_out():
     assert axes(plan, "expert") == BOTH
 
 
-def test_stages_between_hosts_are_filled_with_microbatches_and_cut_layers():
-    graph, mesh = layers(64, 4096, 16384), AbstractMesh((8, 8), ("stage", "model"))
-    plan = tp.search(graph, mesh, "h100:8x8", grad=True, entries={"layer": "stage"})
+DEEP = [
+    (64, 4096, 16384, 8),
+    *(
+        pytest.param(*case, marks=pytest.mark.thorough)
+        for case in ((64, 4096, 16384, 16), (96, 2048, 8192, 8), (48, 8192, 8192, 8))
+    ),
+]
+
+
+@pytest.mark.parametrize(("count", "batch", "embed", "hosts"), DEEP)
+def test_deep_models_over_slow_links_become_pipelines(
+    count: int, batch: int, embed: int, hosts: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(anneal, "TRIED", ALL)
+    graph, mesh = layers(count, batch, embed), AbstractMesh((hosts, 8), ("stage", "model"))
+    machine = f"h100:{hosts}x8"
+    plan = tp.search(graph, mesh, machine, grad=True)
+    assert axes(plan, "layer") == {"stage"}
     assert axes(plan, "mlp") == {"model"}
-    assert has(plan, "batch", Chunks)
-    # Links between hosts are slow: activations of 64 devices that are summed over them take longer.
+    # As many microbatches as a person would look for.
+    hand: dict[str, Any] = {"layer": "stage", "mlp": "model"}
+    by_hand = (tp.plan(graph, mesh, hand | {"batch": tp.chunks(number)}) for number in (4, 8, 16, 32, 64))
+    assert plan.cost(machine, True).seconds <= min(each.cost(machine, True).seconds for each in by_hand)
+    # Links between hosts are slow: activations of all devices that are summed over them take longer.
     cut = tp.plan(graph, mesh, {"mlp": ("stage", "model")})
-    assert plan.cost("h100:8x8", True).seconds < 0.9 * cut.cost("h100:8x8", True).seconds
+    assert plan.cost(machine, True).seconds < 0.9 * cut.cost(machine, True).seconds
+
+
+def test_layers_between_fast_links_become_none():
+    plan = tp.search(layers(64, 4096, 16384), AbstractMesh((8, 8), ("stage", "model")), "v5p:4x4x4", grad=True)
+    assert not axes(plan, "layer")
 
 
 @pytest.mark.thorough

@@ -6,10 +6,11 @@ from random import Random
 
 from jax.sharding import AbstractMesh
 
-from tapestry_jax.searching.choices import space_of
+from tapestry_jax.searching.choices import between, space_of
 from tapestry_jax.searching.finding.moves import near, steps
 from tapestry_jax.searching.finding.rules import is_left_out
 from tapestry_jax.searching.question.read import read_question
+from tapestry_jax.searching.space import Variable
 from tests.tapestry_jax.searching.programs import mlp
 
 MESH = AbstractMesh((2, 2), ("data", "model"))
@@ -35,3 +36,19 @@ def test_a_dimension_takes_the_mesh_axis_of_another():
 
 def _axes(choice: tuple[int, ...], name: str) -> object:
     return SPACE.chosen(choice).get(("axes", name, ()))
+
+
+def test_numbers_between_others_are_looked_at_beside_the_one_chosen():
+    chunks = Variable("chunks", "batch", (), (None, 2, 8, 32, 3, 4, 6, 12, 16), 5)
+    near = {
+        chosen: [chunks.values[at] for at in chunks.others(chunks.values.index(chosen))] for chosen in (None, 8, 16)
+    }
+    assert near[None] == [2, 8, 32]
+    assert near[8] == [None, 2, 32, 12, 6]
+    assert near[16] == [None, 2, 8, 32, 12]
+
+
+def test_other_numbers_of_chunks_leave_hardly_a_cell_over():
+    assert between(4096)[:6] == (3, 4, 6, 12, 16, 24)
+    assert between(3000) == (3, 4, 6, 12, 16, 24, 48, 64)
+    assert 48 not in between(64) and between(2) == ()

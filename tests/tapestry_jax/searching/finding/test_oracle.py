@@ -27,7 +27,7 @@ from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.question.read import read_question
 from tapestry_jax.searching.space import Space
 from tests.pairs.programs import draw_program
-from tests.tapestry_jax.searching.programs import mlp
+from tests.tapestry_jax.searching.programs import layers, mlp
 
 MESHES = ({"data": 2, "model": 2}, {"data": 8}, {"data": 3}, {"data": 2, "model": 4})
 SIZES = (1024, 4096, 16384)
@@ -75,6 +75,28 @@ def test_walks_come_near_on_nearly_all_of_fifty_programs():
         near += price(anneal, graph, mesh) <= 1.05 * price(exhaustive, graph, mesh)
         jax.clear_caches()
     assert near >= 45
+
+
+PIPELINES = [
+    (32, 4096, 2048, (4, 8), {"embed": None, "mlp": None}),
+    *(
+        pytest.param(*case, {"embed": None}, marks=pytest.mark.thorough)
+        for case in ((32, 4096, 2048, (4, 8)), (16, 1024, 8192, (4, 2)), (8, 512, 8192, (4, 4)))
+    ),
+]
+
+
+@pytest.mark.parametrize(("count", "batch", "embed", "shape", "fixed"), PIPELINES)
+def test_walks_find_what_all_pipelines_hold(
+    count: int, batch: int, embed: int, shape: tuple[int, int], fixed: dict[str, Any]
+):
+    graph, mesh = layers(count, batch, embed), AbstractMesh(shape, ("stage", "model"))
+    options = {"grad": True, "remat": False, "entries": fixed}
+    found: list[float] = []
+    for method in (exhaustive, anneal):
+        problem = read_question(graph, mesh, f"h100:{shape[0]}x{shape[1]}", "1000000GB", options).problems[0]
+        found.append(best_of(problem, method(problem, space_of(problem).plain, 0, Stop())).found.seconds)
+    assert found[1] <= found[0]
 
 
 def schedules(problem: Problem, space: Space, choices: Iterable[Sequence[int]]) -> set[str]:
