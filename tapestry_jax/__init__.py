@@ -3,7 +3,7 @@
 Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
 Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
-Graphs    trace Graph TensorType infer Inferred
+Graphs    trace lift Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
           store_padded fsdp assert_collectives
 Spaces    Box Signature Projection exact_cover
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from tapestry_jax.assertions import assert_collectives as assert_collectives
     from tapestry_jax.inference import Inferred as Inferred
     from tapestry_jax.inference import infer as infer
+    from tapestry_jax.lifting.lift import lift as lift
     from tapestry_jax.searching.pareto import pareto as pareto
     from tapestry_jax.searching.search import search as search
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
@@ -119,6 +120,7 @@ __all__ = [
     "index",
     "infer",
     "iterate",
+    "lift",
     "machines",
     "mesh",
     "monoids",

@@ -15,6 +15,7 @@ _PLACES = {
     "assert_collectives": "tapestry_jax.assertions:assert_collectives",
     "infer": "tapestry_jax.inference:infer",
     "laws": "laws",
+    "lift": "tapestry_jax.lifting.lift:lift",
     "machines": "tapestry_jax.machines",
     "nnx": "tapestry_jax.nnx",
     "pareto": "tapestry_jax.searching.pareto:pareto",

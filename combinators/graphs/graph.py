@@ -15,6 +15,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.evaluate import call_graph
 from combinators.graphs.key import graph_key
 from combinators.graphs.nodes import Apply, Input, Node, Ref, move_refs
+from combinators.graphs.opaque import OpaqueOperation, opaque_operations
 from combinators.graphs.scopes import is_inside
 from combinators.graphs.show import show
 from combinators.index_space.tensor_type import TensorType
@@ -129,6 +130,14 @@ class Graph(Immutable):
                 )
             )
         return _cut_out(self, inside, path)
+
+    def opaque(self) -> tuple[OpaqueOperation, ...]:
+        """The operations of a lifted function that no rule knows, so that nothing of them can be cut, in order.
+
+        Returns:
+          For each its path, the primitive and where it was written; none for a graph that was traced.
+        """
+        return opaque_operations(self)
 
     def show(self, format: str = "text") -> str:
         """The graph as text, or as a Mermaid flow chart (`format="mermaid"`)."""

@@ -38,7 +38,7 @@ _NEUTRAL = """
     copy copy_p name optimization_barrier pcast platform_index pvary reduced_vary_cast reduced_vary_cast_p stop_gradient
     vary_unreduced_cast vary_unreduced_cast_p zeros_like
 """
-_CELLWISE = frozenset((_ARITHMETIC + _CONVERSIONS + _FUNCTIONS + _NEUTRAL).split())
+CELLWISE = frozenset((_ARITHMETIC + _CONVERSIONS + _FUNCTIONS + _NEUTRAL).split())
 # These compute what the jaxprs in their parameters say.
 _CALL_NAMES = """
     call checkpoint closed_call composite cond core_call custom_jvp_call custom_jvp_call_jaxpr custom_vjp_call
@@ -256,6 +256,6 @@ def _offences_of(equation: Any, sizes: tuple[int, ...]) -> list[Offence]:
     results = [tuple(variable.aval.shape) for variable in equation.outvars if hasattr(variable.aval, "shape")]
     if name in {"reshape", *SPREADING} and (math.prod(shapes[0]) == 1 or shapes[0] == results[0]):
         return []
-    if name in _CELLWISE and (name != "bitcast_convert_type" or shapes == results):
+    if name in CELLWISE and (name != "bitcast_convert_type" or shapes == results):
         return []
     return [Offence.of(name, equation.params, shapes, results, sizes)]

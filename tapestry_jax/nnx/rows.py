@@ -10,25 +10,7 @@ import jax.numpy as jnp
 
 from combinators.frozen import dataclass
 from combinators.kernels.consecutive import Searching
-
-
-def locate(wanted: Any, at: Any) -> tuple[Any, Any]:
-    """Find numbers in a block's coordinates.
-
-    Args:
-      wanted: integers, any shape.
-      at: int32 `(n,)`, ascending, with gaps allowed, `n > 0`.
-
-    Returns:
-      For each number its position in `at` (any valid one where it is absent), and whether it is there.
-    """
-    place = jnp.zeros_like(wanted)
-    # A binary search, unrolled: it needs no loop inside the loops and shard_maps that a plan makes around it.
-    for bit in reversed(range((at.shape[0] - 1).bit_length())):
-        probe = place + 2**bit
-        within = jnp.minimum(probe, at.shape[0] - 1)
-        place = jnp.where((probe == within) & (at[within] <= wanted), probe, place)
-    return place, at[place] == wanted
+from combinators.numerics.locating import locate, place_after
 
 
 def wide(numbers: Any) -> Any:
@@ -40,12 +22,6 @@ def wrapped(numbers: Any, size: int) -> Any:
     """Count negative numbers from the end, as Python does."""
     numbers = wide(numbers)
     return jnp.where(numbers < 0, numbers + size, numbers)
-
-
-def place_after(wanted: Any, at: Any) -> tuple[Any, Any]:
-    """As `locate`, of coordinates that follow one another."""
-    place = wanted - at[0]
-    return place, (place >= 0) & (place < at.shape[0])
 
 
 Locate = Callable[[Any, Any], tuple[Any, Any]]

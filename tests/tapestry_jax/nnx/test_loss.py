@@ -9,8 +9,9 @@ import optax
 import pytest
 
 import tapestry_jax as tp
+from combinators.numerics.locating import locate
 from tapestry_jax.nnx.loss import logsumexp_of_block
-from tapestry_jax.nnx.rows import Entry, EntryOfBlock, Rows, RowsOfBlock, locate
+from tapestry_jax.nnx.rows import Entry, EntryOfBlock, Rows, RowsOfBlock
 
 LOGITS = 5 * jax.random.normal(jax.random.key(0), (2, 6, 11))
 TARGETS = jax.random.randint(jax.random.key(1), (2, 6), 0, 11)

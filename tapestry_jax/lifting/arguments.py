@@ -1,0 +1,157 @@
+"""What is lifted comes apart: arrays that become inputs, and a function of these alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import TensorType, is_key
+from combinators.kernels.kernel import short_name
+
+Rebuild = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function apart from what it holds.
+
+    Attributes:
+      name: of the graph.
+      held: the pytree of arrays that the function itself holds; None where it holds none.
+      call: `(held, *arguments)` to results; arguments are as users pass them.
+    """
+
+    name: str
+    held: Any
+    call: Callable[..., Any]
+
+
+def source_of(function: Any) -> Source:
+    """Take apart what is to be lifted: a function, an nnx module, a linen one, or a callable pytree.
+
+    Raises:
+      GraphError: when it cannot be called.
+    """
+    if is_nnx(function):
+        held, rebuild = split_nnx(function)
+        return Source(_label(function), held, lambda state, *args: _called(rebuild, state, args))
+    if callable(getattr(function, "apply", None)) and callable(getattr(function, "init", None)):
+        return Source(_label(function), None, lambda _, *args: function.apply(*args))
+    if not callable(function):
+        raise GraphError(
+            message(
+                "tp.lift takes a function or a module",
+                f"got {type(function).__name__}: {function!r:.80}",
+                remedy="Pass what is called on arrays: tp.lift(function, x), tp.lift(model, x).",
+            )
+        )
+    leaves, tree = jax.tree.flatten(function)
+    if len(leaves) == 1 and leaves[0] is function:
+        return Source(_name(function), None, lambda _, *args: function(*args))
+    held, rebuild = split_tree(leaves, tree)
+    return Source(_label(function), held, lambda arrays, *args: rebuild(arrays)(*args))
+
+
+def split_argument(argument: Any) -> tuple[Any, Rebuild]:
+    """An argument's arrays, and how to put others in their place; what is no array stays as it is."""
+    if is_nnx(argument):
+        return split_nnx(argument)
+    leaves, tree = jax.tree.flatten(argument, is_leaf=is_type)
+    if all(_is_spec(leaf) or isinstance(leaf, bool | int | float | complex) for leaf in leaves):
+        return argument, lambda values: values
+    return split_tree(leaves, tree)
+
+
+def split_tree(leaves: Sequence[Any], tree: Any) -> tuple[Any, Rebuild]:
+    """The arrays of a pytree, None in the place of all else; and the pytree with others in their place."""
+    held = jax.tree.unflatten(tree, [leaf if _is_spec(leaf) else None for leaf in leaves])
+
+    def rebuild(values: Any) -> Any:
+        given = iter(jax.tree.leaves(values))
+        return jax.tree.unflatten(tree, [next(given) if _is_spec(leaf) else leaf for leaf in leaves])
+
+    return held, rebuild
+
+
+def is_nnx(thing: Any) -> bool:
+    """Whether it is a module of `flax.nnx`, which is not imported for that."""
+    nnx: Any = sys.modules.get("flax.nnx")
+    return nnx is not None and isinstance(thing, nnx.Module)
+
+
+def split_nnx(module: Any) -> tuple[Any, Rebuild]:
+    """The state of an nnx module, and the module with another one."""
+    nnx: Any = sys.modules["flax.nnx"]
+    graphdef, state = nnx.split(module)
+    tree = jax.tree.structure(state)
+    return state, lambda values: nnx.merge(graphdef, jax.tree.unflatten(tree, jax.tree.leaves(values)))
+
+
+def _called(rebuild: Rebuild, state: Any, args: Sequence[Any]) -> Any:
+    module = rebuild(state)
+    before = check_points(module)
+    result = module(*args)
+    check_unwritten(module, before)
+    return result
+
+
+def check_points(module: Any) -> list[Any]:
+    """The variables of an nnx module as they are now."""
+    nnx: Any = sys.modules["flax.nnx"]
+    return jax.tree.leaves(nnx.state(module))
+
+
+def check_unwritten(module: Any, before: Sequence[Any]) -> None:
+    """Refuse a call that changed the variables of its module: what it wrote would be lost.
+
+    Raises:
+      GraphError: naming the first one.
+    """
+    nnx: Any = sys.modules["flax.nnx"]
+    flat = jax.tree_util.tree_flatten_with_path(nnx.state(module))[0]
+    known = {id(leaf) for leaf in before}
+    for path, leaf in flat:
+        if id(leaf) not in known or len(flat) != len(before):
+            keys = [str(getattr(e, "key", getattr(e, "idx", getattr(e, "name", e)))) for e in path]
+            written = ".".join(key for key in keys if key != "value")
+            raise GraphError(
+                message(
+                    f"the call writes `{written}` of its module, which a graph would lose",
+                    f"got {type(module).__name__}",
+                    remedy="Call model.eval() first, or lift a function that returns what it writes.",
+                )
+            )
+
+
+def is_type(leaf: Any) -> bool:
+    """Whether it is a type with names, which is a leaf."""
+    return isinstance(leaf, TensorType)
+
+
+def struct_of(leaf: Any, kind: TensorType) -> jax.ShapeDtypeStruct:
+    """What the function is traced with: keys as they are, else the type of the input."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is not None and is_key(dtype):
+        return jax.ShapeDtypeStruct(leaf.shape, dtype)
+    return kind.struct
+
+
+def _is_spec(leaf: Any) -> bool:
+    if isinstance(leaf, TensorType):
+        return True
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    return isinstance(shape, tuple) and dtype is not None and not isinstance(leaf, type | np.dtype)
+
+
+def _name(function: Any) -> str:
+    return str(short_name(function)) if hasattr(function, "__name__") else type(function).__name__
+
+
+def _label(module: Any) -> str:
+    return type(module).__name__

@@ -1,0 +1,206 @@
+"""Programs that act cell by cell, on blocks of any size: what chains of elementwise primitives become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.frozen import dataclass
+from tapestry_jax.lifting.kernels.primitives import Params, run
+
+# These want operands of one shape; the others spread numbers and axes of size 1 by themselves.
+_OF_ONE_SHAPE = frozenset({"select_n", "clamp"})
+ITSELF = "itself"
+"""In the derivative of a function that its author wrote, a call of that function, or of one that it stands in."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One primitive of a program.
+
+    Attributes:
+      primitive: its name; of a rule, how users call it.
+      params: its parameters, which hold no sizes.
+      inputs: registers, as Python integers, and numbers, as NumPy scalars.
+      rule: the function with derivatives of its own that stands here; None for a primitive.
+    """
+
+    primitive: str
+    params: Params
+    inputs: tuple[Any, ...]
+    rule: Rule | None = None
+
+    @property
+    def count(self) -> int:
+        """How many results it has: primitives that act cell by cell have one."""
+        if self.rule is not None:
+            return len(self.rule.value.outputs)
+        return dict(self.params)["results"] if self.primitive == ITSELF else 1
+
+    def __call__(self, registers: Sequence[Any], outer: tuple[Rule, ...]) -> list[Any]:
+        """Its results; `outer` are the rules that it stands in, the outermost first."""
+        operands = [registers[at] if type(at) is int else at for at in self.inputs]
+        if self.primitive == ITSELF:
+            at = len(outer) - 1 - dict(self.params)["above"]
+            return outer[at](outer[:at], *_of_one_shape(operands))
+        if self.rule is not None:
+            return self.rule(outer, *_of_one_shape(operands))
+        if self.primitive in _OF_ONE_SHAPE:
+            operands = _of_one_shape(operands)
+        return run(self.primitive, self.params, operands)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions on operands that spread over each other's axes of size 1.
+
+    Attributes:
+      instructions: in order; the results of each get the next registers, behind the operands'.
+      outputs: registers, or numbers as NumPy scalars.
+    """
+
+    instructions: tuple[Instruction, ...]
+    outputs: tuple[Any, ...]
+
+    def __call__(self, operands: Sequence[Any], outer: tuple[Rule, ...] = ()) -> list[Any]:
+        """The outputs, as far as they have been spread."""
+        registers = list(operands)
+        for instruction in self.instructions:
+            registers.extend(instruction(registers, outer))
+        return [registers[at] if type(at) is int else jnp.asarray(at) for at in self.outputs]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A function cell by cell whose derivative its author wrote.
+
+    Attributes:
+      value: operands to results.
+      tangents: operands and their tangents to results and their tangents; None where `pulled` is there.
+      pulled: operands and cotangents of the results to cotangents of the operands; None where `tangents` is there.
+      floats: for each operand whether it has a derivative.
+    """
+
+    value: Program
+    tangents: Program | None
+    pulled: Program | None
+    floats: tuple[bool, ...]
+
+    def __call__(self, outer: tuple[Rule, ...], *operands: Any) -> list[Any]:
+        """The results."""
+        inside = (*outer, self)
+        return self._by_tangents(inside, *operands) if self.tangents is not None else self._by_pulled(inside, *operands)
+
+    def _by_tangents(self, inside: tuple[Rule, ...], *operands: Any) -> list[Any]:
+        shape = np.shape(operands[0]) if operands else ()
+
+        @jax.custom_jvp
+        def call(*given: Any) -> list[Any]:
+            return _spread(self.value(given, inside), shape)
+
+        @call.defjvp
+        def _(primals: Any, tangents: Any) -> Any:
+            assert self.tangents is not None
+            moving = [tangent for tangent, moves in zip(tangents, self.floats, strict=True) if moves]
+            found = _spread(self.tangents([*primals, *moving], inside), shape)
+            out = found[: len(self.value.outputs)]
+            rest = iter(found[len(out) :])
+            return out, [next(rest) if _is_inexact(leaf) else np.zeros(leaf.shape, jax.dtypes.float0) for leaf in out]
+
+        return call(*operands)
+
+    def _by_pulled(self, inside: tuple[Rule, ...], *operands: Any) -> list[Any]:
+        shape = np.shape(operands[0]) if operands else ()
+
+        @jax.custom_vjp
+        def call(*given: Any) -> list[Any]:
+            return _spread(self.value(given, inside), shape)
+
+        def forward(*given: Any) -> Any:
+            return call(*given), given
+
+        def backward(given: Any, cotangents: Any) -> Any:
+            assert self.pulled is not None
+            moving = [leaf for leaf in cotangents if leaf.dtype != jax.dtypes.float0]
+            found = iter(_spread(self.pulled([*given, *moving], inside), shape))
+            return tuple(
+                next(found) if moves else np.zeros(np.shape(operand), jax.dtypes.float0)
+                for operand, moves in zip(given, self.floats, strict=True)
+            )
+
+        call.defvjp(forward, backward)
+        return call(*operands)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A program cell by cell on operands whose axes lie in any order, some missing.
+
+    Attributes:
+      program: takes the operands and then the coordinates, all of the rank of the index space.
+      reads: for each operand the dimension of every axis, as its number; None for an axis of size 1.
+      coordinates: the dimensions whose coordinates are operands, behind the others.
+      writes: for each result the dimension of every axis; None for an axis of size 1.
+      rank: how many dimensions the index space has.
+      unread: how many coordinates, the last ones, only tell how large a block is: the program does not take them.
+    """
+
+    program: Program
+    reads: tuple[tuple[int | None, ...], ...]
+    coordinates: tuple[int, ...]
+    writes: tuple[tuple[int | None, ...], ...]
+    rank: int
+    unread: int = 0
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The result blocks."""
+        reads = (*self.reads, *((dim,) for dim in self.coordinates))
+        sizes = [1] * self.rank
+        for block, dims in zip(blocks, reads, strict=True):
+            for dim, size in zip(dims, block.shape, strict=True):
+                if dim is not None:
+                    sizes[dim] = size
+        taken = list(zip(blocks, reads, strict=True))[: len(blocks) - self.unread]
+        placed = [_placed(block, dims, self.rank) for block, dims in taken]
+        out = [_written(array, dims, sizes) for array, dims in zip(self.program(placed), self.writes, strict=True)]
+        return out[0] if len(out) == 1 else tuple(out)
+
+
+def _placed(block: Any, dims: Sequence[int | None], rank: int) -> Any:
+    """The block with its axes in the order of the dimensions, and size 1 where it has none."""
+    if tuple(dims) == tuple(range(rank)):
+        return block
+    kept = [axis for axis, dim in enumerate(dims) if dim is not None]
+    order = sorted(kept, key=lambda axis: dims[axis] or 0)
+    squeezed = block.reshape([block.shape[axis] for axis in kept]) if len(kept) < len(dims) else block
+    moved = jnp.transpose(squeezed, [kept.index(axis) for axis in order]) if order != kept else squeezed
+    present = [dims[axis] for axis in order]
+    return jnp.expand_dims(moved, [dim for dim in range(rank) if dim not in present])
+
+
+def _written(array: Any, dims: Sequence[int | None], sizes: Sequence[int]) -> Any:
+    """A result that lies in the order of the dimensions, in the order of its axes."""
+    kept = [dim for dim in dims if dim is not None]
+    full = jnp.broadcast_to(array, [size if dim in kept else 1 for dim, size in enumerate(sizes)])
+    if kept == list(range(len(sizes))) and len(kept) == len(dims):
+        return full
+    flat = full.reshape([sizes[dim] for dim in sorted(kept)])
+    moved = jnp.transpose(flat, [sorted(kept).index(dim) for dim in kept])
+    return jnp.expand_dims(moved, [axis for axis, dim in enumerate(dims) if dim is None])
+
+
+def _of_one_shape(operands: Sequence[Any]) -> list[Any]:
+    shape = np.broadcast_shapes(*(np.shape(operand) for operand in operands))
+    return [jnp.broadcast_to(operand, shape) for operand in operands]
+
+
+def _spread(arrays: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
+    return [jnp.broadcast_to(array, shape) for array in arrays]
+
+
+def _is_inexact(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))

@@ -1,0 +1,207 @@
+"""An ordinary JAX function to the same graph that `tp.trace` gives of one made of leaves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from combinators.errors import GraphError, message
+from combinators.graphs.graph import Graph
+from combinators.index_space.naming import AxisName, AxisVariable
+from combinators.index_space.tensor_type import TensorType, type_of
+from combinators.recording.current import recording
+from combinators.recording.trace import Trace
+from tapestry_jax.lifting.arguments import Source, is_type, source_of, split_argument, struct_of
+from tapestry_jax.lifting.assign import Assigner
+from tapestry_jax.lifting.dims import labels
+from tapestry_jax.lifting.emit import Emitter
+from tapestry_jax.lifting.fuse import fuse
+from tapestry_jax.lifting.names import Names, read_names
+from tapestry_jax.lifting.rules.keys import impl_of
+from tapestry_jax.lifting.rules.unknown import unknown
+from tapestry_jax.lifting.table import RULES, THROUGH
+from tapestry_jax.lifting.values import Values
+from tapestry_jax.lifting.walk import Walk
+
+
+def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a JAX function that knows nothing of this library, from its jaxpr.
+
+    Axes that have to agree are one dimension: what a product contracts, what a sum adds cell by cell. An axis can be
+    cut where the rule of every primitive on its way proves it; what no rule knows is an operation on whole tensors,
+    which `graph.opaque()` lists with the line that it was written in.
+
+    Args:
+      function: takes arrays in any pytrees; or a module of `flax.nnx`, whose state becomes the first argument of the
+        graph, `params`; a linen module, which is applied to `variables, *arguments`; or a callable pytree, such as a
+        module of equinox, whose arrays become the first argument.
+      specs: for each parameter an array, a `jax.ShapeDtypeStruct`, a `tp.TensorType`, or a pytree of these; nothing is
+        computed. What is no array in it stays as it is.
+      names: of axes: `{"x": "batch seq embed"}`, where `*` stands for any part of an input's name, `_` for an axis that
+        stays open and `...` for several; or a signature for the arguments, `"batch seq, seq embed -> batch embed"`.
+
+    Returns:
+      The graph; it takes what `function` takes, behind what it holds.
+
+    Raises:
+      GraphError: for what cannot be called or traced, side effects, or names that do not fit.
+      KernelError: when the function holds a large array.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> def mlp(x, w1, w2):
+      ...     return jax.nn.relu(x @ w1) @ w2
+      >>> x, w1, w2 = jnp.ones((8, 4)), jnp.ones((4, 6)), jnp.ones((6, 2))
+      >>> graph = lift(mlp, x, w1, w2, names="batch embed, embed mlp, mlp out")
+      >>> print(graph)
+      mlp: y = dot_general_1
+      x              input                                                   float32(batch=8, embed=4)
+      w1             input                                                   float32(embed=4, mlp=6)
+      w2             input                                                   float32(mlp=6, out=2)
+      dot_general    batch embed, embed mlp -> batch mlp; fold embed by Sum  float32(batch=8, mlp=6)
+      relu           batch mlp -> batch mlp                                  float32(batch=8, mlp=6)
+      dot_general_1  batch mlp, mlp out -> batch out; fold mlp by Sum        float32(batch=8, out=2)
+    """
+    source = source_of(function)
+    split = [split_argument(spec) for spec in specs]
+    arguments = _argument_names(function, source, len(specs))
+    given = [source.held] * (source.held is not None) + [leaves for leaves, _ in split]
+    roots = ["params"] * (source.held is not None) + arguments
+    paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(given), is_leaf=is_type)
+    told = [_label(roots[path[0].idx], path[1:]) for path, _ in paths]
+    types = [
+        type_of(leaf, f"argument `{label}` of `{source.name}`") for label, (_, leaf) in zip(told, paths, strict=True)
+    ]
+    structs = [struct_of(leaf, kind) for (_, leaf), kind in zip(paths, types, strict=True)]
+    out: list[tuple[list[str], Any]] = []
+
+    def flat(*words: Any) -> list[Any]:
+        leaves = [_as(leaf, struct) for leaf, struct in zip(words, structs, strict=True)]
+        full = jax.tree.unflatten(in_tree, leaves)
+        held, rest = (full[0], full[1:]) if source.held is not None else (None, full)
+        result = source.call(held, *(rebuild(leaf) for (_, rebuild), leaf in zip(split, rest, strict=True)))
+        found, tree = jax.tree_util.tree_flatten_with_path(result)
+        out.append(([_label("y", path) for path, _ in found], tree))
+        return [_words(leaf, label, source) for (_, leaf), label in zip(found, out[-1][0], strict=True)]
+
+    closed = jax.make_jaxpr(flat)(*(kind.struct for kind in types))
+    outputs, out_tree = out[-1]
+    if not outputs:
+        raise GraphError(message(f"`{source.name}` returns nothing", remedy="Return at least one array."))
+    wanted = read_names(names, arguments)
+    wanted.check(told)
+    return _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted, len(arguments))
+
+
+def _graph(
+    closed: Any,
+    inputs: Sequence[str],
+    types: Sequence[TensorType],
+    outputs: Sequence[str],
+    trees: tuple[Any, Any],
+    name: str,
+    wanted: Names,
+    count: int,
+) -> Graph:
+    values = Values()
+    walk = Walk(RULES, unknown, values, THROUGH)
+    numbers = [values.new(kind.shape, kind.dtype) for kind in types]
+    results = walk.run(closed.jaxpr, closed.consts, numbers)
+    steps = fuse(walk.finish(numbers, results))
+    assigner = Assigner(values)
+    _name_inputs(assigner, numbers, inputs, types, wanted)
+    assigned = assigner.run(steps)
+    _name_results(assigner, steps.outputs, wanted)
+    called = labels(assigner.dims)
+    program = Trace()
+    axes: list[tuple[AxisName, ...]] = [
+        tuple(
+            kept or (called[dim.find()] if dim is not None else AxisVariable(f"axis {at} of `{label}`"))
+            for at, (dim, kept) in enumerate(zip(assigner.named[number], kind.names, strict=True))
+        )
+        for label, number, kind in zip(inputs, numbers, types, strict=True)
+    ]
+    leaves = [
+        program.input(label, own, kind.shape, kind.dtype) for label, own, kind in zip(inputs, axes, types, strict=True)
+    ]
+    with recording(program):
+        found = Emitter(called, assigner.named).run(program, assigned, leaves)
+    return program.finish(list(zip(outputs, found, strict=True)), *trees, name)
+
+
+def _name_inputs(
+    assigner: Assigner, numbers: Sequence[int], labels: Sequence[str], types: Sequence[TensorType], wanted: Names
+) -> None:
+    """Dimensions for the axes of inputs: users' names first; those of arguments come before those of parameters."""
+    users: dict[str, Any] = {}
+    order = sorted(range(len(numbers)), key=lambda at: "/" in labels[at])
+    for at in order:
+        given = wanted.of(labels[at], types[at].shape)
+        stem, hint = _stem(labels[at])
+        named: list[Any] = []
+        for axis, (own, user, size) in enumerate(zip(types[at].names, given, types[at].shape, strict=True)):
+            name = user or own
+            if name is not None and name not in users:
+                users[name] = assigner.new((name,), name, name)
+            made = users[name] if name is not None else None
+            if made is None and size != 1:
+                made = assigner.new((stem, axis), f"{hint}_{axis}")
+            named.append(made)
+        assigner.give(numbers[at], tuple(named))
+
+
+def _name_results(assigner: Assigner, outputs: Sequence[int], wanted: Names) -> None:
+    for value, axes in zip(outputs, wanted.results or (), strict=False):
+        for dim, name in zip(assigner.named[value], axes, strict=False):
+            if dim is not None and name is not None and dim.find().name is None:
+                dim.find().name = name
+
+
+def _stem(label: str) -> tuple[str, str]:
+    """What equal parameters of equal layers have in common, and a readable name: of the module that has them."""
+    parts = [part for part in label.split("/") if not part.isdigit()]
+    stem = "/".join("".join(c for c in part if not c.isdigit()) for part in parts)
+    module = parts[-2] if len(parts) > 2 else parts[-1]
+    kept = "".join(c if c.isalnum() or c == "_" else "_" for c in module)
+    return stem, kept if kept.isidentifier() else "axis"
+
+
+def _argument_names(function: Any, source: Source, count: int) -> list[str]:
+    if callable(getattr(function, "apply", None)) and callable(getattr(function, "init", None)):
+        return ["variables", *_numbered(count - 1)] if count else []
+    try:
+        listed = inspect.signature(function).parameters.values()
+        found = [p.name for p in listed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        found = []
+    return found[:count] if len(found) >= count else _numbered(count)
+
+
+def _numbered(count: int) -> list[str]:
+    return ["x"] if count == 1 else [f"x{i}" for i in range(count)]
+
+
+def _label(root: str, path: Sequence[Any]) -> str:
+    keys = [str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path]
+    return "/".join([root, *(keys[:-1] if len(keys) > 1 and keys[-1] == "value" else keys)])
+
+
+def _as(leaf: Any, struct: jax.ShapeDtypeStruct) -> Any:
+    if leaf.dtype == struct.dtype:
+        return leaf
+    return jax.random.wrap_key_data(leaf, impl=impl_of(struct))
+
+
+def _words(leaf: Any, label: str, source: Source) -> Any:
+    if not hasattr(leaf, "dtype") and not isinstance(leaf, bool | int | float | complex):
+        raise GraphError(
+            message(
+                f"`{source.name}` returns something that is not an array, at `{label}`",
+                f"got {type(leaf).__name__}: {leaf!r:.80}",
+                remedy="Return arrays alone.",
+            )
+        )
+    return leaf

@@ -1,0 +1,35 @@
+"""Where in the user's source an equation was written."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+_LIBRARIES = frozenset({"jax", "flax", "combinators", "tapestry_jax"})
+_PACKAGES = tuple({str(Path(sysconfig.get_paths()[name])) for name in ("purelib", "platlib", "stdlib")})
+
+
+def place_of(equation: Any) -> str:
+    """`file:line (function)` of the innermost frame that the user wrote; empty where nothing tells it."""
+    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
+    frames = list(getattr(traceback, "frames", ()))
+    own = [frame for frame in frames if not _is_library(frame.file_name)]
+    found = own or [frame for frame in frames if not _is_part_of(frame.file_name, _LIBRARIES)]
+    if not found:
+        return ""
+    frame = found[0]
+    return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
+
+
+def _is_library(file: str) -> bool:
+    inside = file.startswith(_PACKAGES) or "/site-packages/" in file or file.startswith("<")
+    return inside or _is_part_of(file, frozenset({"combinators", "tapestry_jax"}))
+
+
+def _is_part_of(file: str, packages: frozenset[str]) -> bool:
+    root = Path(__file__).parents[2]
+    parts = Path(file).parts
+    below = Path(file).is_relative_to(root) and len(parts) > len(root.parts) and parts[len(root.parts)] in packages
+    inside = "site-packages" in parts and parts[parts.index("site-packages") + 1] in packages
+    return below or inside

@@ -1,0 +1,160 @@
+"""Functions whose authors wrote their derivatives: kept where they act cell by cell, with the derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
+from tapestry_jax.lifting.constants import scalar_of
+from tapestry_jax.lifting.kernels.cells import ITSELF, Instruction, Program, Rule
+from tapestry_jax.lifting.kernels.equations import function_of
+from tapestry_jax.lifting.rules.cellwise import NEUTRAL, instruction_of
+from tapestry_jax.lifting.values import Atom
+from tapestry_jax.lifting.walk import Walk, types_of
+
+_TANGENTS = frozenset({"custom_jvp_call", "custom_jvp_call_jaxpr"})
+_PULLED = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr"})
+
+
+def custom(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
+    """A rule cell by cell; what mixes cells is left to whom it may concern."""
+    outs = types_of(equation)
+    shapes = {walk.shape(atom) for atom in atoms} | {tuple(out.shape) for out in outs}
+    shapes.discard(())
+    if len(shapes) > 1:
+        return None
+    rule = rule_of(equation, ())
+    if rule is None:
+        return None
+    return walk.elementwise(Instruction(_name(equation), (), tuple(atoms), rule), atoms, outs)
+
+
+def rule_of(equation: Any, outer: tuple[str, ...]) -> Rule | None:
+    """The rule of an equation that acts cell by cell, derivatives too; None where it does not.
+
+    Args:
+      equation: of a function with a derivative of its own.
+      outer: texts of the functions whose derivatives this one stands in, the outermost first.
+    """
+    function, inside = function_of(equation, next(programs_inside(equation))), (*outer, _text(equation))
+    types = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in equation.invars]
+    value = program_of(next(programs_inside(equation)), inside)
+    floats = tuple(bool(jnp.issubdtype(kind.dtype, jnp.inexact)) for kind in types)
+    if value is None:
+        return None
+    moving = [kind for kind, moves in zip(types, floats, strict=True) if moves]
+    if equation.primitive.name in _TANGENTS:
+        tangents = program_of(jax.make_jaxpr(_pushed(function, floats, len(types)))(*types, *moving), inside)
+        return None if tangents is None else Rule(value, tangents, None, floats)
+    out = [kind for kind in types_of(equation) if jnp.issubdtype(kind.dtype, jnp.inexact)]
+    pulled = program_of(jax.make_jaxpr(_pulled(function, floats, len(types)))(*types, *out), inside)
+    return None if pulled is None else Rule(value, None, pulled, floats)
+
+
+def program_of(closed: Any, outer: tuple[str, ...] = ()) -> Program | None:
+    """A jaxpr as a program cell by cell; None where one of its equations is none."""
+    shape = max((v.aval.shape for v in closed.jaxpr.invars), key=len, default=())
+    writer = _Writer(shape, len(closed.jaxpr.invars), outer)
+    if any(np.ndim(constant) for constant in closed.consts):
+        return None
+    inputs = [*range(len(closed.jaxpr.invars))]
+    outputs = writer.run(closed.jaxpr, closed.consts, inputs)
+    return None if outputs is None else Program(tuple(writer.instructions), tuple(outputs))
+
+
+class _Writer:
+    """Writes the instructions of a jaxpr and of those inside."""
+
+    def __init__(self, shape: Sequence[int], inputs: int, outer: tuple[str, ...]) -> None:
+        self.instructions, self._shape, self._next, self._outer = list[Instruction](), tuple(shape), inputs, outer
+
+    def run(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any] | None:
+        known = dict(zip(jaxpr.invars, inputs, strict=True))
+        known |= {v: scalar_of(c, v.aval.dtype) for v, c in zip(jaxpr.constvars, constants, strict=True)}
+
+        def read(atom: Any) -> Any:
+            return scalar_of(atom.val, atom.aval.dtype) if is_literal(atom) else known[atom]
+
+        for equation in jaxpr.eqns:
+            found = self._equation(equation, [read(atom) for atom in equation.invars])
+            if found is None:
+                return None
+            known |= dict(zip(equation.outvars, found, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, equation: Any, inputs: list[Any]) -> list[Any] | None:
+        name = equation.primitive.name
+        shapes = {tuple(var.aval.shape) for var in equation.outvars}
+        if name in WRAPPERS:
+            inner = next(programs_inside(equation))
+            return self.run(inner.jaxpr, inner.consts, inputs)
+        if name == "broadcast_in_dim" and not equation.invars[0].aval.shape and shapes == {self._shape}:
+            return inputs  # numbers spread by themselves
+        if name in NEUTRAL:
+            return inputs
+        if not shapes <= {self._shape, ()}:
+            return None
+        if name in _TANGENTS | _PULLED:
+            return self._rule(equation, inputs)
+        instruction = instruction_of(equation, inputs)
+        return None if instruction is None else self._add(instruction, equation)
+
+    def _rule(self, equation: Any, inputs: list[Any]) -> list[Any] | None:
+        """A rule inside; a derivative that calls its own function does it by how far outside that stands."""
+        text = _text(equation)
+        if text in self._outer:
+            params = (("above", len(self._outer) - 1 - self._outer.index(text)), ("results", len(equation.outvars)))
+            return self._add(Instruction(ITSELF, params, tuple(inputs)), equation)
+        rule = rule_of(equation, self._outer)
+        return None if rule is None else self._add(Instruction(_name(equation), (), tuple(inputs), rule), equation)
+
+    def _add(self, instruction: Instruction, equation: Any) -> list[Any]:
+        self.instructions.append(instruction)
+        self._next += len(equation.outvars)
+        return [*range(self._next - len(equation.outvars), self._next)]
+
+
+def _text(equation: Any) -> str:
+    """What tells a function with a derivative of its own from others: its program and where it was written."""
+    inner = next(programs_inside(equation))
+    return f"{equation.primitive.name} {inner} {getattr(inner.jaxpr, 'debug_info', None)}"
+
+
+def _pushed(function: Any, floats: Sequence[bool], count: int) -> Any:
+    def pushed(*given: Any) -> list[Any]:
+        primals, moving = given[:count], iter(given[count:])
+        tangents = [
+            next(moving) if moves else np.zeros(np.shape(primal), jax.dtypes.float0)
+            for primal, moves in zip(primals, floats, strict=True)
+        ]
+        out, moved = jax.jvp(function, primals, tuple(tangents))
+        return [*out, *(m for m in moved if m.dtype != jax.dtypes.float0)]
+
+    return pushed
+
+
+def _pulled(function: Any, floats: Sequence[bool], count: int) -> Any:
+    def pulled(*given: Any) -> list[Any]:
+        primals, cotangents = given[:count], iter(given[count:])
+        out, pull = jax.vjp(function, *primals)
+        full = [
+            next(cotangents) if jnp.issubdtype(leaf.dtype, jnp.inexact) else np.zeros(np.shape(leaf), jax.dtypes.float0)
+            for leaf in out
+        ]
+        return [found for found, moves in zip(pull(full), floats, strict=True) if moves]
+
+    return pulled
+
+
+def _name(equation: Any) -> str:
+    inner = next(programs_inside(equation))
+    named = getattr(getattr(getattr(inner, "jaxpr", inner), "debug_info", None), "func_name", None)
+    return str(named).split(" ")[0].split(".")[-1].strip("<>") if named else "custom"
+
+
+TABLE = dict.fromkeys(sorted(_TANGENTS | _PULLED), custom)

@@ -1,0 +1,91 @@
+"""Reductions along axes, each with its monoid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from combinators import monoids
+from combinators.frozen import dataclass
+from combinators.merging.monoid import Monoid
+from combinators.operations.operation import Operation
+from tapestry_jax.lifting.kernels.primitives import Bound, Params, plain, run
+from tapestry_jax.lifting.values import Atom
+from tapestry_jax.lifting.walk import Walk, axes, coordinates, signature, types_of
+
+_MONOIDS: dict[str, tuple[Monoid, float | None]] = {
+    "reduce_sum": (monoids.Sum, 0),
+    "reduce_max": (monoids.Max, None),
+    "reduce_min": (monoids.Min, None),
+    "reduce_prod": (monoids.Prod, 1),
+    "reduce_or": (monoids.Any, None),
+    "reduce_and": (monoids.All, None),
+}
+
+
+def reduce(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
+    """The axes that go are folded."""
+    (out,), params, name = types_of(equation), plain(equation.params), equation.primitive.name
+    monoid, neutral = _MONOIDS[name]
+    is_truth = name in ("reduce_or", "reduce_and")
+    if params is None or (walk.dtype(atoms[0]) == jnp.bool_) != is_truth:
+        return None
+    gone = {int(axis) for axis in equation.params["axes"]}
+    shape = walk.shape(atoms[0])
+    names = [f"d{axis}" for axis in range(len(shape))]
+    kept = [name for axis, name in enumerate(names) if axis not in gone]
+    told = signature([axes(shape, names, bare=kept)], [axes(out.shape, kept, bare=kept)])
+    folds = bool(told.fold_dims)
+    pad = (neutral,) if folds and neutral is not None else None
+    return walk.leaf(Operation(told, Bound(name, params), monoid if folds else None, pad=pad, name=name), atoms, [out])
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """The extreme value of a block along an axis, and its coordinate.
+
+    Attributes:
+      primitive: `argmax` or `argmin`.
+      params: its parameters.
+      axis: that goes.
+    """
+
+    primitive: str
+    params: Params
+    axis: int
+
+    def __call__(self, block: Any, at: Any) -> Any:
+        """The state of `monoids.ArgMax`: value and coordinate."""
+        place = run(self.primitive, self.params, (block,))[0]
+        cell = jnp.expand_dims(place, self.axis)
+        return jnp.take_along_axis(block, cell, self.axis).squeeze(self.axis), at[place].astype(place.dtype)
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """The coordinate in a state of `monoids.ArgMax`."""
+
+    def __call__(self, state: Any) -> Any:
+        """The second leaf."""
+        return state[1]
+
+
+def arg_extremum(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
+    """The axis that goes is folded with values and coordinates; the lower coordinate wins, NaN above all."""
+    (out,), params, name = types_of(equation), plain(equation.params), equation.primitive.name
+    listed = [int(axis) for axis in equation.params["axes"]]
+    shape = walk.shape(atoms[0])
+    if params is None or len(listed) != 1 or shape[listed[0]] < 2 or walk.dtype(atoms[0]) == jnp.bool_:
+        return None
+    axis = listed[0]
+    names = [f"d{at}" for at in range(len(shape))]
+    kept = names[:axis] + names[axis + 1 :]
+    told = signature([axes(shape, names, bare=kept), *coordinates(names[axis])], [axes(out.shape, kept, bare=kept)])
+    monoid = monoids.ArgMax if name == "argmax" else monoids.ArgMin
+    carrier = (tuple(kept), tuple(kept))
+    kernel = Extremum(name, params, axis)
+    return walk.leaf(Operation(told, kernel, monoid, carrier, Coordinate(), name=name), atoms, [out])
+
+
+TABLE = dict.fromkeys(_MONOIDS, reduce) | dict.fromkeys(("argmax", "argmin"), arg_extremum)

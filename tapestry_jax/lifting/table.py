@@ -1,0 +1,41 @@
+"""Primitive to rule."""
+
+from __future__ import annotations
+
+from tapestry_jax.lifting.rules import (
+    along,
+    cellwise,
+    contractions,
+    custom,
+    inlined,
+    keys,
+    lookups,
+    loops,
+    reductions,
+    reshapes,
+    running,
+    slices,
+    views,
+    windows,
+)
+from tapestry_jax.lifting.walk import KEYS, Lift
+
+RULES: dict[str, Lift] = {
+    **cellwise.TABLE,
+    **custom.TABLE,
+    **views.TABLE,
+    **reshapes.TABLE,
+    **contractions.TABLE,
+    **reductions.TABLE,
+    **running.TABLE,
+    **along.TABLE,
+    **slices.TABLE,
+    **lookups.TABLE,
+    **windows.TABLE,
+    **loops.TABLE,
+    **inlined.TABLE,
+    KEYS: keys.keys,
+}
+
+THROUGH = frozenset({*loops.TABLE, *inlined.TABLE})
+"""Primitives that hold programs: their rules take random keys as they are."""

@@ -1,0 +1,55 @@
+"""Rules of primitives cell by cell, views, reshapes, products and reductions: lifted, planned, differentiated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tapestry_jax.lifting.rules import cellwise
+from tapestry_jax.lifting.table import RULES
+from tests.tapestry_jax.lifting.agree import agrees
+
+_SOURCE = np.random.default_rng(0)
+
+
+def floats(*shape: int) -> Any:
+    return _SOURCE.standard_normal(shape).astype(np.float32)
+
+
+X, W = floats(4, 6), floats(6, 3)
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "mlp": (lambda x, w, v: jax.nn.relu(x @ w) @ v, floats(8, 4), floats(4, 6), floats(6, 2)),
+    "sizes that do not divide": (lambda x, w: jnp.tanh(x @ w), floats(7, 5), floats(5, 3)),
+    "sizes of 1": (lambda x, w: jnp.tanh(x @ w).sum(0), floats(1, 5), floats(5, 1)),
+    "sizes of 0": (lambda x, w: (x @ w) + 1, floats(0, 4), floats(4, 3)),
+    "softmax": (lambda x: jax.nn.softmax(x, -1), X),
+    "normalised": (lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5), X),
+    "square weights, twice": (lambda x, w: x + jax.nn.gelu(x @ w) @ w.T, X, floats(6, 6)),
+    "a tensor with itself": (lambda x: jax.nn.softmax((x @ x.swapaxes(-1, -2)) * 0.3) @ x, floats(2, 4, 6)),
+    "its own transpose": (lambda x: x + x.T, floats(4, 4)),
+    "split, moved, merged": (lambda x: x.reshape(2, 4, 3, 2).transpose(0, 2, 1, 3).reshape(2, 3, 8), floats(2, 4, 6)),
+    "sizes without a common divisor": (lambda x: (x * 2).reshape(6, 4) * 3, X),
+    "a mask of positions": (lambda x: jnp.where(jnp.tril(jnp.ones((4, 4), bool)), x @ x.T, -1e9).max(-1), X),
+    "extrema and where they lie": (lambda x: (x.max(0), x.min(1), x.prod(1), x.argmax(0), x.argmin(1)), X),
+    "derivatives of their own": (lambda x: (jax.nn.relu6(x), jax.nn.softplus(x), jax.nn.elu(x), jax.nn.silu(x)), X),
+    "a constant array": (lambda x: x * np.arange(24.0, dtype=np.float32).reshape(4, 6), X),
+    "nothing at all": (lambda x: (x, jnp.zeros(3)), X),
+    "numbers": (lambda x: x * 2.0 + x.sum(), floats(4)),
+    "truth": (lambda x: ((x > 0).any(0), (x > 0).all(1)), X),
+    "computed again": (lambda x: jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))(x), X),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_cut_of_what_is_lifted_gives_what_the_function_gives(name: str) -> None:
+    function, *args = CASES[name]
+    assert agrees(function, *args).opaque() == ()
+
+
+def test_no_rule_of_another_family_takes_a_primitive_that_acts_cell_by_cell() -> None:
+    assert {name for name, rule in cellwise.TABLE.items() if RULES[name] is not rule} == set()

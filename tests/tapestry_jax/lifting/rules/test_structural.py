@@ -1,0 +1,149 @@
+"""Rules of lookups, windows, running totals, slices, loops, random bits and what is whole along some axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import tapestry_jax as tp
+from combinators.graphs.nodes import Loop
+from combinators.graphs.walk import operations
+from combinators.operations.operation import Operation
+from tapestry_jax.lifting.kernels.primitives import Bound, plain
+from tapestry_jax.lifting.table import RULES
+from tapestry_jax.lifting.walk import Walk, axes, signature, types_of
+from tests.tapestry_jax.lifting.agree import agrees, dims
+
+_SOURCE = np.random.default_rng(1)
+
+
+def floats(*shape: int) -> Any:
+    return _SOURCE.standard_normal(shape).astype(np.float32)
+
+
+def integers(below: int, *shape: int) -> Any:
+    return _SOURCE.integers(0, below, shape).astype(np.int32)
+
+
+X, IMAGE, KEY = floats(4, 6), floats(2, 8, 6, 3), np.array([3, 4], np.uint32)
+NHWC = ("NHWC", "HWIO", "NHWC")
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "rows": (lambda x, t: x[t], X, integers(4, 3)),
+    "rows that are not there": (lambda x, t: jnp.take(x, t, axis=0), X, np.array([[0, 3], [-1, 9]], np.int32)),
+    "columns, clipped": (lambda x, t: jnp.take(x, t, axis=1, mode="clip"), X, integers(9, 3)),
+    "one of each row": (lambda x, t: jnp.take_along_axis(x, t[:, None], 1)[:, 0], floats(3, 5), integers(5, 3)),
+    "cells by two numbers": (lambda x, t: x[t, t], X, integers(4, 3)),
+    "running": (lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0)), X),
+    "running from the end": (lambda x: lax.cummin(x, 1, reverse=True), X),
+    "slices": (lambda x: (x[1:3], x[:, ::2], x[0], x[..., -1], x[2:2]), X),
+    "slices at places known later": (lambda x, i: lax.dynamic_slice_in_dim(x, i, 2, 0), X, np.int32(1)),
+    "updates": (lambda x, i: lax.dynamic_update_slice_in_dim(x, x[:2] * 2, i, 0), X, np.int32(1)),
+    "put together": (lambda x: (jnp.concatenate([x, x * 2], 1), jnp.pad(x, ((1, 2), (0, 0))), jnp.stack([x, x])), X),
+    "turned": (lambda x: (x[::-1], jnp.roll(x, 1, 1), jnp.tile(x, (2, 1))), X),
+    "sorted": (lambda x: (lax.top_k(x, 2), jnp.sort(x, 0), jnp.argsort(x)), X),
+    "convolution": (lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=NHWC), IMAGE,
+                    floats(3, 3, 3, 4)),
+    "convolution with strides": (lambda x, k: lax.conv_general_dilated(x, k, (2, 2), "VALID", dimension_numbers=NHWC),
+                                 IMAGE[:, :, :5], floats(3, 3, 3, 4)),
+    "dilated, padded unevenly": (lambda x, k: lax.conv_general_dilated(x, k, (2,), [(1, 2)], rhs_dilation=(2,)),
+                                 floats(2, 3, 9), floats(4, 3, 3)),
+    "in groups": (lambda x, k: lax.conv_general_dilated(x, k, (1,), "SAME", feature_group_count=4),
+                  floats(2, 4, 8), floats(4, 1, 3)),
+    "transposed": (lambda x, k: lax.conv_transpose(x, k, (2,), "SAME"), floats(2, 8, 3), floats(3, 3, 4)),
+    "pooling": (lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
+                           lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 1, 1, 1), "SAME"),
+                           lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")), IMAGE),
+    "a scan": (lambda x: lax.scan(lambda c, x: (jnp.tanh(c + x), c * x), jnp.zeros(6), x), X),
+    "a scan from the end": (lambda x, w: lax.scan(lambda c, x: (jnp.tanh(c @ w + x), c), jnp.zeros((3, 6)), x,
+                                                  reverse=True), floats(4, 3, 6), floats(6, 6)),
+    "a counted loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2 + i, x), X),
+    "scattered sums": (lambda x, s: jnp.asarray(x).at[s].add(1.0), X, integers(4, 3)),
+    "segments": (lambda x, s: jax.ops.segment_sum(x, s, 5), floats(3, 2), integers(5, 3)),
+    "one row set": (lambda x, i: jnp.asarray(x).at[i].set(2.0), X, np.int32(2)),
+    "an associative scan": (lambda x: lax.associative_scan(jnp.add, x), X),
+    "halves": (lambda x: jnp.split(x, 2, 1), X),
+    "a transform": (lambda x: jnp.abs(jnp.fft.fft(x)), X),
+    "factors": (lambda x: jnp.linalg.cholesky(x @ x.swapaxes(-1, -2) + jnp.eye(4)), floats(2, 4, 4)),
+    "drawn": (lambda k, x: x * jax.random.normal(jax.random.wrap_key_data(k), (4, 6)), KEY, X),
+    "drawn from keys of keys": (
+        lambda k, x: x * jax.random.bernoulli(jax.random.split(jax.random.fold_in(k, 3), 2)[1], 0.5, (4, 6)), KEY, X),
+    "attention of groups": (lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True),
+                            floats(2, 4, 4, 4), floats(2, 4, 2, 4), floats(2, 4, 2, 4)),
+    "a loss": (lambda x, t: -jnp.take_along_axis(jax.nn.log_softmax(x), t[..., None], -1).mean(),
+               floats(2, 4, 6), integers(6, 2, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_cut_of_what_is_lifted_gives_what_the_function_gives(name: str) -> None:
+    function, *args = CASES[name]
+    assert agrees(function, *args).opaque() == ()
+
+
+def test_layers_that_are_scanned_are_one_loop() -> None:
+    def layers(x: Any, w: Any) -> Any:
+        return lax.scan(lambda carry, w: (jnp.tanh(carry @ w), None), x, w)[0]
+
+    graph = agrees(layers, X, floats(3, 6, 6), names="batch embed, layer _ _")
+    (loop,) = (node for node in graph.nodes if isinstance(node, Loop))
+    assert loop.over == "layer" and loop.length == 3
+    assert {"batch", "embed"} <= set(dims(graph))
+
+
+WHOLE: dict[str, tuple[Any, ...]] = {
+    "sort": (lambda x: jnp.sort(x, 1), X),
+    "rev": (lambda x: x[:, ::-1] * 1, X),
+    "top_k": (lambda x: lax.top_k(x, 6)[0], X),
+    "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), X),
+    "cumsum": (lambda x: jnp.cumsum(x, 1), X),
+    "cumlogsumexp": (lambda x: lax.cumlogsumexp(x, 1), X),
+    "concatenate": (lambda x: jnp.concatenate([x, x[:, :0]], 1), X),
+    "dynamic_update_slice": (lambda x, i: lax.dynamic_update_slice_in_dim(x, x[:, :2], i, 1), X, np.int32(4)),
+}
+
+
+@pytest.mark.parametrize("primitive", WHOLE)
+def test_what_is_needed_whole_is_mapped_by_no_rule(primitive: str) -> None:
+    function, *args = WHOLE[primitive]
+    graph = tp.lift(function, *args, names={"x": "a0 a1"})
+    node = next(node for _, node in operations(graph) if node.operation.name == primitive)
+    names = {node.bound[dim] for dim in node.operation.signature.map_dims if dim != node.operation.over}
+    assert "a0" in names and "a1" not in names
+
+
+@pytest.mark.parametrize("primitive", WHOLE)
+def test_a_rule_that_maps_what_is_needed_whole_is_seen(primitive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, *args = WHOLE[primitive]
+    monkeypatch.setitem(RULES, primitive, mapped)
+    with pytest.raises((AssertionError, tp.TapestryError)):
+        agrees(function, *args, names={"x": "a0 a1"}, plans=[{"a1": "a"}], grads=False)
+
+
+def mapped(walk: Walk, equation: Any, atoms: list[Any]) -> Any:
+    """A primitive as if each cell of it were made of the same cells of its operands: a damaged rule."""
+    outs = types_of(equation)
+
+    def names(shape: Any) -> list[str]:
+        return [f"d{axis}" for axis in range(len(shape))]
+
+    told = signature(
+        [axes(walk.shape(a), names(walk.shape(a))) for a in atoms], [axes(o.shape, names(o.shape)) for o in outs]
+    )
+    kernel = Bound(equation.primitive.name, plain(equation.params) or ())
+    return walk.leaf(Operation(told, kernel, name=equation.primitive.name), atoms, outs)
+
+
+def test_random_bits_of_any_width_are_those_of_jax() -> None:
+    def bits(key: Any) -> Any:
+        key = jax.random.wrap_key_data(key)
+        return [jax.random.bits(key, (3, 1, 5), kind) for kind in (jnp.uint8, jnp.uint16, jnp.uint32)]
+
+    graph = tp.lift(bits, KEY)
+    for got, want in zip(graph(KEY), bits(KEY), strict=True):
+        np.testing.assert_array_equal(got, want)

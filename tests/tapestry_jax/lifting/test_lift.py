@@ -1,0 +1,106 @@
+"""`tp.lift`: what comes in, how axes are called, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.lifting import lift
+
+F = np.float32
+
+
+def mlp(params: Any, x: Any) -> Any:
+    return jax.nn.relu(x @ params["up"]["kernel"]) @ params["down"]["kernel"]
+
+
+PARAMS = {"up": {"kernel": np.ones((4, 6), F)}, "down": {"kernel": np.ones((6, 4), F)}}
+X = np.ones((8, 4), F)
+
+
+def test_axes_that_must_agree_are_one_dimension() -> None:
+    graph = lift(mlp, PARAMS, X, names={"x": "batch embed"})
+    types = {node.name: node.results[0].names for node in graph.inputs}
+    assert types["x"] == ("batch", "embed")
+    assert types["params/up/kernel"] == ("embed", types["params/down/kernel"][0])
+    np.testing.assert_array_equal(graph(PARAMS, X), mlp(PARAMS, X))
+
+
+def test_names_stick_wherever_they_are_given() -> None:
+    graph = lift(mlp, PARAMS, X, names={"params/*/kernel": "_ mlp", "x": "batch ..."})
+    types = {node.name: node.results[0].names for node in graph.inputs}
+    assert types["params/up/kernel"][1] == types["params/down/kernel"][1] == "mlp"
+    typed = lift(lambda x: x + 1, tp.TensorType({"batch": 2, "embed": 3}))
+    assert typed.inputs[0].results[0].names == ("batch", "embed")
+    named = lift(lambda x, w: x @ w, X, np.ones((4, 3), F), names="batch embed, _ _ -> batch out")
+    assert named.type_of(named.outputs[0][1]).names == ("batch", "out")
+
+
+def test_the_keys_of_a_sequence_are_another_dimension_in_every_layer_the_same() -> None:
+    def layers(x: Any) -> Any:
+        for _ in range(3):
+            x = jax.nn.softmax(x @ x.T) @ x
+        return x
+
+    graph = lift(layers, X, names="seq embed")
+    dims = {name for node in graph.nodes for _, name in getattr(node, "names", ()) if hasattr(node, "operation")}
+    assert dims == {"seq", "seq_1", "embed"}
+
+
+def test_what_no_rule_knows_is_listed_with_the_line_it_was_written_in() -> None:
+    def with_loop(x: Any) -> Any:
+        return jax.lax.while_loop(lambda x: x.sum() < 100, lambda x: x * 2, x)
+
+    graph = lift(with_loop, X)
+    (found,) = graph.opaque()
+    assert found.primitive == "while" and "with_loop" in found.source and __file__ in found.source
+    np.testing.assert_array_equal(graph(X), with_loop(X))
+
+
+def test_static_parts_of_arguments_stay_as_they_are() -> None:
+    def chosen(options: Any, x: Any) -> Any:
+        return options["act"](x) * options["scale"]
+
+    graph = lift(chosen, {"act": jnp.tanh, "scale": X}, X)
+    assert [node.name for node in graph.inputs] == ["options/scale", "x"]
+
+
+def test_arrays_that_a_function_holds_are_constants_and_large_ones_are_refused() -> None:
+    small, large = np.arange(4, dtype=F), jnp.ones((600, 600))
+    graph = lift(lambda x: x + small, X)
+    np.testing.assert_array_equal(graph(X), X + small)
+    with pytest.raises(tp.KernelError, match=r"holds an array, float32\[600,600\]\n.*\n.*test_lift.py:\d+"):
+        lift(lambda x: x @ large, np.ones((2, 600), F))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ({"y": "a b"}, "names= of tp.lift names 'y', which is no input"),
+        ({"x": "a"}, "gives 1 names to input `x`\n  it has 2 axes"),
+        ({"x": "a a"}, "cannot be read\n  `a` stands twice"),
+        ({"x": "1 b"}, "cannot be read\n  '1' is no identifier"),
+        ("a b, c d", "names 2 arguments, and there are 1"),
+        (3, "names= of tp.lift is no names"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(names: Any, text: str) -> None:
+    with pytest.raises(tp.GraphError) as caught:
+        lift(lambda x: x + 1, X, names=names)
+    assert text in str(caught.value)
+
+
+def test_what_cannot_be_lifted_is_refused() -> None:
+    with pytest.raises(tp.GraphError, match=r"tp\.lift takes a function or a module"):
+        lift(3, X)
+    with pytest.raises(tp.GraphError, match="returns nothing"):
+        lift(lambda x: None, X)
+    with pytest.raises(tp.GraphError, match="returns something that is not an array, at `y`"):
+        lift(lambda x: "text", X)
+    with pytest.raises(tp.GraphError, match=r"cannot take `debug_\w+`, which has side effects\n  .*test_lift.py"):
+        lift(lambda x: jax.debug.print("{}", x) or x, X)
