@@ -50,7 +50,7 @@ class Case:
         return replace(self, arguments=tuple(arguments))
 
 
-def _case(make: Callable[[], Any], shapes: tuple[Any, ...], entries: Mapping[str, Any], grad: bool = False) -> Case:
+def case(make: Callable[[], Any], shapes: tuple[Any, ...], entries: Mapping[str, Any], grad: bool = False) -> Case:
     """A case; a shape may end in the name of its dtype, which is float32 otherwise."""
     typed = [(shape[:-1], shape[-1]) if isinstance(shape[-1], str) else (shape, "float32") for shape in shapes]
     return Case(make, tuple(typed), entries, grad)
@@ -110,21 +110,19 @@ def norm() -> Any:
 
 MLP = ((4096, 1024), (1024, 4096), (4096, 1024))
 LOOKED_AT: dict[str, Case] = {
-    "mlp, batch": _case(mlp, MLP, {"batch": BOTH}),
-    "mlp, batch and mlp": _case(mlp, MLP, {"batch": "data", "mlp": "model"}),
-    "mlp, batch, gradients": _case(mlp, MLP, {"batch": BOTH}, True),
-    "moments of four orders, rows": _case(moments(4), ((65536, 1024),), {"row": BOTH}),
-    "moments of four orders, columns": _case(moments(4), ((65536, 1024),), {"col": BOTH}),
-    "moments of two orders, columns": _case(moments(2), ((65536, 1024),), {"col": BOTH}),
-    "prefix sums, features": _case(cumulated, ((8192, 1024),), {"d": BOTH}),
-    "prefix sums, time": _case(cumulated, ((8192, 1024),), {"t": BOTH}),
-    "projection to heads, batch": _case(project, ((16, 1024, 1024), (1024, 16, 64)), {"batch": BOTH}),
-    "projection to heads, both": _case(
-        project, ((16, 1024, 1024), (1024, 16, 64)), {"batch": "data", "heads": "model"}
-    ),
-    "softmax, batch": _case(softmax, ((8192, 8192),), {"batch": BOTH}),
-    "norm, batch": _case(norm, ((65536, 1024),), {"batch": BOTH}),
-    "norm, batch, gradients": _case(norm, ((65536, 1024),), {"batch": BOTH}, True),
+    "mlp, batch": case(mlp, MLP, {"batch": BOTH}),
+    "mlp, batch and mlp": case(mlp, MLP, {"batch": "data", "mlp": "model"}),
+    "mlp, batch, gradients": case(mlp, MLP, {"batch": BOTH}, True),
+    "moments of four orders, rows": case(moments(4), ((65536, 1024),), {"row": BOTH}),
+    "moments of four orders, columns": case(moments(4), ((65536, 1024),), {"col": BOTH}),
+    "moments of two orders, columns": case(moments(2), ((65536, 1024),), {"col": BOTH}),
+    "prefix sums, features": case(cumulated, ((8192, 1024),), {"d": BOTH}),
+    "prefix sums, time": case(cumulated, ((8192, 1024),), {"t": BOTH}),
+    "projection to heads, batch": case(project, ((16, 1024, 1024), (1024, 16, 64)), {"batch": BOTH}),
+    "projection to heads, both": case(project, ((16, 1024, 1024), (1024, 16, 64)), {"batch": "data", "heads": "model"}),
+    "softmax, batch": case(softmax, ((8192, 8192),), {"batch": BOTH}),
+    "norm, batch": case(norm, ((65536, 1024),), {"batch": BOTH}),
+    "norm, batch, gradients": case(norm, ((65536, 1024),), {"batch": BOTH}, True),
 }
 """The rules of pricing were found with these, and with what is added to them below."""
 
@@ -221,28 +219,28 @@ IMAGES = ((64, 66, 66, 64), (3, 3, 64, 64))
 GATED = ((4096, 1024), (1024, 2048), (1024, 2048), (2048, 1024))
 STACKED = ((4096, 512), (6, 512, 1024), (6, 1024, 512))
 LOOKED_AT |= {
-    "convolution, images": _case(convolved, IMAGES, {"b": BOTH}),
-    "convolution, features": _case(convolved, IMAGES, {"b": "data", "o": "model"}),
-    "pooling, batch": _case(pooled, ((64, 4096, 128),), {"b": BOTH}),
-    "recurrence, features": _case(recurrence, ((16384, 1024),) * 2, {"feature": BOTH}),
-    "five points, rows": _case(stencil, ((4096, 2048),), {"y": BOTH}),
-    "five points, both": _case(stencil, ((4096, 2048),), {"y": "data", "x": "model"}),
-    "batch norm, batch": _case(batch_norm, ((32768, 512), (512,)), {"batch": BOTH}),
-    "batch norm, features": _case(batch_norm, ((32768, 512), (512,)), {"feature": BOTH}),
-    "batch norm, batch, gradients": _case(batch_norm, ((32768, 512), (512,)), {"batch": BOTH}, True),
-    "gated units, batch": _case(gated, GATED, {"batch": BOTH}),
-    "gated units, both": _case(gated, GATED, {"batch": "data", "mlp": "model"}),
-    "gated units, batch, gradients": _case(gated, GATED, {"batch": BOTH}, True),
-    "log-sum-exp of logits, tokens": _case(cross_entropy, ((4096, 512), (512, 16384)), {"token": BOTH}),
-    "log-sum-exp of logits, vocabulary in chunks": _case(
+    "convolution, images": case(convolved, IMAGES, {"b": BOTH}),
+    "convolution, features": case(convolved, IMAGES, {"b": "data", "o": "model"}),
+    "pooling, batch": case(pooled, ((64, 4096, 128),), {"b": BOTH}),
+    "recurrence, features": case(recurrence, ((16384, 1024),) * 2, {"feature": BOTH}),
+    "five points, rows": case(stencil, ((4096, 2048),), {"y": BOTH}),
+    "five points, both": case(stencil, ((4096, 2048),), {"y": "data", "x": "model"}),
+    "batch norm, batch": case(batch_norm, ((32768, 512), (512,)), {"batch": BOTH}),
+    "batch norm, features": case(batch_norm, ((32768, 512), (512,)), {"feature": BOTH}),
+    "batch norm, batch, gradients": case(batch_norm, ((32768, 512), (512,)), {"batch": BOTH}, True),
+    "gated units, batch": case(gated, GATED, {"batch": BOTH}),
+    "gated units, both": case(gated, GATED, {"batch": "data", "mlp": "model"}),
+    "gated units, batch, gradients": case(gated, GATED, {"batch": BOTH}, True),
+    "log-sum-exp of logits, tokens": case(cross_entropy, ((4096, 512), (512, 16384)), {"token": BOTH}),
+    "log-sum-exp of logits, vocabulary in chunks": case(
         cross_entropy, ((4096, 512), (512, 16384)), {"token": BOTH, "vocab": tp.chunks(8)}
     ),
-    "similarity, both": _case(similarity, ((8192, 256), (8192, 256)), {"a": "data", "b": "model"}),
-    "six layers, batch": _case(relu_stack, STACKED, {"batch": BOTH}),
-    "six layers, batch, gradients": _case(relu_stack, STACKED, {"batch": BOTH}, True),
-    "six layers, batch in chunks": _case(relu_stack, STACKED, {"batch": ("data", tp.chunks(4))}),
-    "mean squares, rows": _case(power, ((65536, 1024),), {"row": BOTH}),
-    "mean squares, columns": _case(power, ((65536, 1024),), {"col": BOTH}),
+    "similarity, both": case(similarity, ((8192, 256), (8192, 256)), {"a": "data", "b": "model"}),
+    "six layers, batch": case(relu_stack, STACKED, {"batch": BOTH}),
+    "six layers, batch, gradients": case(relu_stack, STACKED, {"batch": BOTH}, True),
+    "six layers, batch in chunks": case(relu_stack, STACKED, {"batch": ("data", tp.chunks(4))}),
+    "mean squares, rows": case(power, ((65536, 1024),), {"row": BOTH}),
+    "mean squares, columns": case(power, ((65536, 1024),), {"col": BOTH}),
 }
 
 
@@ -312,23 +310,23 @@ def scores() -> Any:
 
 
 HELD_OUT: dict[str, Case] = {
-    "normalised perceptron, batch": _case(layer_norm_mlp, MLP, {"batch": BOTH}),
-    "normalised perceptron, both": _case(layer_norm_mlp, MLP, {"batch": "data", "mlp": "model"}),
-    "normalised perceptron, batch, gradients": _case(layer_norm_mlp, MLP, {"batch": BOTH}, True),
-    "strided convolution, images": _case(strided, ((64, 65, 65, 128), (3, 3, 128, 256)), {"b": BOTH}),
-    "strided convolution, features": _case(strided, ((64, 65, 65, 128), (3, 3, 128, 256)), {"b": "data", "o": "model"}),
-    "averages of neighbours, time": _case(averaged, ((32, 4097, 256),), {"b": BOTH}),
-    "averages of neighbours, features": _case(averaged, ((32, 4097, 1024),), {"c": BOTH}),
-    "extremes, rows": _case(extremes, ((32768, 1024),), {"row": BOTH}),
-    "extremes, columns": _case(extremes, ((131072, 1024),), {"col": BOTH}),
-    "bilinear form, batch": _case(bilinear, ((8192, 1024), (1024, 1024), (8192, 1024)), {"batch": BOTH}),
-    "running maximum, features": _case(running_largest, ((4096, 2048),), {"d": BOTH}),
-    "sines of an outer product, rows": _case(outer, ((16384,), (8192,)), {"row": BOTH}),
-    "sines of an outer product, both": _case(outer, ((8192,), (4096,)), {"row": "data", "col": "model"}),
-    "scores of heads, batch": _case(scores, ((8, 1024, 16, 64),) * 2, {"batch": BOTH}),
-    "scores of heads, heads": _case(scores, ((8, 512, 16, 128),) * 2, {"batch": "data", "heads": "model"}),
-    "large perceptron, batch": _case(mlp, ((16384, 1024), (1024, 4096), (4096, 1024)), {"batch": BOTH}),
-    "large perceptron in halves, both": _case(
+    "normalised perceptron, batch": case(layer_norm_mlp, MLP, {"batch": BOTH}),
+    "normalised perceptron, both": case(layer_norm_mlp, MLP, {"batch": "data", "mlp": "model"}),
+    "normalised perceptron, batch, gradients": case(layer_norm_mlp, MLP, {"batch": BOTH}, True),
+    "strided convolution, images": case(strided, ((64, 65, 65, 128), (3, 3, 128, 256)), {"b": BOTH}),
+    "strided convolution, features": case(strided, ((64, 65, 65, 128), (3, 3, 128, 256)), {"b": "data", "o": "model"}),
+    "averages of neighbours, time": case(averaged, ((32, 4097, 256),), {"b": BOTH}),
+    "averages of neighbours, features": case(averaged, ((32, 4097, 1024),), {"c": BOTH}),
+    "extremes, rows": case(extremes, ((32768, 1024),), {"row": BOTH}),
+    "extremes, columns": case(extremes, ((131072, 1024),), {"col": BOTH}),
+    "bilinear form, batch": case(bilinear, ((8192, 1024), (1024, 1024), (8192, 1024)), {"batch": BOTH}),
+    "running maximum, features": case(running_largest, ((4096, 2048),), {"d": BOTH}),
+    "sines of an outer product, rows": case(outer, ((16384,), (8192,)), {"row": BOTH}),
+    "sines of an outer product, both": case(outer, ((8192,), (4096,)), {"row": "data", "col": "model"}),
+    "scores of heads, batch": case(scores, ((8, 1024, 16, 64),) * 2, {"batch": BOTH}),
+    "scores of heads, heads": case(scores, ((8, 512, 16, 128),) * 2, {"batch": "data", "heads": "model"}),
+    "large perceptron, batch": case(mlp, ((16384, 1024), (1024, 4096), (4096, 1024)), {"batch": BOTH}),
+    "large perceptron in halves, both": case(
         mlp,
         ((16384, 2048, "bfloat16"), (2048, 8192, "bfloat16"), (8192, 2048, "bfloat16")),
         {"batch": "data", "mlp": "model"},

@@ -17,7 +17,7 @@ _LINKS = ("inside", "between")
 _TEXTS = ("name", "platform")
 _COUNTS = ("group", "torus", "closes")
 _LISTS = ("matmul", "shape", "tables")
-_LATER: dict[str, Any] = {"hides": []}
+_LATER: dict[str, Any] = {"hides": [], "reached": None}
 """What came to the format later, and what older files mean."""
 
 
@@ -40,6 +40,7 @@ def machine_from_json(text: object) -> dict[str, Any]:
     found["shape"] = tuple(integer(size, "shape") for size in listed(read["shape"], "shape"))
     found["matmul"] = tuple(_named(pair, "matmul", "dtype") for pair in listed(read["matmul"], "matmul"))
     found["hides"] = tuple(_named(pair, "hides", "kind") for pair in listed(read["hides"], "hides"))
+    found["reached"] = None if read["reached"] is None else _figure(read["reached"], "reached")
     found["tables"] = tuple(_table(table, f"table {at}") for at, table in enumerate(listed(read["tables"], "tables")))
     return found
 

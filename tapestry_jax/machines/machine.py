@@ -36,6 +36,7 @@ class Machine:
       tables: measured collectives; they go before the links.
       hides: of what layers of a loop gather of their parameters, and scatter of their gradients, the share that
         compilers send while a layer is computed, by kind of collective, with `plan.compiler_options`.
+      reached: the share of `bandwidth` that kernels reach; all of it, where nothing is known.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Machine:
     shape: tuple[int, ...] = ()
     tables: tuple[Table, ...] = ()
     hides: tuple[tuple[str, Figure], ...] = ()
+    reached: Figure | None = None
 
     def __post_init__(self) -> None:
         for place, figure in self.figures():
@@ -91,6 +93,8 @@ class Machine:
         yield "other arithmetic, FLOP/s", self.vector
         yield "memory, B", self.memory
         yield "memory, B/s", self.bandwidth
+        if self.reached is not None:
+            yield "share of it that kernels reach", self.reached
         yield "memory on the chip, B", self.cache
         yield f"inside a group of {self.group} ({self.inside.kind}), B/s", self.inside.bandwidth
         yield "inside a group, s a hop", self.inside.latency
@@ -103,6 +107,11 @@ class Machine:
     def flops(self, dtype: str) -> float:
         """FLOP/s of matrix products whose operands have a dtype; of one without a figure, those of other arithmetic."""
         return next((figure.value for name, figure in self.matmul if name == dtype), self.vector.value)
+
+    @property
+    def streams(self) -> float:
+        """Bytes per second that kernels move between a device and its memory."""
+        return self.bandwidth.value * (1.0 if self.reached is None else self.reached.value)
 
     def to_json(self) -> str:
         """The machine as text, which `from_json` reads: data that may be edited, or written by hand."""

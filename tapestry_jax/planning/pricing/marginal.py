@@ -28,10 +28,10 @@ from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import block_structs, shape
-from tapestry_jax.planning.pricing.count import counted
-from tapestry_jax.planning.pricing.counts import Counts
-from tapestry_jax.planning.pricing.resized import primes_for
-from tapestry_jax.planning.pricing.traced import Traced, trace, trace_backward
+from tapestry_jax.planning.pricing.counting.count import counted
+from tapestry_jax.planning.pricing.counting.counts import Counts
+from tapestry_jax.planning.pricing.counting.resized import primes_for
+from tapestry_jax.planning.pricing.counting.traced import Traced, trace, trace_backward
 
 Struct = jax.ShapeDtypeStruct
 Sizes = Mapping[str, int]
@@ -269,7 +269,7 @@ def _of(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: S
     if not _runs_as_one(shaped.operation, blocks, part):
         return counts
     if part.by:
-        return replace(counts, inner=0.0, largest=0.0, kept=0.0)
+        return replace(counts, inner=0.0, largest=0.0, kept=0.0, beside=0.0)
     # It reads its operands and writes its results.
     heads, reads = ("apart",) * len(counts.heads), (1.0,) * len(blocks)
     return Counts(counts.products, counts.other, counts.transcendental, reads=reads, heads=heads, kernels=1)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from combinators.errors import PlanError, message
-from combinators.operations.dense import blocked
 from tapestry_jax.machines.laid import lay
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.transfer import seconds as transfer_seconds
 from tapestry_jax.planning.derivatives.gradients import differentiated
-from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overlap
 from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
 from tapestry_jax.planning.prediction.collectives import Place, placed_collectives
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.pricing.converted import converting_bytes, is_converted
 from tapestry_jax.planning.pricing.cost import Cost, OperationCost, TransferCost
-from tapestry_jax.planning.pricing.counts import Counts
-from tapestry_jax.planning.pricing.marginal import Part, block_counts
+from tapestry_jax.planning.pricing.counting.counts import Counts
+from tapestry_jax.planning.pricing.keys import Key, counts_key
+from tapestry_jax.planning.pricing.marginal import block_counts
 from tapestry_jax.planning.pricing.overlapped import overlapped, share_of_layers
 from tapestry_jax.planning.pricing.placed import Loop, Priced
 from tapestry_jax.planning.pricing.roofline import Seconds, block_bytes, inner_bytes, roofline, runs_as_one, stays
@@ -105,7 +104,7 @@ def _add(schedule: Schedule, flow: Flow, sums: Sums, around: Around) -> Room:
                     total += sums.add(place, around, found, again=smooth, kept=step.kept)
             case Repeat():
                 if step.length:
-                    total += _of_repeat(step, flow, sums, around, place)
+                    total += _of_repeat(schedule, step, flow, sums, around, place)
             case Region():
                 total += _of_region(schedule, step, flow, sums, around, place)
             case Convert():
@@ -128,12 +127,12 @@ def copied_bytes(schedule: Schedule, step: Convert) -> float:
 
 def _of_copy(path: str, size: float, machine: Machine, around: Around, *, back: bool) -> OperationCost:
     """A copy in every turn; `back`, and another one in its backward pass."""
-    took = around.times * size / machine.bandwidth.value
+    took = around.times * size / machine.streams
     moved = around.times * size * (1 + back)
     return OperationCost(path, around.times, 0.0, moved, took, took * back, 0.0, "memory")
 
 
-def _of_repeat(step: Repeat, flow: Flow, sums: Sums, around: Around, place: Place) -> Room:
+def _of_repeat(schedule: Schedule, step: Repeat, flow: Flow, sums: Sums, around: Around, place: Place) -> Room:
     inside = flow_of_body(step, flow)
     smooth = any(map(flow.carries_gradient, step.results))
     again = step.remat and smooth
@@ -141,6 +140,11 @@ def _of_repeat(step: Repeat, flow: Flow, sums: Sums, around: Around, place: Plac
     entered = Around(around.times * step.length, around.again + again, around.loops, around.idle, place)
     total = _add(step.body, inside, sums, entered)
     sums.layers[place] = total.times(share_of_layers(step.length))
+    for position in range(step.carries, step.carries + len(step.axes)):
+        if is_converted(step.body, inside, position, sums.machine):
+            # Once, before all loops around; laid out in time it is shared by their turns.
+            size = converting_bytes(schedule.slots[step.operands[position]].local_bytes) / entered.times
+            total += sums.add(place, entered, _of_copy(step.path, size, sums.machine, entered, back=False))
     stacked = _stacked(step, inside) if smooth else 0.0
     if stacked:
         total += sums.add(place, entered, _of_copy(step.path, stacked, sums.machine, entered, back=True))
@@ -267,24 +271,6 @@ def _of_run(scope: _Scope, step: Run, flow: Flow, around: Around) -> OperationCo
         around.times * _redundant(step, machine, key, forward, (moved, near)),
         _reread(schedule, step, around, key),
     )
-
-
-Key = tuple[Any, Any, Part, tuple[tuple[str, int], ...]]
-
-
-def counts_key(schedule: Schedule, step: Run, platform: str) -> Key:
-    """What the counts of a step depend on."""
-    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
-    node = schedule.graph.nodes[step.node]
-    operands = tuple(schedule.graph.type_of(ref).struct for ref in node.operands)
-    folded = any(dim in cuts for dim in shaped.signature.fold_dims)
-    # What presents nothing gives its states.
-    presents = shaped.operation.present is not None or shaped.operation.dense or shaped.operation.kind != "reduce"
-    gives = "state" if folded and presents else "result"
-    sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
-    # What is cut matters to kernels that need a dimension whole: all others share their counts.
-    cut = blocked(shaped.operation, frozenset(cuts)) if shaped.operation.dense else frozenset[str]()
-    return shaped.operation, operands, Part(gives, cut, platform), sizes
 
 
 def _array_bytes(key: Key) -> tuple[int, ...]:

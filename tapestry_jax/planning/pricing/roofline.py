@@ -13,12 +13,10 @@ from combinators.operations.operation import Operation
 from combinators.operations.shaped import block_structs, shape
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.planning.folding.sent import nbytes
-from tapestry_jax.planning.pricing.counts import Counts
+from tapestry_jax.planning.pricing.counting.counts import TRANSCENDENTAL_WEIGHT, Counts
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
 
 Struct = jax.ShapeDtypeStruct
-TRANSCENDENTAL = 4.0
-"""How many other operations an exponential, logarithm or root stands for."""
 ON_CHIP = 2.0
 """How much faster than memory a chip moves what stays on it, between kernels; an estimate."""
 
@@ -47,14 +45,17 @@ def roofline(machine: Machine, counts: Counts, moved: float, near: float = 0.0) 
     """
     flops = sum(flops for _, flops in counts.products)
     idle = 1.0 + counts.idle / flops if flops else 1.0
+    operations = counts.other + TRANSCENDENTAL_WEIGHT * counts.transcendental + counts.repeated + counts.slow
+    always = _always(machine, counts) / machine.streams
     times = {
         "products": idle * sum(flops / machine.flops(dtype) for dtype, flops in counts.products),
-        "arithmetic": (counts.other + TRANSCENDENTAL * counts.transcendental + counts.repeated) / machine.vector.value,
-        "memory": passed(machine, counts, moved, near) / machine.bandwidth.value,
-        "start": machine.start.value * counts.kernels,
+        "arithmetic": operations / machine.vector.value,
+        "memory": passed(machine, counts, moved, near) / machine.streams - always,
     }
     limit = max(times, key=lambda name: times[name])
-    return Seconds(times[limit], limit)
+    starts = machine.start.value * counts.kernels
+    total = max(times[limit], 0.0 if always else starts) + always
+    return Seconds(total, limit if times[limit] >= starts else "start")
 
 
 def inner_bytes(machine: Machine, counts: Counts) -> float:
@@ -63,8 +64,11 @@ def inner_bytes(machine: Machine, counts: Counts) -> float:
 
 
 def passed(machine: Machine, counts: Counts, moved: float, near: float = 0.0) -> float:
-    """Bytes that memory would move in the time in which a kernel moves these, and what stays on the chip."""
-    return moved + (near + _on_chip(machine, counts)) / ON_CHIP
+    """Bytes that memory would move in the time in which a kernel moves these, and what stays on the chip.
+
+    With what it takes in any case, as bytes that memory would move meanwhile.
+    """
+    return moved + (near + _on_chip(machine, counts)) / ON_CHIP + _always(machine, counts)
 
 
 def stays(machine: Machine, size: float) -> bool:
@@ -86,6 +90,13 @@ def runs_as_one(platform: str, head: str, heads: Sequence[str], reads: Sequence[
         # Compilers for GPUs hand products to libraries, which read arrays.
         return platform == "tpu" or "product" not in heads
     return head == "product" and set(heads) <= {"fused"} and all(times <= 1 for times in reads)
+
+
+def _always(machine: Machine, counts: Counts) -> float:
+    """What a kernel takes whatever limits it, as bytes: what TPUs do beside, and until its first bytes arrive."""
+    if machine.platform != "tpu":
+        return 0.0
+    return counts.beside + counts.kernels * machine.start.value * machine.streams
 
 
 def _on_chip(machine: Machine, counts: Counts) -> float:

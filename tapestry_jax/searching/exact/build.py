@@ -15,6 +15,7 @@ from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.geometry.layout import Layout, true_layout
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.prediction.flow import Flow, flow_of_body
+from tapestry_jax.planning.pricing.converted import converting_bytes, is_converted
 from tapestry_jax.planning.pricing.overlapped import share_of_layers
 from tapestry_jax.planning.scheduling.reads import operand_layouts
 from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Schedule
@@ -195,7 +196,10 @@ class Builder:
                 )
                 readings.setdefault(operand, []).append(Reading(home.pick, wants))
             elif position - step.carries < len(step.axes):
-                inside[slot] = self._slice(scope, step, homes[operand], operand, step.axes[position - step.carries])
+                home, at = homes[operand], step.axes[position - step.carries]
+                if is_converted(body, inner.flow, position, self.prices.machine):
+                    self._converts(scope, home, operand)
+                inside[slot] = self._slice(scope, step, home, operand, at)
             else:
                 outer = homes[operand]
                 inside[slot] = Home(outer.pick, outer.layouts, constant=True)
@@ -213,7 +217,7 @@ class Builder:
         schedule, flow = scope.schedule, scope.flow
         slot = schedule.inputs[position]
         layouts = self._first_reads(schedule, slot)
-        bandwidth, known = self.prices.machine.bandwidth.value, schedule.slots[slot]
+        bandwidth, known = self.prices.machine.streams, schedule.slots[slot]
         kept = flow.carries_gradient(slot)
         sizes = [replace(known, layout=layout).local_bytes for layout in layouts]
         seconds = [scope.times * 2.0 * size / bandwidth if kept else 0.0 for size in sizes]
@@ -242,6 +246,13 @@ class Builder:
                 return self._first_reads(step.body, step.body.inputs[place])
             raise NotModelledError(f"a loop that reads what another carries, at {step.path}")
         return [Layout.whole(kind.ndim)]
+
+    def _converts(self, scope: Scope, home: Home, operand: int) -> None:
+        """What is converted before the loop, once for all loops around."""
+        known = scope.schedule.slots[operand]
+        for option, layout in enumerate(home.layouts):
+            size = converting_bytes(replace(known, layout=layout).local_bytes)
+            self.picks.add(home.pick, option, size / self.prices.machine.streams)
 
     def _slice(self, scope: Scope, loop: Repeat, home: Home, operand: int, at: int) -> Home:
         kind = scope.schedule.slots[operand].type

@@ -116,7 +116,7 @@ class Operations:
         node = scope.schedule.graph.nodes[step.node]
         assert isinstance(node, Apply)
         runs = self._runs(scope, step)
-        bandwidth = self.prices.machine.bandwidth.value
+        bandwidth = self.prices.machine.streams
         fusable = [slot for slot in step.results if uses[slot] == 1 and not scope.flow.carries_gradient(slot)]
         own = dict(enumerate(step.operands))
         seconds: list[float] = []
@@ -242,4 +242,4 @@ class Operations:
             return 0.0
         flow = scope.flow
         kept = (size for slot, size in zip(step.results, work.writes, strict=True) if flow.carries_gradient(slot))
-        return 2.0 * sum(kept) / self.prices.machine.bandwidth.value
+        return 2.0 * sum(kept) / self.prices.machine.streams

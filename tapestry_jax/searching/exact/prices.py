@@ -19,9 +19,10 @@ from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.collectives import sent_by_convert, sent_by_run
 from tapestry_jax.planning.prediction.flow import Flow
+from tapestry_jax.planning.pricing.keys import counts_key
 from tapestry_jax.planning.pricing.marginal import block_counts
 from tapestry_jax.planning.pricing.overlapped import share_behind
-from tapestry_jax.planning.pricing.priced import backward_of, copied_bytes, counts_key
+from tapestry_jax.planning.pricing.priced import backward_of, copied_bytes
 from tapestry_jax.planning.pricing.roofline import block_bytes, inner_bytes, passed, roofline
 from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, result_layout
 from tapestry_jax.planning.scheduling.schedule import Convert, Run, Scatter, Schedule, Slot
@@ -152,7 +153,7 @@ class Prices:
             once = Flow(flow.live, frozenset(), frozenset())
             sent += (replace(each, backward=True) for each in sent_by_convert(alone, step, once, set()))
         own = self.sent(sent, layers=layers) - sum(seconds for _, seconds in common)
-        copied = 0.0 if layers else copied_bytes(alone, step) / self.machine.bandwidth.value
+        copied = 0.0 if layers else copied_bytes(alone, step) / self.machine.streams
         passes = [[each for each in sent if each.backward == backward] for backward in (False, True)]
         return Parts(
             own + (1 + want.smooth) * copied,

@@ -146,7 +146,7 @@ class _Found:
 
     def seconds_of(self, size: float, runs: int) -> float:
         """In which memory moves so many bytes, in all turns."""
-        return self.scope.times * runs * size / self.prices.machine.bandwidth.value
+        return self.scope.times * runs * size / self.prices.machine.streams
 
     def value(self, labels: tuple[int, ...], readers: tuple[Reader, ...]) -> Value:
         """All of it."""

@@ -182,6 +182,7 @@ def test_a_mesh_that_does_not_fill_the_machine_is_refused():
             "v4",
             {
                 "matrix products of float16, FLOP/s",
+                "share of it that kernels reach",
                 "other arithmetic, FLOP/s",
                 "memory on the chip, B",
                 "between groups, B/s a device",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tapestry_jax import machines
-from tapestry_jax.planning.pricing.counts import Counts
+from tapestry_jax.planning.pricing.counting.counts import Counts
 from tapestry_jax.planning.pricing.roofline import inner_bytes, passed, roofline, runs_as_one, stays
 
 V5E, H100 = machines.V5E, machines.H100
@@ -51,3 +51,19 @@ def test_only_tpus_keep_values_between_kernels():
 )
 def test_what_runs_as_one(platform: str, head: str, heads: tuple[str, ...], reads: tuple[float, ...], one: bool):
     assert runs_as_one(platform, head, heads, reads) is one
+
+
+def test_what_tpus_do_beside_is_added_to_whatever_limits_them():
+    # 819 GB/s, of which kernels reach 0.81; 1.2 us until the first bytes of each kernel arrive.
+    counts = Counts(products=(("bfloat16", 197e6),), beside=0.81 * 819e3, kernels=2)
+    found = roofline(V5E, counts, 0.0)
+    assert (found.limit, found.total) == ("start", pytest.approx(1e-6 + 1e-6 + 2.4e-6))
+    moved = roofline(V5E, counts, 10 * 0.81 * 819e3)
+    assert (moved.limit, moved.total) == ("memory", pytest.approx(10e-6 + 1e-6 + 2.4e-6))
+    # Elsewhere kernels begin while others run, and nothing is beside.
+    assert roofline(H100, counts, 3.35e6).total == pytest.approx(max(1e-6, 2 * H100.start.value))
+
+
+def test_slow_functions_are_arithmetic():
+    counts = Counts(transcendental=1e9, slow=156e9)
+    assert roofline(V5E, counts, 0.0).total == pytest.approx(160e9 / (4 * 1024 * 1.5e9))

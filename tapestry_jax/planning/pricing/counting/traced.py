@@ -10,7 +10,7 @@ import jax
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
-from tapestry_jax.planning.pricing.resized import resized
+from tapestry_jax.planning.pricing.counting.resized import resized
 
 Struct = jax.ShapeDtypeStruct
 

@@ -9,10 +9,10 @@ from jax import lax
 
 import tapestry_jax as tp
 from tapestry_jax.planning.pricing import marginal as module
-from tapestry_jax.planning.pricing.count import counted
+from tapestry_jax.planning.pricing.counting.count import counted
+from tapestry_jax.planning.pricing.counting.resized import primes_for, resized
+from tapestry_jax.planning.pricing.counting.traced import trace, trace_backward
 from tapestry_jax.planning.pricing.marginal import Part, marginal
-from tapestry_jax.planning.pricing.resized import primes_for, resized
-from tapestry_jax.planning.pricing.traced import trace, trace_backward
 from tests.tapestry_jax.planning.pricing.test_marginal import PROGRAMS, graph_of, operation_of
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from combinators.frozen import dataclass
 
+TRANSCENDENTAL_WEIGHT = 4.0
+"""How many other operations an exponential, logarithm or root stands for."""
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -14,7 +17,7 @@ class Counts:
       other: FLOP of all else, one for each element of a result (of a reduction: of its operand).
       transcendental: elements of exponentials, logarithms, roots and the like.
       repeated: of elementwise work that is fused with several readers, and done for each of them, what is done beyond
-        once; a transcendental counts as four.
+        once; transcendentals by their weight.
       inner: bytes of values inside of the kernel that are written to memory and read again.
       largest: bytes of the largest of these values: what is small stays on the chip.
       outer: bytes that a backward pass reads of what the forward pass has made, and writes.
@@ -24,6 +27,8 @@ class Counts:
         `given` (an operand).
       kernels: how many pieces of code run one after the other.
       idle: FLOP that a TPU's arrays of 128 x 128 could do meanwhile, where products are narrower than they.
+      slow: operations that sines and the like take there beyond those of other transcendentals.
+      beside: bytes that memory would move while kernels on a TPU do what is neither reading nor writing (`passes.py`).
     """
 
     products: tuple[tuple[str, float], ...] = ()
@@ -38,6 +43,8 @@ class Counts:
     heads: tuple[str, ...] = ()
     kernels: int = 0
     idle: float = 0.0
+    slow: float = 0.0
+    beside: float = 0.0
 
     @property
     def flops(self) -> float:
@@ -47,8 +54,9 @@ class Counts:
     @property
     def numbers(self) -> tuple[float, ...]:
         """What grows with the block."""
-        arithmetic = self.other, self.transcendental, self.repeated, self.idle
-        return (*(flops for _, flops in self.products), *arithmetic, self.inner, self.largest, self.outer, self.kept)
+        arithmetic = self.other, self.transcendental, self.repeated, self.idle, self.slow
+        moved = self.inner, self.largest, self.outer, self.kept, self.beside
+        return (*(flops for _, flops in self.products), *arithmetic, *moved)
 
     @property
     def form(self) -> tuple[object, ...]:
@@ -58,9 +66,9 @@ class Counts:
     def of(self, numbers: tuple[float, ...]) -> Counts:
         """The counts of a block of another size: the same form, other numbers."""
         products = tuple((dtype, flops) for (dtype, _), flops in zip(self.products, numbers, strict=False))
-        other, transcendental, repeated, idle, inner, largest, outer, kept = numbers[len(products) :]
+        other, transcendental, repeated, idle, slow, inner, largest, outer, kept, beside = numbers[len(products) :]
         grown = products, other, transcendental, repeated, inner, largest, outer, kept
-        return Counts(*grown, self.reads, self.heads, self.kernels, idle)
+        return Counts(*grown, self.reads, self.heads, self.kernels, idle, slow, beside)
 
 
 def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
@@ -81,4 +89,6 @@ def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
         first.heads,
         first.kernels + int(times * second.kernels),
         first.idle + times * second.idle,
+        first.slow + times * second.slow,
+        first.beside + times * second.beside,
     )
