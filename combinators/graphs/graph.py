@@ -78,9 +78,19 @@ class Graph(Immutable):
 
     def shaped(self, index: int) -> Shaped:
         """The operation of an `Apply` node with its sizes."""
-        node = self.nodes[index]
-        assert isinstance(node, Apply)
-        return shape(node.operation, tuple(self.type_of(ref).struct for ref in node.operands))
+        found = self._shaped.get(index)
+        if found is None:
+            node = self.nodes[index]
+            assert isinstance(node, Apply)
+            found = self._shaped[index] = shape(
+                node.operation, tuple(self.type_of(ref).struct for ref in node.operands)
+            )
+        return found
+
+    @cached_property
+    def _shaped(self) -> dict[int, Shaped]:
+        """Those that were asked for: planning asks for each many times."""
+        return {}
 
     def observe(self, *names: str) -> Graph:
         """The same graph with these outputs alone; what they do not need is dropped.

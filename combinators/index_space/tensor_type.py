@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import jax
@@ -81,7 +82,7 @@ class TensorType(Immutable):
         """The bytes of a dense array of this type."""
         return self.size * self.dtype.itemsize
 
-    @property
+    @cached_property
     def struct(self) -> jax.ShapeDtypeStruct:
         """The same type without names, as JAX takes it."""
         return jax.ShapeDtypeStruct(self.shape, self.dtype)

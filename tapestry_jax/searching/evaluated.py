@@ -52,8 +52,13 @@ class Refused:
     reason: str
 
 
-def evaluate(problem: Problem, asked: Asked) -> Evaluated | Refused:
+def evaluate(problem: Problem, asked: Asked, like: Evaluated | None = None) -> Evaluated | Refused:
     """Plan and price a candidate. Nothing is traced, and what was evaluated before is remembered.
+
+    Args:
+      problem: what is searched.
+      asked: the candidate.
+      like: another one, which may have the same schedule: then it has the same price.
 
     Raises:
       PlanError: when a price is no number.
@@ -61,15 +66,17 @@ def evaluate(problem: Problem, asked: Asked) -> Evaluated | Refused:
     """
     found = problem.evaluated.get(asked)
     if found is None:
-        found = problem.evaluated[asked] = _evaluate(problem, asked)
+        found = problem.evaluated[asked] = _evaluate(problem, asked, like)
     return found
 
 
-def _evaluate(problem: Problem, asked: Asked) -> Evaluated | Refused:
+def _evaluate(problem: Problem, asked: Asked, like: Evaluated | None) -> Evaluated | Refused:
     try:
         schedule = planned(problem.graph, problem.mesh, asked)
     except PlanError as error:
         return Refused(asked, str(error))
+    if like is not None and schedule == like.schedule:
+        return Evaluated(asked, like.schedule, like.seconds, problem.grad)
     return Evaluated(asked, schedule, price(schedule, problem.machine, problem.grad).seconds, problem.grad)
 
 

@@ -23,8 +23,9 @@ def shortened(
     """Candidates that say ever less, and have the same schedule, or the same price and no more memory.
 
     Methods pick up what has no effect: exceptions that held before something else was dropped, dimensions that are told
-    to stay whole. Until nothing can be dropped, all that may be is tried at once, then its halves; what is the same but
-    for numbers in its path goes together. What is fixed stays.
+    to stay whole. What is the same but for numbers in its path goes together. All that cuts nothing is tried at once,
+    then all else, then one after the other what is left: until each was tried since anything changed that says with it
+    where its dimension goes. What is fixed stays.
 
     Args:
       problem: what was searched.
@@ -34,12 +35,30 @@ def shortened(
     Returns:
       The last of them.
     """
-    while True:
-        before = found
-        for groups in _by_likelihood(problem, found.asked):
-            found = yield from _without_any(problem, found, groups, is_proved)
-        if found is before:
-            return found
+    whole, cut = _by_likelihood(problem, found.asked)
+    for groups in (whole, cut):
+        shorter = _without_any(problem, found, groups, is_proved) if len(groups) > 1 else None
+        if shorter is not None:
+            yield (found := shorter)
+    waiting = [parts for groups in _by_likelihood(problem, found.asked) for parts in groups]
+    kept: list[list[Part]] = []
+    while waiting:
+        parts = waiting.pop(0)
+        shorter = _without_any(problem, found, [parts], is_proved)
+        if shorter is None:
+            kept.append(parts)
+            continue
+        # What was needed may be so no longer: of the same dimension, and of any where the schedule is another.
+        again = [each for each in kept if shorter.schedule != found.schedule or _says_of(each) & _says_of(parts)]
+        kept = [each for each in kept if each not in again]
+        waiting += again
+        yield (found := shorter)
+    return found
+
+
+def _says_of(parts: Sequence[Part]) -> set[str]:
+    """The dimensions, or arguments, that parts are about."""
+    return {name or path for _, path, name, _ in parts}
 
 
 def _by_likelihood(problem: Problem, asked: Asked) -> tuple[list[list[Part]], list[list[Part]]]:
@@ -76,19 +95,10 @@ def _parts(asked: Asked, fixed: Asked) -> list[tuple[Part, bool]]:
 
 def _without_any(
     problem: Problem, found: Evaluated, groups: Sequence[list[Part]], is_proved: Callable[[Evaluated], bool]
-) -> Generator[Evaluated, None, Evaluated]:
-    if not groups:
-        return found
+) -> Evaluated | None:
+    """The candidate without any of these, if it is no worse."""
     asked = _without(found.asked, {part for parts in groups for part in parts}, problem.fixed)
-    shorter = _alike(problem, found, asked, is_proved)
-    if shorter is not None:
-        yield shorter
-        return shorter
-    if len(groups) > 1:
-        half = len(groups) // 2
-        found = yield from _without_any(problem, found, groups[:half], is_proved)
-        found = yield from _without_any(problem, found, groups[half:], is_proved)
-    return found
+    return _alike(problem, found, asked, is_proved) if groups else None
 
 
 def _without(asked: Asked, parts: set[Part], fixed: Asked) -> Asked:
@@ -124,10 +134,10 @@ def _alike(
     problem: Problem, found: Evaluated, asked: Asked, is_proved: Callable[[Evaluated], bool]
 ) -> Evaluated | None:
     """The candidate, if it is no worse in time or memory, and proved."""
-    other = evaluate(problem, asked)
+    other = evaluate(problem, asked, found)
     if not isinstance(other, Evaluated) or other is found:
         return None
-    if other.schedule == found.schedule:
+    if other.schedule is found.schedule or other.schedule == found.schedule:
         if found.asked in problem.weighed:
             problem.weighed.setdefault(asked, problem.weighed[found.asked])
         return other

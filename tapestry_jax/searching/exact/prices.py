@@ -101,7 +101,8 @@ class Prices:
 
     def __init__(self, laid: Laid, mesh: MeshShape, graph: Graph) -> None:
         self.laid, self.machine, self.mesh, self._graph = laid, laid.machine, mesh, graph
-        self._changed: dict[Any, Parts] = {}
+        self._numbers: dict[Any, int] = {}
+        self._changed: dict[tuple[int, int, int], Parts] = {}
         self._worked: dict[Any, Worked] = {}
 
     def change(self, kind: TensorType, have: Layout, want: Want, leading: int = 1) -> float:
@@ -119,9 +120,28 @@ class Prices:
         found = self.parts(kind, have, want, leading)
         return found.own + sum(seconds for _, seconds in found.common)
 
-    def parts(self, kind: TensorType, have: Layout, want: Want, leading: int = 1) -> Parts:
-        """The same, without what other changes of the same value may begin with, and that by its keys."""
-        key = kind.shape, kind.dtype, have, want, leading
+    def number(self, thing: Any) -> int:
+        """The number of a layout, or whatever prices go by: who asks for many pairs of them looks each up once."""
+        return self._numbers.setdefault(thing, len(self._numbers))
+
+    def parts(
+        self,
+        kind: TensorType,
+        have: Layout,
+        want: Want,
+        leading: int = 1,
+        known: tuple[int, int, int] | None = None,
+    ) -> Parts:
+        """The same, without what other changes of the same value may begin with, and that by its keys.
+
+        Args:
+          kind: of the value.
+          have: where it lies.
+          want: how it is read.
+          leading: as for `change`.
+          known: the numbers of its shape, dtype and `leading`, of `have` and of `want`.
+        """
+        key = known or (self.number((kind.shape, kind.dtype, leading)), self.number(have), self.number(want))
         found = self._changed.get(key)
         if found is None:
             found = self._changed[key] = self._parts(kind, have, want, leading)
@@ -144,10 +164,11 @@ class Prices:
         layers = gathers == "own"
         sent = [*sent_by_convert(alone, step, flow, seen)]
         common: list[tuple[Any, float]] = []
+        without = self.sent(sent_by_convert(alone, step, flow, {*seen}), layers=layers) if seen else 0.0
         for key in seen:
             others = seen - {key}
-            without = self.sent(sent_by_convert(alone, step, flow, {*seen}), layers=layers)
-            common.append((key, self.sent(sent_by_convert(alone, step, flow, others), layers=layers) - without))
+            first = sent if not others else sent_by_convert(alone, step, flow, others)
+            common.append((key, self.sent(first, layers=layers) - without))
         if gathers and want.needed:
             # Slices that are gathered in every turn, and not kept for the backward pass.
             once = Flow(flow.live, frozenset(), frozenset())

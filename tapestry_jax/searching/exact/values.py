@@ -49,15 +49,18 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
     stored = {want: want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read}
     found = _Found(prices, scope, slot, home, alone=len(read) == 1 or len(readings) == 1)
     leaves = any(reading.leaves for reading in readings)
+    wanted = [(*key, label, prices.number(key[0])) for key, label in read.items()]
+    shaped = prices.number((kind.shape, kind.dtype, home.loop or 1))
     for (have, scattered, making, stay), number in made.items():
-        for (want, same, live, reading), label in read.items():
+        lies = prices.number(have)
+        for want, same, live, reading, label, reads in wanted:
             # What is scattered all read as it lies; and what a loop carries lies as the first reads it.
             if (scattered or same) and stored[want] != have:
                 continue
             if not live:
                 found.seconds[number, label] = 0.0
                 continue
-            found.add((number, label), have, want)
+            found.add((number, label), have, want, (shaped, lies, reads))
             is_same = have == want.layout and spread(have.axes) == want.varying
             if is_same and making and reading and found.fuse((number, label), making, reading):
                 continue
@@ -89,17 +92,18 @@ class _Found:
         self.kept: dict[Pair, int] = {}
         self.sizes: dict[Any, tuple[int, float]] = {}
         self.behind: dict[Pair, tuple[tuple[int, float], ...]] = {}
+        self._bytes: dict[int, int] = {}
 
-    def add(self, pair: Pair, have: Layout, want: Want) -> None:
-        """A change of layout."""
+    def add(self, pair: Pair, have: Layout, want: Want, known: tuple[int, int, int]) -> None:
+        """A change of layout, and the numbers by which its price is known."""
         # What is the same in every turn is changed once, before the loop.
         times = self.scope.outside if self.home.constant else self.scope.times
-        parts = self.prices.parts(self.known.type, have, want, self.home.loop or 1)
+        parts = self.prices.parts(self.known.type, have, want, self.home.loop or 1, known)
         own = parts.own + (sum(each for _, each in parts.common) if self.alone else 0.0)
         self.seconds[pair] = times * own
         if self.scope.group is not None and not self.home.constant:
             self._behind(pair, self.scope.group, parts)
-        size = self._size(have, want, parts)
+        size = self._size(pair, have, want, parts)
         if size:
             self.kept[pair] = self.sizes.setdefault((pair[0], want.layout), (len(self.sizes), size))[0]
         if parts.common and not self.alone:
@@ -119,7 +123,7 @@ class _Found:
         if told:
             self.behind[pair] = told
 
-    def _size(self, have: Layout, want: Want, parts: Parts) -> float:
+    def _size(self, pair: Pair, have: Layout, want: Want, parts: Parts) -> float:
         """Bytes that are kept of a value for the backward pass, as it is read."""
         scope, home = self.scope, self.home
         if home.loop:
@@ -130,7 +134,9 @@ class _Found:
         turns = 0 if scope.received else scope.turns
         if parts.receives:
             turns = max(scope.turns, scope.received)
-        return float(turns * replace(self.known, layout=want.layout).local_bytes)
+        if pair[1] not in self._bytes:
+            self._bytes[pair[1]] = replace(self.known, layout=want.layout).local_bytes
+        return float(turns * self._bytes[pair[1]])
 
     def fuse(self, pair: Pair, making: Any, reading: Any) -> bool:
         """A value that stays inside of one kernel, if the two that make and read it can run as one."""
