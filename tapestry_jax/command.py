@@ -18,6 +18,7 @@ _COMMANDS = {
     "cost": "what a plan takes on a machine, in seconds, and when",
     "why": "why a dimension is not placed otherwise: the plan with one exception more, priced beside it",
     "diff": "what differs between two plans of one program",
+    "search": "find the cheapest plan of a graph that fits into memory, and write it",
     "show": "write a plan as a page for a browser",
     "aot": "ask the compilers of TPUs and GPUs what a plan comes to there",
     "laws": "check the laws of a piece, or list them",

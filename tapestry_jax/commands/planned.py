@@ -17,6 +17,7 @@ from tapestry_jax.plan import Plan
 
 _Read = TypeVar("_Read")
 _HEAD = 1000  # characters in which a file says what it is
+_ORDER = "Name the plan file first, and the graph file behind --graph."
 ABOUT = """
 PLAN is a file that plan.to_json() wrote, and GRAPH one of graph.to_json(), of the program that it was made for; or
 PLAN is package.module:plan, a plan of a module of yours, or a function without parameters that makes one. Files are
@@ -28,6 +29,11 @@ def plan_words(parser: argparse.ArgumentParser, about: str, *, grad: bool = True
     parser.description = f"{about}\n{ABOUT}"
     parser.add_argument("plan", metavar="PLAN", help="a plan file, or package.module:plan")
     parser.add_argument("--graph", metavar="GRAPH", help="the graph file of a plan file")
+    answer_words(parser, grad=grad)
+
+
+def answer_words(parser: argparse.ArgumentParser, *, grad: bool = True) -> None:
+    """The words that say what a graph file may name, and how the answer is wanted."""
     parser.add_argument(
         "--allow",
         action="append",
@@ -111,11 +117,26 @@ def _from_files(named: str, chosen: argparse.Namespace, command: str) -> Plan:
                 remedy="Name the graph file: --graph graph.json, as graph.to_json() writes it.",
             )
         )
-    other = read_file(chosen.graph, command)
-    if _is_of(other, "plan"):
-        raise _swapped(command, chosen.graph, "plan", "graph")
-    graph = _graph_of(other, chosen.graph, chosen, command)
+    graph = read_graph(chosen.graph, chosen, command)
     return _naming(named, command, lambda: Plan.from_json(text, graph))
+
+
+def read_graph(path: str, chosen: argparse.Namespace, command: str, remedy: str = _ORDER) -> Graph:
+    """The graph of a graph file.
+
+    Args:
+      path: of the file.
+      chosen: the words, of which those of `answer_words` say what the file may name.
+      command: who asks, as errors call it.
+      remedy: where it is the file of a plan.
+
+    Raises:
+      TapestryError: when it cannot be read, or is the file of a plan.
+    """
+    text = read_file(path, command)
+    if _is_of(text, "plan"):
+        raise _swapped(command, path, "plan", "graph", remedy)
+    return _graph_of(text, path, chosen, command)
 
 
 def _graph_of(text: str, path: str, chosen: argparse.Namespace, command: str) -> Graph:
@@ -138,8 +159,7 @@ def _is_of(text: str, what: str) -> bool:
     return f'"tapestry-{what}"' in text[:_HEAD]
 
 
-def _swapped(command: str, path: str, found: str, expected: str) -> TapestryError:
-    remedy = "Name the plan file first, and the graph file behind --graph."
+def _swapped(command: str, path: str, found: str, expected: str, remedy: str = _ORDER) -> TapestryError:
     headline = f"{command}: {path!r:.200} is the file of a {found}, expected one of a {expected}."
     return TapestryError(message(headline, remedy=remedy))
 

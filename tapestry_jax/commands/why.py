@@ -53,8 +53,12 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     return int(found.verdict == "target cheaper")
 
 
-def read_wanted(words: Sequence[str]) -> dict[str, tuple[Item, ...] | None]:
+def read_wanted(words: Sequence[str], command: str = "tapestry why") -> dict[str, tuple[Item, ...] | None]:
     """Dimensions and where they should go.
+
+    Args:
+      words: as users write them.
+      command: who asks, as errors call it.
 
     Raises:
       TapestryError: for words that do not say it, or say it twice.
@@ -63,25 +67,25 @@ def read_wanted(words: Sequence[str]) -> dict[str, tuple[Item, ...] | None]:
     for word in words:
         dim, equals, place = word.partition("=")
         if not (dim and equals and place):
-            raise _unread(word, "no DIM=PLACE")
+            raise _unread(word, "no DIM=PLACE", command)
         if dim in found:
-            raise _unread(word, f"`{dim}` stands twice")
-        found[dim] = None if place == "none" else tuple(_item(part, word) for part in place.split(","))
+            raise _unread(word, f"`{dim}` stands twice", command)
+        found[dim] = None if place == "none" else tuple(_item(part, word, command) for part in place.split(","))
     return found
 
 
-def _item(part: str, word: str) -> Item:
+def _item(part: str, word: str, command: str) -> Item:
     if "(" not in part and ")" not in part and part:
         return part
     known = _ITEM.fullmatch(part)
     if known is None:
-        raise _unread(word, f"{part!r:.60} is no place")
+        raise _unread(word, f"{part!r:.60} is no place", command)
     try:
         return _MAKE[known["name"]](known["given"])
     except ValueError as error:
-        raise _unread(word, f"{part!r:.60}: {error}") from error
+        raise _unread(word, f"{part!r:.60}: {error}", command) from error
 
 
-def _unread(word: str, why: str) -> TapestryError:
+def _unread(word: str, why: str, command: str) -> TapestryError:
     remedy = "Write it as heads=model, batch=data,chunks(4), keys=ring(model), or heads=none."
-    return TapestryError(message(f"tapestry why: cannot read {word!r:.120}.", why, remedy=remedy))
+    return TapestryError(message(f"{command}: cannot read {word!r:.120}.", why, remedy=remedy))
