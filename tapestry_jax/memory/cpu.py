@@ -6,16 +6,18 @@ from collections import Counter
 from dataclasses import replace
 
 from tapestry_jax.memory.library import grouped
-from tapestry_jax.memory.order import breadth_first
-from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, VIEW, Node, Program
+from tapestry_jax.memory.order import breadth_first, made_anew
+from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, UPDATE, VIEW, Node, Program
 
 _COMPUTE = (FUSED, COSTLY, REDUCED)
+_SPREAD = frozenset(("broadcast_in_dim", "iota"))
+"""What is computed from less than it gives."""
 
 
 def as_on_cpus(program: Program) -> Program:
     """The same program as XLA for CPUs runs it: its copies, its kernels, its order; in loops and branches too."""
     nodes = (replace(node, bodies=tuple(map(as_on_cpus, node.bodies))) for node in program.nodes)
-    program = grouped(_with_copies(_added(replace(program, nodes=tuple(nodes)))))
+    program = grouped(_with_places(_with_copies(_added(replace(program, nodes=tuple(nodes))))))
     return breadth_first(_recomputed(replace(program, nodes=tuple(map(_alone, program.nodes)))))
 
 
@@ -29,9 +31,18 @@ def _alone(node: Node) -> Node:
 
 
 def _recomputed(program: Program) -> Program:
-    """What is cheap is written for whoever reads it from memory, and all others compute it again."""
+    """What is cheap is written for whoever reads it from memory, and others compute it again.
+
+    They do so if they read no more for it than its result has, one operand or small ones; all else is written once.
+    """
     values, nodes = list(program.values), list[Node]()
-    cheap = {node.results[0]: node for node in program.nodes if node.kind == FUSED}
+    spread = set[int]()
+    for node in program.nodes:
+        if node.name in _SPREAD or (node.kind == VIEW and spread.issuperset(node.operands)):
+            spread.update(node.results)
+    cheap = {
+        node.results[0]: node for node in program.nodes if node.kind == FUSED and _reads_one(program, node, spread)
+    }
     others = {number for node in program.nodes if node.kind in _COMPUTE for number in node.operands}
     written: dict[int, int] = {}
     for node in program.nodes:
@@ -43,6 +54,14 @@ def _recomputed(program: Program) -> Program:
         reads = node.kind == OPAQUE and not written.keys().isdisjoint(node.operands)
         nodes.append(replace(node, operands=tuple(written.get(n, n) for n in node.operands)) if reads else node)
     return replace(program, values=tuple(values), nodes=tuple(nodes))
+
+
+def _reads_one(program: Program, node: Node, spread: set[int]) -> bool:
+    """Whether an operation reads at most one operand of as many dimensions, or no more bytes than it makes."""
+    read = [program.values[number] for number in {*node.operands}]
+    made = program.values[node.results[0]]
+    large = sum(program.values[number].rank >= made.rank for number in node.operands if number not in spread)
+    return large <= 1 or sum(value.bytes for value in read) <= made.bytes
 
 
 def _added(program: Program) -> Program:
@@ -59,11 +78,24 @@ def _added(program: Program) -> Program:
             continue
         (other,) = [number for number in node.operands if number != found[0]]
         scatter = makers[found[0]]
-        # The sum is not written over what it reads.
         read = other, *scatter.operands[1:]
-        nodes.append(replace(scatter, kind=OPAQUE, operands=read, results=node.results, library=""))
+        nodes.append(replace(scatter, kind=UPDATE, operands=read, results=node.results, library=""))
         dropped.add(found[0])
     return replace(program, nodes=tuple(node for node in nodes if dropped.isdisjoint(node.results)))
+
+
+def _with_places(program: Program) -> Program:
+    """Make what loops write their turns' results into: it waits for nothing, and so is there from the beginning."""
+    values, nodes = list(program.values), list[Node]()
+    for node in program.nodes:
+        if node.kind != LOOP:
+            nodes.append(node)
+            continue
+        filled = range(len(values), len(values) + len(node.results) - node.carries)
+        values += [program.values[number] for number in node.results[node.carries :]]
+        nodes += [Node(OPAQUE, (), (number,), node.path, node.backward) for number in filled]
+        nodes.append(replace(node, operands=(*node.operands, *filled), places=len(filled)))
+    return replace(program, values=tuple(values), nodes=tuple(nodes))
 
 
 def _with_copies(program: Program) -> Program:
@@ -80,10 +112,11 @@ def _with_copies(program: Program) -> Program:
             nodes.append(Node(kind, (number,), (len(values) - 1,), of.path, of.backward))
         return made[number, kind]
 
-    for node in program.nodes:
+    anew = made_anew(program)
+    for at, node in enumerate(program.nodes):
         operands = list(node.operands)
         for place, number in enumerate(operands):
-            if place in node.turned:
+            if place in (node.exchanged if at in anew else node.turned):
                 operands[place] = copied(number, FUSED, node)
             elif node.kind == LOOP and number in turns:
                 # A loop reads in the order of its first dimension: what is computed in another one is copied then.

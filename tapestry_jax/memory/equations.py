@@ -30,15 +30,17 @@ def library_of(equation: Any) -> str:
     choices, integers and slices it does not know.
 
     Returns:
-      `reduction`, `product`, or `joins` for arithmetic, `adds` for sums; `scatters` for what adds to
-      an array by indices, `placed` for what puts arrays side by side, `turns` for transpositions; else nothing.
+      `reduction`, `product`, or `joins` for arithmetic, `adds` for sums; `scatters` for what adds to or replaces a
+      part of an array, `placed` for what puts arrays side by side, `turns` for transpositions, `sorts`; else nothing.
     """
     name = equation.primitive.name
     if name == "concatenate" or (name == "pad" and _is_larger(equation)):
         return "placed"
     if name == "transpose" and _is_turned(equation):
         return "turns"
-    if name in ("scatter-add", "scatter_add"):
+    if name == "sort":
+        return "sorts"
+    if name in ("scatter-add", "scatter_add", "dynamic_update_slice"):
         return "scatters"
     known = [atom.aval for atom in (*equation.invars, *equation.outvars)]
     if any(not hasattr(aval, "dtype") or str(aval.dtype) not in _FLOATS for aval in known):
@@ -55,11 +57,15 @@ def library_of(equation: Any) -> str:
     return "joins" if name in _BINARY or name in _UNARY or name in _MOVED else ""
 
 
-def turned(equation: Any) -> tuple[int, ...]:
+def turned(equation: Any, exchanged: bool = False) -> tuple[int, ...]:
     """The places of operands of a product that are copied first.
 
     Products of more than one contracted or free dimension on a side are made products of matrices; an operand whose
     elements lie in another order is copied.
+
+    Args:
+      equation: any.
+      exchanged: whether the right operand comes first, since the product is transposed.
     """
     if equation.primitive.name != "dot_general":
         return ()
@@ -70,7 +76,7 @@ def turned(equation: Any) -> tuple[int, ...]:
         free = [axis for axis in range(len(shape)) if axis not in sums and axis not in rows]
         if len(sums) == 1 and len(free) <= 1 and tuple(rows) == tuple(range(len(rows))):
             continue
-        order = [*rows, *free, *sums] if place == 0 else [*rows, *sums, *free]
+        order = [*rows, *free, *sums] if (place == 0) != exchanged else [*rows, *sums, *free]
         order = [axis for axis in order if shape[axis] > 1]
         if order != sorted(order):
             found.append(place)

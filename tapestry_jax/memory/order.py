@@ -13,7 +13,8 @@ def breadth_first(program: Program) -> Program:
     """The same program in the order of XLA's scheduler for CPUs; bodies of loops stay as they are.
 
     Kernels are taken from a queue; a kernel joins it when the last of those that it reads has run. So a product that
-    two others wait for is followed by both, and both of what they read stays.
+    two others wait for is followed by both, and both of what they read stays. A product that is transposed is made
+    anew with its operands exchanged, and so stands behind all others that wait for the same.
     """
     buffers = Buffers(program, (out for out in program.outputs if out is not None))
     makers = {result: at for at, node in enumerate(program.nodes) for result in node.results}
@@ -24,6 +25,9 @@ def breadth_first(program: Program) -> Program:
         waits[at] = {makers[number] for number in buffers.read(program.nodes[at]) if number in makers} - {at}
         for before in waits[at]:
             users[before].append(at)
+    anew = made_anew(program)
+    for waiting in users.values():
+        waiting.sort(key=lambda at: (at in anew, at))
     ready = deque(at for at in kernels if not waits[at])
     order: list[Node] = []
     placed: set[int] = set()
@@ -37,6 +41,21 @@ def breadth_first(program: Program) -> Program:
     for at in range(len(program.nodes)):
         _place(program, at, makers, placed, order)
     return replace(program, nodes=tuple(order))
+
+
+def made_anew(program: Program) -> set[int]:
+    """The places of products that only transpositions read."""
+    readers: dict[int, list[Node]] = defaultdict(list)
+    for node in program.nodes:
+        for number in node.operands:
+            readers[number].append(node)
+    return {
+        at
+        for at, node in enumerate(program.nodes)
+        if node.name == "dot_general"
+        and (by := readers[node.results[0]])
+        and all(reader.name == "transpose" for reader in by)
+    }
 
 
 def _place(program: Program, at: int, makers: dict[int, int], placed: set[int], order: list[Node]) -> None:

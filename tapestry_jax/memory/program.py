@@ -28,6 +28,12 @@ class Value:
     bytes: int
     text: str
 
+    @property
+    def rank(self) -> int:
+        """How many dimensions it has."""
+        shape = self.text[self.text.find("[") + 1 : -1]
+        return shape.count(",") + bool(shape)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -45,7 +51,10 @@ class Node:
       rounds: whether it is a product without a precision of its own, whose float32 operands TPUs round to bfloat16.
       library: what the library of kernels that XLA calls on CPUs knows it as: `reduction`, `product`, `joins` for
         arithmetic, `adds` for sums; `scatters` what adds to zeros, `placed` what puts arrays side by side,
-        `turns` transpositions; else empty.
+        `turns` transpositions, `sorts` sorting; else empty.
+      exchanged: the same, where the product is transposed and so reads its right operand first.
+      name: of the primitive, where it is one.
+      places: of a loop, how many of the last operands are where it writes what its turns give.
       turned: places of operands that a product reads as matrices in whose order they do not lie.
     """
 
@@ -60,6 +69,9 @@ class Node:
     rounds: bool = False
     library: str = ""
     turned: tuple[int, ...] = ()
+    exchanged: tuple[int, ...] = ()
+    name: str = ""
+    places: int = 0
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,9 @@ class _Reader:
             made = self.run(inner, dict(zip(inner.invars, operands, strict=True)), here)
             known.update(zip(equation.outvars, made, strict=True))
             return
+        if name == "scan" and params["length"] == 1:
+            known.update(zip(equation.outvars, self._once(equation, operands, here), strict=True))
+            return
         results = [self.value(variable) for variable in equation.outvars]
         known.update(zip(equation.outvars, results, strict=True))
         clean, backward = self.paths.of(here)
@@ -89,6 +92,8 @@ class _Reader:
                 operands = operands[1:]
         read = tuple(number for number in operands if number is not None)
         kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
+        if name == "broadcast_in_dim" and read and equation.invars[0].aval.size == equation.outvars[0].aval.size:
+            kind = VIEW
         if name == "select_n" and (operands[0] is None or operands[0] in self.uniform):
             # Compilers know which one a constant chooses: the one that is no constant itself.
             varying = [number for number in read if number not in self.uniform]
@@ -100,7 +105,34 @@ class _Reader:
         library = library_of(equation)
         if library == "scatters" and operands[0] not in self.uniform:
             library = ""
-        self.nodes.append(replace(made, library=library, turned=turned(equation)))
+        self.nodes.append(
+            replace(made, library=library, turned=turned(equation), exchanged=turned(equation, True), name=name)
+        )
+
+    def _once(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:
+        """Inline a loop of one turn, as compilers do; its outputs."""
+        params, path = equation.params, self.paths.of(here)
+        body = _jaxpr(params["jaxpr"])
+        first = params["num_consts"] + params["num_carry"]
+        rows = [
+            self._view(number, variable, path)
+            for number, variable in zip(operands[first:], body.invars[first:], strict=True)
+        ]
+        outs = self.run(body, dict(zip(body.invars, (*operands[:first], *rows), strict=True)), here)
+        carries = params["num_carry"]
+        made = [
+            self._view(number, variable, path)
+            for number, variable in zip(outs[carries:], equation.outvars[carries:], strict=True)
+        ]
+        return [*outs[:carries], *made]
+
+    def _view(self, number: int | None, variable: Any, path: tuple[str, bool]) -> int | None:
+        """The same elements as a value of another shape."""
+        if number is None:
+            return None
+        result = self.value(variable)
+        self.nodes.append(Node(VIEW, (number,), (result,), *path))
+        return result
 
     def _local(self, number: int | None, variable: Any) -> int | None:
         """What enters a `shard_map` is a piece from now on; what stood outside of it is never there as a whole."""

@@ -1,0 +1,75 @@
+"""Blocks of memory: which lie where results will be, and which over another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from combinators.frozen import dataclass
+from tapestry_jax.memory.program import Node, Value
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of memory, from the tick at which it is written first to that at which it is read last.
+
+    Attributes:
+      start: of the operation that writes it.
+      end: of the last that reads it.
+      value: what it holds at first.
+      maker: what makes that.
+      over: the block of an operand, of the same size, over which it may be written.
+      joint: whether what updates it in place, or loops over it, gives it more values.
+    """
+
+    start: int
+    end: int
+    value: Value
+    maker: Node = field(repr=False)
+    over: Block | None = field(default=None, repr=False)
+    joint: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of what it holds."""
+        return self.value.bytes
+
+
+def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Block]:
+    """The blocks but for those that lie in the place of an output until that is written, the largest first.
+
+    Args:
+      blocks: in the order in which compilers look at those of one size.
+      places: for every output its bytes and the tick at which it is written, in the order in which they are asked.
+    """
+    taken: list[list[Block]] = [[] for _ in places]
+    kept: list[Block] = []
+    for block in sorted(blocks, key=lambda block: -block.bytes):
+        for (room, until), others in zip(places, taken, strict=True):
+            if room >= block.bytes and until > block.end and all(_apart(block, other) for other in others):
+                others.append(block)
+                break
+        else:
+            kept.append(block)
+    return kept
+
+
+def _apart(one: Block, other: Block) -> bool:
+    """Whether two blocks may lie in one place."""
+    return one.end < other.start or one.start > other.end or one.over is other or other.over is one
+
+
+def joined(blocks: Sequence[Block]) -> list[Block]:
+    """What is overwritten in place is not there twice."""
+    found: dict[int, Block] = {}
+    first: dict[int, int] = {}
+    for block in sorted(blocks, key=lambda block: block.start):
+        key = id(block)
+        # XLA does not do so with what is updated or handed on besides.
+        if block.over is not None and id(block.over) in first and not (block.joint or block.over.joint):
+            key = first[id(block.over)]
+            found[key] = replace(found[key], end=max(found[key].end, block.end))
+        else:
+            found[key] = block
+        first[id(block)] = key
+    return list(found.values())

@@ -1,0 +1,204 @@
+"""From a program to its blocks of memory: when each buffer is written first and read last, and which share a place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tapestry_jax.memory.blocks import Block, joined, lent
+from tapestry_jax.memory.buffers import Buffers
+from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, UPDATE, Node, Program
+
+
+def blocks_of(program: Program) -> list[Block]:
+    """The blocks of temporaries: neither the inputs of the program nor its outputs are there."""
+    outputs = {number for number in program.outputs if number is not None}
+    found = Lives(program, outputs, free=outputs)
+    found.host()
+    return joined(lent(found.blocks(0)[0], found.places()))
+
+
+def _turn(node: Node, body: Program, tick: int) -> tuple[list[Block], int]:
+    """The blocks inside of one turn of a loop, without its operands and without what the loop gives."""
+    carried = [out for out in body.outputs[: node.carries] if out is not None]
+    found = Lives(body, carried, free=())
+    # The new value takes the place of the old one where nobody reads that any more.
+    pairs = zip(body.inputs[node.held :], body.outputs[: node.carries], strict=False)
+    found.overwrite({new: old for old, new in pairs if new is not None})
+    # What turns give is written where all turns' lies; what is computed is computed there.
+    found.write(out for out in body.outputs[node.carries :] if out is not None)
+    return found.blocks(tick)
+
+
+class Lives:
+    """How long the buffers of a program live, in its order."""
+
+    def __init__(self, program: Program, wanted: Iterable[int], free: Iterable[int]) -> None:
+        self.program, self.buffers = program, Buffers(program, wanted)
+        self.made = {result: at for at, node in enumerate(program.nodes) for result in node.results}
+        self.last: dict[int, int] = {}
+        self.readers = Counter[int]()
+        for at, node in enumerate(program.nodes):
+            for buffer in self.buffers.read(node):
+                self.last[buffer] = at
+                self.readers[buffer] += 1
+        for out in program.outputs:
+            for buffer in self.buffers.of(out) if out is not None else ():
+                self.last[buffer] = len(program.nodes)
+        self.free = set(program.inputs)
+        self.place: dict[int, int] = {}
+        self.ticks: list[tuple[int, int]] = []
+        for number in free:
+            self.free |= self.buffers.of(number)
+
+    def overwrite(self, places: dict[int, int]) -> None:
+        """Results that may take the place of inputs: they do where the input is read for the last time by then."""
+        for new, old in places.items():
+            for buffer in self.buffers.of(new) & self.made.keys():
+                at = self.made[buffer]
+                # A product still reads the old value while it writes the new one.
+                if self.last.get(old, -1) < at + _in_place(self.program.nodes[at]):
+                    self.free.add(buffer)
+
+    def write(self, results: Iterable[int]) -> None:
+        """Results that are written elsewhere as soon as they are made; then nobody else keeps them alive."""
+        for number in results:
+            for buffer in self.buffers.of(number):
+                uses = [at for at, node in enumerate(self.program.nodes) if buffer in self.buffers.read(node)]
+                if buffer in self.made and buffer not in self.free:
+                    self.last[buffer] = max([self.made[buffer], *uses])
+
+    def host(self) -> None:
+        """What becomes an output cell by cell lies where the output will."""
+        for at, node in reversed([*enumerate(self.program.nodes)]):
+            held = {*self._held(node).values()}
+            places = {result: self.program.values[result].bytes for result in node.results if result in self.free}
+            for buffer in sorted(self.buffers.read(node)):
+                size = self.program.values[buffer].bytes
+                if self.last.get(buffer) != at or buffer in self.free:
+                    continue
+                if not (self._gives(buffer, node) or buffer in held):
+                    continue
+                taken = next((result for result, room in places.items() if room == size), None)
+                if taken is not None:
+                    del places[taken]
+                    self.free.add(buffer)
+                    self.place[buffer] = self.place.get(taken, taken)
+
+    def blocks(self, tick: int) -> tuple[list[Block], int]:
+        """The blocks, those of loops and branches too, when the first operation runs at `tick`; the tick after all."""
+        begun: dict[int, tuple[int, Node]] = {}
+        over: dict[int, int] = {}
+        kept: dict[int, int] = {}
+        inner: list[Block] = []
+        for at, node in enumerate(self.program.nodes):
+            self.ticks.append((tick, tick))
+            found, after = _inside(node, tick + 1)
+            inner += found
+            ending = [buffer for buffer in self.buffers.read(node) if self.last[buffer] == at and buffer in begun]
+            held = self._held(node)
+            for buffer in filter(self._counts, node.results):
+                begun[buffer] = tick, node
+                if held.get(buffer) in ending:
+                    kept[buffer] = held[buffer]
+                    continue
+                size = self._bytes(buffer)
+                under = next((each for each in ending if self._bytes(each) == size and self._gives(each, node)), None)
+                if under is not None:
+                    ending.remove(under)
+                    over[buffer] = under
+            self.ticks[-1], tick = (tick, after - 1), after
+        self.ticks.append((tick, tick))
+        return [*inner, *self._own(begun, kept, over)], tick
+
+    def _own(self, begun: dict[int, tuple[int, Node]], kept: dict[int, int], over: dict[int, int]) -> Iterator[Block]:
+        """The blocks of values by where they begin, are updated in place, and may be written over another one."""
+        first: dict[int, int] = {}
+        groups: dict[int, list[int]] = {}
+        for buffer in begun:
+            first[buffer] = first[kept[buffer]] if buffer in kept else buffer
+            groups.setdefault(first[buffer], []).append(buffer)
+        blocks: dict[int, Block] = {}
+        for root, group in groups.items():
+            end = max(self.ticks[self.last[buffer]][1] for buffer in group)
+            (start, maker), under = begun[root], over.get(root)
+            below = None if under is None else blocks.get(first[under])
+            blocks[root] = Block(start, end, self.program.values[root], maker, below, len(group) > 1)
+        # The order in which compilers look at them where nothing else decides.
+        order = {at: place for place, at in enumerate(_post_order(self.program, self.made))}
+        for root in sorted(blocks, key=lambda root: order.get(self.made[root], len(order))):
+            yield blocks[root]
+
+    def _held(self, node: Node) -> dict[int, int]:
+        """For results that lie where an operand does, its buffer: what is updated, what a loop hands on or fills."""
+        match node.kind:
+            case int(kind) if kind == UPDATE:
+                pairs = zip(node.results[:1], node.operands[:1], strict=True)
+            case int(kind) if kind == LOOP:
+                handed = node.operands[node.held : node.held + node.carries]
+                filled = node.operands[len(node.operands) - node.places :]
+                pairs = zip(node.results, (*handed, *filled), strict=False)
+            case _:
+                return {}
+        roots = ((result, self.buffers.of(operand)) for result, operand in pairs)
+        single = ((result, next(iter(found))) for result, found in roots if len(found) == 1)
+        return {result: buffer for result, buffer in single if self._bytes(result) == self._bytes(buffer)}
+
+    def _gives(self, buffer: int, node: Node) -> bool:
+        """Whether an operation may write its result over an operand; what is sorted, if nobody else reads that."""
+        return node.kind <= COSTLY or (node.library == "sorts" and self.readers[buffer] == 1)
+
+    def _counts(self, number: int) -> bool:
+        return number in self.buffers.own and number not in self.free and number in self.last
+
+    def _bytes(self, number: int) -> int:
+        return self.program.values[number].bytes
+
+    def places(self) -> list[tuple[int, int]]:
+        """The bytes of outputs, and when they are written: the smallest first, of alike ones the last."""
+        until: dict[int, int] = {}
+        for number in self.program.outputs:
+            for buffer in self.buffers.of(number) & self.made.keys() if number is not None else ():
+                until[buffer] = self.ticks[self.made[buffer]][0]
+        for buffer, output in self.place.items():
+            if output in until:
+                until[output] = min(until[output], self.ticks[self.made[buffer]][0])
+        order = {at: place for place, at in enumerate(_post_order(self.program, self.made))}
+        asked = sorted(until, key=lambda output: (self._bytes(output), -order[self.made[output]]))
+        return [(self._bytes(output), until[output]) for output in asked]
+
+
+def _post_order(program: Program, made: dict[int, int]) -> Iterator[int]:
+    """The places of operations, each behind those that its operands come from, as outputs ask for them."""
+    seen: set[int] = set()
+    todo = [made[out] for out in reversed(program.outputs) if out in made]
+    while todo:
+        at = todo[-1]
+        before = [made[number] for number in reversed(program.nodes[at].operands) if number in made]
+        waits = [each for each in before if each not in seen] if at not in seen else []
+        if waits:
+            todo += waits
+            continue
+        todo.pop()
+        if at not in seen:
+            seen.add(at)
+            yield at
+
+
+def _in_place(node: Node) -> bool:
+    """Whether results may lie where operands of their size have been: cell by cell, sorted, or carried by a loop."""
+    return node.kind in (LOOP, UPDATE) or node.kind <= 2 or node.library == "sorts"
+
+
+def _inside(node: Node, tick: int) -> tuple[list[Block], int]:
+    """The blocks of one turn, or of all branches one after the other."""
+    if node.kind == LOOP:
+        return _turn(node, node.bodies[0], tick)
+    made: list[Block] = []
+    for body in node.bodies if node.kind == BRANCH else ():
+        outputs = {number for number in body.outputs if number is not None}
+        found = Lives(body, outputs, free=outputs)
+        found.host()
+        blocks, tick = found.blocks(tick)
+        made += lent(blocks, found.places())
+    return made, tick
