@@ -19,6 +19,8 @@ class Block:
       value: what it holds at first.
       maker: what makes that.
       over: the block of an operand, of the same size, over which it may be written.
+      freed: the tick at which what it holds at first is read last, where that counts for where it lies: -1 if another
+        block was written over it.
       joint: whether what updates it in place, or loops over it, gives it more values.
     """
 
@@ -27,6 +29,7 @@ class Block:
     value: Value
     maker: Node = field(repr=False)
     over: Block | None = field(default=None, repr=False)
+    freed: int = -1
     joint: bool = False
 
     @property
@@ -68,7 +71,7 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
         # XLA does not do so with what is updated or handed on besides.
         if block.over is not None and id(block.over) in first and not (block.joint or block.over.joint):
             key = first[id(block.over)]
-            found[key] = replace(found[key], end=max(found[key].end, block.end))
+            found[key] = replace(found[key], end=max(found[key].end, block.end), freed=-1)
         else:
             found[key] = block
         first[id(block)] = key

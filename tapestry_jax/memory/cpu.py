@@ -6,18 +6,22 @@ from collections import Counter
 from dataclasses import replace
 
 from tapestry_jax.memory.library import grouped
-from tapestry_jax.memory.order import breadth_first, made_anew
+from tapestry_jax.memory.order import breadth_first
+from tapestry_jax.memory.parts import parted
 from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, UPDATE, VIEW, Node, Program
 
 _COMPUTE = (FUSED, COSTLY, REDUCED)
 _SPREAD = frozenset(("broadcast_in_dim", "iota"))
 """What is computed from less than it gives."""
+_COPY = "copy"
+"""The name of an operation that puts elements in another order."""
 
 
 def as_on_cpus(program: Program) -> Program:
     """The same program as XLA for CPUs runs it: its copies, its kernels, its order; in loops and branches too."""
     nodes = (replace(node, bodies=tuple(map(as_on_cpus, node.bodies))) for node in program.nodes)
-    program = grouped(_with_places(_with_copies(_added(replace(program, nodes=tuple(nodes))))))
+    program = parted(replace(program, nodes=tuple(nodes)))
+    program = grouped(_with_places(_with_copies(_added(program))))
     return breadth_first(_recomputed(replace(program, nodes=tuple(map(_alone, program.nodes)))))
 
 
@@ -33,15 +37,24 @@ def _alone(node: Node) -> Node:
 def _recomputed(program: Program) -> Program:
     """What is cheap is written for whoever reads it from memory, and others compute it again.
 
-    They do so if they read no more for it than its result has, one operand or small ones; all else is written once.
+    They do so if they read no more for it than its result has, one operand or small ones. So does a copy in another
+    order, if nobody reads it from memory but through a reshape. All else is written once.
     """
     values, nodes = list(program.values), list[Node]()
     spread = set[int]()
     for node in program.nodes:
         if node.name in _SPREAD or (node.kind == VIEW and spread.issuperset(node.operands)):
             spread.update(node.results)
+    straight = {
+        number
+        for node in program.nodes
+        for place, number in enumerate(node.operands)
+        if (node.kind != VIEW and place not in node.merged) and node.name != _COPY
+    }
     cheap = {
-        node.results[0]: node for node in program.nodes if node.kind == FUSED and _reads_one(program, node, spread)
+        node.results[0]: node
+        for node in program.nodes
+        if node.kind == FUSED and (straight.isdisjoint(node.results) or _reads_one(program, node, spread))
     }
     others = {number for node in program.nodes if node.kind in _COMPUTE for number in node.operands}
     written: dict[int, int] = {}
@@ -109,14 +122,13 @@ def _with_copies(program: Program) -> Program:
         if (number, kind) not in made:
             values.append(values[number])
             made[number, kind] = len(values) - 1
-            nodes.append(Node(kind, (number,), (len(values) - 1,), of.path, of.backward))
+            nodes.append(Node(kind, (number,), (len(values) - 1,), of.path, of.backward, name=_COPY))
         return made[number, kind]
 
-    anew = made_anew(program)
-    for at, node in enumerate(program.nodes):
+    for node in program.nodes:
         operands = list(node.operands)
         for place, number in enumerate(operands):
-            if place in (node.exchanged if at in anew else node.turned):
+            if place in node.turned:
                 operands[place] = copied(number, FUSED, node)
             elif node.kind == LOOP and number in turns:
                 # A loop reads in the order of its first dimension: what is computed in another one is copied then.

@@ -31,9 +31,12 @@ def library_of(equation: Any) -> str:
 
     Returns:
       `reduction`, `product`, or `joins` for arithmetic, `adds` for sums; `scatters` for what adds to or replaces a
-      part of an array, `placed` for what puts arrays side by side, `turns` for transpositions, `sorts`; else nothing.
+      part of an array, `placed` for what puts arrays side by side, `turns` for transpositions, `sorts`,
+      `last` for an all-to-all that cuts the last dimension; else nothing.
     """
     name = equation.primitive.name
+    if name == "all_to_all":
+        return "last" if equation.params["split_axis"] == len(equation.invars[0].aval.shape) - 1 else ""
     if name == "concatenate" or (name == "pad" and _is_larger(equation)):
         return "placed"
     if name == "transpose" and _is_turned(equation):
@@ -57,26 +60,38 @@ def library_of(equation: Any) -> str:
     return "joins" if name in _BINARY or name in _UNARY or name in _MOVED else ""
 
 
-def turned(equation: Any, exchanged: bool = False) -> tuple[int, ...]:
-    """The places of operands of a product that are copied first.
+def parts_of(equation: Any) -> int:
+    """Into how many pieces an all-to-all cuts what a device has; 0 for all else, and where the shapes do not say."""
+    if equation.primitive.name != "all_to_all":
+        return 0
+    axis = equation.params["split_axis"]
+    given, made = (atom.aval.shape for atom in (equation.invars[0], equation.outvars[0]))
+    return given[axis] // max(made[axis], 1) if len(given) == len(made) else 0
 
-    Products of more than one contracted or free dimension on a side are made products of matrices; an operand whose
-    elements lie in another order is copied.
 
-    Args:
-      equation: any.
-      exchanged: whether the right operand comes first, since the product is transposed.
+def merged(equation: Any) -> tuple[int, ...]:
+    """The places of operands of a product that are read through a reshape.
+
+    Products of more than one contracted or free dimension on a side are made products of matrices.
     """
     if equation.primitive.name != "dot_general":
         return ()
-    contracted, batched = equation.params["dimension_numbers"]
     found: list[int] = []
-    for place, (sums, rows) in enumerate(zip(contracted, batched, strict=True)):
-        shape = equation.invars[place].aval.shape
+    for place, (sums, rows) in enumerate(zip(*equation.params["dimension_numbers"], strict=True)):
+        free = len(equation.invars[place].aval.shape) - len(sums) - len(rows)
+        if len(sums) != 1 or free > 1 or tuple(rows) != tuple(range(len(rows))):
+            found.append(place)
+    return tuple(found)
+
+
+def turned(equation: Any) -> tuple[int, ...]:
+    """The places of operands of a product that are copied first: read through a reshape, and in another order."""
+    found: list[int] = []
+    for place in merged(equation):
+        contracted, batched = equation.params["dimension_numbers"]
+        sums, rows, shape = contracted[place], batched[place], equation.invars[place].aval.shape
         free = [axis for axis in range(len(shape)) if axis not in sums and axis not in rows]
-        if len(sums) == 1 and len(free) <= 1 and tuple(rows) == tuple(range(len(rows))):
-            continue
-        order = [*rows, *free, *sums] if (place == 0) != exchanged else [*rows, *sums, *free]
+        order = [*rows, *free, *sums] if place == 0 else [*rows, *sums, *free]
         order = [axis for axis in order if shape[axis] > 1]
         if order != sorted(order):
             found.append(place)

@@ -75,7 +75,7 @@ class Lives:
             places = {result: self.program.values[result].bytes for result in node.results if result in self.free}
             for buffer in sorted(self.buffers.read(node)):
                 size = self.program.values[buffer].bytes
-                if self.last.get(buffer) != at or buffer in self.free:
+                if self.last.get(buffer) != at or buffer in self.free or buffer not in self.made:
                     continue
                 if not (self._gives(buffer, node) or buffer in held):
                     continue
@@ -123,7 +123,8 @@ class Lives:
             end = max(self.ticks[self.last[buffer]][1] for buffer in group)
             (start, maker), under = begun[root], over.get(root)
             below = None if under is None else blocks.get(first[under])
-            blocks[root] = Block(start, end, self.program.values[root], maker, below, len(group) > 1)
+            freed = self.ticks[self.last[root]][1]
+            blocks[root] = Block(start, end, self.program.values[root], maker, below, freed, len(group) > 1)
         # The order in which compilers look at them where nothing else decides.
         order = {at: place for place, at in enumerate(_post_order(self.program, self.made))}
         for root in sorted(blocks, key=lambda root: order.get(self.made[root], len(order))):
@@ -145,8 +146,12 @@ class Lives:
         return {result: buffer for result, buffer in single if self._bytes(result) == self._bytes(buffer)}
 
     def _gives(self, buffer: int, node: Node) -> bool:
-        """Whether an operation may write its result over an operand; what is sorted, if nobody else reads that."""
-        return node.kind <= COSTLY or (node.library == "sorts" and self.readers[buffer] == 1)
+        """Whether an operation may write its result over an operand.
+
+        What is sorted is written over, if nobody else reads it, and if it does not come from a product by a reshape.
+        """
+        alone = self.readers[buffer] == 1 and not self.program.nodes[self.made[buffer]].merged
+        return node.kind <= COSTLY or (node.library == "sorts" and alone)
 
     def _counts(self, number: int) -> bool:
         return number in self.buffers.own and number not in self.free and number in self.last

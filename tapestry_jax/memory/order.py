@@ -25,7 +25,7 @@ def breadth_first(program: Program) -> Program:
         waits[at] = {makers[number] for number in buffers.read(program.nodes[at]) if number in makers} - {at}
         for before in waits[at]:
             users[before].append(at)
-    anew = made_anew(program)
+    anew = _made_anew(program)
     for waiting in users.values():
         waiting.sort(key=lambda at: (at in anew, at))
     ready = deque(at for at in kernels if not waits[at])
@@ -43,8 +43,8 @@ def breadth_first(program: Program) -> Program:
     return replace(program, nodes=tuple(order))
 
 
-def made_anew(program: Program) -> set[int]:
-    """The places of products that only transpositions read."""
+def _made_anew(program: Program) -> set[int]:
+    """The places of products that only transpositions read, which no other product takes in."""
     readers: dict[int, list[Node]] = defaultdict(list)
     for node in program.nodes:
         for number in node.operands:
@@ -55,6 +55,7 @@ def made_anew(program: Program) -> set[int]:
         if node.name == "dot_general"
         and (by := readers[node.results[0]])
         and all(reader.name == "transpose" for reader in by)
+        and all(last.name != node.name for reader in by for last in readers[reader.results[0]])
     }
 
 

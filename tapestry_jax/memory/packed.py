@@ -1,7 +1,8 @@
 """Where compilers put what is alive at overlapping times: the memory that blocks take, with the gaps between them.
 
 XLA places blocks of memory by size, the largest first, each into the smallest gap that what is placed already leaves
-during its life. It does so a second time by the length of lives, and takes what comes to less.
+during its life. Of blocks of one size it takes the one first whose first value lives longest, and those last over which
+another one is written. It places all of them a second time by the length of their lives, and takes what comes to less.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def packed(blocks: Sequence[Block]) -> int:
     large = [block for block in blocks if block.bytes * _LEAST > most]
     if not large:
         return 0
-    by_size = sorted(large, key=lambda block: (-block.bytes, block.start - block.end))
+    by_size = sorted(large, key=lambda block: (-block.bytes, block.start - block.freed))
     by_life = sorted(large, key=lambda block: (block.start - block.end, -block.bytes))
     return min(_height(by_size), _height(by_life))
 

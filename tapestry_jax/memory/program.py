@@ -52,7 +52,8 @@ class Node:
       library: what the library of kernels that XLA calls on CPUs knows it as: `reduction`, `product`, `joins` for
         arithmetic, `adds` for sums; `scatters` what adds to zeros, `placed` what puts arrays side by side,
         `turns` transpositions, `sorts` sorting; else empty.
-      exchanged: the same, where the product is transposed and so reads its right operand first.
+      merged: places of operands that it reads as matrices although they have more dimensions.
+      parts: of an all-to-all, how many pieces each device sends; if it cuts the last dimension, `library` is `last`.
       name: of the primitive, where it is one.
       places: of a loop, how many of the last operands are where it writes what its turns give.
       turned: places of operands that a product reads as matrices in whose order they do not lie.
@@ -69,7 +70,8 @@ class Node:
     rounds: bool = False
     library: str = ""
     turned: tuple[int, ...] = ()
-    exchanged: tuple[int, ...] = ()
+    merged: tuple[int, ...] = ()
+    parts: int = 0
     name: str = ""
     places: int = 0
 

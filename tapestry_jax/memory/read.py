@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.hlo.cycles import path_of
-from tapestry_jax.memory.equations import library_of, turned
+from tapestry_jax.memory.equations import library_of, merged, parts_of, turned
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
 from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, VIEW, Node, Program, Value
@@ -106,7 +106,14 @@ class _Reader:
         if library == "scatters" and operands[0] not in self.uniform:
             library = ""
         self.nodes.append(
-            replace(made, library=library, turned=turned(equation), exchanged=turned(equation, True), name=name)
+            replace(
+                made,
+                library=library,
+                turned=turned(equation),
+                merged=merged(equation),
+                name=name,
+                parts=parts_of(equation),
+            )
         )
 
     def _once(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:

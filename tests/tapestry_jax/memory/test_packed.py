@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
@@ -19,15 +20,14 @@ def with_gaps(x: Any, w: Any, y: Any) -> Any:
     # Two squares lie in one place; what is made of the first and what the second reads have no room beside both.
     first = x @ w
     upper, lower = jnp.sort(first[: N // 2], 0), jnp.sort(first[N // 2 :], 0)
-    second = jnp.concatenate([y[:8, : N // 2].T @ upper[:8], y[:8, N // 2 :].T @ lower[:8]]) @ w
-    return jnp.max(jnp.sort(second, 0) + upper[0] + lower[0])
+    parts = w[: N // 2, : N // 2] @ upper, w[: N // 2, N // 2 :] @ lower
+    return jnp.max(jnp.sort(jnp.concatenate(parts) @ y, 0))
 
 
 def places_from_the_beginning(x: Any, w: Any, y: Any) -> Any:
     # What a loop gives is written into a place that is there before anything runs.
-    a = jnp.sort(jnp.sort(jnp.sort(x, 0), 1), 0)
-    rows = lax.scan(lambda carry, row: (carry + row, carry), a[0], a)[1]
-    return jnp.max(jnp.sort(rows @ w, 0))
+    rows = jnp.sort(jnp.concatenate([x, w], 1), 0)[:, :N]
+    return jnp.max(jnp.sort(lax.scan(lambda carry, row: (carry + row, carry), x[0], rows)[1] @ w, 0))
 
 
 def sorted_in_place(x: Any, w: Any, y: Any) -> Any:
@@ -40,10 +40,17 @@ def sorted_elsewhere(x: Any, w: Any, y: Any) -> Any:
 
 
 def updated_elsewhere(x: Any, w: Any, y: Any) -> Any:
-    a = jnp.exp(x @ w)
-    s = jnp.max(a)
     # What is updated is not written over what it is computed from.
-    return jnp.max((a * s).at[jnp.arange(N), 0].add(y[0]) @ w)
+    def loss(w: Any) -> Any:
+        logits = x @ w
+        return jnp.mean(jax.nn.logsumexp(logits, 1) - jnp.take_along_axis(logits, jnp.arange(N)[:, None], 1)[:, 0])
+
+    return jnp.max(jax.grad(loss)(w))
+
+
+def sent_in_parts(x: Any) -> Any:
+    turned = jnp.sort(lax.all_to_all(jnp.sort(x, 0), "data", 1, 0, tiled=True), 1)
+    return jnp.sort(lax.all_to_all(jnp.sort(turned, 0), "data", 0, 1, tiled=True), 1)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +60,13 @@ def test_temporaries_are_those_that_the_compiler_allots(function: Callable[..., 
     assert_as_compiled(function, ((N, N),) * 3)
 
 
+def test_parts_of_an_all_to_all_are_buffers_of_their_own_on_both_sides(mesh8: Any):
+    spec = jax.P("data", None)
+    assert_as_compiled(jax.shard_map(sent_in_parts, mesh=mesh8, in_specs=spec, out_specs=spec), ((8 * N, N),))
+
+
 def block(start: int, end: int, size: int, over: Block | None = None, joint: bool = False) -> Block:
-    return Block(start, end, Value(size, f"uint8[{size}]"), Node(OPAQUE, (), (), ""), over, joint)
+    return Block(start, end, Value(size, f"uint8[{size}]"), Node(OPAQUE, (), (), ""), over, end, joint)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +77,9 @@ def block(start: int, end: int, size: int, over: Block | None = None, joint: boo
         ([(0, 1, 4), (2, 3, 4)], 4),
         # Both large ones lie at the bottom: what lives from one to the other has no room but above.
         ([(0, 3, 4), (6, 9, 4), (2, 5, 2), (2, 5, 2), (4, 6, 2), (4, 6, 2)], 12),
-        # The smallest gap with room is taken: the one of 2 under what is placed already, and that of 4 stays.
-        ([(0, 9, 8), (0, 3, 4), (0, 9, 6), (0, 3, 2), (0, 9, 5), (4, 9, 2), (4, 9, 4)], 25),
+        ([(0, 1, 4), (4, 5, 4), (1, 3, 2), (1, 3, 2), (3, 4, 2), (3, 4, 2)], 8),  # unless the longest come first
+        # The smallest gap with room is taken: that of 14 for 12, and that of 16 has room for two of 8.
+        ([(5, 14, size) for size in (20, 15, 13)] + [(0, 9, 16), (0, 9, 14), (10, 19, 12), *[(10, 19, 8)] * 2], 78),
         ([(0, 1, 4096), (0, 1, 4)], 4096),  # what is tiny fills gaps
     ],
 )
