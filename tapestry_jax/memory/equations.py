@@ -1,4 +1,4 @@
-"""What XLA for CPUs makes of an equation: whether its library of kernels knows it, which operands it copies first."""
+"""What compilers ask of an equation: whether a library of kernels knows it, which operands of products are copied."""
 
 from __future__ import annotations
 
@@ -67,6 +67,23 @@ def parts_of(equation: Any) -> int:
     axis = equation.params["split_axis"]
     given, made = (atom.aval.shape for atom in (equation.invars[0], equation.outvars[0]))
     return given[axis] // max(made[axis], 1) if len(given) == len(made) else 0
+
+
+def extents_of(equation: Any) -> tuple[int, ...]:
+    """Of a product the sizes of its batch, its rows, its columns and of what it sums over; of all else nothing."""
+    if equation.primitive.name != "dot_general":
+        return ()
+    (summed, _), (batched, _) = equation.params["dimension_numbers"]
+    left, right = (atom.aval.shape for atom in equation.invars)
+    batch, inner = (math.prod(left[axis] for axis in axes) for axes in (batched, summed))
+    each = max(batch * inner, 1)
+    return batch, math.prod(left) // each, math.prod(right) // each, inner
+
+
+def reduces_rows(equation: Any) -> bool:
+    """Whether an equation folds the last dimension, and no other."""
+    axes = equation.params.get("axes") if equation.primitive.name.startswith("reduce_") else None
+    return axes is not None and tuple(axes) == (len(equation.invars[0].aval.shape) - 1,)
 
 
 def merged(equation: Any) -> tuple[int, ...]:

@@ -9,6 +9,9 @@ from tapestry_jax.memory.blocks import Block, joined, lent
 from tapestry_jax.memory.buffers import Buffers
 from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, UPDATE, Node, Program
 
+_ELSEWHERE = frozenset(("apart", "turns"))
+"""What reads other elements of an operand than that which it writes."""
+
 
 def blocks_of(program: Program) -> list[Block]:
     """The blocks of temporaries: neither the inputs of the program nor its outputs are there."""
@@ -151,7 +154,7 @@ class Lives:
         What is sorted is written over, if nobody else reads it, and if it does not come from a product by a reshape.
         """
         alone = self.readers[buffer] == 1 and not self.program.nodes[self.made[buffer]].merged
-        return node.kind <= COSTLY or (node.library == "sorts" and alone)
+        return (node.kind <= COSTLY and node.library not in _ELSEWHERE) or (node.library == "sorts" and alone)
 
     def _counts(self, number: int) -> bool:
         return number in self.buffers.own and number not in self.free and number in self.last

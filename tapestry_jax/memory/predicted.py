@@ -9,16 +9,17 @@ from typing import Any
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.pinned import trace_pinned
 from tapestry_jax.machines.tpu import V5E
-from tapestry_jax.memory.cpu import as_on_cpus
+from tapestry_jax.memory.compilers.cpu import as_on_cpus
+from tapestry_jax.memory.compilers.gpu import as_on_gpus
+from tapestry_jax.memory.compilers.rounded import rounded
 from tapestry_jax.memory.liveness import Live, peak
 from tapestry_jax.memory.program import Program
 from tapestry_jax.memory.read import read_program
-from tapestry_jax.memory.rounded import rounded
 from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
 
-_ON: dict[Platforms, Callable[[Program], Program]] = {("tpu",): rounded, ("cpu",): as_on_cpus}
+_ON: dict[Platforms, Callable[[Program], Program]] = {("tpu",): rounded, ("cpu",): as_on_cpus, ("cuda",): as_on_gpus}
 """What the compilers of some platforms make of a program."""
 _LISTED = 16
 """So many lines of the largest values are printed."""

@@ -51,9 +51,12 @@ class Node:
       rounds: whether it is a product without a precision of its own, whose float32 operands TPUs round to bfloat16.
       library: what the library of kernels that XLA calls on CPUs knows it as: `reduction`, `product`, `joins` for
         arithmetic, `adds` for sums; `scatters` what adds to zeros, `placed` what puts arrays side by side,
-        `turns` transpositions, `sorts` sorting; else empty.
+        `apart` what is not written over its operands, `turns` transpositions, `sorts` sorting; else empty.
       merged: places of operands that it reads as matrices although they have more dimensions.
       parts: of an all-to-all, how many pieces each device sends; if it cuts the last dimension, `library` is `last`.
+      extents: of a product, the sizes of its batch, its rows, its columns and of what it sums over.
+      cuts: whether an all-to-all cuts another dimension than the first.
+      rows: whether a reduction is over the last dimension.
       name: of the primitive, where it is one.
       places: of a loop, how many of the last operands are where it writes what its turns give.
       turned: places of operands that a product reads as matrices in whose order they do not lie.
@@ -72,6 +75,9 @@ class Node:
     turned: tuple[int, ...] = ()
     merged: tuple[int, ...] = ()
     parts: int = 0
+    extents: tuple[int, ...] = ()
+    cuts: bool = False
+    rows: bool = False
     name: str = ""
     places: int = 0
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.hlo.cycles import path_of
-from tapestry_jax.memory.equations import library_of, merged, parts_of, turned
+from tapestry_jax.memory.equations import extents_of, library_of, merged, parts_of, reduces_rows, turned
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
 from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, VIEW, Node, Program, Value
@@ -113,6 +113,9 @@ class _Reader:
                 merged=merged(equation),
                 name=name,
                 parts=parts_of(equation),
+                extents=extents_of(equation),
+                rows=reduces_rows(equation),
+                cuts=name == "all_to_all" and params["split_axis"] != 0,
             )
         )
 

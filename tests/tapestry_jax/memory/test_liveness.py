@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tapestry_jax.memory.compilers.rounded import rounded
 from tapestry_jax.memory.liveness import peak
 from tapestry_jax.memory.read import read_program
-from tapestry_jax.memory.rounded import rounded
 
 N = 64
 SQUARE = jax.ShapeDtypeStruct((N, N), jnp.float32)

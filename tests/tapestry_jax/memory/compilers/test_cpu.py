@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tapestry_jax.memory.cpu import as_on_cpus
+from tapestry_jax.memory.compilers.cpu import as_on_cpus
+from tapestry_jax.memory.compilers.order import breadth_first
 from tapestry_jax.memory.liveness import peak
-from tapestry_jax.memory.order import breadth_first
 from tapestry_jax.memory.read import read_program
 
 N = 128

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tapestry_jax.memory.library import grouped
-from tapestry_jax.memory.order import breadth_first
-from tapestry_jax.memory.parts import parted
+from tapestry_jax.memory.compilers.library import grouped
+from tapestry_jax.memory.compilers.order import breadth_first
+from tapestry_jax.memory.compilers.parts import parted
 from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, UPDATE, VIEW, Node, Program
 
 _COMPUTE = (FUSED, COSTLY, REDUCED)
@@ -122,7 +122,7 @@ def _with_copies(program: Program) -> Program:
         if (number, kind) not in made:
             values.append(values[number])
             made[number, kind] = len(values) - 1
-            nodes.append(Node(kind, (number,), (len(values) - 1,), of.path, of.backward, name=_COPY))
+            nodes.append(Node(kind, (number,), (len(values) - 1,), of.path, of.backward, library="turns", name=_COPY))
         return made[number, kind]
 
     for node in program.nodes:

@@ -1,0 +1,36 @@
+"""Memory as predicted, held to what the compilers allot: rows of the gallery at their own sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tapestry_jax as tp
+from tests.example_modules import GALLERY, modules_of
+
+
+@pytest.fixture(scope="module")
+def gallery() -> Any:
+    with modules_of(GALLERY) as load:
+        yield load
+
+
+@pytest.mark.parametrize("machine", ["h100:1x8"], indirect=True)
+@pytest.mark.parametrize(
+    ("row", "number"),
+    [
+        ("data_parallelism", 0),  # a product in parts
+        ("ring_attention", 0),  # a softmax
+        ("parallel_scan", 0),  # transpositions around a loop
+        ("pencil_fft", 0),  # all-to-alls
+    ],
+)
+def test_what_is_predicted_is_allotted(row: str, number: int, machine: str, gallery: Any) -> None:
+    example = gallery(row).example()
+    planned = example.plans[number]
+    devices = list(tp.topology(machine, all=8).devices.flat)
+    graph = tp.trace(example.program, *example.arguments)
+    seen = tp.plan(graph, tp.mesh(devices, **planned.mesh), planned.entries, **planned.options).compile_only()
+    said = seen.memory.arguments + seen.memory.results + seen.memory.temporaries
+    assert seen.needed.total == pytest.approx(said, rel=0.1)
