@@ -13,6 +13,7 @@ from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
+from tapestry_jax.lifting.kernels.cells import as_computed
 from tapestry_jax.lifting.values import LeafStep, Values
 
 LARGEST = 1 << 20
@@ -40,7 +41,7 @@ class Table:
         for axis, size in enumerate(self.shape):
             if size != 1:
                 array = jnp.take(array, next(listed), axis=axis, mode="clip") if size else array
-        return array
+        return array if coordinates else as_computed(array)
 
 
 def scalar_of(value: Any, dtype: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from combinators.frozen import dataclass
 from tapestry_jax.lifting.kernels.primitives import Params, run
@@ -71,7 +72,7 @@ class Program:
         registers = list(operands)
         for instruction in self.instructions:
             registers.extend(instruction(registers, outer))
-        return [registers[at] if type(at) is int else jnp.asarray(at) for at in self.outputs]
+        return [registers[at] if type(at) is int else as_computed(at) for at in self.outputs]
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,11 @@ class Cells:
         placed = [_placed(block, dims, self.rank) for block, dims in taken]
         out = [_written(array, dims, sizes) for array, dims in zip(self.program(placed), self.writes, strict=True)]
         return out[0] if len(out) == 1 else tuple(out)
+
+
+def as_computed(constant: Any) -> Any:
+    """A constant as what a program computes: an array that was there before belongs to no mesh."""
+    return lax.broadcast(constant, (1,)).reshape(np.shape(constant))
 
 
 def _placed(block: Any, dims: Sequence[int | None], rank: int) -> Any:
