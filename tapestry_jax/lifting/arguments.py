@@ -59,11 +59,16 @@ def source_of(function: Any) -> Source:
 
 
 def split_argument(argument: Any) -> tuple[Any, Rebuild]:
-    """An argument's arrays, and how to put others in their place; what is no array stays as it is."""
+    """An argument's arrays, and how to put others in their place; what is no array stays as it is.
+
+    Numbers are arrays as they are to `jax.jit`, but in modules, where they are options.
+    """
     if is_nnx(argument):
         return split_nnx(argument)
     leaves, tree = jax.tree.flatten(argument, is_leaf=is_type)
-    if all(_is_spec(leaf) or isinstance(leaf, bool | int | float | complex) for leaf in leaves):
+    if not callable(argument) and all(
+        _is_spec(leaf) or isinstance(leaf, bool | int | float | complex) for leaf in leaves
+    ):
         return argument, lambda values: values
     return split_tree(leaves, tree)
 

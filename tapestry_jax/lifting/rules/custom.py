@@ -72,6 +72,7 @@ class _Writer:
 
     def __init__(self, shape: Sequence[int], inputs: int, outer: tuple[str, ...]) -> None:
         self.instructions, self._shape, self._next, self._outer = list[Instruction](), tuple(shape), inputs, outer
+        self._even = set[Any]()  # values whose cells are one number, of whatever shape: under `vmap` zeros have some
 
     def run(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any] | None:
         known = dict(zip(jaxpr.invars, inputs, strict=True))
@@ -93,11 +94,12 @@ class _Writer:
         if name in WRAPPERS:
             inner = next(programs_inside(equation))
             return self.run(inner.jaxpr, inner.consts, inputs)
-        if name == "broadcast_in_dim" and not equation.invars[0].aval.shape and shapes == {self._shape}:
-            return inputs  # numbers spread by themselves
-        if name in NEUTRAL:
-            return inputs
-        if not shapes <= {self._shape, ()}:
+        is_even = all(is_literal(atom) or not atom.aval.shape or atom in self._even for atom in equation.invars)
+        if is_even:
+            self._even.update(equation.outvars)
+        if name in NEUTRAL or (name == "broadcast_in_dim" and is_even):
+            return inputs[:1] if name == "broadcast_in_dim" else inputs  # numbers spread by themselves
+        if not is_even and not shapes <= {self._shape, ()}:
             return None
         if name in _TANGENTS | _PULLED:
             return self._rule(equation, inputs)
