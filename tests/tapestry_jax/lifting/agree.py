@@ -63,6 +63,8 @@ def agrees(
     Without `plans` one that cuts its first dimensions over two mesh axes and in time; with `make thorough` every plan
     that cuts one dimension.
     """
+    # JAX 0.10 refuses NumPy's arrays where a mapped function with a derivative of its own meets them as constants.
+    args = jax.tree.map(jnp.asarray, args)
     graph = tp.lift(function, *args, names=names)
     probe = (lambda f: weighed(f, args)) if grads else (lambda f: lambda: (f(*args), ()))
     want = jax.jit(probe(function))()

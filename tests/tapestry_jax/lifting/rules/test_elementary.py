@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "a mask of positions": (lambda x: jnp.where(jnp.tril(jnp.ones((4, 4), bool)), x @ x.T, -1e9).max(-1), X),
     "extrema and where they lie": (lambda x: (x.max(0), x.min(1), x.prod(1), x.argmax(0), x.argmin(1)), X),
     "derivatives of their own": (lambda x: (jax.nn.relu6(x), jax.nn.softplus(x), jax.nn.elu(x), jax.nn.silu(x)), X),
-    "derivatives of their own, mapped": (lambda x: jax.vmap(lambda x: jax.nn.relu(x))(x), X),
+    "derivatives of their own, mapped": (lambda x: jax.vmap(lambda x: jax.nn.relu(x) + jax.nn.softplus(x))(x), X),
     "a constant array": (lambda x: x * np.arange(24.0, dtype=np.float32).reshape(4, 6), X),
     "nothing at all": (lambda x: (x, jnp.zeros(3)), X),
     "numbers": (lambda x: x * 2.0 + x.sum(), floats(4)),
