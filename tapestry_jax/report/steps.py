@@ -17,7 +17,7 @@ from combinators.operations.widening import WideKernel
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.geometry.changes import Change, Deal, Exchange, Gather, Overlap, Slice
-from tapestry_jax.planning.geometry.hops import sent_hops
+from tapestry_jax.planning.geometry.hops import sends
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import label
@@ -82,7 +82,7 @@ def change_text(change: Change, names: tuple[str | None, ...], mesh: MeshShape) 
         case Deal(axis, cut):
             return f"all-to-all {names[axis]} into {'stripes' if cut.striped else 'blocks'} over {'+'.join(cut.axes)}"
         case Overlap(axis, _, cut, _):
-            word = "overlap" if sent_hops(change, mesh) else "slice"
+            word = "overlap" if sends(change, mesh) else "slice"
             return f"{word} {names[axis]} over {'+'.join(cut.axes)}" if cut.axes else f"extend {names[axis]}"
         case _:
             return ""

@@ -10,12 +10,14 @@ from jax import lax
 
 from tapestry_jax.lowering.exchange.alike import slice_alike
 from tapestry_jax.lowering.exchange.collectives import any_over, gather_over, sum_over
+from tapestry_jax.lowering.exchange.drift import exchange_drifting
 from tapestry_jax.lowering.exchange.halo import exchange_neighbours
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.on_device.stripes import deal, in_order, stripe
 from tapestry_jax.lowering.on_device.varying import received, vary
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.drift import Drift
 
 
 def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = True) -> Any:
@@ -47,7 +49,11 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
             case Reorder(axis, cut, size):
                 value = in_order(value, axis, cut, size)
             case Overlap(axis, _, cut, _):
-                value = exchange_neighbours(value, axis, change.exchange(here), cut.axes, here)
+                exchange = change.exchange(here)
+                if isinstance(exchange, Drift):
+                    value = exchange_drifting(value, axis, exchange, cut.extent, cut.axes, here)
+                else:
+                    value = exchange_neighbours(value, axis, exchange, cut.axes, here)
     return value
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from combinators.frozen import dataclass
+from tapestry_jax.planning.geometry.drift import Drift, drifts
+from tapestry_jax.planning.geometry.drifting import drifting
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, neighbour_exchange
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
@@ -76,9 +78,12 @@ class Overlap:
     cut: Cut
     size: int
 
-    def exchange(self, mesh: MeshShape) -> NeighbourExchange:
+    def exchange(self, mesh: MeshShape) -> NeighbourExchange | Drift:
         """Who sends what to whom."""
-        return neighbour_exchange(self.source, self.cut, self.size, mesh.size(self.cut.axes))
+        devices = mesh.size(self.cut.axes)
+        if self.source is not None and drifts(self.source, self.cut):
+            return drifting(self.source, self.cut, self.size, devices)
+        return neighbour_exchange(self.source, self.cut, self.size, devices)
 
 
 @dataclass(frozen=True)

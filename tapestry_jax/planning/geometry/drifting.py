@@ -1,158 +1,170 @@
-"""Exchanges between blocks of two sizes: whole periods are left out, and what is sent in them is told from one.
+"""Exchanges between blocks of two sizes, found by ranges of devices.
 
-Blocks of two sizes drift apart, so that the holder of what a device wants lies further and further away. After their
-least common multiple of cells both begin anew: the devices do the same there, with holders some devices further off.
-A problem without most of these periods has every kind of device, and of the permutations in its middle each stands
-for one more in every period left out.
+Device `d` reads `[A(d), B(d))`, and device `d + k` holds the cells `[h * (d + k), h * (d + k + 1))`. But for the two
+ends of the axis `A` and `B` are linear in `d`, and so the devices whose first and last holders are as far away are a
+range, and what they exchange is linear in it. There are about as many ranges as distances, however many devices and
+cells.
 """
 
 from __future__ import annotations
 
-import math
-from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.planning.geometry.halo import Hop, Piece
-from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.drift import Drift, Reads, Runs
+from tapestry_jax.planning.geometry.halo import Flags, Table
+from tapestry_jax.planning.geometry.layout import Cut, Window
 
-Range = tuple[int, int]
+
+@lru_cache(maxsize=32)
+def drifting(source: Cut, cut: Cut, size: int, devices: int) -> Drift:
+    """The exchange from plain blocks of one size to what windows on blocks of another size read.
+
+    Args:
+      source: the cut that the axis has.
+      cut: the cut that is wanted; see `drifts`.
+      size: of the axis.
+      devices: along the mesh axes of the cuts.
+    """
+    reading = _reading(cut, size, devices)
+    low, stop = reading.ranges(source.block)
+    taking = _taking(reading, source.block, low, stop)
+    # Ranges are linear: what is between their first and second device is the step, and what is at their ends is most.
+    begins, places, firsts, ends = taking.at(low)
+    steps = (more - known for known, more in zip(taking.at(low), taking.at(np.minimum(low + 1, stop - 1)), strict=True))
+    begin_step, place_step, first_step, end_step = steps
+    order = np.argsort(taking.part, kind="stable")
+    runs = Runs(*(each[order] for each in (low[taking.of], stop[taking.of], taking.part, begins, begin_step)))
+    reads = Reads(low, stop, places, place_step, firsts, first_step, ends, end_step)
+    is_zero = cut.window is not None and cut.window.mode == "zero"
+    outside = (cut.low, cut.block, size) if is_zero else None
+    return Drift(taking.distances, taking.lengths, runs, reads, outside)
 
 
 @dataclass(frozen=True)
-class Drifting:
-    """A problem with fewer devices, between blocks of two sizes.
+class _Reading:
+    """Devices `[begin, stop)` read: `d` the cells from `block * d + low` on, `extent` of them, of `[least, most)`."""
+
+    block: int
+    low: int
+    extent: int
+    least: int
+    most: int
+    begin: int
+    stop: int
+
+    def start(self, device: Table) -> Table:
+        return np.maximum(device * self.block + self.low, self.least)
+
+    def end(self, device: Table) -> Table:
+        return np.minimum(device * self.block + self.low + self.extent, self.most)
+
+    def ranges(self, held: int) -> tuple[Table, Table]:
+        """Ranges of devices for which both are linear, and the holders of the first and last cell as far away.
+
+        Of what is cut off at an end of the axis the holder is the same, and so as far from no two devices.
+        """
+        first = _within(-((self.low - self.least) // self.block), self.begin, self.stop)
+        last = _within((self.most - self.low - self.extent) // self.block + 1, self.begin, self.stop)
+        drift = self.block - held
+        found = (
+            np.arange(self.begin, min(first + 1, self.stop)),
+            np.arange(last, self.stop),
+            _turns(drift, self.low, held, first, self.stop),
+            _turns(drift, self.low + self.extent - 1, held, self.begin, last),
+        )
+        low = np.sort(np.concatenate(found).astype(np.int64))
+        low = low[np.append(low[:-1] != low[1:], np.ones(min(len(low), 1), np.bool_))]
+        return low, np.append(low[1:], self.stop)[: len(low)].astype(np.int64)
+
+
+def _reading(cut: Cut, size: int, devices: int) -> _Reading:
+    window = cut.window or Window(0, 1, 1, size, "valid")
+    least = max(window.offset, 0)
+    most = min(window.offset + (window.count - 1) * window.step + window.width, size)
+    begin = max((least - cut.low - cut.extent) // cut.block + 1, 0)
+    with_index = -(-(window.count + window.before) // (cut.block // window.step))
+    stop = min(devices, with_index, -((cut.low - most) // cut.block))
+    if not window.count or not cut.extent or least >= most or begin >= stop:
+        begin = stop = 0
+    return _Reading(cut.block, cut.low, cut.extent, least, most, begin, stop)
+
+
+def _turns(slope: int, base: int, held: int, begin: int, stop: int) -> Table:
+    """The devices of `[begin, stop)` at which `(slope * d + base) // held` is another than before; the first is one."""
+    if begin >= stop:
+        return np.arange(0)
+    first, last = (slope * begin + base) // held, (slope * (stop - 1) + base) // held
+    if abs(last - first) >= stop - begin:
+        return np.arange(begin, stop)
+    if slope > 0:
+        values = np.arange(first + 1, last + 1)
+        found = -((base - held * values) // slope)
+    else:
+        values = np.arange(first, last, -1)
+        found = (base - held * values) // -slope + 1
+    return np.append(begin, found)
+
+
+def _within(value: int, low: int, high: int) -> int:
+    return max(low, min(value, high))
+
+
+@dataclass(frozen=True, eq=False)
+class _Taking:
+    """Ranges of devices with every distance from which they take something.
 
     Attributes:
-      source: the cut that the axis has, as in `neighbour_exchange`.
-      cut: the cut that is wanted.
-      size: of the axis.
-      devices: how many are left.
-      filled: devices that are left and want some cell.
-      dropped: devices left out.
-      periods: how many were left out.
-      period: devices of a period, by what they want.
-      held: devices of a period, by what they hold.
+      reading: what they read.
+      held: the cells of a sender's block.
+      distances: of the parts, ascending.
+      lengths: of the parts.
+      of: the range.
+      part: its distance, by number.
     """
 
-    source: Cut
-    cut: Cut
-    size: int
-    devices: int
-    filled: int
-    dropped: int
-    periods: int
-    period: int
+    reading: _Reading
     held: int
+    distances: Table
+    lengths: Table
+    of: Table
+    part: Table
 
-    @property
-    def drift(self) -> int:
-        """How many devices further off the holders are, a period later."""
-        return abs(self.held - self.period)
+    def at(self, device: Table) -> tuple[Table, Table, Table, Table]:
+        """For one device of each range: where its senders begin, and `place`, `first` and `end` of what it reads."""
+        is_first, is_last = self._ends()
+        begin = device * self.reading.block + self.reading.low
+        start, end = self.reading.start(device), self.reading.end(device)
+        length, nearest = self.lengths[self.part], device[self.of] + self.distances[self.part]
+        inside = start[self.of] - self.held * nearest
+        # From the end of a block to the beginning of the next, so that both stand side by side.
+        sole = np.minimum(inside, self.held - length)
+        begins = np.where(is_first, np.where(is_last, sole, self.held - length), 0)
+        places = (np.cumsum(self.lengths) - self.lengths)[self.part] + inside - begins
+        return begins, places[is_first] - (start - begin), start - begin, end - begin
 
-    def sent(self, hop: Hop) -> Iterator[tuple[int, tuple[Range, ...]]]:
-        """Distance and receivers of all permutations of the large problem for which one stands.
-
-        A permutation whose receivers are in the middle of the axis repeats in every period left out; those with
-        holders further off are moved by all periods at once.
-        """
-        away, receivers = self._away(hop), sorted(receiver for _, receiver in hop.pairs)
-        if away > (self._last + self.devices) // 2:
-            # The other way round: a few devices on, or from one end of the axis to the other.
-            yield self._distance(away + self.dropped), self._receivers(receivers, self.filled // 2)
-        elif away > self._last // 2 + self.drift:
-            far = away + self.periods * self.drift
-            yield self._distance(far), self._receivers(receivers, self.filled // 4)
-        elif away <= self._last // 2:
-            yield self._distance(away), self._receivers(receivers, 3 * self.filled // 4)
-        else:
-            here = tuple(_ranges((at, at + 1) for at in receivers))
-            for turn in range(self.periods + 1):
-                on = turn * self.period
-                yield self._distance(away + turn * self.drift), tuple((low + on, high + on) for low, high in here)
-
-    def tells(self, hop: Hop) -> bool:
-        """Whether no device that wants nothing takes part in what repeats: how many these are says no period."""
-        repeats = self._last // 2 < self._away(hop) <= self._last // 2 + self.drift
-        return not repeats or max(receiver for _, receiver in hop.pairs) < self.filled
-
-    @property
-    def _last(self) -> int:
-        """How far off the holders are at the end of the axis."""
-        return self.filled * self.drift // self.period
-
-    def _receivers(self, receivers: list[int], end: int) -> tuple[Range, ...]:
-        """Ranges of positions in the large problem: those from `end` on are behind the periods left out."""
-        moved, empty = self.periods * self.period, (self.filled + self.devices) // 2
-        # One of the devices that want nothing stands for those of them that were left out.
-        more = {at: moved if end <= at < empty else self.dropped if at >= empty else 0 for at in receivers}
-        return tuple(_ranges((at + (moved if at == empty else more[at]), at + more[at] + 1) for at in receivers))
-
-    def _away(self, hop: Hop) -> int:
-        """How far off the holders are, in the direction in which they drift."""
-        sender, receiver = hop.pairs[0]
-        return (sender - receiver if self.held > self.period else receiver - sender) % self.devices
-
-    def _distance(self, away: int) -> int:
-        return (away if self.held > self.period else -away) % (self.devices + self.dropped)
+    def _ends(self) -> tuple[Flags, Flags]:
+        """Whether it is the nearest to the beginning of the axis, and whether the farthest."""
+        joints = self.of[1:] != self.of[:-1]
+        one = np.ones(min(len(self.of), 1), np.bool_)
+        return np.append(one, joints), np.append(joints, one)
 
 
-def drifting(source: Cut | None, cut: Cut, size: int, devices: int) -> Drifting | None:
-    """The same problem without most of its periods; None where there are too few, or nothing drifts."""
-    if source is None or source.window is not None or not source.block or not cut.block or source.block == cut.block:
-        return None
-    mode, wanted = ("valid", size) if cut.window is None else (cut.window.mode, cut.window.count * cut.window.step)
-    cells = math.lcm(source.block, cut.block)
-    period, held = cells // cut.block, cells // source.block
-    reach = (abs(cut.low) + cut.extent + abs(wanted - size)) // min(source.block, cut.block) + 2
-    filled, full = -(-wanted // cut.block), -(-size // source.block)
-    behind = devices - max(filled, full)
-    if behind < 0 or (behind > reach and mode == "periodic"):
-        return None
-    # So many devices receive from others at one distance.
-    band = (abs(cut.low) + cut.extent + source.block) // abs(source.block - cut.block) + 2
-    kept = max(4 * (period + band + 2 * reach) * cut.block, 16 * reach * source.block)
-    periods = (min(size, wanted) - kept) // cells
-    if periods <= 0:
-        return None
-    left_out = max(behind - 2 * reach, 0) if mode != "periodic" else 0
-    dropped = periods * max(period, held) + left_out
-    window = cut.window and replace(cut.window, count=cut.window.count - periods * cells // cut.window.step)
-    return Drifting(
-        source,
-        replace(cut, window=window),
-        size - periods * cells,
-        devices - dropped,
-        filled - periods * period,
-        dropped,
-        periods,
-        period,
-        held,
-    )
-
-
-def content(hop: Hop, filled: int) -> bytes:
-    """What is sent, receiver by receiver, as they ascend: those that want something, the others get padding."""
-    senders = [sender for sender, receiver in sorted(hop.pairs, key=lambda pair: pair[1]) if receiver < filled]
-    return array("q", (cell for sender in senders for piece in hop.sent for cell in _row(piece, sender))).tobytes()
-
-
-def _row(piece: Piece, sender: int) -> list[int]:
-    if piece.table is None:
-        return list(range(piece.starts[sender], piece.starts[sender] + piece.length))
-    places = [cell for _, start, stop in piece.ranges for cell in range(start, stop)]
-    return [places[place] for place in piece.table[sender].tolist()]
-
-
-def _ranges(parts: Iterable[Range]) -> Iterator[Range]:
-    """Those that go on where the one before ends are one with it."""
-    last: Range | None = None
-    for low, high in parts:
-        if last is not None and last[1] == low:
-            low = last[0]
-        elif last is not None:
-            yield last
-        last = low, high
-    if last is not None:
-        yield last
+def _taking(reading: _Reading, held: int, low: Table, stop: Table) -> _Taking:
+    nearest, farthest = reading.start(low) // held - low, (reading.end(low) - 1) // held - low
+    counts = farthest - nearest + 1
+    of = np.repeat(np.arange(len(low)), counts)
+    distance = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + nearest[of]
+    # The device's own block is one of the parts, whoever reads it.
+    least = min(int(distance.min(initial=0)), 0)
+    occurs = np.zeros(max(int(distance.max(initial=0)), 0) - least + 1, np.bool_)
+    occurs[distance - least] = occurs[-least] = True
+    distances, part = np.flatnonzero(occurs) + least, (np.cumsum(occurs) - 1)[distance - least]
+    lengths = np.where(distances == 0, held, 0)
+    for device in (low, stop - 1):
+        block = held * (device[of] + distance)
+        length = np.minimum(reading.end(device)[of], block + held) - np.maximum(reading.start(device)[of], block)
+        np.maximum.at(lengths, part, length)
+    return _Taking(reading, held, distances, lengths, of, part)

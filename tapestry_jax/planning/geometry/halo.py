@@ -11,17 +11,19 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
-Table = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Table: TypeAlias = "NDArray[np.int64]"
+Flags: TypeAlias = "NDArray[np.bool_]"
 Pair = tuple[int, int]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Slice
-from tapestry_jax.planning.geometry.hops import sent_cells, sent_hops
+from tapestry_jax.planning.geometry.drift import drifts
+from tapestry_jax.planning.geometry.hops import sends, sent_cells
 from tapestry_jax.planning.geometry.layout import Cut, Layout, stored_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import is_time, spread
@@ -86,7 +89,7 @@ class _Way:
 
     def _neighbours_suffice(self, axis: int, have: Cut, wanted: Cut) -> bool:
         in_space = not any(map(is_time, have.axes))
-        return in_space and _is_cheaper(Overlap(axis, have, wanted, self.shape[axis]), self.mesh)
+        return in_space and _is_cheaper(self._overlaps(Overlap(axis, have, wanted, self.shape[axis])), self.mesh)
 
     def _leave_other_windows(self, axis: int, have: Cut | None, wanted: Cut | None) -> None:
         size = self.shape[axis]
@@ -171,15 +174,27 @@ class _Way:
         self.changes += [Deal(axis, wanted) for axis, _, wanted in last if wanted.striped]
         left = [Overlap(axis, have, wanted, self.shape[axis]) for axis, have, wanted in last if not wanted.striped]
         # What costs nothing makes the exchanges smaller.
-        for overlap in sorted(left, key=lambda each: bool(sent_hops(each, self.mesh))):
-            self._overlap(overlap)
+        for overlaps in sorted(
+            map(self._overlaps, left), key=lambda some: any(sends(each, self.mesh) for each in some)
+        ):
+            self._overlap(overlaps)
 
-    def _overlap(self, overlap: Overlap) -> None:
-        self.cast(_missing(overlap.cut, self.varies))
-        if overlap.source is not None and not _is_cheaper(overlap, self.mesh):
-            self.changes.append(Gather(overlap.axis, overlap.cut.axes, overlap.size, varying=True))
-            overlap = Overlap(overlap.axis, None, overlap.cut, overlap.size)
-        self.changes.append(overlap)
+    def _overlap(self, overlaps: list[Overlap]) -> None:
+        last = overlaps[-1]
+        self.cast(_missing(last.cut, self.varies))
+        if overlaps[0].source is not None and not _is_cheaper(overlaps, self.mesh):
+            self.changes.append(Gather(last.axis, last.cut.axes, last.size, varying=True))
+            overlaps = [Overlap(last.axis, None, last.cut, last.size)]
+        self.changes += overlaps
+
+    def _overlaps(self, overlap: Overlap) -> list[Overlap]:
+        """Between blocks of two sizes cells come first, and then what a boundary answers with cells of others."""
+        have, wanted, size = overlap.source, overlap.cut, overlap.size
+        full = size if have is None else min(have.block, wanted.block) * self.mesh.size(wanted.axes)
+        if have is None or have.block == wanted.block or drifts(have, wanted) or full < size:
+            return [overlap]
+        way = [have, Cut(have.axes, have.block), Cut(wanted.axes, wanted.block), wanted]
+        return [Overlap(overlap.axis, one, other, size) for one, other in pairwise(way) if one != other]
 
     def cast(self, missing: tuple[str, ...]) -> None:
         """Make it vary over mesh axes over which it does not."""
@@ -212,12 +227,12 @@ def _is_dealt(cut: Cut, size: int, mesh: MeshShape) -> bool:
     return not any(map(is_time, cut.axes)) and cut.block * devices == size and cut.block % devices == 0
 
 
-def _is_cheaper(overlap: Overlap, mesh: MeshShape) -> bool:
-    """Whether a neighbour exchange moves less than a gather would."""
-    assert overlap.source is not None
-    return overlap.source.window is not None or sent_cells(overlap, mesh) < overlap.source.block * mesh.size(
-        overlap.source.axes
-    )
+def _is_cheaper(overlaps: list[Overlap], mesh: MeshShape) -> bool:
+    """Whether neighbour exchanges move less than a gather would."""
+    source = overlaps[0].source
+    assert source is not None
+    moved = sum(sent_cells(each, mesh) for each in overlaps)
+    return source.window is not None or moved < source.block * mesh.size(source.axes)
 
 
 def _next_exchange(now: Layout, target: Layout) -> tuple[int, int] | None:

@@ -14,13 +14,14 @@ class Collective:
       axes: the mesh axes.
       bytes: per device and execution: the larger of operand and result.
       path: the operation that causes it.
-      times: how often it runs.
+      times: how often it runs, those that are alike together.
       backward: whether it belongs to the gradient.
       bound: whether it may run less often: what is the same in every turn of a loop may be moved out of it, and equal
         values are sent once.
       part: of gathers and reduce-scatters, the shape of one device's part, the dimension that is cut first; empty where
         that is not known.
       perhaps: another kind that a compiler may run it as, of the same bytes.
+      alike: for how many of these, one behind the other, it stands.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Collective:
     bound: bool = False
     part: tuple[int, ...] = ()
     perhaps: str = ""
+    alike: int = 1
 
     def __str__(self) -> str:
         repeated = f" x{self.times}" if self.times > 1 else ""

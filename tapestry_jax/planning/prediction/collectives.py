@@ -27,6 +27,7 @@ from tapestry_jax.planning.geometry.changes import (
     Slice,
     changed_shape,
 )
+from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
 from tapestry_jax.planning.prediction.bounds import Turning, is_still, marked, sends_still, turning_in
@@ -179,17 +180,21 @@ def _of_changes(
                 moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
                 yield moved
                 yield from [replace(moved, backward=True)] * (again + smooth)
-            case Overlap(axis, _, cut, _):
+            case Overlap(axis, had, cut, _):
                 others = math.prod(size for other, size in enumerate(shape) if other != axis)
+                drift, place = drifts(had, cut), (source, tuple(map(_forward, changes[:number])), axis, cut.axes)
+                # Some permutation may be one of another exchange of the value, where one of both is told in sums.
+                bound = any((place, each) in seen for each in ((True, False) if drift else (True,)))
                 for hop in sent_hops(change, mesh):
-                    permuted = hop.axes(cut.axes, mesh)
-                    sent = Collective("collective-permute", permuted, unit * others * hop.length, path)
+                    permuted, moved = hop.axes(cut.axes, mesh), unit * others * hop.length
+                    sent = Collective("collective-permute", permuted, moved, path, hop.alike, alike=hop.alike)
                     # XLA merges equal permutations, whatever becomes of what arrives.
-                    key = (source, tuple(map(_forward, changes[:number])), axis, cut.axes, hop.key)
+                    key = (*place, hop.key)
                     if key not in seen:
                         seen.add(key)
-                        yield sent
+                        yield replace(sent, bound=bound)
                     yield from [replace(sent, backward=True)] * (again + smooth)
+                seen.add((place, drift))
             case _:
                 pass
         shape = changed_shape(shape, change, mesh)

@@ -59,6 +59,7 @@ class TransferCost:
       backward: whether it belongs to the gradient.
       seconds: of all executions.
       hidden: of these, how many pass while the device computes.
+      alike: as in `Collective`.
     """
 
     path: str
@@ -69,6 +70,7 @@ class TransferCost:
     backward: bool
     seconds: float
     hidden: float = 0.0
+    alike: int = 1
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
     for place, each in placed_collectives(schedule, grad):
         took = each.times * transfer_seconds(laid, each.kind, each.axes, each.bytes)
         places.append(place)
-        transfers.append(TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took))
+        sent = TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took)
+        transfers.append(replace(sent, alike=each.alike))
     cost = Cost(
         schedule.graph.name,
         machine.name,

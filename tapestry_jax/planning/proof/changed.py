@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from combinators.index_space.box import Box
+from tapestry_jax.planning.arrivals.ranges import range_fault
+from tapestry_jax.planning.arrivals.tables import table_fault
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
+from tapestry_jax.planning.geometry.drift import Drift, drifts
+from tapestry_jax.planning.geometry.fewer import fewer
+from tapestry_jax.planning.geometry.halo import NeighbourExchange
 from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import in_time, label
-from tapestry_jax.planning.proof.exchanges import check_exchange
 from tapestry_jax.planning.proof.pieces import Piece, digits_of, piece_of, whole
 from tapestry_jax.planning.proof.site import Site, check_same, refuse
 
@@ -71,6 +76,38 @@ def changed(pieces: Sequence[Piece], changes: Sequence[Change], shape: Sequence[
                     _check_others(held, (axis,), cut.axes, site, path, "exchanges cells")
                 held[axis] = piece_of(cut, shape[axis], site.mesh)
     return held
+
+
+def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
+    """Follow an exchange of an axis of `size` cells; returns whether anything is sent.
+
+    In the middle of an axis all devices do the same one block further on, so that as many as a window reaches over at
+    either end, and those that have less than a block, or none, stand for all. Between blocks of two sizes every device
+    is another case, and all are proved by ranges.
+
+    Raises:
+      PlanError: with the first cells that a device would read, and does not get.
+    """
+    devices = site.mesh.size(change.cut.axes)
+    if change.source is not None and drifts(change.source, change.cut):
+        drift = change.exchange(site.mesh)
+        assert isinstance(drift, Drift)
+        _refused(path, range_fault(drift, change.source, change.cut, size, devices))
+        return drift.sends
+    small = fewer(change.source, change.cut, size, devices)
+    source, cut, size, devices = small.source, small.cut, small.size, small.devices
+    # The same exchange along one axis of a smaller mesh.
+    along = ("devices",)
+    smaller = Overlap(change.axis, source and replace(source, axes=along), replace(cut, axes=along), size)
+    exchange = smaller.exchange(MeshShape((("devices", devices),)))
+    assert isinstance(exchange, NeighbourExchange)
+    _refused(path, table_fault(exchange, source, cut, size, devices))
+    return bool(exchange.hops)
+
+
+def _refused(path: str, fault: tuple[str, str] | None) -> None:
+    if fault is not None:
+        refuse(path, *fault)
 
 
 def sliced(piece: Piece, cut: Cut, size: int, site: Site, path: str) -> Piece:

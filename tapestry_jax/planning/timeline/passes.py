@@ -159,4 +159,6 @@ def _computed(work: Work, part: str, seconds: float) -> Event:
 
 def _transferred(sent: TransferCost, seconds: float) -> Event:
     part = BACKWARD if sent.backward else FORWARD
-    return Event(sent.path, sent.kind, part, sent.axes, 0.0, seconds / sent.times, bytes=sent.bytes)
+    # Those that are alike follow each other at once.
+    took, moved = seconds * sent.alike / sent.times, sent.bytes * sent.alike
+    return Event(sent.path, sent.kind, part, sent.axes, 0.0, took, bytes=moved)

@@ -13,7 +13,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.nodes import Apply
 from combinators.graphs.show import describe_node
 from tapestry_jax.planning.geometry.changes import Change, Deal, Exchange, Gather, Overlap, Share
-from tapestry_jax.planning.geometry.hops import sent_hops
+from tapestry_jax.planning.geometry.hops import sends
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
@@ -230,7 +230,7 @@ def _changed(
 def _sent(change: Change, mesh: MeshShape) -> str:
     """The kind of collective that a change is; empty where nothing is sent."""
     if isinstance(change, Overlap):
-        return "collective-permute" if sent_hops(change, mesh) else ""
+        return "collective-permute" if sends(change, mesh) else ""
     return next((kind for which, kind in _SENT.items() if isinstance(change, which)), "")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Share, Slice
-from tapestry_jax.planning.geometry.hops import sent_hops
+from tapestry_jax.planning.geometry.hops import sends
 from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.scheduling.schedule import Convert
 from tapestry_jax.shards.parts import Move, Piece
@@ -51,7 +51,7 @@ def _sent_over(scope: Scope, change: Change) -> tuple[str, ...]:
         case Exchange(_, _, _, _, cut) | Deal(_, cut):
             return scope.real(cut.axes)
         case Overlap(_, _, cut, _):
-            return scope.real(in_space(cut.axes)) if sent_hops(change, scope.common.mesh) else ()
+            return scope.real(in_space(cut.axes)) if sends(change, scope.common.mesh) else ()
         case Cast() | Slice() | Reorder():
             return ()
 

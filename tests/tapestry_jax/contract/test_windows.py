@@ -9,7 +9,7 @@ import pytest
 from scipy import signal
 
 import tapestry_jax as tp
-from tests.contract import assert_holds, inside
+from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import named, normal
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -134,3 +134,42 @@ def test_contract_two_convolutions(mesh8):
     plan = tp.plan(tp.trace(network, *args), mesh8, {"y": "data"})
     assert_holds(plan, args, rtol=1e-3, atol=1e-4, reference=lambda i, f, g: one(np.tanh(one(i, f)), g))
     assert {each.kind for each in inside(plan)} == {"collective-permute"}
+
+
+@pytest.mark.parametrize(("rows", "reach", "axes"), [(1, 2, ("data", "model")), (3, 9, ("model",))], ids=str)
+def test_contract_windows_that_keep_fewer_cells_than_they_read(mesh2x4, rows, reach, axes):
+    # Blocks of two sizes, and holders that are further away from device to device.
+    devices = int(np.prod([mesh2x4.shape[axis] for axis in axes]))
+    args = (normal(3, rows * devices + reach),)
+    window = tp.Map(lambda x: 2 * x[..., :-reach] + x[..., reach:], "b (y+[dy]) -> b y", sizes={"dy": reach + 1})
+    plan = tp.plan(tp.trace(window, *named("b y", *args)), mesh2x4, {"y": axes})
+    assert any(each.alike > 1 for each in plan.collectives())
+    assert_holds(plan, args, reference=lambda x: 2 * np.asarray(x)[:, :-reach] + np.asarray(x)[:, reach:])
+
+
+@pytest.mark.parametrize(("mode", "size"), [("zero", 17), ("periodic", 23), ("reflect", 17), ("edge", 23)])
+def test_contract_strides_over_blocks_of_another_size(mesh2x4, mode, size):
+    # What the sine leaves in blocks of 3 is read in blocks of 4.
+    window = tp.Map(lambda x: 2 * x[:-3:2] + x[3::2], "(2*y+[dy]-1) c -> y c", sizes={"dy": 4}, boundary=mode)
+    args = (normal(size, 3),)
+
+    def reference(x):
+        padded, end = np.pad(np.sin(np.asarray(x)), [(1, 5), (0, 0)], mode=PAD[mode]), size + size % 2
+        return 2 * padded[0:end:2] + padded[3 : 3 + end : 2]
+
+    program = tp.trace(lambda x: window(tp.Map(jnp.sin)(x)), *named("y c", *args))
+    assert_holds(tp.plan(program, mesh2x4, {"y": ("data", "model")}), args, reference=reference)
+
+
+def test_contract_two_windows_of_one_value_over_blocks_of_another_size(mesh2x4):
+    # Some permutations of the two may be the same: XLA sends these once, and the prediction is a bound.
+    args = (normal(10, 2),)
+    first, second = (
+        tp.Map(lambda x, n=width - 1: x[:-n] + x[n:], "(y+[dy]) c -> y c", sizes={"dy": width}) for width in (3, 2)
+    )
+    program = tp.trace(lambda x: (first(x), second(x)), *named("y c", *args))
+    plan = tp.plan(program, mesh2x4, {"y": ("data", "model")})
+    assert any(each.bound for each in plan.collectives())
+    plan.verify()
+    assert_contract(plan, bounded=True)
+    assert_same(plan, args)

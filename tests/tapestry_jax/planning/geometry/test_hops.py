@@ -17,10 +17,9 @@ from jax.sharding import AbstractMesh
 import tapestry_jax as tp
 from combinators.index_space.boundary import BOUNDARIES
 from tapestry_jax.planning.geometry.changes import Overlap
-from tapestry_jax.planning.geometry.drifting import drifting
 from tapestry_jax.planning.geometry.fewer import fewer
 from tapestry_jax.planning.geometry.halo import Hop, neighbour_exchange, permuted_axes
-from tapestry_jax.planning.geometry.hops import SentHop, axes_apart, sent_hops
+from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
 from tapestry_jax.planning.geometry.layout import Cut, Window, widened_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
@@ -82,70 +81,6 @@ def check(change: Overlap, other: Overlap, mesh: MeshShape) -> None:
         assert (one == two) == (few == less)
 
 
-@st.composite
-def drifts(draw: Any) -> tuple[Overlap, Overlap, MeshShape]:
-    """Blocks of two sizes, read through a window and through the same or another one, over many periods."""
-    devices, step = draw(st.sampled_from([5, 60, 130, 200])), draw(st.integers(1, 3))
-    wanted, mode = step * draw(st.integers(1, 3)), draw(st.sampled_from(BOUNDARIES))
-    held = draw(st.integers(1, 6).filter(lambda block: block != wanted))
-    size = min(held * devices, wanted * devices + draw(st.integers(0, 6)))
-    size = max(size - draw(st.just(0) | st.integers(0, devices)), 1)
-    found: list[Overlap] = []
-    for _ in range(2):
-        offset, width = draw(st.integers(0 if mode == "valid" else -5, 5)), draw(st.integers(0, 7))
-        count = max((size - offset - width) // step + 1, 0) if mode == "valid" else -(-size // step)
-        count = min(count, wanted // step * devices)
-        cut = Cut(("a",), wanted, Window(offset, width, step, count, mode))
-        found.append(Overlap(0, Cut(("a",), held), cut, size))
-    return found[0], found[1], MeshShape((("a", devices),))
-
-
-@settings(max_examples=25)
-@given(drifts())
-def test_blocks_that_drift_apart_are_told_as_the_tables_of_all_devices_say(
-    drift: tuple[Overlap, Overlap, MeshShape],
-) -> None:
-    _check_drift(*drift)
-
-
-@pytest.mark.parametrize("mode", BOUNDARIES)
-@pytest.mark.parametrize(("held", "wanted"), [(3, 2), (2, 3)])
-def test_drifts_over_many_periods_reach_both_ways(held: int, wanted: int, mode: str) -> None:
-    devices = 240
-    size = min(held * devices, wanted * devices + 2)
-    near, far = (
-        Cut(("a",), wanted, Window(offset, width, 1, size - 5 if mode == "valid" else size - 2, mode))
-        for offset, width in ((0 if mode == "valid" else -1, 6), (0 if mode == "valid" else -3, 5))
-    )
-    assert drifting(Cut(("a",), held), near, size, devices) is not None
-    source = Cut(("a",), held)
-    _check_drift(Overlap(0, source, near, size), Overlap(0, source, far, size), MeshShape((("a", devices),)))
-
-
-def _check_drift(change: Overlap, other: Overlap, mesh: MeshShape) -> None:
-    """As `check`, and every permutation leads from and to the devices that the tables say."""
-    check(change, other, mesh)
-    assert change.source is not None
-    hops = neighbour_exchange(change.source, change.cut, change.size, mesh.size(("a",))).hops
-    told = [[(at + hop.distance) % mesh.size(("a",)) for at in _positions(hop)] for hop in sent_hops(change, mesh)]
-    assert told == [[sender for sender, _ in sorted(hop.pairs, key=lambda pair: pair[1])] for hop in hops]
-
-
-def _positions(hop: SentHop) -> list[int]:
-    return [at for start, stop in hop.receivers for at in range(start, stop)]
-
-
-@pytest.mark.parametrize(("held", "wanted"), [(5, 4), (3, 4), (2, 1), (1, 2), (7, 3)])
-@pytest.mark.parametrize("mode", BOUNDARIES)
-def test_periods_of_a_drift_are_left_out(held: int, wanted: int, mode: str) -> None:
-    devices = 2**20
-    size = devices * min(held, wanted)
-    cut = Cut(("a",), wanted, Window(0, 3, 1, size - 2 if mode == "valid" else size, mode))
-    small = drifting(Cut(("a",), held), cut, size, devices)
-    assert small is not None
-    assert small.devices < 500
-
-
 @pytest.mark.parametrize("mode", ["periodic", "reflect"])
 @pytest.mark.parametrize(
     ("rows", "full"), [(1, 75), (2, 76), (2, 60), (1, 90), (100, 77), (100, 150), (2, 110), (2, 40)]
@@ -191,20 +126,3 @@ def test_the_cost_does_not_depend_on_devices_or_cells(mode: str, size: int) -> N
     str(plan.explain(grad=True))
     assert plan.collectives(grad=True)
     assert time.process_time() - began < 3
-
-
-def test_a_window_that_keeps_fewer_cells_than_it_reads_costs_the_same_on_many_devices() -> None:
-    # Blocks of 65 cells are read in blocks of 64: every device is another case, until both begin anew.
-    devices = 2**20
-    window = tp.Map(lambda rows: rows[:-2] + rows[2:], "(y+[dy]) -> y", sizes={"dy": 3})
-    graph = tp.trace(window, tp.TensorType({"y": 64 * devices + 2}, jnp.float32))
-    began = time.process_time()
-    plan = tp.plan(graph, AbstractMesh((devices,), ("a",)), {"y": "a"})
-    plan.verify()
-    sent = [each for each in plan.collectives(grad=True) if each.kind == "collective-permute" and not each.backward]
-    assert time.process_time() - began < 6
-    # The last device reads cells of so many devices before it, at every distance down to the next, and the first of the
-    # one behind it.
-    last = devices - 1
-    assert len(sent) == last - 64 * last // 65 + 1
-    assert max(each.bytes for each in sent) == 4 * 65

@@ -14,10 +14,13 @@ import tapestry_jax as tp
 from combinators.index_space.boundary import BOUNDARIES
 from tapestry_jax.planning.entries import placement
 from tapestry_jax.planning.geometry.changes import Gather, Overlap, Share, Slice
+from tapestry_jax.planning.geometry.fewer import fewer
 from tapestry_jax.planning.geometry.halo import Hop, NeighbourExchange
-from tapestry_jax.planning.geometry.layout import Cut
-from tapestry_jax.planning.proof import exchanges
+from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.proof import changed
 from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.planning.proof.site import Site
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tests.tapestry_jax.damage import cut_of, damaged, recut, renamed, with_layout
 
@@ -543,10 +546,10 @@ def test_exchanges_hold_for_every_boundary(mode: str, size: int, depth: int) -> 
 def test_few_devices_stand_for_many() -> None:
     # The same tables, once of all devices and once of those that differ.
     cut = Cut(("devices",), 8)
-    wide = replace(cut, window=exchanges.Window(-3, 7, 1, 8 * 100 - 4, "edge"))
-    assert exchanges.fewer(cut, wide, 8 * 100 - 4, 103).devices < 50
-    site = exchanges.Site(exchanges.MeshShape((("devices", 103),)))
-    assert exchanges.check_exchange(Overlap(0, cut, wide, 8 * 100 - 4), 8 * 100 - 4, site, "path")
+    wide = replace(cut, window=Window(-3, 7, 1, 8 * 100 - 4, "edge"))
+    assert fewer(cut, wide, 8 * 100 - 4, 103).devices < 50
+    site = Site(MeshShape((("devices", 103),)))
+    assert changed.check_exchange(Overlap(0, cut, wide, 8 * 100 - 4), 8 * 100 - 4, site, "path")
 
 
 # The cost is of the program.

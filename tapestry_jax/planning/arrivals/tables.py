@@ -1,9 +1,7 @@
 """Neighbour exchanges, run on cells that know their names: every device must end up with what its indices read.
 
 The tables of an exchange are followed from the holder of every cell, through what it sends and to whom, to the place
-where it is read. In the middle of an axis all devices do the same one block further on, so that a few of them stand for
-all: as many as a window reaches over at either end, and those that have less than a block, or none. Where blocks of two
-sizes drift apart, a few periods of the drift stand for all.
+where it is read.
 """
 
 from __future__ import annotations
@@ -16,13 +14,8 @@ from itertools import accumulate, pairwise
 
 from combinators.frozen import dataclass
 from combinators.index_space.box import Box
-from tapestry_jax.planning.geometry.changes import Overlap
-from tapestry_jax.planning.geometry.drifting import drifting
-from tapestry_jax.planning.geometry.fewer import fewer
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece
 from tapestry_jax.planning.geometry.layout import Cut, Window
-from tapestry_jax.planning.geometry.mesh_shape import MeshShape
-from tapestry_jax.planning.proof.site import Site, refuse
 
 ZERO = -1
 """A place that holds a zero."""
@@ -46,27 +39,8 @@ class Run:
 Runs = list[Run]
 
 
-def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
-    """Follow an exchange of an axis of `size` cells; returns whether anything is sent.
-
-    Raises:
-      PlanError: with the first cells that a device would read, and does not get.
-    """
-    devices = site.mesh.size(change.cut.axes)
-    small = drifting(change.source, change.cut, size, devices) or fewer(change.source, change.cut, size, devices)
-    source, cut, size, devices = small.source, small.cut, small.size, small.devices
-    # The same exchange along one axis of a smaller mesh.
-    along = ("devices",)
-    smaller = Overlap(change.axis, source and replace(source, axes=along), replace(cut, axes=along), size)
-    exchange = smaller.exchange(MeshShape((("devices", devices),)))
-    fault = _fault(exchange, source, cut, size, devices)
-    if fault is not None:
-        refuse(path, *fault)
-    return bool(exchange.hops)
-
-
 @lru_cache(maxsize=1024)
-def _fault(
+def table_fault(
     exchange: NeighbourExchange, source: Cut | None, cut: Cut, size: int, devices: int
 ) -> tuple[str, str] | None:
     """What is wrong with an exchange, and where; None where nothing is."""

@@ -1,0 +1,142 @@
+"""Exchanges between blocks of two sizes are told by ranges: as every device by itself says, and at any size."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+from combinators.index_space.boundary import BOUNDARIES
+from tapestry_jax.planning.geometry.changes import Overlap
+from tapestry_jax.planning.geometry.drift import drifts
+from tapestry_jax.planning.geometry.drifting import drifting
+from tapestry_jax.planning.geometry.halo import neighbour_exchange, permuted_axes
+from tapestry_jax.planning.geometry.hops import sends, sent_cells, sent_hops
+from tapestry_jax.planning.geometry.layout import Cut, Layout, Window
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.way import layout_changes
+from tapestry_jax.planning.proof.changed import check_exchange
+from tapestry_jax.planning.proof.site import Site
+from tests.drifts import NOTHING, Problem, is_right, problems, received, wanted_cells
+
+
+@settings(max_examples=150)
+@given(problems())
+def test_every_device_has_what_its_indices_read(problem: Problem) -> None:
+    assert is_right(received(drifting(*problem), problem), problem)
+
+
+@settings(max_examples=150)
+@given(problems())
+def test_no_more_is_sent_than_every_device_by_itself_needs(problem: Problem) -> None:
+    source, cut, size, devices = problem
+    needed: dict[int, dict[int, int]] = {}
+    for device in range(devices):
+        wanted = [cell for cell in wanted_cells(cut, size, device) if cell != NOTHING]
+        # What lies between two windows of a device comes along.
+        for cell in range(min(wanted, default=0), max(wanted, default=-1) + 1):
+            if cell // source.block != device:
+                counts = needed.setdefault(cell // source.block - device, {})
+                counts[device] = counts.get(device, 0) + 1
+    drift = drifting(*problem)
+    told = {
+        distance: (length, set(range(low, stop)))
+        for distance, length, low, stop in np.stack([drift.distances, drift.lengths, *drift.receivers()], 1).tolist()
+        if distance
+    }
+    assert told == {distance: (max(counts.values()), set(counts)) for distance, counts in needed.items()}
+    # The tables of all devices merge what goes to as far a device round both ends.
+    if len({distance % devices for distance in told}) == len(told):
+        lengths = sorted(hop.length for hop in neighbour_exchange(*problem).hops)
+        assert lengths == sorted(length for length, _ in told.values())
+
+
+@settings(max_examples=60)
+@given(problems((6, 24, 60)))
+def test_what_is_predicted_is_what_is_sent_over_each_mesh_axis(problem: Problem) -> None:
+    source, cut, size, devices = problem
+    mesh, axes = MeshShape((("a", 2), ("b", devices // 6), ("c", 3))), ("b", "a", "c")
+    change = Overlap(0, *(Cut(axes, each.block, each.window) for each in (source, cut)), size)
+    drift, sent = drifting(*problem), list[Any]()
+    for number, (distance, length) in enumerate(zip(drift.distances, drift.lengths, strict=True)):
+        if distance:
+            sent.append((int(length), permuted_axes(drift.sent(number, devices)[0], axes, mesh)))
+    hops = sent_hops(change, mesh)
+    assert sorted(sent) == sorted(each for hop in hops for each in [(hop.length, hop.axes(axes, mesh))] * hop.alike)
+    assert (sends(change, mesh), sent_cells(change, mesh)) == (bool(sent), sum(length for length, _ in sent))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from([1, 2, 5, 8]), st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.data())
+def test_what_a_boundary_answers_comes_behind_the_cells(
+    devices: int, held: int, step: int, rows: int, data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(1, min(held, rows * step) * devices))
+    mode = data.draw(st.sampled_from([mode for mode in BOUNDARIES if mode not in ("valid", "zero")]))
+    window = Window(data.draw(st.integers(-9, 9)), data.draw(st.integers(0, 7)), step, -(-size // step), mode)
+    source, cut = Layout((Cut(("a",), held),)), Layout((Cut(("a",), rows * step, window),))
+    mesh = MeshShape((("a", devices),))
+    for change in layout_changes((size,), source, cut, frozenset(("a",)), mesh):
+        if isinstance(change, Overlap):
+            assert change.source is None or change.source.block == change.cut.block or drifts(change.source, change.cut)
+            check_exchange(change, size, Site(mesh), "path")
+
+
+def _windows(rows: int, devices: int, reach: int) -> tp.Graph:
+    window = tp.Map(lambda x: x[..., :-reach] + x[..., reach:], "(y+[dy]) -> y", sizes={"dy": reach + 1})
+    return tp.trace(window, tp.TensorType({"y": rows * devices + reach}, jnp.float32))
+
+
+def _strided(size: int, mode: str) -> tp.Graph:
+    window = tp.Map(lambda x: x[:-3:2] * 2 + x[3::2], "(2*y+[dy]-1) -> y", sizes={"dy": 4}, boundary=mode)
+    return tp.trace(lambda x: window(tp.Map(jnp.sin)(x)), tp.TensorType({"y": size}, jnp.float32))
+
+
+def _sent(graph: tp.Graph, axes: tuple[str, ...], mesh: Any) -> list[Any]:
+    """What is sent forwards, after each of planning, proof and prediction took no second."""
+    began = [time.process_time()]
+    plan = tp.plan(graph, mesh, {"y": axes})
+    began.append(time.process_time())
+    plan.verify()
+    began.append(time.process_time())
+    found = plan.collectives(grad=True)
+    began.append(time.process_time())
+    assert max(np.diff(began)) < 1
+    return [each for each in found if each.kind == "collective-permute" and not each.backward]
+
+
+@pytest.mark.parametrize(
+    ("rows", "count", "most"),
+    [(64, 16133, 65), (1, 2**19 + 1, 2), (63, 16385, 64), (256, 4082, 257), (2**20, 2, 2**20 - 1)],
+)
+def test_a_window_that_keeps_fewer_cells_than_it_reads_costs_the_same_on_many_devices(
+    rows: int, count: int, most: int
+) -> None:
+    # Blocks of a cell more than those that they are read in, so that each device of many is another case.
+    devices = 2**20
+    sent = _sent(_windows(rows, devices, 2), ("a",), AbstractMesh((devices,), ("a",)))
+    # The last device reads cells of so many devices before it, at every distance down to the next, and the first of the
+    # one behind it.
+    last = devices - 1
+    assert count == last - rows * last // (rows + 1) + 1
+    assert (sum(each.times for each in sent), max(each.bytes for each in sent)) == (count, 4 * most)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in BOUNDARIES if mode != "valid"])
+def test_strides_over_blocks_of_two_sizes_cost_the_same_on_two_mesh_axes(mode: str) -> None:
+    assert _sent(_strided(2**40 + 1, mode), ("a", "b"), AbstractMesh((2**10, 2**10), ("a", "b")))
+
+
+@pytest.mark.parametrize(("held", "wanted"), [(1, 1000), (2**20, 1), (5, 4), (4, 5)])
+def test_ranges_are_as_many_as_distances(held: int, wanted: int) -> None:
+    devices = 2**20
+    size = devices * min(held, wanted)
+    drift = drifting(Cut(("a",), held), Cut(("a",), wanted), size, devices)
+    assert len(drift.reads.low) <= len(drift.runs.low) <= 4 * len(drift.distances)
