@@ -10,8 +10,7 @@ from jax import lax
 
 from tapestry_jax.lowering.exchange.alike import slice_alike
 from tapestry_jax.lowering.exchange.collectives import any_over, gather_over, sum_over
-from tapestry_jax.lowering.exchange.drift import exchange_drifting
-from tapestry_jax.lowering.exchange.halo import exchange_neighbours
+from tapestry_jax.lowering.exchange.halo import exchange_drifting, exchange_neighbours
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.on_device.stripes import deal, in_order, stripe

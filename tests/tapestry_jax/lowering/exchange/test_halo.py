@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from tapestry_jax.lowering.exchange.drift import exchange_drifting
+from tapestry_jax.lowering.exchange.halo import exchange_drifting
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.planning.geometry.drifting import drifting
 from tapestry_jax.planning.geometry.layout import Cut, Window
