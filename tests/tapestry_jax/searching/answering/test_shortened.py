@@ -11,6 +11,7 @@ from jax.sharding import AbstractMesh
 import tapestry_jax as tp
 from tapestry_jax.plan import asked_of
 from tapestry_jax.planning.asked import Asked
+from tapestry_jax.searching import evaluated
 from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
 from tapestry_jax.searching.finding import anneal
@@ -97,6 +98,26 @@ def test_what_seems_larger_is_not_weighed():
     assert not list(shortened(bound, found, lambda _: True))
     faster = [each for each in bound.evaluated.values() if each.asked != asked and each.seconds <= found.seconds]
     assert faster and not bound.weighed
+
+
+def test_what_has_the_same_schedule_is_not_priced_again(monkeypatch: pytest.MonkeyPatch):
+    said = SAID["whole"]
+    bound = problem()
+    first = evaluate(bound, asked_of(tp.plan(GRAPH, MESH, said["entries"])))
+    assert isinstance(first, Evaluated)
+    monkeypatch.setattr(evaluated, "price", lambda *_: pytest.fail("priced"))
+    same = evaluate(bound, asked_of(tp.plan(GRAPH, MESH, PLAIN)), first)
+    assert isinstance(same, Evaluated) and same.schedule is first.schedule and same.seconds == first.seconds
+
+
+def test_what_is_needed_is_tried_once():
+    asked = asked_of(tp.plan(GRAPH, MESH, {**PLAIN, "embed": None}, ops={"gelu": {"mlp": None}}))
+    bound = replace(problem(), memory=None)
+    first = evaluate(bound, asked)
+    assert isinstance(first, Evaluated)
+    # All that cuts nothing, all else, and each by itself.
+    assert len(list(shortened(bound, first, lambda _: True))) <= 2
+    assert len(bound.evaluated) <= 1 + 2 + 4
 
 
 def test_what_saves_time_stays_where_memory_has_no_bound():
