@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.merging.blocks import Axes, identity_block
-from combinators.operations.shaped import Shaped
+from combinators.merging.blocks import identity_block
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.attained import without_elements
 from tapestry_jax.lowering.on_device.here import Here
@@ -19,6 +18,7 @@ from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.stripes import in_order
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.accumulate import accumulate
+from tapestry_jax.lowering.time.framed import Frames, State, has_frames, run_framed
 from tapestry_jax.lowering.time.still import before_loop
 from tapestry_jax.lowering.time.summed import ends_in_sum, run_summed
 from tapestry_jax.planning.geometry.changes import Slice
@@ -26,7 +26,6 @@ from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Schedule, Slot
 
 RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
-State = tuple[Shaped, list[Any], list[Axes]]
 _FEW = 8
 """Steps of a turn that is looked through for what stands still; it is traced once more for it."""
 
@@ -37,7 +36,45 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     fixed, starts = padded_operands(step, arrays[:entering]), arrays[entering:]
     if ends_in_sum(step, schedule):
         return run_summed(step, here, fixed, run_body, lambda given, at: _run(step, schedule, at, given, (), run_body))
+    if has_frames(step, schedule):
+        slots = [step.body.slots[slot] for slot in step.body.outputs]
+        return run_framed(
+            fixed,
+            here,
+            _states(schedule, step.folds, slots),
+            lambda given, at: _run(step, schedule, at, given, (), run_body),
+            lambda given, at, frames: _sums(step, schedule, at, given, frames, run_body),
+        )
     return _run(step, schedule, here, fixed, starts, run_body)
+
+
+def _sums(
+    step: Region, schedule: Schedule, here: Here, fixed: dict[int, Any], frames: Frames, run_body: RunBody
+) -> list[Any]:
+    """The totals of all turns, each of whose states is expressed in given frames and added up."""
+    body = step.body
+    slots = [body.slots[slot] for slot in body.outputs]
+
+    def chunk(constant: dict[int, Any], counter: Any) -> list[list[Any]]:
+        outputs = run_body(body, dict(constant), here.turning(step.axis, counter))
+        return frames.express(_varying(outputs, slots))
+
+    counters = jnp.arange(turns_of(step.axis), dtype=jnp.int32)
+    still, one = _standing_still(step, chunk, fixed, counters[0])
+    again = recomputed(one)
+
+    def turn(sums: list[list[Any]], counter: Any) -> tuple[list[list[Any]], None]:
+        return jax.tree.map(jnp.add, sums, again(still, counter)), None
+
+    unit = frames.express(_varying(_identity(_states(schedule, step.folds, slots)), slots))
+    return frames.restore(lax.scan(turn, unit, counters)[0])
+
+
+def _standing_still(step: Region, chunk: Any, fixed: dict[int, Any], *turning: Any) -> tuple[Any, Any]:
+    """What stands still in a turn, computed before the loop where that is found quickly, and the turn without it."""
+    if len(step.body.steps) <= _FEW and not any(isinstance(inner, Region | Repeat) for inner in step.body.steps):
+        return before_loop(chunk, fixed, *turning)
+    return fixed, chunk
 
 
 def _run(
@@ -65,10 +102,7 @@ def _run(
     # Scans over the mesh begin with what the devices before come to.
     start = _varying([*_identity(folds), *starts, *_identity(scans)[len(starts) :]], slots)
     counters = jnp.arange(turns, dtype=jnp.int32)
-    still: Any = fixed
-    one: Any = chunk
-    if len(body.steps) <= _FEW and not any(isinstance(inner, Region | Repeat) for inner in body.steps):
-        still, one = before_loop(chunk, fixed, around, counters[0], start)
+    still, one = _standing_still(step, chunk, fixed, around, counters[0], start)
     again = recomputed(one)
 
     def turn(carry: tuple[list[Any], list[Any]], counter: Any) -> tuple[tuple[list[Any], list[Any]], list[Any]]:

@@ -1,0 +1,105 @@
+"""Loops over states with frames: derivatives in the frame of the whole, of which no turn is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+import tapestry_jax as tp
+from tapestry_jax.lowering.time import region
+from tests.contract import assert_same
+
+SIZES = {"h": 1, "q": 6, "k": 12, "d": 2}
+
+
+def _type(*names: str) -> tp.TensorType:
+    return tp.TensorType({name: SIZES[name] for name in names}, jnp.float32)
+
+
+def _attention(causal: bool = False) -> tp.Graph:
+    keys = _type("h", "k", "d")
+    return tp.trace(lambda q, k, v: tp.attention(q, k, v, over="k", causal=causal), _type("h", "q", "d"), keys, keys)
+
+
+def _logsumexp() -> tp.Graph:
+    return tp.trace(tp.fold(tp.aggregators.LogSumExp(), "q k -> q"), _type("q", "k"))
+
+
+def _arrays(graph: tp.Graph, scale: float = 1) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [jnp.asarray(scale * rng.standard_normal(node.results[0].shape), jnp.float32) for node in graph.inputs]
+
+
+def _gradient(plan: tp.Plan) -> Any:
+    run = plan.compile()
+    return lambda *args: jax.grad(lambda *args: jnp.sum(jnp.sin(run(*args))), argnums=tuple(range(len(args))))(*args)
+
+
+@pytest.mark.parametrize(
+    ("graph", "entries"),
+    [
+        (_attention, {"k": tp.chunks(4)}),
+        # Chunks of which rows see nothing, in loops over both.
+        (lambda: _attention(causal=True), {"q": tp.chunks(3), "k": tp.chunks(4)}),
+        (_attention, {"k": ("data", tp.chunks(3))}),
+        (_logsumexp, {"q": "data", "k": tp.chunks(5)}),
+    ],
+    ids=[
+        "attention",
+        "causal, both in chunks",
+        "over the mesh and in chunks",
+        "log-sum-exp, chunks that do not divide",
+    ],
+)
+def test_values_and_gradients_are_those_of_the_program(graph: Any, entries: Any) -> None:
+    made = graph()
+    # Scores of hundreds: relative to a maximum of another turn they would be infinite.
+    assert_same(tp.plan(made, tp.mesh(data=2), entries), _arrays(made, 20), atol=1e-4)
+
+
+def test_derivatives_forwards_and_of_second_order_are_those_of_the_program() -> None:
+    graph = _attention()
+    args = _arrays(graph)
+    run = tp.plan(graph, tp.mesh(data=1), {"k": tp.chunks(4)}).compile()
+
+    def found(run: Any) -> Any:
+        def slope(*args: Any) -> Any:
+            return jax.jvp(run, args, args)[1]
+
+        return jax.jit(lambda *args: (slope(*args), jax.grad(lambda *args: jnp.sum(slope(*args)))(*args)))(*args)
+
+    for ours, theirs in zip(found(run), found(graph), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+
+
+def _stacked(plan: tp.Plan, turns: int) -> list[tuple[int, ...]]:
+    """What the loops of a gradient keep of every turn, or read of it: stacked floats in their types."""
+    structs = [jax.ShapeDtypeStruct(node.results[0].shape, node.results[0].dtype) for node in plan.graph.inputs]
+    found: list[tuple[int, ...]] = []
+
+    def look(jaxpr: Any) -> None:
+        for equation in jaxpr.eqns:
+            for inner in jaxprs_in_params(equation.params):
+                look(inner)
+            if equation.primitive.name == "scan" and equation.params["length"] == turns:
+                kept = equation.params["num_carry"]
+                found.extend(
+                    atom.aval.shape for atom in equation.outvars[kept:] if jnp.issubdtype(atom.aval.dtype, jnp.floating)
+                )
+
+    look(jax.make_jaxpr(_gradient(plan))(*structs).jaxpr)
+    return found
+
+
+def test_the_loop_keeps_nothing_of_a_turn_and_without_a_frame_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tp.plan(_attention(), tp.mesh(data=1), {"k": tp.chunks(4)})
+    assert _stacked(plan, 4) == []
+    monkeypatch.setattr(region, "has_frames", lambda *_: False)
+    again = tp.plan(_attention(), tp.mesh(data=1), {"k": tp.chunks(4)})
+    # The largest scores before each turn.
+    assert _stacked(again, 4) == [(4, 1, 6)]
