@@ -71,7 +71,8 @@ def attention(
     Plans for TPUs run splash attention for bfloat16 and float32, where keys are whole and where they are cut, for
     blocks of a multiple of 128 queries and keys whose scores are more than fast memory holds, no mask and no bias;
     plans for CUDA run cuDNN's where keys are whole, for float16 and bfloat16. `explain` names them, or says why splash
-    attention was passed over. They have gradients, but no forward-mode derivatives. Otherwise XLA fuses our own; `platforms="cpu"` in a plan asks for that.
+    attention was passed over. They have gradients, but no forward-mode derivatives. Otherwise XLA fuses our own;
+    `platforms="cpu"` in a plan asks for that.
 
     Laws: fold_homomorphism over `over`; the dense kernels agree.
 

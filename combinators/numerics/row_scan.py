@@ -4,8 +4,8 @@ The steps are cut into rows of consecutive ones. The first pass walks along all 
 totals; prefixes of the totals say what comes before each row; the second pass walks along the rows again, each from
 there, and gives the prefixes of the steps. What comes before the whole block enters between the passes, at no cost.
 
-How long rows are best is a matter of the machine: each step of a row is a kernel of its own there, twice, and a tree of
-`n` steps is `4 log2 n` of them.
+They are for CPUs. On TPUs and GPUs each step of a row is a kernel or two, in both passes, and a tree of `n` steps is
+fewer.
 
 Source: the reduce-then-scan of Dotsenko et al. 2008, "Fast scan algorithms on graphics processors", section 3.
 """
@@ -41,19 +41,14 @@ class Rows:
 ROWS = Rows(32, 1024)
 """On CPUs, where the memory that is read and written decides."""
 
-ON_TPU = Rows(16, 4096)
-"""On TPUs, where a small kernel takes as long as one of thousands of cells."""
-
 
 def rows_on(platforms: Collection[str] = ()) -> Rows | None:
-    """How long scans are cut on these platforms; None where a tree of all steps is best, as on GPUs.
+    """How long scans are cut on these platforms; None where a tree of all steps is best, as on TPUs and GPUs.
 
     Args:
-      platforms: as lowering names them; several kinds, or none, are taken for CPUs.
+      platforms: as lowering names them; where a CPU is among them, or none is known, they are taken for CPUs.
     """
-    if platforms and {*platforms} <= {"cuda", "rocm"}:
-        return None
-    return ON_TPU if {*platforms} == {"tpu"} else ROWS
+    return ROWS if not platforms or "cpu" in platforms else None
 
 
 def prefixes(

@@ -86,8 +86,8 @@ def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):
     assert_holds(plan, args, reference=reference)
 
 
-def test_contract_recurrence_by_the_rows_of_tpus(mesh8, monkeypatch):
-    monkeypatch.setattr(row_scan, "ON_TPU", row_scan.Rows(4, 16))
+def test_contract_recurrence_by_the_tree_of_accelerators(mesh8, monkeypatch):
+    monkeypatch.setattr(row_scan, "ROWS", row_scan.Rows(4, 16))
     args = (jax.nn.sigmoid(normal(8 * 18 - 3, 2)), normal(8 * 18 - 3, 2, seed=1))
     scan = tp.Scan(tp.monoids.AffineRecurrence, "t d, t d -> t d", over="t", present=second)
 
