@@ -96,8 +96,10 @@ class Scores:
         if mask is not None:
             scores = jnp.where(mask, scores, -jnp.inf)
         maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf))
-        # A row without any visible key has the maximum -inf and must not turn into NaN; without a mask there is none.
-        at = maximum if mask is None else jnp.where(jnp.isfinite(maximum), maximum, 0)
+        # A row without any visible key, which a mask or a bias of -inf makes, has the maximum -inf and must not turn
+        # into NaN; without them there is none.
+        sees_all = mask is None and self.bias is None
+        at = maximum if sees_all else jnp.where(jnp.isfinite(maximum), maximum, 0)
         return maximum, jnp.exp(scores - at[..., None]), value
 
     def _spread(self, block: Any, axes: Axes) -> Any:
