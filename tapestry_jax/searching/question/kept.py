@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import PlanError, TapestryError, message
+from combinators.errors import FormatError, PlanError, TapestryError, message
 from tapestry_jax.plan import Plan, asked_of
 from tapestry_jax.plan_json import plan_to_json
 from tapestry_jax.planning.asked import Asked
@@ -62,8 +62,9 @@ def key_of(problem: Problem, method: str, seed: int, limit: float | None = None)
 def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
     """The plan that was found before, or None where there is none.
 
-    It is read as any plan is, proved, and held against what is fixed and against the memory: a file that fails is said
-    in a warning, and searched for anew.
+    It has to say that it answers this question: under this name another's answer may lie. It is read as any plan is,
+    proved, and held against what is fixed and against the memory: a file that fails is said in a warning, and searched
+    for anew.
     """
     path = _path(directory, key)
     try:
@@ -73,7 +74,7 @@ def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
     except (OSError, UnicodeError) as error:
         return _damaged(path, str(error))
     try:
-        plan = Plan.from_json(text, problem.graph, problem.mesh)
+        plan = Plan.from_json(_answer(text, key), problem.graph, problem.mesh)
         plan.verify()
     except TapestryError as error:
         return _damaged(path, str(error))
@@ -85,9 +86,24 @@ def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
     return candidate
 
 
+def _answer(text: str, key: str) -> str:
+    """The plan in a file that answers a question.
+
+    Raises:
+      FormatError: for another file, or another question's.
+    """
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(message("it is not JSON", str(error)[:80], remedy="Search anew.")) from error
+    if not isinstance(stored, dict) or stored.get("question") != key or not isinstance(stored.get("plan"), str):
+        raise FormatError(message("it answers another question", remedy="Search anew."))
+    return stored["plan"]
+
+
 def keep(directory: Path, key: str, plan: Plan) -> None:
     """Store a plan in one step: who reads meanwhile sees the old file, or the new one. Where it cannot, it warns."""
-    text = plan.to_json()
+    text = json.dumps({"question": key, "plan": plan.to_json()})
     try:
         _write(directory, _path(directory, key), text)
     except OSError as error:
