@@ -398,6 +398,129 @@ DAMAGE: list[tuple[str, str, Damage, str]] = [
 ]
 
 
+HUGE = 2**70
+
+
+def exchanged(first: int, second: int) -> Damage:
+    """Two pieces change places in the table; the steps still make and read the same numbers."""
+
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        pieces = list(shards.program.pieces)
+        pieces[first], pieces[second] = pieces[second], pieces[first]
+        return with_program(shards, pieces=tuple(pieces))
+
+    return damage
+
+
+def twice(kind: type) -> Damage:
+    """The first step of a kind stands there twice."""
+
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        steps = list(shards.program.steps)
+        place = next(place for place, step in enumerate(steps) if isinstance(step, kind))
+        return with_program(shards, steps=(*steps[:place], steps[place], *steps[place:]))
+
+    return damage
+
+
+def in_a_ring(shards: ShardedGraph) -> ShardedGraph:
+    """Two transfers, each of what the other one brings."""
+    steps = list(shards.program.steps)
+    first, second = [place for place, step in enumerate(steps) if isinstance(step, Move)][:2]
+    one, other = cast("Move", steps[first]), cast("Move", steps[second])
+    steps[first], steps[second] = replace(one, source=other.result), replace(other, source=one.result)
+    return with_program(shards, steps=tuple(steps))
+
+
+def mesh_before_turns(shards: ShardedGraph) -> ShardedGraph:
+    """An ordered fold is merged over devices first, and then over turns."""
+    steps = list(shards.program.steps)
+    first, second = [place for place, step in enumerate(steps) if isinstance(step, Merge)][:2]
+    one, other = cast("Merge", steps[first]), cast("Merge", steps[second])
+    steps[first], steps[second] = replace(one, over=other.over), replace(other, over=one.over)
+    return with_program(shards, steps=tuple(steps))
+
+
+def output(piece: int) -> Damage:
+    return lambda shards: with_program(shards, outputs=((shards.program.outputs[0][0], piece),))
+
+
+def dtype_of(number: int, dtype: Any) -> Damage:
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        values = list(shards.program.values)
+        kind = values[number].type
+        sizes = list(zip(kind.names, kind.shape, strict=True))
+        values[number] = replace(values[number], type=tp.TensorType(sizes, dtype))
+        return with_program(shards, values=tuple(values))
+
+    return damage
+
+
+def reading(piece: int) -> Damage:
+    return changed(Block, lambda s, _: replace(s, reads=(replace(s.reads[0], piece=piece), *s.reads[1:])))
+
+
+DAMAGE += [
+    ("two arguments' boxes exchanged", "megatron", exchanged(0, 1), "taken out of its order"),
+    ("two results' boxes exchanged", "uneven", exchanged(3, 6), "to one of something else"),
+    ("a device outside of the mesh", "pipeline", piece_of(Move, lambda p: replace(p, only=(("stage", 7),))), "not"),
+    ("a device before the first", "pipeline", piece_of(Move, lambda p: replace(p, only=(("stage", -1),))), "not"),
+    ("made on one device", "megatron", piece_of(Block, lambda p: replace(p, only=(("data", 0),))), "elsewhere than"),
+    ("merged over devices before turns", "ordered", mesh_before_turns, "another order than their monoid needs"),
+    ("turns outside of devices", "ordered", piece_of(Block, lambda p: replace(p, partial=p.partial[::-1])), "in other"),
+    (
+        "a partial state twice",
+        "ordered",
+        piece_of(Block, lambda p: replace(p, partial=p.partial * 2)),
+        "in other pieces",
+    ),
+    (
+        "a leaf merged twice",
+        "ordered",
+        changed(Merge, lambda m, _: replace(m, sources=m.sources[:1] * 2)),
+        "other leaves",
+    ),
+    ("a merge as two steps", "megatron", twice(Merge), "a second time"),
+    ("a result presented twice", "megatron", twice(Present), "a second time"),
+    ("a transfer to oneself", "uneven", changed(Move, lambda m, _: replace(m, source=m.result)), "in a circle"),
+    ("two transfers in a circle", "uneven", in_a_ring, "in a circle"),
+    ("another piece observed", "megatron", output(0), "is left out"),
+    ("a piece observed that there is not", "megatron", output(-1), "which there is not"),
+    ("a huge number of a piece", "megatron", reading(HUGE), "which there is not"),
+    ("a negative number of a piece", "megatron", reading(-1), "which there is not"),
+    ("a box that begins before 0", "megatron", changed(Block, index_box("batch", low=-1)), "no block holds"),
+    ("a box of fewer than no cells", "megatron", changed(Block, index_box("batch", count=-4)), "no block holds"),
+    ("a limit before 0", "megatron", changed(Block, index_box("batch", limit=(-1, 8))), r"its indices are \[-1:8\]"),
+    ("a huge box", "megatron", changed(Block, index_box("batch", count=HUGE)), "is held twice"),
+    ("a huge limit", "megatron", changed(Block, index_box("batch", limit=(0, HUGE))), "its indices are"),
+    ("a huge step", "megatron", changed(Block, index_box("batch", steps=(("data", HUGE),))), "no block holds"),
+    ("a huge window", "halo", changed(Block, read(0, 0, width=HUGE), inside=True), "another box of operand 0"),
+    ("a huge mesh", "megatron", coordinate("data", count=HUGE), "too many to be counted"),
+    ("a huge loop", "chunks", coordinate("@batch:2", count=HUGE), "too many to be counted"),
+    ("a mesh of no devices", "megatron", coordinate("data", count=0), "or of no size"),
+    (
+        "a halo a cell to the left",
+        "halo",
+        changed(Block, read(0, 0, offset=-2), inside=True),
+        "another box of operand 0",
+    ),
+    ("a halo a cell short", "halo", changed(Block, read(0, 0, width=2), inside=True), "another box of operand 0"),
+    (
+        "ranges that overlap along another axis",
+        "megatron",
+        changed(Block, index_box("batch", steps=(("data", 4), ("model", 1)))),
+        "held twice",
+    ),
+    ("an argument of another dtype", "megatron", dtype_of(0, jnp.float16), "has another type"),
+    ("a state of another dtype", "ordered", dtype_of(-1, jnp.float64), "a leaf of its state as something else"),
+    ("a chain twice", "scan", changed(Block, lambda s, _: replace(s, chain=(*s.chain, s.chain[0]))), "another order"),
+    ("fewer than no turns", "deep", changed(Repeat, lambda s, _: replace(s, turns=-1)), "no such loop"),
+    ("slices along another axis", "fsdp", changed(Repeat, lambda s, _: replace(s, axes=(1, 1))), "slices of operand"),
+    ("an index that is no number", "megatron", changed(Block, index_box("batch", low=float("nan"))), "no block holds"),
+    ("an index that is text", "megatron", changed(Block, index_box("batch", count="4")), "parts that do not fit"),
+]
+
+
 @pytest.mark.parametrize(("plan", "damage", "told"), [each[1:] for each in DAMAGE], ids=[each[0] for each in DAMAGE])
 def test_damage_is_refused(plan: str, damage: Damage, told: str) -> None:
     damaged = damage(shards_of(plan))
