@@ -159,6 +159,14 @@ def _later(rng: Random, placing: Placing, graph: Graph, dims: list[str]) -> Plac
         axis = rng.choice(axes)
         others = (tp.striped(axis), tp.ring(axis), (axis, tp.halo(2)), tp.chunks(size=1), tuple(axes))
         placing = replace(placing, ops={**placing.ops, rng.choice(paths): {rng.choice(dims): rng.choice(others)}})
+    if (layers := _layered(graph)) and rng.random() < 0.4:
+        # A pipeline, and little beside it that would be refused.
+        flows = rng.choice([dim for dim in dims if dim not in layers] or dims)
+        stage, *rest = rng.sample(axes, len(axes))
+        kept = {dim: (axis,) for dim, axis in zip(rng.sample(dims, len(dims)), rest, strict=False) if dim not in layers}
+        before = kept.pop(flows, ())
+        entries = {**kept, rng.choice(layers): (stage,), flows: (*before, tp.chunks(rng.choice((2, 3, 4))))}
+        placing = replace(placing, entries=entries, ops={}, inputs={})
     return placing
 
 

@@ -1,0 +1,35 @@
+"""Every plan of the gallery, block by block: proved, the program again, its values, and what is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tests.example_modules import GALLERY, modules_of
+from tests.examples.test_gallery import TINY
+
+
+@pytest.fixture(scope="module")
+def load() -> Iterator[Any]:
+    with modules_of(GALLERY) as load:
+        yield load
+
+
+@pytest.mark.parametrize("script", TINY)
+def test_plans_of_the_gallery_are_proved_run_and_lowered_as_their_blocks_say(script: str, load: Any) -> None:
+    example = load(script).example(**TINY[script])
+    graph = tp.trace(example.program, *example.arguments)
+    wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(graph(*example.arguments))]
+    for planned in example.plans:
+        plan = tp.plan(graph, tp.mesh(**planned.mesh), planned.entries, **planned.options)
+        shards = plan.shards()
+        shards.verify(graph)
+        assert shards.abstract() == graph and shards.abstract().key == graph.key, planned.known_as
+        for got, want in zip(jax.tree.leaves(shards.run(*example.arguments)), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=planned.known_as)
+        shards.verify_lowered(plan.compile().jaxpr(), cells=True)
