@@ -8,30 +8,26 @@ meant for small tensors.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
-from combinators.index_space.box import Box
-from combinators.index_space.projection import Projection
 from combinators.merging.blocks import identity_block
-from combinators.operations.execute import axis_modes, combine, present, run_blocks, scan_states, states
+from combinators.operations.execute import axis_modes, combine, present, run_blocks, states
 from combinators.operations.shaped import Shaped
+from tapestry_jax.shards.numeric.cells import Cells, cells_of, cells_read, cross, in_common, indices_of, places_among
 from tapestry_jax.shards.numeric.kernels import Kernels
+from tapestry_jax.shards.numeric.scans import scanned
 from tapestry_jax.shards.parts import Block, Merge, Move, Next, Piece, Present, Program, Repeat, Shared, Take, View
-from tapestry_jax.shards.ranges import Intervals, Point, Range, answered, points
+from tapestry_jax.shards.ranges import Point, Range, points
 
 Held = dict[tuple[tuple[str, int], ...], Any]
 """Of one piece: an array of its cells for every device and turn that has others."""
-Cells = tuple[int, ...]
-"""Along one axis, in order."""
 
 
 def run(shared: Shared, program: Program, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -59,7 +55,7 @@ class _Machine:
     def give(self, piece: int, array: Any) -> None:
         """Fill a piece from the whole tensor."""
         known = self.program.pieces[piece]
-        self.held[piece] = {key: array[_cross(self.cells(known, point))] for key, point in self.places(known)}
+        self.held[piece] = {key: array[cross(self.cells(known, point))] for key, point in self.places(known)}
 
     def whole(self, piece: int) -> Any:
         """The whole tensor from the pieces of all devices and turns."""
@@ -67,7 +63,7 @@ class _Machine:
         kind = self.program.values[known.value].type
         made = np.zeros(kind.shape, kind.dtype)
         for key, point in self.places(known):
-            made[_cross(self.cells(known, point))] = self.held[piece][key]
+            made[cross(self.cells(known, point))] = self.held[piece][key]
         return made
 
     def places(self, piece: Piece) -> Iterator[tuple[tuple[tuple[str, int], ...], dict[str, int]]]:
@@ -78,7 +74,7 @@ class _Machine:
     def cells(self, piece: Piece, point: Point) -> list[Cells]:
         """The cells of the tensor that a device holds, axis by axis."""
         shape_ = self.program.values[piece.value].type.shape
-        return [_listed(own, point, size) for own, size in zip(piece.box, shape_, strict=True)]
+        return [cells_of(own, point, size) for own, size in zip(piece.box, shape_, strict=True)]
 
     def at(self, piece: int, point: Point) -> tuple[Any, list[Cells]]:
         """What a device has of a piece, and which cells these are."""
@@ -117,11 +113,11 @@ class _Machine:
             filled = np.zeros(made.shape, np.bool_)
             for more in points(self.shared.counts, along):
                 array, have = self.at(source, {**point, **more})
-                into, taken = zip(*map(_shared, cells, have), strict=True) if cells else ((), ())
+                into, taken = zip(*map(in_common, cells, have), strict=True) if cells else ((), ())
                 if not all(into):
                     continue
-                made[_cross(into)] = array[_cross(taken)]
-                filled[_cross(into)] = True
+                made[cross(into)] = array[cross(taken)]
+                filled[cross(into)] = True
             if not filled.all():
                 _refuse(path, f"finds {int(filled.sum())} of {filled.size} cells that it wants")
             found[key] = made
@@ -158,7 +154,7 @@ class _Machine:
                 leaves = kernels.run(states, blocks)
             elif step.chain:
                 key = tuple((name, value) for name, value in point.items() if name not in step.chain)
-                leaves, totals[key] = _scanned(kernels, kernels.run(states, blocks), totals.get(key))
+                leaves, totals[key] = scanned(kernels, kernels.run(states, blocks), totals.get(key))
             else:
                 leaves = kernels.run(run_blocks, blocks)
             for held, piece, leaf in zip(results, made, leaves, strict=True):
@@ -172,7 +168,7 @@ class _Machine:
         for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True):
             if operand.coordinate is not None:
                 own = dims[operand.coordinate]
-                blocks.append(np.asarray(_places(own, point), np.int32))
+                blocks.append(np.asarray(indices_of(own, point), np.int32))
                 continue
             read = next(reads)
             array, cells = self.at(read.piece, point)
@@ -194,8 +190,8 @@ class _Machine:
         shaped: Shaped,
         point: Point,
     ) -> Any:
-        wanted = _projected(axis, dict(step.box), shaped.sizes, size, point)
-        index, lacking = _found(wanted, cells, size, mode if axis.is_window else "periodic")
+        wanted = cells_read(axis, dict(step.box), shaped.sizes, size, point)
+        index, lacking = places_among(wanted, cells, size, mode if axis.is_window else "periodic")
         if lacking is not None:
             _refuse(step.path, f"reads cell {lacking} along axis {number}, which its device does not have")
         if index is None:
@@ -247,7 +243,7 @@ class _Machine:
                 array = held[tuple((name, point.get(name, 0)) for name in names)]
                 for at, (axis, own, size) in enumerate(zip(axes, piece.box, shape_, strict=True)):
                     source = carried.get(axis.name or f"~{axis.whole_name}", own)
-                    have, want = _listed(source, point, size), _listed(own, point, size)
+                    have, want = cells_of(source, point, size), cells_of(own, point, size)
                     array = np.take(array, [have.index(cell) for cell in want], axis=at)
                 found[key] = array
             self.held[number] = found
@@ -289,84 +285,6 @@ def _moving(piece: Piece) -> tuple[str, ...]:
     return tuple(sorted({name for own in piece.box for name in own.coordinates} | set(piece.partial)))
 
 
-def _cross(cells: Sequence[Cells]) -> tuple[Any, ...]:
-    """What takes some cells along each axis."""
-    return np.ix_(*cells) if cells else ()
-
-
-def _listed(own: Range, point: Point, size: int) -> Cells:
-    """The cells of the tensor that a range holds on a device, those that a boundary answers too, in order."""
-    return _cells(own, own.start(point), size)
-
-
-@lru_cache(maxsize=1 << 16)
-def _cells(own: Range, start: int, size: int) -> Cells:
-    # What a device holds follows from where its range starts.
-    held = replace(own, low=start, steps=()).held({})
-    if own.wraps and not own.deal:
-        # In the order of its indices, of which those at the other end come first.
-        return tuple(cell % size for low, high in held for cell in range(low, high))
-    parts: Intervals = held if own.deal else answered(held, size, own.mode)
-    return tuple(cell for low, high in parts for cell in range(low, high))
-
-
-@lru_cache(maxsize=1 << 16)
-def _shared(wanted: Cells, have: Cells) -> tuple[Cells, Cells]:
-    """Where cells that are had lie among the wanted ones, where some stand twice, and where among themselves."""
-    place = {cell: at for at, cell in enumerate(have)}
-    here = [(at, place[cell]) for at, cell in enumerate(wanted) if cell in place]
-    return tuple(at for at, _ in here), tuple(at for _, at in here)
-
-
-def _places(own: Range, point: Point) -> list[int]:
-    """The indices of a dimension on a device, those of neighbours too."""
-    if own.deal:
-        return [cell for low, high in own.held(point) for cell in range(low, high)]
-    low, high = own.indices(point)
-    return list(range(low, high))
-
-
-def _projected(axis: Axis, dims: Mapping[str, Range], sizes: Mapping[str, int], size: int, point: Point) -> Cells:
-    """The cells that an index box reads along one axis, those outside of the tensor too."""
-    names = tuple(name for name in axis.names if name in dims)
-    if len(names) < len(axis.names) or not names:
-        return tuple(range(size))
-    if any(dims[name].deal for name in names):
-        return tuple(_places(dims[names[0]], point))
-    known = tuple((name, sizes[name]) for name in axis.names)
-    return _reached(axis, known, tuple(dims[name].indices(point) for name in names))
-
-
-@lru_cache(maxsize=1 << 16)
-def _reached(axis: Axis, sizes: tuple[tuple[str, int], ...], parts: Intervals) -> Cells:
-    row = Projection.from_axes((axis,), [name for name, _ in sizes], dict(sizes))
-    box = row.project_box(Box(tuple(low for low, _ in parts), tuple(high for _, high in parts)))
-    return tuple(range(box.start[0], box.stop[0]))
-
-
-@lru_cache(maxsize=1 << 16)
-def _found(wanted: Cells, cells: Cells, size: int, mode: str) -> tuple[Cells | None, int | None]:
-    """Where wanted cells lie among those held, one place behind for nothing; and the first that is not there.
-
-    None for the places where the wanted ones are those held, in order.
-    """
-    if wanted == cells:
-        return None, None
-    place = {cell: at for at, cell in enumerate(cells)}
-    index: list[int] = []
-    for position in wanted:
-        (answer,) = _answer(position, size, mode) or (None,)
-        if answer is not None and answer not in place:
-            return None, answer
-        index.append(len(cells) if answer is None else place[answer])
-    return tuple(index), None
-
-
-def _answer(position: int, size: int, mode: str) -> Cells:
-    parts = answered([(position, position + 1)], size, mode)
-    return (parts[0][0],) if parts else ()
-
-
 def _lacks_indices(shaped: Shaped, dims: Mapping[str, Range], point: Point) -> bool:
     """Whether a box holds no index, of an operation that has some: then there is no block, and nothing to merge."""
     parts = ((shaped.sizes[name], own.indices(point)) for name, own in dims.items())
@@ -380,46 +298,6 @@ def _identity(shaped: Shaped, like: list[Any]) -> list[Any]:
 
 def _combined(shaped: Shaped, left: list[Any], right: list[Any]) -> list[Any]:
     return combine(shaped, shaped.carrier, left, right)
-
-
-def _scanned(kernels: Kernels, steps: list[Any], before: list[Any] | None) -> tuple[list[Any], list[Any] | None]:
-    """The prefixes of a block behind what comes before it, presented; and the total behind it."""
-    shaped = kernels.shaped
-    if steps[0].shape[shaped.carrier[0].index(shaped.operation.over or "")] == 0:
-        return kernels.run(present, steps), before
-    made = kernels.run(_first, steps) if before is None else kernels.run(_further, before, steps)
-    count = len(made) - len(steps)
-    return made[:count], made[count:]
-
-
-def _first(shaped: Shaped, steps: list[Any]) -> list[Any]:
-    return [*present(shaped, scan_states(shaped, steps)), *_ends(shaped, steps)]
-
-
-def _further(shaped: Shaped, before: list[Any], steps: list[Any]) -> list[Any]:
-    reverse = shaped.operation.reverse
-    axes = _scanned_axes(shaped)
-    pairs = [[other, one] if reverse else [one, other] for one, other in zip(before, steps, strict=True)]
-    whole = [jnp.concatenate(pair, axis) for pair, axis in zip(pairs, axes, strict=True)]
-    low = 0 if reverse else 1
-    wanted = [
-        jax.lax.slice_in_dim(p, low, low + p.shape[a] - 1, axis=a)
-        for p, a in zip(scan_states(shaped, whole), axes, strict=True)
-    ]
-    return [*present(shaped, wanted), *_ends(shaped, whole)]
-
-
-def _ends(shaped: Shaped, steps: list[Any]) -> list[Any]:
-    """The total of some steps: their last prefix."""
-    inclusive = replace(shaped, operation=replace(shaped.operation, exclusive=False))
-    return [
-        jax.lax.slice_in_dim(p, *((0, 1) if shaped.operation.reverse else (p.shape[a] - 1, p.shape[a])), axis=a)
-        for p, a in zip(scan_states(inclusive, steps), _scanned_axes(shaped), strict=True)
-    ]
-
-
-def _scanned_axes(shaped: Shaped) -> list[int]:
-    return [names.index(shaped.operation.over or "") for names in shaped.carrier]
 
 
 def _refuse(path: str, what: str) -> None:
