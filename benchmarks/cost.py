@@ -16,6 +16,7 @@ import numpy as np
 
 import tapestry_jax as tp
 from benchmarks.cost_cases import HELD_OUT, LOOKED_AT, Case
+from benchmarks.cost_drawn import DRAWN, DRAWN_LAST
 from benchmarks.row import Row
 
 RUNS = 7
@@ -26,11 +27,20 @@ SHRUNK = 8
 """How much shorter the first dimension is on simulated devices: a run takes parts of a second."""
 
 
+GROUPS: dict[str, Mapping[str, Case]] = {
+    "looked at": LOOKED_AT,
+    "held out": HELD_OUT,
+    "drawn": DRAWN,
+    "drawn last": DRAWN_LAST,
+}
+
+
 def rows(runs: int = RUNS) -> list[Row]:
-    """Every plan, predicted beside measured, then the correlations; in milliseconds."""
-    found = _rows("simulated devices", measured({**LOOKED_AT, **HELD_OUT}, runs), set(HELD_OUT))
+    """Every plan, predicted beside measured, then the correlations and spreads; times in milliseconds."""
+    found = _rows("simulated devices", measured({**LOOKED_AT, **HELD_OUT}, runs))
     if importlib.util.find_spec("libtpu") is not None:
-        found += _rows(f"compiler of {TPU}", compiled({**LOOKED_AT, **HELD_OUT}), set(HELD_OUT))
+        every = {name: case for group in GROUPS.values() for name, case in group.items()}
+        found += _rows(f"compiler of {TPU}", compiled(every))
     return found
 
 
@@ -64,17 +74,25 @@ def spearman(pairs: Sequence[tuple[float, float]]) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
+def spread(pairs: Sequence[tuple[float, float]]) -> float:
+    """The factor by which prices usually miss, once all are scaled by the same: e to the deviation of logarithms."""
+    first, second = np.asarray(pairs).T
+    return float(np.exp(np.std(np.log(first / second))))
+
+
 def _ranks(numbers: Sequence[float]) -> Any:
     values = np.asarray(numbers)
     return np.asarray([(values < each).sum() + ((values == each).sum() - 1) / 2 for each in values])
 
 
-def _rows(where: str, found: Mapping[str, tuple[float, float]], held: set[str]) -> list[Row]:
+def _rows(where: str, found: Mapping[str, tuple[float, float]]) -> list[Row]:
     rows = [Row(f"{where}: {name}", 1e3 * ours, 1e3 * peer, "ms", None) for name, (ours, peer) in found.items()]
-    apart = [pair for name, pair in found.items() if name in held]
-    for kept, pairs in (("held out", apart), ("all", list(found.values()))):
-        title = f"{where}: Spearman of {len(pairs)} plans, {kept}"
-        rows.append(Row(title, spearman(pairs), 1.0, "", None, "value"))
+    groups = {title: [found[name] for name in group if name in found] for title, group in GROUPS.items()}
+    for title, pairs in {**groups, "all": list(found.values())}.items():
+        if pairs:
+            told = f"{where}: {len(pairs)} plans, {title}"
+            rows.append(Row(f"{told}, Spearman", spearman(pairs), 1.0, "", None, "value"))
+            rows.append(Row(f"{told}, spread", spread(pairs), 1.0, "", None, "value"))
     return rows
 
 

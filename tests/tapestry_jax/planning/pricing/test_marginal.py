@@ -135,3 +135,43 @@ def test_a_cost_that_is_not_linear_is_counted_anew():
     assert not found.is_linear
     sizes = {**shaped.sizes, found.names[0]: 6}
     assert found.at(sizes).transcendental == 6 * 6 * 8
+
+
+def found_for(kernel: Any, signature: str, *shapes: tuple[int, ...], **options: Any) -> Any:
+    graph = graph_of(tp.Map(kernel, signature, **options), *shapes)
+    shaped, operands = operation_of(graph)
+    return marginal(shaped.operation, operands, Part("result", frozenset()))
+
+
+def test_dimensions_that_stand_together_are_one_but_for_windows_and_coordinates():
+    together = found_for(jnp.tanh, "b s -> b s", (64, 48))
+    assert together.groups == (("b", "s"),)
+    windows = found_for(lambda x: x[1:] + x[:-1], "(y+[w]) x -> y x", (65, 48), sizes={"w": 2})
+    assert windows.groups == (("y",), ("x",))
+    coordinates = found_for(lambda x, at: x * at, "b s, @s -> b s", (64, 48))
+    assert coordinates.groups == (("b",), ("s",))
+
+
+def test_where_dimensions_that_stand_together_are_not_one_each_is_by_itself():
+    # A row more or less whatever the rows: linear in each dimension, not in their product.
+    found = found_for(lambda x: x + jnp.tanh(x[:1]), "b s -> b s", (64, 48))
+    assert found.is_linear and found.groups == (("b",), ("s",))
+    assert found.at({"b": 20, "s": 10}).transcendental == 10
+    assert found.at({"b": 20, "s": 10}).other == 200
+
+
+def test_kernels_that_refuse_sizes_are_counted_as_they_come():
+    def eights(x: Any) -> Any:
+        if x.shape[0] % 24:
+            raise ValueError("a multiple of 24")
+        return jnp.tanh(x)
+
+    found = found_for(eights, "b s -> b s", (72, 48))
+    assert not found.is_linear
+    assert found.at({"b": 24, "s": 48}).transcendental == 24 * 48
+
+
+def test_kernels_that_read_something_else_at_some_sizes_are_counted_as_they_come():
+    found = found_for(lambda x, y: x + (y if x.shape[0] > 40 else x), "b s, b s -> b s", (64, 48), (64, 48))
+    assert found.at({"b": 64, "s": 48}).reads == (1.0, 1.0)
+    assert found.at({"b": 20, "s": 48}).reads == (1.0, 0.0)

@@ -28,7 +28,19 @@ def turned(x, w):
     return [lax.scan(lambda carry, row: (jnp.sin(carry @ w), row.sum()), jnp.zeros(w.shape[0]), x)[0]]
 
 
-@pytest.mark.parametrize("function", [joined, turned])
+def transformed(x, w):
+    return [jnp.abs(jnp.fft.fft(x @ w)).sum(0)]
+
+
+def chosen(x, w):
+    return [lax.cond(x.sum() > 0, lambda: jnp.tanh(x @ w), lambda: jnp.sin(x))]
+
+
+def squared(x, w):
+    return [jnp.tanh((x[..., :, None] * x[..., None, :]).reshape(-1))]
+
+
+@pytest.mark.parametrize("function", [joined, turned, transformed, chosen, squared])
 @pytest.mark.parametrize("backward", [False, True])
 def test_counts_at_other_sizes_are_those_of_a_trace(function, backward):
     def traced(a, b, c):
@@ -38,8 +50,8 @@ def test_counts_at_other_sizes_are_those_of_a_trace(function, backward):
     primes = primes_for({"a": 40, "b": 70, "c": 110}, ())
     program = traced(*primes.values())
     assert program is not None
-    found = counted(program.at(dict(zip(primes.values(), (6, 35, 24), strict=True))))
-    assert found == counted(traced(6, 35, 24))
+    found = counted(program.at(dict(zip(primes.values(), (6, 35, 40), strict=True))))
+    assert found == counted(traced(6, 35, 40))
 
 
 def test_sizes_by_which_no_prime_divides_stay():
@@ -51,6 +63,11 @@ def test_primes_differ_and_divide_no_size_that_stays():
     found = primes_for({"a": 85, "b": 85, "c": 2}, {17 * 4, 13})
     assert len(set(found.values())) == 3
     assert not any(size % prime == 0 for prime in found.values() for size in (68, 13))
+
+
+def test_primes_are_large_enough_to_be_no_factor_by_chance_and_near_the_dimension():
+    found = primes_for({"a": 2, "b": 5000}, ())
+    assert found["a"] >= 13 and 5000 / 5 <= found["b"] < 5000 / 4
 
 
 @tp.program("b k -> b k")
@@ -80,3 +97,37 @@ def test_one_program_tells_all_sizes(monkeypatch: pytest.MonkeyPatch):
     found.exact(tuple(sorted({**shaped.sizes, found.names[0]: 7}.items())))
     # At primes, and once more where it is held against that.
     assert len(times) == 2
+
+
+def test_primes_are_factors_of_no_whole_dimension():
+    # 13 would stand for b, and be taken for a part of c.
+    program = tp.Map(lambda x: jnp.tanh(x), "b [c] -> b [c]")
+    shaped, operands = operation_of(tp.trace(program, f32(65, 26)))
+    times: list[int] = []
+    traces = [module.trace]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "trace", lambda *args: times.append(1) or traces[0](*args))
+        marginal.cache_clear()
+        found = marginal(shaped.operation, operands, Part("result", frozenset()))
+        assert found.exact(tuple(sorted({**shaped.sizes, found.names[0]: 7}.items()))).transcendental == 7 * 26
+    assert len(times) == 2
+
+
+def test_kernels_that_refuse_primes_are_traced_at_each_size():
+    def pairs(x):
+        return jnp.tanh(x.reshape(-1, 2, x.shape[-1])).reshape(x.shape)
+
+    shaped, operands = operation_of(tp.trace(tp.Map(pairs, "b c -> b c"), f32(64, 32)))
+    found = marginal(shaped.operation, operands, Part("result", frozenset()))
+    b, c = shaped.signature.dims
+    assert found.at({b: 24, c: 32}).transcendental == 24 * 32
+    assert found.exact(((b, 6), (c, 32))).transcendental == 6 * 32
+
+
+def test_integers_have_no_cotangents():
+    def both(x):
+        return [jnp.tanh(x), x.argmax(0)]
+
+    program = trace_backward(both, [f32(8, 4)], (0,))
+    assert program is not None and program.cotangents == 1
+    assert trace_backward(both, [f32(8, 4)], ()) is None
