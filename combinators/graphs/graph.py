@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -15,12 +15,14 @@ from combinators.frozen import dataclass
 from combinators.graphs.evaluate import call_graph
 from combinators.graphs.key import graph_key
 from combinators.graphs.nodes import Apply, Input, Node, Ref, move_refs
-from combinators.graphs.opaque import OpaqueOperation, opaque_operations
 from combinators.graphs.scopes import is_inside
 from combinators.graphs.show import show
 from combinators.index_space.tensor_type import TensorType
 from combinators.kernels.immutable import Immutable
 from combinators.operations.shaped import Shaped, shape
+
+if TYPE_CHECKING:
+    from combinators.graphs.opaque import OpaqueOperation
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,6 +149,9 @@ class Graph(Immutable):
         Returns:
           For each its path, the primitive and where it was written; none for a graph that was traced.
         """
+        # As with files: it is asked of lifted functions alone.
+        from combinators.graphs.opaque import opaque_operations
+
         return opaque_operations(self)
 
     def show(self, format: str = "text") -> str:
