@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from combinators.frozen import dataclass
@@ -12,12 +12,13 @@ from tapestry_jax.machines.tpu import V5E
 from tapestry_jax.memory.compilers.cpu import as_on_cpus
 from tapestry_jax.memory.compilers.gpu import as_on_gpus
 from tapestry_jax.memory.compilers.rounded import rounded
+from tapestry_jax.memory.compilers.tiles import tiled_bytes
 from tapestry_jax.memory.liveness import Live, peak
 from tapestry_jax.memory.program import Program
 from tapestry_jax.memory.read import read_program
 from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
-from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, Slot
 
 _ON: dict[Platforms, Callable[[Program], Program]] = {("tpu",): rounded, ("cpu",): as_on_cpus, ("cuda",): as_on_gpus}
 """What the compilers of some platforms make of a program."""
@@ -96,18 +97,24 @@ def memory_of(
     program = read_program(jaxpr, frozenset(_paths(schedule)))
     program = _ON.get(platforms, lambda same: same)(program)
     found = peak(program)
-    arguments, results = stored(schedule, grad)
+    arguments, results = stored(schedule, grad, platforms)
     on_chip = found.bytes if platforms == ("tpu",) and found.bytes <= V5E.cache.value else 0
     return MemoryNeeded(arguments, results, found.bytes - on_chip, found.live, on_chip)
 
 
-def stored(schedule: Schedule, grad: bool | int | Sequence[int] = False) -> tuple[int, int]:
+def stored(schedule: Schedule, grad: bool | int | Sequence[int] = False, platforms: Platforms = ()) -> tuple[int, int]:
     """The bytes of arguments and of results on one device, as `memory_needed` counts them; nothing is traced."""
     given, made = [[schedule.slots[number] for number in numbers] for numbers in (schedule.inputs, schedule.outputs)]
     pulled = [] if grad is False else [slot for slot in made if is_inexact(slot.type.dtype)]
     gradients = [] if grad is False else [given[place] for place in differentiated(schedule.graph, grad)]
+
+    def held(slots: Iterable[Slot]) -> int:
+        if platforms == ("tpu",):
+            return sum(tiled_bytes(slot.local_shape, slot.type.dtype.itemsize) for slot in slots)
+        return sum(slot.local_bytes for slot in slots)
+
     # Counted as the plan stores them: of what nobody reads, and of zeros, the program does not say how they lie.
-    return sum(slot.local_bytes for slot in (*given, *pulled)), sum(slot.local_bytes for slot in (*made, *gradients))
+    return held((*given, *pulled)), held((*made, *gradients))
 
 
 def _paths(schedule: Schedule) -> Iterator[str]:

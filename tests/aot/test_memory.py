@@ -16,15 +16,16 @@ def gallery() -> Any:
         yield load
 
 
-@pytest.mark.parametrize("machine", ["h100:1x8"], indirect=True)
 @pytest.mark.parametrize(
-    ("row", "number"),
+    ("machine", "row", "number"),
     [
-        ("data_parallelism", 0),  # a product in parts
-        ("ring_attention", 0),  # a softmax
-        ("parallel_scan", 0),  # transpositions around a loop
-        ("pencil_fft", 0),  # all-to-alls
+        ("h100:1x8", "data_parallelism", 0),  # a product in parts
+        ("h100:1x8", "ring_attention", 0),  # a softmax
+        ("h100:1x8", "fsdp", 0),  # products in parts, in a loop
+        ("h100:1x8", "pencil_fft", 0),  # all-to-alls
+        ("v5e:2x4", "fsdp", 1),  # arguments in tiles
     ],
+    indirect=["machine"],
 )
 def test_what_is_predicted_is_allotted(row: str, number: int, machine: str, gallery: Any) -> None:
     example = gallery(row).example()

@@ -10,6 +10,7 @@ import pytest
 
 from tapestry_jax.memory.compilers.gpu import as_on_gpus
 from tapestry_jax.memory.liveness import peak
+from tapestry_jax.memory.program import FUSED, VIEW
 from tapestry_jax.memory.read import read_program
 
 N = 1024
@@ -75,6 +76,15 @@ def taken_in(x: Any, w: Any) -> Any:
 )
 def test_buffers_are_those_counted_by_hand(function, count):
     assert squares(function) == count
+
+
+def given(x: Any, w: Any) -> Any:
+    return jnp.sort((x @ w).T)
+
+
+@pytest.mark.parametrize(("function", "kind"), [(turned, FUSED), (taken_in, VIEW), (given, VIEW)])
+def test_transpositions_copy_unless_a_product_reads_or_makes_them(function, kind):
+    assert [node.kind for node in program(function, SQUARE, SQUARE).nodes if node.name == "transpose"] == [kind]
 
 
 @pytest.mark.parametrize(("cut", "copies"), [(1, 2), (0, 1)])
