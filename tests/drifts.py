@@ -38,15 +38,26 @@ def problems(draw: Any, meshes: tuple[int, ...] = (1, 2, 3, 5, 7, 8, 13, 31, 64)
     return Cut(("a",), held), found, size, devices
 
 
-def wanted_cells(cut: Cut, size: int, device: int) -> list[int]:
-    """The cell that a device wants in each of its columns: index by index, as a window is defined."""
-    window, start = cut.window or Window(0, 1, 1, size, "valid"), device * cut.block + cut.low
-    own, read = cut.block // window.step, set[int]()
+def _read(cut: Cut, size: int, device: int) -> set[int]:
+    """The positions that the indices of a device read, one by one, as a window is defined."""
+    window, read = cut.window or Window(0, 1, 1, size, "valid"), set[int]()
+    own = cut.block // window.step
     for index in range(device * own - window.before, device * own + own + window.after):
         if 0 <= index < window.count:
             read.update(range(window.offset + index * window.step, window.offset + index * window.step + window.width))
-    columns = range(start, start + cut.extent)
-    return [at if at in read and 0 <= at < size else NOTHING for at in columns]
+    return read
+
+
+def wanted_cells(cut: Cut, size: int, device: int) -> list[int]:
+    """The cell that a device wants in each of its columns."""
+    read, start = _read(cut, size, device), device * cut.block + cut.low
+    return [at if at in read and 0 <= at < size else NOTHING for at in range(start, start + cut.extent)]
+
+
+def spanned(cut: Cut, size: int, device: int) -> range:
+    """The cells from the first that a device reads to the last: what lies between two windows comes along."""
+    read = _read(cut, size, device)
+    return range(max(min(read, default=0), 0), min(max(read, default=-1) + 1, size))
 
 
 def received(drift: Drift, problem: Problem) -> list[list[int]]:

@@ -24,7 +24,7 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.proof.changed import check_exchange
 from tapestry_jax.planning.proof.site import Site
-from tests.drifts import NOTHING, Problem, is_right, problems, received, wanted_cells
+from tests.drifts import Problem, is_right, problems, received, spanned
 
 
 @settings(max_examples=150)
@@ -39,9 +39,7 @@ def test_no_more_is_sent_than_every_device_by_itself_needs(problem: Problem) -> 
     source, cut, size, devices = problem
     needed: dict[int, dict[int, int]] = {}
     for device in range(devices):
-        wanted = [cell for cell in wanted_cells(cut, size, device) if cell != NOTHING]
-        # What lies between two windows of a device comes along.
-        for cell in range(min(wanted, default=0), max(wanted, default=-1) + 1):
+        for cell in spanned(cut, size, device):
             if cell // source.block != device:
                 counts = needed.setdefault(cell // source.block - device, {})
                 counts[device] = counts.get(device, 0) + 1
