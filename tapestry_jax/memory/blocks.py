@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import field, replace
 
@@ -43,14 +44,17 @@ def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Blo
 
     Args:
       blocks: in the order in which compilers look at those of one size.
-      places: for every output its bytes and the tick at which it is written, in the order in which they are asked.
+      places: for every output its bytes and the tick at which it is written, in the order in which they are asked: the
+        smallest first.
     """
+    rooms = [room for room, _ in places]
     taken: list[list[Block]] = [[] for _ in places]
     kept: list[Block] = []
     for block in sorted(blocks, key=lambda block: -block.bytes):
-        for (room, until), others in zip(places, taken, strict=True):
-            if room >= block.bytes and until > block.end and all(_apart(block, other) for other in others):
-                others.append(block)
+        end = block.end
+        for at in range(bisect_left(rooms, block.bytes), len(rooms)):
+            if places[at][1] > end and all(_apart(block, other) for other in taken[at]):
+                taken[at].append(block)
                 break
         else:
             kept.append(block)

@@ -19,7 +19,9 @@ _COPY = "copy"
 
 def as_on_cpus(program: Program) -> Program:
     """The same program as XLA for CPUs runs it: its copies, its kernels, its order; in loops and branches too."""
-    nodes = (replace(node, bodies=tuple(map(as_on_cpus, node.bodies))) for node in program.nodes)
+    nodes = (
+        replace(node, bodies=tuple(map(as_on_cpus, node.bodies))) if node.bodies else node for node in program.nodes
+    )
     program = parted(replace(program, nodes=tuple(nodes)))
     program = grouped(_with_places(_with_copies(_added(program))))
     return breadth_first(_recomputed(replace(program, nodes=tuple(map(_alone, program.nodes)))))

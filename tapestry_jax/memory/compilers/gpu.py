@@ -25,7 +25,7 @@ def _turned(program: Program) -> Program:
     products = {result for node in program.nodes if node.name == _PRODUCT for result in node.results}
     values, nodes = list(program.values), list[Node]()
     for node in program.nodes:
-        node = replace(node, bodies=tuple(map(_turned, node.bodies)))
+        node = replace(node, bodies=tuple(map(_turned, node.bodies))) if node.bodies else node
         if node.library == "turns":
             taken = [reader.name == _PRODUCT for reader in readers[node.results[0]]]
             if products.isdisjoint(node.operands) and not (taken and all(taken)):
@@ -54,7 +54,7 @@ def _normalised(program: Program) -> Program:
 
     nodes: list[Node] = []
     for node in program.nodes:
-        node = replace(node, bodies=tuple(map(_normalised, node.bodies)))
+        node = replace(node, bodies=tuple(map(_normalised, node.bodies))) if node.bodies else node
         if node.kind in (VIEW, FUSED, COSTLY, REDUCED):
             read = frozenset[int]().union(*(rows.get(number, {number}) for number in node.operands))
             folded, again = of(once, node), of(twice, node)

@@ -26,7 +26,7 @@ def split(program: Program) -> Program:
     """The same program, with the parts of products; in loops and branches too."""
     values, nodes = list(program.values), list[Node]()
     for node in program.nodes:
-        node = replace(node, bodies=tuple(map(split, node.bodies)))
+        node = replace(node, bodies=tuple(map(split, node.bodies))) if node.bodies else node
         parts = _parts(node, values)
         if parts == 1:
             nodes.append(node)
