@@ -133,3 +133,12 @@ def test_an_error_names_the_device_and_the_cell() -> None:
         ("reads", "end", 0, -1, "device 0 of 8 takes columns [0:5] from place 7 on, of 13, and reads [0:6]"),
     ):
         assert range_fault(_in(part, field, _at(place, more))(drifting(*problem)), *problem) == (READ, told)
+
+
+@pytest.mark.parametrize("outside", [None, (-1, 4, 16), (0, 4, 17), (-1, 3, 17)])
+def test_zeros_stand_where_the_boundary_says_so(outside: tuple[int, int, int] | None) -> None:
+    problem = Cut(("a",), 3), Cut(("a",), 4, Window(-1, 4, 2, 9, "zero")), 17, 8
+    drift = drifting(*problem)
+    assert range_fault(drift, *problem) is None
+    fault = range_fault(dataclasses.replace(drift, outside=outside), *problem)
+    assert fault == ("does not put zeros where its boundary says so", "4 cells a device, of 17")

@@ -138,3 +138,12 @@ def test_ranges_are_as_many_as_distances(held: int, wanted: int) -> None:
     size = devices * min(held, wanted)
     drift = drifting(Cut(("a",), held), Cut(("a",), wanted), size, devices)
     assert len(drift.reads.low) <= len(drift.runs.low) <= 4 * len(drift.distances)
+
+
+def test_permutations_that_are_alike_take_the_time_of_all_of_them() -> None:
+    plan = tp.plan(_windows(1, 8, 2), AbstractMesh((8,), ("a",)), {"y": "a"})
+    assert max(each.alike for each in plan.collectives()) > 1
+    sent = [each for each in plan.cost(tp.machines.H100).transfers if each.kind == "collective-permute"]
+    shown = [each for each in plan.timeline(tp.machines.H100).events if each.what == "collective-permute"]
+    assert sum(each.busy for each in shown) == pytest.approx(sum(each.seconds for each in sent))
+    assert sum(each.bytes for each in shown) == sum(each.bytes * each.times for each in sent)
