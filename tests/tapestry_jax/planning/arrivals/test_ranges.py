@@ -142,3 +142,15 @@ def test_zeros_stand_where_the_boundary_says_so(outside: tuple[int, int, int] | 
     assert range_fault(drift, *problem) is None
     fault = range_fault(dataclasses.replace(drift, outside=outside), *problem)
     assert fault == ("does not put zeros where its boundary says so", "4 cells a device, of 17")
+
+
+def test_the_first_device_that_reads_is_found_behind_those_that_read_nothing() -> None:
+    # The window of device 0 lies in front of the axis.
+    problem = Cut(("a",), 3), Cut(("a",), 4, Window(-9, 2, 2, 12, "zero")), 23, 8
+    drift = drifting(*problem)
+    reads = dataclasses.replace(
+        drift.reads, **{each.name: getattr(drift.reads, each.name)[1:] for each in dataclasses.fields(drift.reads)}
+    )
+    assert drift.reads.low[0] > 0 and range_fault(drift, *problem) is None
+    fault = range_fault(dataclasses.replace(drift, reads=reads), *problem)
+    assert fault is not None and fault[0] == READ
