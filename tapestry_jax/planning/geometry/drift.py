@@ -123,9 +123,21 @@ class Drift:
         return found[0], found[1], found[2]
 
 
+_MOST_ENTRIES = 2**18
+"""Of tables of equal blocks, devices that differ by columns: where there would be more, ranges tell the exchange."""
+
+
 def drifts(source: Cut | None, cut: Cut) -> bool:
-    """Whether the blocks of two cuts have two sizes, and no boundary answers with cells of others."""
-    if source is None or source.window is not None or source.block == cut.block or not source.block or not cut.block:
+    """Whether ranges tell an exchange: of two sizes of blocks, or too wide for tables; no cells answer a boundary."""
+    if source is None or source.window is not None or not source.block or not cut.block:
+        return False
+    if source.block == cut.block and _entries(cut) <= _MOST_ENTRIES:
         return False
     window = cut.window
     return window is None or (window.mode in ("valid", "zero") and not window.wraps and not cut.block % window.step)
+
+
+def _entries(cut: Cut) -> int:
+    """About how many entries a table has of the devices that differ and of the columns that others hold."""
+    reach = (abs(cut.low) + cut.extent) // cut.block + 2
+    return 4 * reach * max(cut.extent - cut.block, abs(cut.low))

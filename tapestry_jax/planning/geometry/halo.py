@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 Table: TypeAlias = "NDArray[np.int64]"
 Flags: TypeAlias = "NDArray[np.bool_]"
 Pair = tuple[int, int]
+
+_MOST = 2**26
+"""The entries of a table: several of half a GiB are alive at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +104,13 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
 
     Returns:
       The hops, and what becomes of them; no hops where every device holds what it wants.
+
+    Raises:
+      PlanError: when the tables would not fit into memory.
     """
     low, high = _own_columns(source, target, size, devices)
+    if devices * (low + target.extent - high) > _MOST:
+        raise _too_wide(target, devices * (low + target.extent - high))
     wanted = _wanted_cells(target, np.r_[:low, high : target.extent], size, devices)
     slots, is_local, owners = _located(wanted, source, target, size, devices)
     is_remote = (wanted.cells >= 0) & ~is_local
@@ -131,6 +140,18 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
         start = low + target.low - source.low
         held.append(Piece(low, high - low, 0, (start,) * devices, None, (), masked=False))
     return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
+
+
+def _too_wide(target: Cut, entries: int) -> PlanError:
+    mode = "valid" if target.window is None else target.window.mode
+    return PlanError(
+        message(
+            "a window reaches over too many cells of other devices to be planned",
+            f"along {', '.join(map(repr, target.axes))}: {target.extent:,} cells, {target.block:,} of them its own",
+            f'with the boundary "{mode}" that takes tables of {entries:,} entries, at most {_MOST:,} are made',
+            remedy='Take boundary="zero", which needs no tables, or place the dimension on fewer devices.',
+        )
+    )
 
 
 def permuted_axes(pairs: Sequence[Pair] | Table, axes: tuple[str, ...], mesh: MeshShape) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 from scipy import signal
 
 import tapestry_jax as tp
+from tapestry_jax.planning.geometry import drift
 from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import named, normal
 
@@ -173,3 +174,30 @@ def test_contract_two_windows_of_one_value_over_blocks_of_another_size(mesh2x4):
     plan.verify()
     assert_contract(plan, bounded=True)
     assert_same(plan, args)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "width", "axes"),
+    [
+        ("zero", 16, 13, ("data", "model")),
+        ("zero", 17, 29, ("data",)),
+        ("zero", 15, 2, ("model",)),
+        ("valid", 24, 9, ("model", "data")),
+    ],
+)
+def test_contract_windows_over_equal_blocks_without_tables(mesh2x4, monkeypatch, mode, size, width, axes):
+    monkeypatch.setattr(drift, "_MOST_ENTRIES", -1)
+    weights = tuple(range(1, width + 1))
+    window = tp.Map(
+        lambda x: sum(w * x[at : at + len(x) - width + 1] for at, w in enumerate(weights)),
+        "(y+[dy]) -> y" if mode == "valid" else "(y+[dy]-1) -> y",
+        sizes={"dy": width},
+        boundary=mode,
+    )
+    args = (normal(size),)
+
+    def reference(x):
+        padded = np.pad(np.asarray(x), (0, 0) if mode == "valid" else (1, width - 2))
+        return np.correlate(padded, weights, "valid")
+
+    assert_holds(tp.plan(tp.trace(window, *args), mesh2x4, {"y": axes}), args, rtol=1e-4, reference=reference)

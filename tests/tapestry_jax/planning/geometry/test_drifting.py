@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from unittest.mock import patch
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from combinators.index_space.boundary import BOUNDARIES
+from tapestry_jax.planning.geometry import drift as drift_module
 from tapestry_jax.planning.geometry.changes import Overlap
 from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.drifting import drifting
@@ -66,9 +69,10 @@ def test_what_is_predicted_is_what_is_sent_over_each_mesh_axis(problem: Problem)
     for number, (distance, length) in enumerate(zip(drift.distances, drift.lengths, strict=True)):
         if distance:
             sent.append((int(length), permuted_axes(drift.sent(number, devices)[0], axes, mesh)))
-    hops = sent_hops(change, mesh)
+    with patch.object(drift_module, "_MOST_ENTRIES", -1):
+        hops = sent_hops(change, mesh)
+        assert (sends(change, mesh), sent_cells(change, mesh)) == (bool(sent), sum(length for length, _ in sent))
     assert sorted(sent) == sorted(each for hop in hops for each in [(hop.length, hop.axes(axes, mesh))] * hop.alike)
-    assert (sends(change, mesh), sent_cells(change, mesh)) == (bool(sent), sum(length for length, _ in sent))
 
 
 @settings(max_examples=60)
@@ -125,6 +129,38 @@ def test_a_window_that_keeps_fewer_cells_than_it_reads_costs_the_same_on_many_de
     last = devices - 1
     assert count == last - rows * last // (rows + 1) + 1
     assert (sum(each.times for each in sent), max(each.bytes for each in sent)) == (count, 4 * most)
+
+
+def _widest(size: int, width: int, mode: str) -> tp.Graph:
+    """The most of a window of equal blocks."""
+
+    def most(x: Any) -> Any:
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (width,), (1,), "VALID")
+
+    window = tp.Map(most, f"(y+[dy]-{width // 2}) -> y", sizes={"dy": width}, boundary=mode)
+    return tp.trace(window, jax.ShapeDtypeStruct((size,), jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("size", "width", "count"),
+    [(2**24, 2**14, 1024), (2**30, 2**20, 1024), (2**40, 2**19, 2), (2**40, 2**24, 16)],
+)
+def test_windows_that_reach_over_many_devices_and_cells_take_no_tables(size: int, width: int, count: int) -> None:
+    # Half of a window is on either side: as many whole blocks, or what is left of one, come from each.
+    sent = _sent(_widest(size, width, "zero"), ("a",), AbstractMesh((2**20,), ("a",)))
+    assert sum(each.times for each in sent) == count
+
+
+@pytest.mark.parametrize("mode", ["periodic", "reflect", "edge"])
+def test_windows_too_wide_for_tables_are_refused(mode: str) -> None:
+    graph = _widest(2**30, 2**20, mode)
+    with pytest.raises(tp.PlanError, match="reaches over too many cells of other devices") as error:
+        tp.plan(graph, AbstractMesh((2**20,), ("a",)), {"y": "a"})
+    assert str(error.value).splitlines()[1:] == [
+        "  along 'a': 1,049,599 cells, 1,024 of them its own",
+        f'  with the boundary "{mode}" that takes tables of 12,905,861,100 entries, at most 67,108,864 are made',
+        '  Take boundary="zero", which needs no tables, or place the dimension on fewer devices.',
+    ]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in BOUNDARIES if mode != "valid"])
