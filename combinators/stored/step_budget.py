@@ -8,6 +8,7 @@ does.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Generator
 from types import FrameType
@@ -75,7 +76,8 @@ def bounded_steps(size: int) -> Generator[None]:
 
 
 def _is_stoppable(frame: FrameType, name: str) -> bool:
-    ordinary = name == "__call__" or not name.startswith("__")
+    # A generator that nobody asks any more is resumed to be closed, and Python ignores what is raised there.
+    ordinary = not frame.f_code.co_flags & inspect.CO_GENERATOR and (name == "__call__" or not name.startswith("__"))
     return ordinary and str(frame.f_globals.get("__name__", "")).startswith(_STOPPABLE)
 
 

@@ -88,6 +88,17 @@ def test_more_steps_than_allowed_end_with_an_error(monkeypatch: pytest.MonkeyPat
     assert tp.Map(jnp.sin)(jnp.zeros(2)).tolist() == [0.0, 0.0]  # and JAX works on
 
 
+@pytest.mark.parametrize("asked", [any, list])
+def test_the_end_does_not_fall_on_a_generator_that_is_closed(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
+    # What is raised there is ignored, and nothing would be counted any more.
+    numbers: dict[str, Any] = {"__name__": "combinators.mine"}
+    exec("def step(): return 1\ndef numbers():\n    yield step()\n    yield step()", numbers)
+    for most in range(60):
+        monkeypatch.setattr(step_budget, "BASE", most)
+        with pytest.raises(tp.FormatError), bounded_steps(0):
+            [asked(numbers["numbers"]()) for _ in range(1000)]
+
+
 @pytest.mark.parametrize(
     ("allow", "text"),
     [
