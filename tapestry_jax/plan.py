@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tapestry_jax.planning.pricing.cost import Cost
     from tapestry_jax.planning.timeline.timeline import Timeline
     from tapestry_jax.report.diff import Diff, Side
+    from tapestry_jax.report.weighed import Weighed
     from tapestry_jax.report.why import Why
     from tapestry_jax.shards.sharded_graph import ShardedGraph
 
@@ -60,6 +61,8 @@ class Plan(Immutable):
       remat: scopes whose repeated layers the backward pass computes again.
       gap: of a plan that was searched for, the share of its price by which a better plan could be cheaper at most; None
         where that is not known, as of plans by hand and those read from files.
+      weighed: of a plan that was searched for, the candidates that were evaluated best beside it, which `show` lists;
+        None of other plans, as for `gap`.
     """
 
     graph: Graph = field(repr=False)
@@ -73,6 +76,7 @@ class Plan(Immutable):
     platforms: Platforms = ()
     remat: Remat = ()
     gap: float | None = None
+    weighed: Weighed | None = field(default=None, repr=False)
 
     @property
     def in_shardings(self) -> Any:
@@ -349,7 +353,7 @@ class Plan(Immutable):
           grad: as in `collectives`: False for the program alone, True for values and gradients.
           memory: whether the page also shows what `memory` finds, for which the program is traced.
           others: plans of the same program to list beside it, with what they say otherwise, such as those that
-            `tp.pareto` gives, or the one by hand.
+            `tp.pareto` gives, or the one by hand; candidates of its search (`weighed`) are listed behind them.
           open: whether to show the page in a browser.
 
         Returns:
@@ -362,7 +366,7 @@ class Plan(Immutable):
         """
         positions = read_positions(grad, self.graph)
         own, beside = self._side(positions), [other._side(positions) for other in _plans_of(others)]
-        told = on_request.told_of(own, self.mesh, machine, positions, memory, beside, self.gap)
+        told = on_request.told_of(own, self.mesh, machine, positions, memory, beside, self.gap, self.weighed)
         return on_request.show_plan(self.graph, self.schedule, path, told, open)
 
     def _repr_html_(self) -> str:
@@ -440,10 +444,17 @@ def make_plan(graph: Graph, mesh: Any, asked: Asked) -> Plan:
     return plan_of(graph, mesh, asked, planned(graph, mesh, asked))
 
 
-def plan_of(graph: Graph, mesh: Any, asked: Asked, schedule: Schedule, gap: float | None = None) -> Plan:
+def plan_of(
+    graph: Graph,
+    mesh: Any,
+    asked: Asked,
+    schedule: Schedule,
+    gap: float | None = None,
+    weighed: Weighed | None = None,
+) -> Plan:
     """The plan whose schedule is known."""
     entries = asked.entries, asked.ops, asked.inputs, asked.outputs
-    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat, gap)
+    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat, gap, weighed)
 
 
 def _plan_of(other: Plan) -> Plan:

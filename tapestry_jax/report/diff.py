@@ -156,6 +156,11 @@ def diff(before: Side, after: Side, machine: Machine | None = None, grad: bool |
     )
 
 
+def asked_otherwise(before: Asked, after: Asked) -> tuple[Difference, ...]:
+    """What two plans on one mesh were asked otherwise."""
+    return tuple(_different(_said(before), _said(after)))
+
+
 def check_same_program(one: Graph, other: Graph) -> None:
     """Refuse to compare plans of different programs.
 
@@ -174,9 +179,11 @@ def check_same_program(one: Graph, other: Graph) -> None:
 
 
 def _asked(side: Side) -> dict[tuple[str, str], str]:
-    asked = side.asked
-    found = {("the mesh", ""): str(side.schedule.mesh)}
-    found |= {("the plan", dim): _items(items) for dim, items in asked.entries}
+    return {("the mesh", ""): str(side.schedule.mesh)} | _said(side.asked)
+
+
+def _said(asked: Asked) -> dict[tuple[str, str], str]:
+    found = {("the plan", dim): _items(items) for dim, items in asked.entries}
     for option, named in (("ops", asked.ops), ("inputs", asked.inputs), ("outputs", asked.outputs)):
         found |= {(f"{option}[{name!r}]", dim): _items(items) for name, entries in named for dim, items in entries}
     found |= {(f"accumulate[{scope!r}]", ""): str(dtype) for scope, dtype in asked.accumulate}

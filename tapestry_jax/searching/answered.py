@@ -34,7 +34,7 @@ def answer(question: Question, problem: Problem) -> Best:
 
 def plan_for(problem: Problem, best: Best) -> Plan:
     """The plan of an answer."""
-    return plan_of(problem.graph, problem.mesh, best.found.asked, best.found.schedule, best.gap)
+    return plan_of(problem.graph, problem.mesh, best.found.asked, best.found.schedule, best.gap, best.weighed)
 
 
 def _best(question: Question, problem: Problem) -> Best:

@@ -29,6 +29,7 @@ class Problem:
       start: what to begin from, if anything.
       evaluated: what was evaluated so far, by what was asked.
       weighed: the memory of those that were weighed.
+      unproved: what the proof refused.
     """
 
     graph: Graph = field(repr=False)
@@ -41,6 +42,7 @@ class Problem:
     start: Asked | None = None
     evaluated: dict[Asked, Any] = field(default_factory=dict[Asked, Any], repr=False)
     weighed: dict[Asked, MemoryNeeded] = field(default_factory=dict[Asked, MemoryNeeded], repr=False)
+    unproved: set[Asked] = field(default_factory=set[Asked], repr=False)
 
     @property
     def shape(self) -> MeshShape:

@@ -34,7 +34,7 @@ class Told:
       cost: on a machine.
       timeline: of a run on that machine.
       memory: of a device.
-      alternatives: other plans of the same program, beside this one, which is the first.
+      alternatives: other plans of the same program, beside this one, which is the first, and candidates of its search.
       gap: of a plan that was searched for, the share of its price by which a better one could be cheaper at most.
       grad: as in `plan.collectives`; cost and memory were found with the same.
     """

@@ -22,6 +22,7 @@ from tapestry_jax.report.page.alternatives import alternatives
 from tapestry_jax.report.page.document import Told, document
 from tapestry_jax.report.page.html import html_page
 from tapestry_jax.report.page.write import write_page
+from tapestry_jax.report.weighed import Weighed
 
 Positions = bool | int | Sequence[int]
 
@@ -49,7 +50,14 @@ def show_plan(graph: Graph, schedule: Schedule, path: str | os.PathLike[str] | N
 
 
 def told_of(
-    own: Side, mesh: Any, machine: Any, grad: Positions, memory: bool, others: Sequence[Side], gap: float | None
+    own: Side,
+    mesh: Any,
+    machine: Any,
+    grad: Positions,
+    memory: bool,
+    others: Sequence[Side],
+    gap: float | None,
+    weighed: Weighed | None = None,
 ) -> Told:
     """What a page says beside the plan: its cost and a run where the machine is known, and what is asked for.
 
@@ -61,6 +69,7 @@ def told_of(
       memory: whether the program is traced to count its buffers.
       others: plans of the same program that are listed beside it.
       gap: of a plan that was searched for.
+      weighed: beside it, by that search.
 
     Raises:
       MeshError: for an unknown machine, or a mesh that does not fill it.
@@ -71,7 +80,7 @@ def told_of(
         cost=None if found is None else price(schedule, found, grad),
         timeline=None if found is None else simulate(schedule, found, grad),
         memory=memory_needed(schedule, mesh, grad) if memory else None,
-        alternatives=alternatives(own, others, found, grad) if others else (),
+        alternatives=alternatives(own, others, found, grad, weighed) if others or weighed else (),
         gap=gap,
         grad=grad,
     )

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from combinators.errors import PlanError
 from combinators.frozen import dataclass
 from tapestry_jax.planning.proof.prove import prove
+from tapestry_jax.report.weighed import Weighed
+from tapestry_jax.searching.answering.beside import beside
 from tapestry_jax.searching.answering.lacking import lacking, shown
 from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, estimate, evaluate, fits, held
@@ -27,11 +29,13 @@ class Best:
       found: the cheapest candidate that fits.
       gap: the share of its price by which another could be cheaper at most; None where that is not known.
       interrupted: whether it is the best so far alone.
+      weighed: what else was evaluated; None of an answer from before.
     """
 
     found: Evaluated
     gap: float | None
     interrupted: bool = False
+    weighed: Weighed | None = None
 
 
 def best_of(problem: Problem, proposals: Iterable[Proposal], unseen: tuple[str, str] | None = None) -> Best:
@@ -79,7 +83,7 @@ def best_of(problem: Problem, proposals: Iterable[Proposal], unseen: tuple[str, 
             best = shorter
     except KeyboardInterrupt:
         interrupted = True
-    return Best(best, _gap(best, bounds, complete=not skipped), interrupted)
+    return Best(best, _gap(best, bounds, complete=not skipped), interrupted, beside(problem, best))
 
 
 def _known(problem: Problem, ranked: list[Evaluated]) -> Evaluated | None:
@@ -129,6 +133,7 @@ def _is_proved(problem: Problem, candidate: Evaluated) -> bool:
     try:
         prove(candidate.schedule)
     except PlanError as error:
+        problem.unproved.add(candidate.asked)
         what = f"tp.search passes over a plan of `{problem.graph.name}` that cannot be proved; report it"
         warnings.warn(f"{what}: {shown(candidate.asked)}: {error}", RuntimeWarning, stacklevel=2)
         return False

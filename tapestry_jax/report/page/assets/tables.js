@@ -148,18 +148,21 @@ function memorySection(data) {
     bars(parts, memory.total, "Memory as a whole"), html("h3", {}, "Alive at the peak"), bars(live, most, "Alive at the peak"));
 }
 
-// The plan beside others: the shortest run first to be seen, not first in the list.
+// The plan beside others: the shortest run first to be seen, not first in the list. Candidates of a search come last.
 function alternativesSection(data) {
   const longest = Math.max(...data.alternatives.map((each) => each.seconds ?? 0));
+  const weighed = data.alternatives.some((each) => each.why);
+  const bytes = (count) => (count === null ? "" : amount(count, "B"));
   const rows = data.alternatives.map((each) => {
     const bar = svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
     bar.append(svg("rect", { x: 0, y: 0, width: (100 * (each.seconds ?? 0)) / (longest || 1), height: 10 }));
     const more = each.more ? [`${many(each.more, "place")} of operations, arguments and results`] : [];
     const otherwise = [...each.otherwise, ...more];
-    const cells = [each.name, each.seconds === null ? "" : duration(each.seconds), bar, amount(each.alive, "B"), many(each.collectives, "collective"), amount(each.sent, "B")];
+    const cells = [each.name, each.seconds === null ? "" : duration(each.seconds), bar, bytes(each.alive), each.collectives === null ? "" : many(each.collectives, "collective"), bytes(each.sent)];
     const told = otherwise.length ? html("td", { class: "otherwise" }, ...otherwise.map((text) => html("div", {}, text))) : html("td", {}, "");
-    return html("tr", {}, ...cells.map((cell, i) => html("td", { class: ["", "number", "bars", "number", "", "number"][i] }, cell)), told);
+    const searched = weighed ? [html("td", { class: "number" }, bytes(each.memory)), html("td", { class: "why" }, each.why)] : [];
+    return html("tr", {}, ...cells.map((cell, i) => html("td", { class: ["", "number", "bars", "number", "", "number"][i] }, cell)), ...searched, told);
   });
-  const heads = [["plan"], ["time", "number"], [""], ["alive", "number"], ["sends"], ["bytes", "number"], ["otherwise"]];
+  const heads = [["plan"], ["time", "number"], [""], ["alive", "number"], ["sends"], ["bytes", "number"], ...(weighed ? [["memory", "number"], ["not taken"]] : []), ["otherwise"]];
   return table(heads, rows, "Alternatives");
 }

@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from functools import cache
 
 import pytest
 
+import tapestry_jax as tp
 from combinators import PlanError
 from tapestry_jax.plan import asked_of
 from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.report.diff import Side
+from tapestry_jax.report.page import alternatives as alternatives_file
 from tapestry_jax.report.page import document as document_file
+from tapestry_jax.report.page.alternatives import LISTED
 from tapestry_jax.report.page.document import Told, document
 from tapestry_jax.report.page.shown import told_of
+from tapestry_jax.report.weighed import Candidate, Weighed
 from tests.tapestry_jax.report.page import plans
 
 
 def of(plan, machine=None, grad=False, memory=False, others=()):
     """What `plan.show` shows."""
     own, *beside = (Side(each.graph, asked_of(each), each.schedule, int) for each in (plan, *others))
-    told = told_of(own, plan.mesh, machine, grad, memory, beside, plan.gap)
+    told = told_of(own, plan.mesh, machine, grad, memory, beside, plan.gap, plan.weighed)
     return document(plan.graph, plan.schedule, told)
 
 
@@ -146,6 +151,46 @@ def test_other_plans_stand_beside_the_one_that_is_shown():
     assert found[1]["otherwise"] == tuple(map(str, plan.diff(plans.gathered()).asked))
     assert (found[2]["otherwise"], found[2]["more"]) == ((), 0)
     assert of(plan, others=[plan])["alternatives"][1]["seconds"] is None
+
+
+@cache
+def found():
+    """A plan that was searched for, with gradients."""
+    fixed = {"embed": None, "out": None, "mlp": None}
+    return tp.search(plans.mlp().graph, plans.MESH, "h100", method="exhaustive", grad=True, entries=fixed)
+
+
+def test_candidates_of_the_search_stand_behind_other_plans_as_they_were_weighed(monkeypatch):
+    plan, other = found(), plans.gathered()
+    seen = []
+    priced = alternatives_file.price
+    monkeypatch.setattr(alternatives_file, "price", lambda *args: (seen.append(args[0]), priced(*args))[1])
+    listed = of(plan, machine="h100", grad=True, others=[other])["alternatives"]
+    assert seen == [plan.schedule, other.schedule]  # nothing of a candidate is priced again
+    count = len(plan.weighed.candidates)
+    assert count > 1
+    assert [each["name"] for each in listed[1:]] == ["plan 1", *(f"candidate {n + 1}" for n in range(count))]
+    assert [each["why"] for each in listed[:2]] == ["", ""]
+    for each, own in zip(listed[2:], plan.weighed.candidates, strict=True):
+        assert (each["seconds"], each["memory"], each["why"]) == (own.seconds, own.bytes, own.why)
+        assert each["otherwise"] == own.otherwise
+        assert (each["alive"], each["collectives"], each["sent"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(("machine", "grad"), [("h100", False), ("a100", True), ("h100", 1), (None, True)])
+def test_seconds_of_candidates_never_stand_beside_those_of_another_machine_or_run(machine, grad):
+    plan = found()
+    listed = of(plan, machine=machine, grad=grad)["alternatives"][1:]
+    assert {each["seconds"] for each in listed} == {None}
+    assert [each["why"] for each in listed] == [f"{c.why}, on H100 with gradients" for c in plan.weighed.candidates]
+
+
+def test_of_many_things_that_a_candidate_says_otherwise_the_first_are_listed():
+    many = tuple(f"ops['{number}'], i: - -> data" for number in range(LISTED + 3))
+    weighed = Weighed(tp.machines.H100, False, (Candidate(many, 1.0, None, "dearer"),))
+    side = Side(plans.mlp().graph, asked_of(plans.mlp()), plans.mlp().schedule, int)
+    (_, each) = alternatives_file.alternatives(side, (), None, False, weighed)
+    assert each.otherwise == (*many[:LISTED], "and 3 more")
 
 
 def test_what_is_no_plan_of_the_program_cannot_stand_beside_it(tmp_path):
