@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from combinators.frozen import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tapestry_jax.machines.machine import Machine
     from tapestry_jax.planning.derivatives.positions import Positions
 
@@ -42,7 +44,7 @@ class Weighed:
     grad: Positions
     candidates: tuple[Candidate, ...]
 
-    def is_priced_like(self, machine: Machine | None, grad: Positions) -> bool:
+    def is_priced_like(self, machine: Machine | None, grad: bool | int | Sequence[int]) -> bool:
         """Whether seconds of the candidates stand beside those on this machine; True is all arguments, 1 is one."""
         return machine == self.machine and repr(grad) == repr(self.grad)
 
