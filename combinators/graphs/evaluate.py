@@ -153,5 +153,7 @@ def as_array(leaf: Any, kind: TensorType) -> Any:
 
 
 def _fits(expected: TensorType, got: TensorType, leaf: Any) -> bool:
-    weak = isinstance(leaf, bool | int | float | complex)
-    return expected.shape == got.shape and (weak or expected.dtype == got.dtype)
+    is_number = isinstance(leaf, bool | int | float | complex)
+    # A number takes on the dtype of the input, where that loses nothing: 3 for 3.0, and not 3.5 for 3.
+    dtype = jnp.result_type(leaf, expected.dtype) if is_number else got.dtype
+    return expected.shape == got.shape and expected.dtype == dtype

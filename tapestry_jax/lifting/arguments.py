@@ -100,9 +100,16 @@ def split_nnx(module: Any) -> tuple[Any, Rebuild]:
 
 def _called(rebuild: Rebuild, state: Any, args: Sequence[Any]) -> Any:
     module = rebuild(state)
-    before = check_points(module)
-    result = module(*args)
-    check_unwritten(module, before)
+    return watched(lambda *args: module(*args), (module, *args), args)
+
+
+def watched(call: Callable[..., Any], held: Any, args: Sequence[Any]) -> Any:
+    """Call a function, and refuse what it writes to the nnx modules in `held` and does not return."""
+    modules = [leaf for leaf in jax.tree.leaves(held, is_leaf=is_nnx) if is_nnx(leaf)]
+    before = [check_points(module) for module in modules]
+    result = call(*args)
+    for module, points in zip(modules, before, strict=True):
+        check_unwritten(module, [*points, *jax.tree.leaves(result)], len(points))
     return result
 
 
@@ -112,8 +119,13 @@ def check_points(module: Any) -> list[Any]:
     return jax.tree.leaves(nnx.state(module))
 
 
-def check_unwritten(module: Any, before: Sequence[Any]) -> None:
-    """Refuse a call that changed the variables of its module: what it wrote would be lost.
+def check_unwritten(module: Any, before: Sequence[Any], count: int) -> None:
+    """Refuse a call that changed the variables of a module: what it wrote would be lost.
+
+    Args:
+      module: after the call.
+      before: what its variables may hold: what they held, and what is returned.
+      count: how many variables it had.
 
     Raises:
       GraphError: naming the first one.
@@ -122,12 +134,12 @@ def check_unwritten(module: Any, before: Sequence[Any]) -> None:
     flat = jax.tree_util.tree_flatten_with_path(nnx.state(module))[0]
     known = {id(leaf) for leaf in before}
     for path, leaf in flat:
-        if id(leaf) not in known or len(flat) != len(before):
+        if id(leaf) not in known or len(flat) != count:
             keys = [str(getattr(e, "key", getattr(e, "idx", getattr(e, "name", e)))) for e in path]
             written = ".".join(key for key in keys if key != "value")
             raise GraphError(
                 message(
-                    f"the call writes `{written}` of its module, which a graph would lose",
+                    f"the call writes `{written}` of a module, which a graph would lose",
                     f"got {type(module).__name__}",
                     remedy="Call model.eval() first, or lift a function that returns what it writes.",
                 )

@@ -14,12 +14,12 @@ from combinators.index_space.naming import AxisName, AxisVariable
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.recording.current import recording
 from combinators.recording.trace import Trace
-from tapestry_jax.lifting.arguments import Source, is_type, source_of, split_argument, struct_of
+from tapestry_jax.lifting.arguments import Source, is_type, source_of, split_argument, struct_of, watched
 from tapestry_jax.lifting.assign import Assigner
 from tapestry_jax.lifting.dims import labels
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.fuse import fuse
-from tapestry_jax.lifting.names import Names, read_names
+from tapestry_jax.lifting.names import Names, check_free, read_names
 from tapestry_jax.lifting.rules.keys import impl_of
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
@@ -44,10 +44,11 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         stays open and `...` for several; or a signature for the arguments, `"batch seq, seq embed -> batch embed"`.
 
     Returns:
-      The graph; it takes what `function` takes, behind what it holds.
+      The graph; it takes what `function` takes, behind what it holds, and None in the place of what is no array.
 
     Raises:
-      GraphError: for what cannot be called or traced, side effects, or names that do not fit.
+      GraphError: for what cannot be called, side effects, what is written to modules and not returned, or names that do
+        not fit. What JAX cannot trace raises its own errors.
       KernelError: when the function holds a large array.
 
     Example:
@@ -82,7 +83,8 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         leaves = [_as(leaf, struct) for leaf, struct in zip(words, structs, strict=True)]
         full = jax.tree.unflatten(in_tree, leaves)
         held, rest = (full[0], full[1:]) if source.held is not None else (None, full)
-        result = source.call(held, *(rebuild(leaf) for (_, rebuild), leaf in zip(split, rest, strict=True)))
+        args = [rebuild(leaf) for (_, rebuild), leaf in zip(split, rest, strict=True)]
+        result = watched(lambda *args: source.call(held, *args), args, args)
         found, tree = jax.tree_util.tree_flatten_with_path(result)
         out.append(([_label("y", path) for path, _ in found], tree))
         return [_words(leaf, label, source) for (_, leaf), label in zip(found, out[-1][0], strict=True)]
@@ -114,7 +116,9 @@ def _graph(
     assigner = Assigner(values)
     _name_inputs(assigner, numbers, inputs, types, wanted)
     assigned = assigner.run(steps)
-    _name_results(assigner, steps.outputs, wanted)
+    shapes = [values.shapes[value] for value in steps.outputs]
+    taken = {dim.find().name for dims in assigner.named.values() for dim in dims if dim is not None}
+    _name_results(assigner, steps.outputs, shapes, wanted, taken)
     called = labels(assigner.dims)
     program = Trace()
     axes: list[tuple[AxisName, ...]] = [
@@ -153,11 +157,16 @@ def _name_inputs(
         assigner.give(numbers[at], tuple(named))
 
 
-def _name_results(assigner: Assigner, outputs: Sequence[int], wanted: Names) -> None:
-    for value, axes in zip(outputs, wanted.results or (), strict=False):
-        for dim, name in zip(assigner.named[value], axes, strict=False):
-            if dim is not None and name is not None and dim.find().name is None:
-                dim.find().name = name
+def _name_results(
+    assigner: Assigner, outputs: Sequence[int], shapes: Sequence[Sequence[int]], wanted: Names, taken: set[str | None]
+) -> None:
+    for at, (value, given) in enumerate(zip(outputs, wanted.of_results(shapes), strict=True)):
+        for axis, (dim, name) in enumerate(zip(assigner.named[value], given, strict=True)):
+            if dim is None or name is None or dim.find().name == name:
+                continue
+            check_free(name, dim.find().name, f"axis {axis} of result {at}", taken)
+            dim.find().name = name
+            taken.add(name)
 
 
 def _stem(label: str) -> tuple[str, str]:

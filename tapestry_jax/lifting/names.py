@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
@@ -34,6 +34,27 @@ class Names:
             if pattern == label or fnmatchcase(label, pattern):
                 return _fitting(axes, len(shape), f"input `{label}`")
         return (None,) * len(shape)
+
+    def of_results(self, shapes: Sequence[Sequence[int]]) -> list[Axes]:
+        """The names for each result.
+
+        Raises:
+          GraphError: when they do not fit the results.
+        """
+        if self.results is None:
+            return [(None,) * len(shape) for shape in shapes]
+        if len(self.results) != len(shapes):
+            raise GraphError(
+                message(
+                    f"names= of tp.lift names {len(self.results)} results, and there are {len(shapes)}",
+                    remedy='Name every result behind the arrow, "_" where all is open: "batch seq -> batch, _".',
+                )
+            )
+        open_ = ((None,), ("...",))
+        return [
+            (None,) * len(shape) if axes in open_ else _fitting(axes, len(shape), f"result {at}")
+            for at, (axes, shape) in enumerate(zip(self.results, shapes, strict=True))
+        ]
 
     def check(self, labels: Sequence[str]) -> None:
         """Refuse names for what is no input.
@@ -89,7 +110,32 @@ def read_names(names: Any, arguments: Sequence[str]) -> Names:
     )
 
 
+def check_free(name: str, own: str | None, what: str, taken: Collection[str | None]) -> None:
+    """Refuse a name for an axis that has another one, or that another dimension has.
+
+    Raises:
+      GraphError: for both.
+    """
+    if own is None and name not in taken:
+        return
+    raise GraphError(
+        message(
+            f"names= of tp.lift calls {what} `{name}`",
+            f"it is the dimension `{own}`" if own is not None else f"`{name}` is another dimension",
+            remedy=f"Call it `{own}`, or `_`." if own is not None else "Give it a name of its own, or `_`.",
+        )
+    )
+
+
 def _axes(value: Any, names: Any) -> Axes:
+    if not isinstance(value, str) and (isinstance(value, Mapping) or not isinstance(value, Iterable)):
+        raise GraphError(
+            message(
+                "names= of tp.lift cannot be read",
+                f"expected the names of axes, got {type(value).__name__}: {value!r:.80}",
+                remedy='Write {"x": "batch seq embed"}; leave an input out whose axes stay open.',
+            )
+        )
     listed = cast("Sequence[Any]", value.split() if isinstance(value, str) else tuple(value))
     found = tuple(None if name in (None, "_") else str(name) for name in listed)
     wrong = [name for name in found if name is not None and not name.isidentifier() and name != "..."]

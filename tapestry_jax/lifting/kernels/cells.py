@@ -99,20 +99,25 @@ class Rule:
     def _by_tangents(self, inside: tuple[Rule, ...], *operands: Any) -> list[Any]:
         shape = np.shape(operands[0]) if operands else ()
 
+        # Results without a derivative stay outside: their tangents, made here, would be the same over any mesh.
         @jax.custom_jvp
         def call(*given: Any) -> list[Any]:
-            return _spread(self.value(given, inside), shape)
+            return [leaf for leaf in _spread(self.value(given, inside), shape) if _is_inexact(leaf)]
 
         @call.defjvp
         def _(primals: Any, tangents: Any) -> Any:
             assert self.tangents is not None
             moving = [tangent for tangent, moves in zip(tangents, self.floats, strict=True) if moves]
             found = _spread(self.tangents([*primals, *moving], inside), shape)
-            out = found[: len(self.value.outputs)]
-            rest = iter(found[len(out) :])
-            return out, [next(rest) if _is_inexact(leaf) else np.zeros(leaf.shape, jax.dtypes.float0) for leaf in out]
+            count = len(self.value.outputs)
+            return [leaf for leaf in found[:count] if _is_inexact(leaf)], found[count:]
 
-        return call(*operands)
+        moved = call(*operands)
+        if len(moved) == len(self.value.outputs):
+            return moved
+        rest = iter(moved)
+        plain = _spread(self.value([lax.stop_gradient(operand) for operand in operands], inside), shape)
+        return [next(rest) if _is_inexact(leaf) else leaf for leaf in plain]
 
     def _by_pulled(self, inside: tuple[Rule, ...], *operands: Any) -> list[Any]:
         shape = np.shape(operands[0]) if operands else ()

@@ -11,6 +11,7 @@ import jax
 
 from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import as_function, is_literal, program_of
+from tapestry_jax.lifting.kernels.cells import as_computed
 
 
 def function_of(equation: Any, within: Any) -> Callable[..., list[Any]]:
@@ -62,7 +63,8 @@ class Opaque:
 
     def __call__(self, *operands: Any) -> Any:
         """Its result, or the tuple of its results."""
-        out = self.function.call(*operands)
+        # Programs inside were traced outside of the mesh that they are run in, and so were the types of their results.
+        out = [as_computed(leaf) for leaf in self.function.call(*operands)]
         return out[0] if len(out) == 1 else tuple(out)
 
     @property

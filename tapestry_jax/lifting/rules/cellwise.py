@@ -11,8 +11,8 @@ from tapestry_jax.lifting.kernels.primitives import is_known, plain
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
 
-NEUTRAL = frozenset({"copy", "copy_p", "name", "optimization_barrier"})
-"""What gives its operands back."""
+NEUTRAL = frozenset({"copy", "copy_p", "name", "optimization_barrier", "sharding_constraint"})
+"""What gives its operands back; where tensors lie is the plan's to say."""
 
 
 def same(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom]:

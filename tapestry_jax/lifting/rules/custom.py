@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.errors import GraphError, message
+from combinators.kernels.fingerprint import is_traced
 from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
 from tapestry_jax.lifting.constants import scalar_of
 from tapestry_jax.lifting.kernels.cells import ITSELF, Instruction, Program, Rule
@@ -24,36 +26,46 @@ _PULLED = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr"})
 def custom(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """A rule cell by cell; what mixes cells is left to whom it may concern."""
     outs = types_of(equation)
-    shapes = {walk.shape(atom) for atom in atoms} | {tuple(out.shape) for out in outs}
-    shapes.discard(())
-    if len(shapes) > 1:
-        return None
-    rule = rule_of(equation, ())
-    if rule is None:
+    rule = rule_of(equation, (), walk.place)
+    shapes = {walk.shape(atom) for atom in atoms} - {()}
+    results = {tuple(out.shape) for out in outs}
+    if rule is None or len(results) > 1 or not shapes <= results:
         return None
     return walk.elementwise(Instruction(_name(equation), (), tuple(atoms), rule), atoms, outs)
 
 
-def rule_of(equation: Any, outer: tuple[str, ...]) -> Rule | None:
+def rule_of(equation: Any, outer: tuple[str, ...], place: str = "") -> Rule | None:
     """The rule of an equation that acts cell by cell, derivatives too; None where it does not.
 
     Args:
       equation: of a function with a derivative of its own.
       outer: texts of the functions whose derivatives this one stands in, the outermost first.
+      place: where it is called.
+
+    Raises:
+      GraphError: when its derivative holds a value of the function that is lifted, which is gone once that was traced.
     """
     function, inside = function_of(equation, next(programs_inside(equation))), (*outer, _text(equation))
     types = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in equation.invars]
-    value = program_of(next(programs_inside(equation)), inside)
     floats = tuple(bool(jnp.issubdtype(kind.dtype, jnp.inexact)) for kind in types)
-    if value is None:
-        return None
+    is_pushed = equation.primitive.name in _TANGENTS
     moving = [kind for kind, moves in zip(types, floats, strict=True) if moves]
-    if equation.primitive.name in _TANGENTS:
-        tangents = program_of(jax.make_jaxpr(_pushed(function, floats, len(types)))(*types, *moving), inside)
-        return None if tangents is None else Rule(value, tangents, None, floats)
-    out = [kind for kind in types_of(equation) if jnp.issubdtype(kind.dtype, jnp.inexact)]
-    pulled = program_of(jax.make_jaxpr(_pulled(function, floats, len(types)))(*types, *out), inside)
-    return None if pulled is None else Rule(value, None, pulled, floats)
+    pulling = [kind for kind in types_of(equation) if jnp.issubdtype(kind.dtype, jnp.inexact)]
+    how, given = (_pushed, moving) if is_pushed else (_pulled, pulling)
+    derivative = jax.make_jaxpr(how(function, floats, len(types)))(*types, *given)
+    if any(map(is_traced, derivative.consts)):
+        raise GraphError(
+            message(
+                f"the derivative of `{_name(equation)}` holds a value that the lifted function computes",
+                *([f"called at {place}"] if place else []),
+                remedy=f"Pass the value to `{_name(equation)}` as an argument.",
+            )
+        )
+    value = program_of(next(programs_inside(equation)), inside)
+    moved = None if value is None else program_of(derivative, inside)
+    if value is None or moved is None:
+        return None
+    return Rule(value, moved if is_pushed else None, None if is_pushed else moved, floats)
 
 
 def program_of(closed: Any, outer: tuple[str, ...] = ()) -> Program | None:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import tapestry_jax as tp
 from tapestry_jax.lifting import lift
@@ -104,3 +105,64 @@ def test_what_cannot_be_lifted_is_refused() -> None:
         lift(lambda x: "text", X)
     with pytest.raises(tp.GraphError, match=r"cannot take `debug_\w+`, which has side effects\n  .*test_lift.py"):
         lift(lambda x: jax.debug.print("{}", x) or x, X)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("p q -> q r s", "gives 3 names to result 0\n  it has 2 axes"),
+        ("p q -> p q, r", "names 2 results, and there are 1"),
+        ("p q -> r q", "calls axis 0 of result 0 `r`\n  it is the dimension `p`\n  Call it `p`"),
+        ("p _ -> p p", "`p` stands twice"),
+        ({"x": None}, "cannot be read\n  expected the names of axes, got NoneType"),
+        ({"x": 3}, "cannot be read\n  expected the names of axes, got int: 3"),
+    ],
+)
+def test_names_of_results_that_do_not_fit_are_refused(names: Any, text: str) -> None:
+    with pytest.raises(tp.GraphError) as caught:
+        lift(lambda x: x + 1, X, names=names)
+    assert text in str(caught.value)
+
+
+def test_a_name_that_another_dimension_has_is_refused_for_a_result() -> None:
+    with pytest.raises(tp.GraphError, match="calls axis 1 of result 0 `q`\n  `q` is another dimension"):
+        lift(lambda x, w: x @ w, X, np.ones((4, 3), F), names="p q, q _ -> p q")
+    split = lift(lambda x: (x.sum(), x @ x.T), X, names="p q -> _, p keys")
+    assert split.type_of(split.outputs[1][1]).names == ("p", "keys")
+
+
+def test_the_derivative_of_a_function_may_not_hold_what_the_lifted_function_computes() -> None:
+    def scaled(x: Any) -> Any:
+        by = x.sum()
+
+        @jax.custom_jvp
+        def times(x: Any) -> Any:
+            return x * 2
+
+        times.defjvp(lambda primals, tangents: (times(primals[0]), tangents[0] * by))
+        return times(x)
+
+    with pytest.raises(tp.GraphError, match=r"the derivative of `times` holds a value that .*\n.*test_lift.py:\d+"):
+        lift(scaled, X)
+
+
+def test_an_argument_that_is_no_array_has_none_in_its_place() -> None:
+    graph = lift(lambda x, how: x * 2 if how == "twice" else x, X, "twice")
+    np.testing.assert_array_equal(graph(X, None), X * 2)
+
+
+def test_a_number_is_refused_where_it_would_be_rounded() -> None:
+    graph = lift(lambda count: count * 2, 3)
+    assert graph(4) == 8
+    with pytest.raises(tp.SignatureError, match=r"count: expected int32\(\), got float32\(\)"):
+        graph(4.5)
+    assert lift(lambda x: x * 2, 3.5)(4) == 8
+
+
+def test_what_is_written_to_a_module_among_the_arguments_is_refused_unless_it_is_returned() -> None:
+    counter, x = nnx.BatchNorm(4, rngs=nnx.Rngs(0)), jnp.asarray(X)
+    for arguments in ((counter, x), ({"norm": counter}, x)):
+        with pytest.raises(tp.GraphError, match="the call writes `mean` of a module, which a graph would lose"):
+            lift(lambda held, x: (held["norm"] if isinstance(held, dict) else held)(x), *arguments)
+    graph = lift(lambda norm, x: (norm(x), nnx.state(norm)), counter, x)
+    assert {"y/1/mean", "y/1/var"} <= {name for name, _ in graph.outputs}

@@ -105,7 +105,7 @@ class Convolutions(nnx.Module):
 def test_an_image_is_cut_with_halos_and_running_statistics_are_not_lost() -> None:
     model = Convolutions(nnx.Rngs(0))
     x = SOURCE.standard_normal((2, 8, 8, 1)).astype(np.float32)
-    with pytest.raises(tp.GraphError, match=r"the call writes `norm.mean` of its module"):
+    with pytest.raises(tp.GraphError, match=r"the call writes `norm.mean` of a module"):
         lift(model, x)
     model.eval()
     graph = lift(model, x, names={"x": "batch y x channel"})

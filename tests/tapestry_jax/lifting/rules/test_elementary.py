@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import SingleDeviceSharding
 
 from tapestry_jax.lifting.rules import cellwise
 from tapestry_jax.lifting.table import RULES
@@ -42,6 +43,11 @@ CASES: dict[str, tuple[Any, ...]] = {
     "nothing at all": (lambda x: (x, jnp.zeros(3)), X),
     "numbers": (lambda x: x * 2.0 + x.sum(), floats(4)),
     "truth": (lambda x: ((x > 0).any(0), (x > 0).all(1)), X),
+    "a derivative of its own, and results of which one has none": (lambda x: jnp.frexp(x)[0] + jnp.frexp(x)[1], X),
+    "where tensors lie": (
+        lambda x: jax.lax.with_sharding_constraint(x * 2, SingleDeviceSharding(jax.devices()[0])) + 1,
+        X,
+    ),
     "computed again": (lambda x: jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))(x), X),
 }
 
@@ -54,3 +60,22 @@ def test_every_cut_of_what_is_lifted_gives_what_the_function_gives(name: str) ->
 
 def test_no_rule_of_another_family_takes_a_primitive_that_acts_cell_by_cell() -> None:
     assert {name for name, rule in cellwise.TABLE.items() if RULES[name] is not rule} == set()
+
+
+@jax.custom_jvp
+def beside(x: Any) -> Any:
+    return x * 2, jnp.float32(3)
+
+
+beside.defjvp(lambda primals, tangents: (beside(primals[0]), (tangents[0] * 5, jnp.float32(0))))
+
+
+def test_a_function_with_a_derivative_of_its_own_keeps_the_shapes_of_its_results() -> None:
+    assert [found.primitive for found in agrees(beside, X, plans=[]).opaque()] == ["custom_jvp_call"]
+
+
+def test_what_follows_a_program_that_no_rule_knows_can_be_cut() -> None:
+    def branches(x: Any) -> Any:
+        return jax.lax.cond(x[0, 0] > 0, lambda x: x * np.float32(2), lambda x: x * 3, x) + 1
+
+    assert len(agrees(branches, X, plans=[{"cond": "a"}, {"cond_1": ("b", "a")}]).opaque()) == 1
