@@ -152,8 +152,13 @@ def as_array(leaf: Any, kind: TensorType) -> Any:
     return jnp.asarray(leaf, kind.dtype) if isinstance(leaf, bool | int | float | complex) else words_of(leaf)
 
 
+def takes_on(number: Any, dtype: Any) -> bool:
+    """Whether a weakly typed number becomes this dtype without a loss: 3 becomes 3.0, and 3.5 does not become 3."""
+    return bool(jnp.result_type(number, dtype) == dtype)
+
+
 def _fits(expected: TensorType, got: TensorType, leaf: Any) -> bool:
     is_number = isinstance(leaf, bool | int | float | complex)
-    # A number takes on the dtype of the input, where that loses nothing: 3 for 3.0, and not 3.5 for 3.
-    dtype = jnp.result_type(leaf, expected.dtype) if is_number else got.dtype
-    return expected.shape == got.shape and expected.dtype == dtype
+    return expected.shape == got.shape and (
+        takes_on(leaf, expected.dtype) if is_number else expected.dtype == got.dtype
+    )

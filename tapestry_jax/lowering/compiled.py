@@ -9,7 +9,7 @@ import jax
 from jax.sharding import AxisType
 
 from combinators.errors import PlanError, SignatureError, TapestryError, message
-from combinators.graphs.evaluate import flatten_arguments
+from combinators.graphs.evaluate import flatten_arguments, takes_on
 from combinators.index_space.tensor_type import type_of, words_of
 from combinators.index_space.usable import check_usable
 from combinators.kernels.immutable import Immutable
@@ -156,7 +156,8 @@ def planned_arguments(schedule: Schedule, args: Sequence[Any]) -> list[Any]:
         got = type_of(leaf, f"argument `{node.name}` of `{graph.name}`")
         # Python numbers come as weakly typed arrays out of `jit`.
         weak = isinstance(leaf, bool | int | float | complex) or bool(getattr(leaf, "weak_type", False))
-        if got.shape not in (true, padded) or not (weak or got.dtype == node.results[0].dtype):
+        fits = takes_on(leaf, node.results[0].dtype) if weak else got.dtype == node.results[0].dtype
+        if got.shape not in (true, padded) or not fits:
             also = f" (or padded {padded})" if padded != true else ""
             wrong.append(f"{node.name}: expected {node.results[0]}{also}, got {got}")
     if wrong:

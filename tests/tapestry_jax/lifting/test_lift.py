@@ -154,8 +154,11 @@ def test_an_argument_that_is_no_array_has_none_in_its_place() -> None:
 def test_a_number_is_refused_where_it_would_be_rounded() -> None:
     graph = lift(lambda count: count * 2, 3)
     assert graph(4) == 8
-    with pytest.raises(tp.SignatureError, match=r"count: expected int32\(\), got float32\(\)"):
-        graph(4.5)
+    planned = tp.plan(graph, tp.mesh(a=2), {}).compile()
+    assert planned(4) == 8
+    for run in (graph, planned):
+        with pytest.raises(tp.SignatureError, match=r"count: expected int32\(\), got float32\(\)"):
+            run(4.5)
     assert lift(lambda x: x * 2, 3.5)(4) == 8
 
 
