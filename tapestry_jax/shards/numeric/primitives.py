@@ -97,8 +97,12 @@ def _broadcast_in_dim(aval: Any, x: Any, *_: Any, broadcast_dimensions: Sequence
     return np.broadcast_to(x.reshape(shape), aval.shape)
 
 
-def _reshape(aval: Any, x: Any, *_: Any, **__: Any) -> Any:
+def _with_shape(aval: Any, x: Any, *_: Any, **__: Any) -> Any:
     return x.reshape(aval.shape)
+
+
+def _reshape(aval: Any, x: Any, *_: Any, dimensions: Sequence[int] | None = None, **__: Any) -> Any:
+    return (x if dimensions is None else np.transpose(x, dimensions)).reshape(aval.shape)
 
 
 def _transpose(aval: Any, x: Any, *, permutation: Sequence[int], **_: Any) -> Any:
@@ -279,8 +283,8 @@ PRIMITIVES: dict[str, Primitive] = {
     "reduce_precision": _reduce_precision,
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": _reshape,
-    "squeeze": _reshape,
-    "expand_dims": _reshape,
+    "squeeze": _with_shape,
+    "expand_dims": _with_shape,
     "transpose": _transpose,
     "rev": _rev,
     "concatenate": _concatenate,

@@ -40,7 +40,12 @@ def unknown(x: Any) -> Any:
     return lax.top_k(x, 2), lax.lgamma(x * x)
 
 
-@pytest.mark.parametrize("function", [loops, choices, calls, unknown])
+def shapes(x: Any) -> Any:
+    """A reshape may read another order first."""
+    return jnp.reshape(x, (6, 2), order="F"), lax.reshape(x, (2, 6), (1, 0)), x[:, None].squeeze(1), jnp.ravel(x)
+
+
+@pytest.mark.parametrize("function", [loops, choices, calls, shapes, unknown])
 def test_a_program_in_numpy_gives_what_jax_gives(function: Any) -> None:
     x = normal(4, 3)
     found = evaluator(jax.make_jaxpr(function)(x))([np.asarray(x)])
