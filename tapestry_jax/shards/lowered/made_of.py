@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tapestry_jax.shards.numeric.devices import COLLECTIVES, Devices, Lanes, reduced
-from tapestry_jax.shards.numeric.primitives import PRIMITIVES, run_primitive
+from tapestry_jax.shards.numeric.primitives import PRIMITIVES, in_numpy, run_primitive
 from tapestry_jax.shards.numeric.simulated import Meaning
 
 ANYTHING = -1
@@ -156,12 +156,12 @@ def _moved(equation: Any, avals: Sequence[Any], row: list[Any]) -> list[Any] | N
     known = np.empty(len(flat), object)
     known[:] = flat
     if name in PRIMITIVES:
-        made = PRIMITIVES[name](avals[0], *given, **equation.params)
+        # What lies outside, where a gather fills, is made of nothing.
+        made = in_numpy(equation, avals[0], given, **({"fill_value": 0} if name == "gather" else {}))
     else:
         made = np.asarray(equation.primitive.bind(*(np.asarray(each, np.int32) for each in given), **equation.params))
     listed = made if isinstance(made, list) else [made]
-    # What lies outside, where a gather fills, is made of nothing.
-    return [known.take(np.where((each > 0) & (each < len(flat)), each, 0).astype(np.int64)) for each in listed]
+    return [known.take(np.asarray(each, np.int64)) for each in listed]
 
 
 def _merged(avals: Sequence[Any], sets: Sequence[Any]) -> list[Any]:
@@ -277,7 +277,7 @@ _MERGES: dict[str, Callable[..., list[Lanes]]] = {
 _PLACED: dict[str, Callable[[int], Sequence[int]]] = {
     **dict.fromkeys(
         (
-            *("slice", "dynamic_slice", "reshape", "squeeze", "expand_dims", "transpose", "broadcast_in_dim"),
+            *("slice", "dynamic_slice", "reshape", "squeeze", "transpose", "broadcast_in_dim"),
             *("rev", "gather", "split", "slice_alike"),
         ),
         lambda count: (0,),
@@ -289,13 +289,13 @@ _PLACED: dict[str, Callable[[int], Sequence[int]]] = {
 """Which operands hold the cells that change places; the others say where to."""
 _REDUCED = frozenset(name for name in PRIMITIVES if name.startswith(("reduce_", "arg"))) - {"reduce_precision"}
 _CUMULATIVE = frozenset(name for name in PRIMITIVES if name.startswith("cum"))
-_SAME = frozenset(("convert_element_type", "copy", "copy_p", "name", "pvary", "reshard", "stop_gradient"))
+_SAME = frozenset(("convert_element_type", "copy", "name", "pvary", "reshard", "stop_gradient"))
 """What leaves numbers as they are."""
 _AT_PLACE = """
 neg sign floor ceil is_finite exp exp2 log expm1 log1p tan tanh sin cos sinh cosh atan asin acos abs sqrt rsqrt
 square cbrt not erf erfc erf_inv logistic real imag conj complex atan2 add add_any sub mul rem max min pow eq ne ge
 gt le lt and or xor shift_left shift_right_arithmetic div shift_right_logical integer_pow convert_element_type
-bitcast_convert_type reduce_precision clamp nextafter round copy copy_p stop_gradient name sharding_constraint
+bitcast_convert_type reduce_precision clamp nextafter round copy stop_gradient name sharding_constraint
 reshard pvary threefry2x32 population_count clz lgamma digamma
 """
 _ELEMENTWISE = frozenset(_AT_PLACE.split())

@@ -14,12 +14,12 @@ def _starts(shape: Sequence[int], sizes: Sequence[int], indices: Sequence[Any]) 
     return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
 
 
-def dynamic_slice(aval: Any, x: Any, *indices: Any, **_: Any) -> Any:
+def dynamic_slice(aval: Any, x: Any, *indices: Any, slice_sizes: Sequence[int]) -> Any:
     """A box that is moved inside where it lies outside."""
-    return x[_starts(x.shape, aval.shape, indices)]
+    return x[_starts(x.shape, slice_sizes, indices)]
 
 
-def dynamic_update_slice(aval: Any, x: Any, update: Any, *indices: Any, **_: Any) -> Any:
+def dynamic_update_slice(aval: Any, x: Any, update: Any, *indices: Any) -> Any:
     """The operand with a box of it replaced, moved inside where it lies outside."""
     whole = np.array(x)
     whole[_starts(x.shape, update.shape, indices)] = update
@@ -67,7 +67,6 @@ def gather(
     slice_sizes: Any,
     mode: Any,
     fill_value: Any,
-    **_: Any,
 ) -> Any:
     """Windows of an operand, at indices."""
     numbers = dimension_numbers
@@ -101,7 +100,20 @@ def _extreme(dtype: Any) -> Any:
 def scatter(update: Callable[[Any, Any, Any], None]) -> Callable[..., Any]:
     """The primitive that merges windows into an operand, at indices: `update(whole, cells, values)`."""
 
-    def run(aval: Any, x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any, **_: Any) -> Any:
+    def run(
+        aval: Any,
+        x: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dimension_numbers: Any,
+        mode: Any,
+        update_jaxpr: Any,
+        update_consts: Any,
+    ) -> Any:
+        if update is assign and update_jaxpr is not None:
+            # A function of users': `x.at[i].apply(f)` is this primitive, too.
+            return NotImplemented
         numbers = dimension_numbers
         gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         window = iter(updates.shape[axis] for axis in numbers.update_window_dims)

@@ -1,7 +1,8 @@
 """JAX's primitives in NumPy: what one device computes, without a compiler.
 
-Every function takes the type of its result, the operands, and the parameters of the equation. Primitives without an
-entry run in JAX, one by one, which compiles each of them once for every shape.
+Every function takes the type of its result, the operands, and the parameters of the equation but those of `NO_VALUE`:
+it names all that it reads, so that none is ignored. Primitives without an entry, and what an entry does not say, which
+gives `NotImplemented`, run in JAX, one by one, which compiles each of them once for every shape.
 """
 
 from __future__ import annotations
@@ -20,17 +21,46 @@ from tapestry_jax.shards.numeric.indexing import assign, dynamic_slice, dynamic_
 Primitive = Callable[..., Any]
 
 
+NO_VALUE = frozenset(
+    (
+        *("accuracy", "indices_are_sorted", "unique_indices", "is_stable"),
+        *("dtype", "new_dtype", "input_dtype", "index_dtype", "weak_type", "preferred_element_type"),
+        *("shape", "new_sizes", "sharding", "out_sharding"),
+    )
+)
+"""Parameters that no entry has to read: of the type of the result, of where it lies, and what is promised."""
+
+
 def run_primitive(equation: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of one equation; checks that they have the shapes that JAX expects."""
     avals = [variable.aval for variable in equation.outvars]
-    function = PRIMITIVES.get(equation.primitive.name)
-    if function is None:
-        found = equation.primitive.bind(*map(_to_jax, operands), **equation.params)
-        results = list(found) if equation.primitive.multiple_results else [found]
-        return [_from_jax(result) for result in results]
-    found = function(avals[0], *operands, **equation.params)
+    # Typed random keys are arrays of JAX alone.
+    if equation.primitive.name not in PRIMITIVES or not all(isinstance(each, _NUMPY) for each in operands):
+        return _in_jax(equation, operands)
+    found = in_numpy(equation, avals[0], operands)
+    if found is NotImplemented:
+        return _in_jax(equation, operands)
     results = found if equation.primitive.multiple_results else [found]
     return [_checked(equation, result, aval) for result, aval in zip(results, avals, strict=True)]
+
+
+def in_numpy(equation: Any, aval: Any, operands: Sequence[Any], **others: Any) -> Any:
+    """What the entry of an equation gives, with `others` for some of its parameters.
+
+    Raises:
+      TypeError: for a parameter that the entry does not read.
+    """
+    read = {name: value for name, value in equation.params.items() if name not in NO_VALUE}
+    return PRIMITIVES[equation.primitive.name](aval, *operands, **{**read, **others})
+
+
+_NUMPY = np.ndarray, np.generic
+
+
+def _in_jax(equation: Any, operands: Sequence[Any]) -> list[Any]:
+    found = equation.primitive.bind(*map(_to_jax, operands), **equation.params)
+    results = list(found) if equation.primitive.multiple_results else [found]
+    return [_from_jax(result) for result in results]
 
 
 def _checked(equation: Any, result: Any, aval: Any) -> Any:
@@ -51,14 +81,23 @@ def _from_jax(result: Any) -> Any:
 
 
 def _of(function: Callable[..., Any]) -> Primitive:
-    return lambda aval, *operands, **_: function(*operands)
+    return lambda aval, *operands: function(*operands)
 
 
-def _same(aval: Any, operand: Any, *_: Any, **__: Any) -> Any:
+def _of_reals(function: Callable[..., Any]) -> Primitive:
+    return lambda aval, *operands: NotImplemented if any(map(np.iscomplexobj, operands)) else function(*operands)
+
+
+def _same(aval: Any, operand: Any, **_: Any) -> Any:
+    """Whatever the parameters say."""
     return operand
 
 
-def _div(aval: Any, x: Any, y: Any, **_: Any) -> Any:
+def _mul(aval: Any, x: Any, y: Any, *, out_dtype: Any) -> Any:
+    return np.multiply(x, y) if out_dtype in (None, x.dtype) else NotImplemented
+
+
+def _div(aval: Any, x: Any, y: Any) -> Any:
     if not np.issubdtype(x.dtype, np.integer):
         return np.divide(x, y)
     quotient = np.floor_divide(x, np.where(y == 0, 1, y))
@@ -66,62 +105,81 @@ def _div(aval: Any, x: Any, y: Any, **_: Any) -> Any:
     return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient + ((quotient < 0) & (quotient * y != x)))
 
 
-def _shift_right_logical(aval: Any, x: Any, y: Any, **_: Any) -> Any:
+def _rem(aval: Any, x: Any, y: Any) -> Any:
+    # What is left of a division by zero is all of it.
+    return np.fmod(x, y) if not np.issubdtype(x.dtype, np.integer) else np.where(y == 0, x, np.fmod(x, y + (y == 0)))
+
+
+def _shift_right_arithmetic(aval: Any, x: Any, y: Any) -> Any:
+    signed = np.dtype(f"i{x.dtype.itemsize}")
+    return np.right_shift(x.view(signed), y.view(signed)).view(x.dtype)
+
+
+def _shift_right_logical(aval: Any, x: Any, y: Any) -> Any:
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     return np.right_shift(x.view(unsigned), y.astype(unsigned)).view(x.dtype)
 
 
-def _integer_pow(aval: Any, x: Any, *, y: int, **_: Any) -> Any:
+def _integer_pow(aval: Any, x: Any, *, y: int) -> Any:
     return x**y if y >= 0 else 1 / x ** (-y)
 
 
-def _convert(aval: Any, x: Any, **_: Any) -> Any:
+def _convert(aval: Any, x: Any) -> Any:
     if np.iscomplexobj(x) and not np.issubdtype(aval.dtype, np.complexfloating):
         x = x.real
+    if jnp.issubdtype(aval.dtype, jnp.integer) and jnp.issubdtype(x.dtype, jnp.floating):
+        return _saturated(x.astype(np.float64), aval.dtype)
     return x.astype(aval.dtype)
 
 
-def _bitcast(aval: Any, x: Any, **_: Any) -> Any:
+def _saturated(x: Any, dtype: Any) -> Any:
+    """As integers: the nearest of what is outside, 0 of what is no number. What NumPy gives there is open."""
+    known = jnp.iinfo(dtype)
+    inside = np.where((x > known.min) & (x < known.max), x, 0).astype(dtype)
+    return np.where(x >= known.max, dtype.type(known.max), np.where(x <= known.min, dtype.type(known.min), inside))
+
+
+def _bitcast(aval: Any, x: Any) -> Any:
     return np.ascontiguousarray(x).view(aval.dtype).reshape(aval.shape)
 
 
-def _reduce_precision(aval: Any, x: Any, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Any:
-    kept = {(8, 23): np.float32, (11, 52): np.float64, (8, 7): jnp.bfloat16, (5, 10): np.float16}
-    return x.astype(kept[exponent_bits, mantissa_bits]).astype(x.dtype)
+def _reduce_precision(aval: Any, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    own = jnp.finfo(x.dtype)
+    return x if (exponent_bits, mantissa_bits) == (own.nexp, own.nmant) else NotImplemented
 
 
-def _broadcast_in_dim(aval: Any, x: Any, *_: Any, broadcast_dimensions: Sequence[int], **__: Any) -> Any:
+def _broadcast_in_dim(aval: Any, x: Any, broadcast_dimensions: Sequence[int]) -> Any:
     shape = [1] * len(aval.shape)
     for axis, place in enumerate(broadcast_dimensions):
         shape[place] = x.shape[axis]
     return np.broadcast_to(x.reshape(shape), aval.shape)
 
 
-def _with_shape(aval: Any, x: Any, *_: Any, **__: Any) -> Any:
+def _squeeze(aval: Any, x: Any, *, dimensions: Sequence[int]) -> Any:
     return x.reshape(aval.shape)
 
 
-def _reshape(aval: Any, x: Any, *_: Any, dimensions: Sequence[int] | None = None, **__: Any) -> Any:
+def _reshape(aval: Any, x: Any, dimensions: Sequence[int] | None = None) -> Any:
     return (x if dimensions is None else np.transpose(x, dimensions)).reshape(aval.shape)
 
 
-def _transpose(aval: Any, x: Any, *, permutation: Sequence[int], **_: Any) -> Any:
+def _transpose(aval: Any, x: Any, *, permutation: Sequence[int]) -> Any:
     return np.transpose(x, permutation)
 
 
-def _rev(aval: Any, x: Any, *, dimensions: Sequence[int], **_: Any) -> Any:
+def _rev(aval: Any, x: Any, *, dimensions: Sequence[int]) -> Any:
     return np.flip(x, tuple(dimensions))
 
 
-def _concatenate(aval: Any, *xs: Any, dimension: int, **_: Any) -> Any:
+def _concatenate(aval: Any, *xs: Any, dimension: int) -> Any:
     return np.concatenate(xs, dimension)
 
 
-def _split(aval: Any, x: Any, *, sizes: Sequence[int], axis: int, **_: Any) -> Any:
+def _split(aval: Any, x: Any, *, sizes: Sequence[int], axis: int) -> Any:
     return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 
-def _pad(aval: Any, x: Any, value: Any, *, padding_config: Sequence[tuple[int, int, int]], **_: Any) -> Any:
+def _pad(aval: Any, x: Any, value: Any, *, padding_config: Sequence[tuple[int, int, int]]) -> Any:
     for axis, (low, high, interior) in enumerate(padding_config):
         if interior and x.shape[axis] > 1:
             shape = list(x.shape)
@@ -137,36 +195,40 @@ def _pad(aval: Any, x: Any, value: Any, *, padding_config: Sequence[tuple[int, i
     return x
 
 
-def _slice(aval: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any) -> Any:
+def _slice(aval: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     steps = strides or (1,) * x.ndim
     return x[tuple(slice(*each) for each in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-def _iota(aval: Any, *_: Any, dimension: int, **__: Any) -> Any:
+def _iota(aval: Any, dimension: int) -> Any:
     shape = [1] * len(aval.shape)
     shape[dimension] = aval.shape[dimension]
     return np.broadcast_to(np.arange(aval.shape[dimension]).astype(aval.dtype).reshape(shape), aval.shape)
 
 
-def _select_n(aval: Any, which: Any, *cases: Any, **_: Any) -> Any:
+def _select_n(aval: Any, which: Any, *cases: Any) -> Any:
     if len(cases) == 1:
         return cases[0]
     if which.dtype == np.bool_:
         return np.where(which, cases[1], cases[0])
-    return np.select([np.broadcast_to(which == i, aval.shape) for i in range(len(cases))], cases)
+    # Before the first is the first, behind the last the last.
+    near = np.clip(which, 0, len(cases) - 1)
+    return np.select([np.broadcast_to(near == i, aval.shape) for i in range(len(cases))], cases)
 
 
-def _clamp(aval: Any, low: Any, x: Any, high: Any, **_: Any) -> Any:
+def _clamp(aval: Any, low: Any, x: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _dot_general(
-    aval: Any, x: Any, y: Any, *, dimension_numbers: Any, preferred_element_type: Any = None, **_: Any
-) -> Any:
+def _dot_general(aval: Any, x: Any, y: Any, *, dimension_numbers: Any, precision: Any) -> Any:
+    is_float = jnp.issubdtype(aval.dtype, jnp.inexact)
+    # An algorithm that is asked for by name rounds as it says; so do floats that are added up as integers.
+    if isinstance(precision, _ALGORITHMS) or jnp.issubdtype(x.dtype, jnp.inexact) > is_float:
+        return NotImplemented
     (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
     free_x = [axis for axis in range(x.ndim) if axis not in (*contract_x, *batch_x)]
     free_y = [axis for axis in range(y.ndim) if axis not in (*contract_y, *batch_y)]
-    wide = np.result_type(aval.dtype, np.float32) if aval.dtype.itemsize < 4 else aval.dtype
+    wide = np.result_type(aval.dtype, np.float32) if is_float and aval.dtype.itemsize < 4 else aval.dtype
     folded = math.prod(x.shape[axis] for axis in contract_x)
     batch = [x.shape[axis] for axis in batch_x]
     rows = math.prod(x.shape[axis] for axis in free_x)
@@ -176,8 +238,11 @@ def _dot_general(
     return np.matmul(left, right).reshape(aval.shape)
 
 
+_ALGORITHMS = jax.lax.DotAlgorithm, jax.lax.DotAlgorithmPreset
+
+
 def _reduce(function: Callable[..., Any], identity: Callable[[Any], Any]) -> Primitive:
-    def run(aval: Any, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
+    def run(aval: Any, x: Any, *, axes: Sequence[int]) -> Any:
         if x.size == 0:
             return np.full(aval.shape, identity(x.dtype), x.dtype)
         wide = x.astype(np.float32) if x.dtype.itemsize < 4 and jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -195,14 +260,14 @@ def _largest(dtype: Any) -> Any:
 
 
 def _argument(function: Callable[..., Any]) -> Primitive:
-    def run(aval: Any, x: Any, *, axes: Sequence[int], **_: Any) -> Any:
+    def run(aval: Any, x: Any, *, axes: Sequence[int]) -> Any:
         return function(x, axis=axes[0])
 
     return run
 
 
 def _cumulative(function: Callable[..., Any]) -> Primitive:
-    def run(aval: Any, x: Any, *, axis: int, reverse: bool, **_: Any) -> Any:
+    def run(aval: Any, x: Any, *, axis: int, reverse: bool) -> Any:
         turned = np.flip(x, axis) if reverse else x
         found = function(turned, axis=axis, dtype=x.dtype)
         return np.flip(found, axis) if reverse else found
@@ -210,13 +275,25 @@ def _cumulative(function: Callable[..., Any]) -> Primitive:
     return run
 
 
-def _sort(aval: Any, *operands: Any, dimension: int, num_keys: int, **_: Any) -> Any:
-    keys = [np.where(key == 0, np.zeros((), key.dtype), key) for key in operands[:num_keys]]
+def _cumlogsumexp(aval: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    if np.iscomplexobj(x):
+        return NotImplemented
+    return _cumulative(np.logaddexp.accumulate)(aval, x, axis=axis, reverse=reverse)
+
+
+def _sort(aval: Any, *operands: Any, dimension: int, num_keys: int) -> Any:
+    keys = [_comparable(key) for key in operands[:num_keys]]
     order = np.lexsort(keys[::-1], axis=dimension)
     return [np.take_along_axis(operand, order, dimension) for operand in operands]
 
 
-def _optimization_barrier(aval: Any, *operands: Any, **_: Any) -> Any:
+def _comparable(key: Any) -> Any:
+    """Zeros alike; where they stand NumPy knows what is no number of its own floats alone."""
+    wide = key.astype(np.float32) if key.dtype.itemsize < 4 and jnp.issubdtype(key.dtype, jnp.floating) else key
+    return np.where(wide == 0, np.zeros((), wide.dtype), wide)
+
+
+def _optimization_barrier(aval: Any, *operands: Any) -> Any:
     return list(operands)
 
 
@@ -248,19 +325,14 @@ PRIMITIVES: dict[str, Primitive] = {
             "not": np.invert,
             "erf": special.erf,
             "erfc": special.erfc,
-            "logistic": special.expit,
             "real": np.real,
             "imag": np.imag,
             "conj": np.conj,
-            "atan2": np.arctan2,
             "add": np.add,
             "add_any": np.add,
             "sub": np.subtract,
-            "mul": np.multiply,
-            "rem": np.fmod,
             "max": np.maximum,
             "min": np.minimum,
-            "pow": np.power,
             "eq": np.equal,
             "ne": np.not_equal,
             "ge": np.greater_equal,
@@ -271,11 +343,17 @@ PRIMITIVES: dict[str, Primitive] = {
             "or": np.bitwise_or,
             "xor": np.bitwise_xor,
             "shift_left": np.left_shift,
-            "shift_right_arithmetic": np.right_shift,
         }.items()
     },
-    **dict.fromkeys(("copy", "copy_p", "stop_gradient", "name", "sharding_constraint", "reshard", "pvary"), _same),
+    **dict.fromkeys(("copy", "stop_gradient", "name", "sharding_constraint", "reshard", "pvary"), _same),
+    **{
+        name: _of_reals(function)
+        for name, function in {"atan2": np.arctan2, "logistic": special.expit, "pow": np.power}.items()
+    },
+    "mul": _mul,
     "div": _div,
+    "rem": _rem,
+    "shift_right_arithmetic": _shift_right_arithmetic,
     "shift_right_logical": _shift_right_logical,
     "integer_pow": _integer_pow,
     "convert_element_type": _convert,
@@ -283,8 +361,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "reduce_precision": _reduce_precision,
     "broadcast_in_dim": _broadcast_in_dim,
     "reshape": _reshape,
-    "squeeze": _with_shape,
-    "expand_dims": _with_shape,
+    "squeeze": _squeeze,
     "transpose": _transpose,
     "rev": _rev,
     "concatenate": _concatenate,
@@ -316,7 +393,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "cumprod": _cumulative(np.multiply.accumulate),
     "cummax": _cumulative(np.maximum.accumulate),
     "cummin": _cumulative(np.minimum.accumulate),
-    "cumlogsumexp": _cumulative(np.logaddexp.accumulate),
+    "cumlogsumexp": _cumlogsumexp,
     "sort": _sort,
     "optimization_barrier": _optimization_barrier,
 }

@@ -15,6 +15,7 @@ from tapestry_jax.lowering import program
 from tapestry_jax.lowering.exchange import collectives, convert, fold, halo
 from tapestry_jax.lowering.on_device import here, pad, read, stripes
 from tapestry_jax.lowering.time import accumulate, pipeline, region, scan
+from tapestry_jax.shards.lowered.made_of import MadeOf, cells
 from tapestry_jax.shards.numeric.simulated import Numbers, Simulation
 from tests.damaged import damaged
 from tests.pairs.kernels import second
@@ -233,6 +234,15 @@ def test_faults_in_numbers_are_seen_where_blocks_and_what_is_lowered_run(fault: 
     assert not all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(run(jaxpr), wanted, strict=True))
     whole = made(name).compile().jaxpr()
     assert all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(run(whole), wanted, strict=True))
+
+
+def test_what_a_gather_fills_with_is_made_of_nothing() -> None:
+    """Not of the cell of that number."""
+    taken = jax.make_jaxpr(lambda x: jnp.take(x, jnp.array([0, 9]), mode="fill", fill_value=3.0))(
+        np.ones(4, np.float32)
+    )
+    ((found,),) = Simulation(MadeOf()).closed(taken, [[cells((4,), 0)]])
+    assert found.tolist() == [1, 0]
 
 
 def test_too_many_cells_are_not_followed() -> None:
