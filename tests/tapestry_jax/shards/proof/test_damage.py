@@ -423,22 +423,17 @@ def twice(kind: type) -> Damage:
     return damage
 
 
-def in_a_ring(shards: ShardedGraph) -> ShardedGraph:
-    """Two transfers, each of what the other one brings."""
-    steps = list(shards.program.steps)
-    first, second = [place for place, step in enumerate(steps) if isinstance(step, Move)][:2]
-    one, other = cast("Move", steps[first]), cast("Move", steps[second])
-    steps[first], steps[second] = replace(one, source=other.result), replace(other, source=one.result)
-    return with_program(shards, steps=tuple(steps))
+def crossed(kind: type, to: str, of: str) -> Damage:
+    """The first two steps of a kind, each with something of the other one."""
 
+    def damage(shards: ShardedGraph) -> ShardedGraph:
+        steps: list[Any] = list(shards.program.steps)
+        first, second = [place for place, step in enumerate(steps) if isinstance(step, kind)][:2]
+        one, other = steps[first], steps[second]
+        steps[first], steps[second] = replace(one, **{to: getattr(other, of)}), replace(other, **{to: getattr(one, of)})
+        return with_program(shards, steps=tuple(steps))
 
-def mesh_before_turns(shards: ShardedGraph) -> ShardedGraph:
-    """An ordered fold is merged over devices first, and then over turns."""
-    steps = list(shards.program.steps)
-    first, second = [place for place, step in enumerate(steps) if isinstance(step, Merge)][:2]
-    one, other = cast("Merge", steps[first]), cast("Merge", steps[second])
-    steps[first], steps[second] = replace(one, over=other.over), replace(other, over=one.over)
-    return with_program(shards, steps=tuple(steps))
+    return damage
 
 
 def output(piece: int) -> Damage:
@@ -466,7 +461,12 @@ DAMAGE += [
     ("a device outside of the mesh", "pipeline", piece_of(Move, lambda p: replace(p, only=(("stage", 7),))), "not"),
     ("a device before the first", "pipeline", piece_of(Move, lambda p: replace(p, only=(("stage", -1),))), "not"),
     ("made on one device", "megatron", piece_of(Block, lambda p: replace(p, only=(("data", 0),))), "elsewhere than"),
-    ("merged over devices before turns", "ordered", mesh_before_turns, "another order than their monoid needs"),
+    (
+        "merged over devices before turns",
+        "ordered",
+        crossed(Merge, "over", "over"),
+        "another order than their monoid needs",
+    ),
     ("turns outside of devices", "ordered", piece_of(Block, lambda p: replace(p, partial=p.partial[::-1])), "in other"),
     (
         "a partial state twice",
@@ -483,7 +483,7 @@ DAMAGE += [
     ("a merge as two steps", "megatron", twice(Merge), "a second time"),
     ("a result presented twice", "megatron", twice(Present), "a second time"),
     ("a transfer to oneself", "uneven", changed(Move, lambda m, _: replace(m, source=m.result)), "in a circle"),
-    ("two transfers in a circle", "uneven", in_a_ring, "in a circle"),
+    ("two transfers in a circle", "uneven", crossed(Move, "source", "result"), "in a circle"),
     ("another piece observed", "megatron", output(0), "is left out"),
     ("a piece observed that there is not", "megatron", output(-1), "which there is not"),
     ("a huge number of a piece", "megatron", reading(HUGE), "which there is not"),
