@@ -24,7 +24,6 @@ THROUGH_A_DOOR = {
     "laws/families": "laws are asked for by name: `laws.examine` is the door",
     "tapestry_jax/planning": "its own file is what `tp.plan` begins with",
     "tapestry_jax/planning/scheduling": "a schedule is what a plan holds",
-    "tapestry_jax/shards/lowered": "`ShardedGraph.verify_lowered` is the door",
     "tapestry_jax/shards/proof": "`ShardedGraph.verify` is the door",
     "tapestry_jax/shards/writing": "`Plan.shards` is the door",
 }
