@@ -22,7 +22,7 @@ from combinators.kernels.public_names import KERNELS, REFERENCES
 from combinators.stored.array_functions import scalar_types
 from combinators.stored.fields import check_fields
 from combinators.stored.json import REMEDY, malformed
-from combinators.stored.readable import Readable, forbidden
+from combinators.stored.readable import Readable, forbidden, is_private
 
 _FIXED = Readable()
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -126,6 +126,9 @@ def _storable_name(value: Any, where: str, got: object) -> str:
     """Give the public name of a callable that may be stored; an error shows what was `got`."""
     name = public_name(value)
     if name is not None:
+        if is_private(name):
+            reason, remedy = f"no file may name `{name}`", "Store how it is made: lift the function again."
+            raise _unstorable(where, got, reason, remedy)
         if (reason := forbidden(name)) is None:
             return name
         raise _unstorable(where, got, f"`{name}` {reason}", "Wrap it in a function of your own module.")

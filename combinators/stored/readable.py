@@ -142,6 +142,11 @@ def forbidden(name: str) -> str | None:
     return None
 
 
+def is_private(name: str) -> bool:
+    """Tell whether a name is one of ours that was never published: those of lifted functions, which hold primitives."""
+    return name.partition(".")[0] in ("combinators", "tapestry_jax") and name not in KERNELS | REFERENCES
+
+
 def is_standard(module: str) -> bool:
     """Tell whether a module is of the standard library, other than those kernels are made of."""
     return module.partition(".")[0] in sys.stdlib_module_names and module not in _STANDARD_ALLOWED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -169,3 +170,18 @@ def test_what_is_written_to_a_module_among_the_arguments_is_refused_unless_it_is
             lift(lambda held, x: (held["norm"] if isinstance(held, dict) else held)(x), *arguments)
     graph = lift(lambda norm, x: (norm(x), nnx.state(norm)), counter, x)
     assert {"y/1/mean", "y/1/var"} <= {name for name, _ in graph.outputs}
+
+
+@pytest.mark.parametrize("function", [jnp.tanh, lambda x: x @ x.T, lambda x: jax.lax.while_loop(jnp.any, jnp.sin, x)])
+def test_a_lifted_graph_is_stored_in_no_file_and_its_plan_is(function: Any) -> None:
+    graph = lift(function, X, names="p q")
+    with pytest.raises(tp.KernelError) as caught:
+        graph.to_json()
+    assert re.search(
+        r"^`kernel` of the operation `\w+` cannot be stored: no file may name `tapestry_jax\.lifting\..*`\.\n"
+        r"  got .*\n  Store how it is made: lift the function again\.$",
+        str(caught.value),
+    )
+    plan = tp.plan(graph, tp.mesh(a=2), {})
+    text = plan.to_json()
+    assert tp.Plan.from_json(text, lift(function, X, names="p q"), plan.mesh).to_json() == text
