@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from uuid import uuid4
 
-import jax
-
+from combinators.errors import KernelError
 from combinators.frozen import dataclass
-from combinators.kernels.jaxprs import as_function, is_literal, program_of
+from combinators.kernels.fingerprint import fingerprint
+from combinators.kernels.jaxprs import WRAPPERS, as_function, is_literal, is_program, program_of, programs_inside
 from tapestry_jax.lifting.kernels.cells import as_computed
 
 
@@ -73,17 +73,48 @@ class Opaque:
         return self.primitive, self.source
 
 
-def text_of(equation: Any, operands: Sequence[Any]) -> str:
-    """A text that is equal for equations that compute the same, as far as texts of programs tell."""
-    shown = f"{equation.primitive.name} {sorted(equation.params.items(), key=lambda item: item[0])} {operands!r}"
-    # Addresses are of this process alone; what they stood for is told by the object, which lives as long as its graph.
-    if re.search(r"0x[0-9a-f]{6,}", shown) or _holds_functions(equation):
-        shown += f" {id(equation)}"
-    return hashlib.sha256(shown.encode()).hexdigest()
+def text_of(equation: Any) -> str:
+    """A text that is equal for equations that compute the same, in every process, and for no others.
+
+    Types are part of it: those of random keys say how they are split and drawn from. What cannot be looked into is told
+    by a number that is drawn, so that it is equal to nothing.
+    """
+    return hashlib.sha256(_equation(equation, {}).encode()).hexdigest()
 
 
-def _holds_functions(equation: Any) -> bool:
-    return any(
-        callable(value) or (hasattr(value, "consts") and any(jax.numpy.ndim(c) for c in value.consts))
-        for value in equation.params.values()
-    )
+def _equation(equation: Any, numbers: dict[Any, int]) -> str:
+    operands = [_atom(atom, numbers) for atom in equation.invars]
+    # What else calls say, such as where their operands lie, is of no account to what they compute.
+    params = equation.params if equation.primitive.name not in WRAPPERS else dict(enumerate(programs_inside(equation)))
+    told = [f"{name}={_param(value)}" for name, value in sorted(params.items())]
+    results = [_atom(var, numbers) for var in equation.outvars]
+    return f"{equation.primitive.name}({_listed(operands)},{_listed(told)},{_listed(results)})"
+
+
+def _atom(atom: Any, numbers: dict[Any, int]) -> str:
+    if is_literal(atom):
+        return f"{_param(atom.val)}:{atom.aval}"
+    return f"{numbers.setdefault(atom, len(numbers))}:{atom.aval}"
+
+
+def _param(value: Any) -> str:
+    if is_program(value):
+        return _program(getattr(value, "jaxpr", value), getattr(value, "consts", ()))
+    if type(value) in (tuple, list):
+        return _listed(map(_param, value))
+    try:
+        return fingerprint(value)
+    except (KernelError, RecursionError):
+        return uuid4().hex
+
+
+def _program(jaxpr: Any, constants: Sequence[Any]) -> str:
+    numbers: dict[Any, int] = {}
+    inputs = [_atom(var, numbers) for var in (*jaxpr.constvars, *jaxpr.invars)]
+    equations = [_equation(equation, numbers) for equation in jaxpr.eqns]
+    outputs = [_atom(atom, numbers) for atom in jaxpr.outvars]
+    return "program" + _listed(map(_listed, (map(_param, constants), inputs, equations, outputs)))
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return f"[{','.join(texts)}]"

@@ -45,7 +45,7 @@ def keys(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom]:
         return atoms
     check(equation, walk.place)
     outs = types_of(equation)
-    function = Function(_on_words(equation, walk.within), text_of(equation, [a for a in atoms if type(a) is not int]))
+    function = Function(_on_words(equation, walk.within), text_of(equation))
     operands = [(atom, [f"o{n}_{a}" for a in range(len(walk.shape(atom)))]) for n, atom in enumerate(atoms)]
     results = [(out, [f"r{n}_{a}" for a in range(len(out.shape))]) for n, out in enumerate(outs)]
     everything = {dim for _, dims in (*operands, *results) for dim in dims}

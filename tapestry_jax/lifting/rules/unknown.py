@@ -29,8 +29,7 @@ def unknown(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom]:
         for s, a in zip(o.shape, r.axes, strict=True)
         for t in a.terms
     }
-    call = Function(function_of(equation, walk.within), text_of(equation, [a for a in atoms if type(a) is not int]))
-    kernel = Opaque(name, call, walk.place)
+    kernel = Opaque(name, Function(function_of(equation, walk.within), text_of(equation)), walk.place)
     told = signature(operands, results)
     return walk.leaf(Operation(told, kernel, sizes=tuple(sorted(sizes.items())), name=name), atoms, outs)
 
