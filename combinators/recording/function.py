@@ -13,6 +13,7 @@ from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisVariable
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.recording.current import recording
+from combinators.recording.labels import check_labels, label_of
 from combinators.recording.trace import Trace
 from combinators.recording.value import Value
 
@@ -28,8 +29,9 @@ def trace_function(
     program = Trace()
     paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_type)
     leaves: list[Value] = []
-    for path, leaf in paths:
-        label = _label(argument_names[int(path[0].idx)], path[1:])
+    labels = [label_of(argument_names[int(path[0].idx)], path[1:]) for path, _ in paths]
+    check_labels(labels, name)
+    for label, (_, leaf) in zip(labels, paths, strict=True):
         kind = type_of(leaf, f"argument `{label}` of `{name}`")
         axes = tuple(
             axis if axis is not None else AxisVariable(f"axis {i} of `{label}`") for i, axis in enumerate(kind.names)
@@ -40,7 +42,7 @@ def trace_function(
     out_paths, out_tree = jax.tree_util.tree_flatten_with_path(result, is_leaf=lambda leaf: isinstance(leaf, Value))
     outputs: list[tuple[str, Value]] = []
     for path, leaf in out_paths:
-        label = _label("y", path)
+        label = label_of("y", path)
         if not isinstance(leaf, Value):
             raise GraphError(
                 message(
@@ -86,9 +88,3 @@ def _too_deep(name: str) -> GraphError:
 
 def _is_type(leaf: Any) -> bool:
     return isinstance(leaf, TensorType)
-
-
-def _label(root: str, path: Sequence[Any]) -> str:
-    keys = [str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path]
-    # Containers of one array, such as the parameters of flax, keep it in a `value`.
-    return "/".join([root, *(keys[:-1] if len(keys) > 1 and keys[-1] == "value" else keys)])

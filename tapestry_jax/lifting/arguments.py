@@ -13,6 +13,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, is_key
 from combinators.kernels.kernel import short_name
+from combinators.recording.labels import keys_of
 
 Rebuild = Callable[[Any], Any]
 
@@ -41,7 +42,7 @@ def source_of(function: Any) -> Source:
     if is_nnx(function):
         held, rebuild = split_nnx(function)
         return Source(_label(function), held, lambda state, *args: _called(rebuild, state, args))
-    if callable(getattr(function, "apply", None)) and callable(getattr(function, "init", None)):
+    if is_linen(function):
         return Source(_label(function), None, lambda _, *args: function.apply(*args))
     if not callable(function):
         raise GraphError(
@@ -82,6 +83,11 @@ def split_tree(leaves: Sequence[Any], tree: Any) -> tuple[Any, Rebuild]:
         return jax.tree.unflatten(tree, [next(given) if _is_spec(leaf) else leaf for leaf in leaves])
 
     return held, rebuild
+
+
+def is_linen(thing: Any) -> bool:
+    """Whether it is applied to variables that it has made, as modules of `flax.linen` are."""
+    return callable(getattr(thing, "apply", None)) and callable(getattr(thing, "init", None))
 
 
 def is_nnx(thing: Any) -> bool:
@@ -135,8 +141,7 @@ def check_unwritten(module: Any, before: Sequence[Any], count: int) -> None:
     known = {id(leaf) for leaf in before}
     for path, leaf in flat:
         if id(leaf) not in known or len(flat) != count:
-            keys = [str(getattr(e, "key", getattr(e, "idx", getattr(e, "name", e)))) for e in path]
-            written = ".".join(key for key in keys if key != "value")
+            written = ".".join(keys_of(path))
             raise GraphError(
                 message(
                     f"the call writes `{written}` of a module, which a graph would lose",

@@ -11,10 +11,11 @@ import jax
 from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisName, AxisVariable
-from combinators.index_space.tensor_type import TensorType, type_of
+from combinators.index_space.tensor_type import TensorType, is_key, type_of
 from combinators.recording.current import recording
+from combinators.recording.labels import check_labels, label_of
 from combinators.recording.trace import Trace
-from tapestry_jax.lifting.arguments import Source, is_type, source_of, split_argument, struct_of, watched
+from tapestry_jax.lifting.arguments import Source, is_linen, is_type, source_of, split_argument, struct_of, watched
 from tapestry_jax.lifting.assign import Assigner
 from tapestry_jax.lifting.dims import labels
 from tapestry_jax.lifting.emit import Emitter
@@ -47,8 +48,9 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
       The graph; it takes what `function` takes, behind what it holds, and None in the place of what is no array.
 
     Raises:
-      GraphError: for what cannot be called, side effects, what is written to modules and not returned, or names that do
-        not fit. What JAX cannot trace raises its own errors.
+      GraphError: for what cannot be called, or not with so many arguments, two inputs of one name, side effects, what
+        is written to modules and not returned, random keys among the results, or names that do not fit. What JAX cannot
+        trace raises its own errors.
       KernelError: when the function holds a large array.
 
     Example:
@@ -67,12 +69,14 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
       dot_general_1  batch mlp, mlp out -> batch out; fold mlp by Sum        float32(batch=8, out=2)
     """
     source = source_of(function)
+    _check_arguments(function, source.name, len(specs))
     split = [split_argument(spec) for spec in specs]
     arguments = _argument_names(function, source, len(specs))
     given = [source.held] * (source.held is not None) + [leaves for leaves, _ in split]
     roots = ["params"] * (source.held is not None) + arguments
     paths, in_tree = jax.tree_util.tree_flatten_with_path(tuple(given), is_leaf=is_type)
-    told = [_label(roots[path[0].idx], path[1:]) for path, _ in paths]
+    told = [label_of(roots[path[0].idx], path[1:]) for path, _ in paths]
+    check_labels(told, source.name)
     types = [
         type_of(leaf, f"argument `{label}` of `{source.name}`") for label, (_, leaf) in zip(told, paths, strict=True)
     ]
@@ -86,7 +90,7 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         args = [rebuild(leaf) for (_, rebuild), leaf in zip(split, rest, strict=True)]
         result = watched(lambda *args: source.call(held, *args), args, args)
         found, tree = jax.tree_util.tree_flatten_with_path(result)
-        out.append(([_label("y", path) for path, _ in found], tree))
+        out.append(([label_of("y", path) for path, _ in found], tree))
         return [_words(leaf, label, source) for (_, leaf), label in zip(found, out[-1][0], strict=True)]
 
     closed = jax.make_jaxpr(flat)(*(kind.struct for kind in types))
@@ -178,8 +182,26 @@ def _stem(label: str) -> tuple[str, str]:
     return stem, kept if kept.isidentifier() else "axis"
 
 
+def _check_arguments(function: Any, name: str, count: int) -> None:
+    """Refuse another number of arguments than the function takes, where that can be told."""
+    try:
+        told = inspect.signature(function.apply if is_linen(function) else function)
+    except (TypeError, ValueError):
+        return
+    try:
+        told.bind(*range(count))
+    except TypeError as error:
+        raise GraphError(
+            message(
+                f"`{name}` cannot be called with what tp.lift was given",
+                f"it takes {told}, got {count} argument{'s' * (count != 1)}: {error}",
+                remedy="Pass one for each; say by keyword before: functools.partial(function, training=False).",
+            )
+        ) from None
+
+
 def _argument_names(function: Any, source: Source, count: int) -> list[str]:
-    if callable(getattr(function, "apply", None)) and callable(getattr(function, "init", None)):
+    if is_linen(function):
         return ["variables", *_numbered(count - 1)] if count else []
     try:
         listed = inspect.signature(function).parameters.values()
@@ -191,11 +213,6 @@ def _argument_names(function: Any, source: Source, count: int) -> list[str]:
 
 def _numbered(count: int) -> list[str]:
     return ["x"] if count == 1 else [f"x{i}" for i in range(count)]
-
-
-def _label(root: str, path: Sequence[Any]) -> str:
-    keys = [str(getattr(entry, "key", getattr(entry, "idx", getattr(entry, "name", entry)))) for entry in path]
-    return "/".join([root, *(keys[:-1] if len(keys) > 1 and keys[-1] == "value" else keys)])
 
 
 def _as(leaf: Any, struct: jax.ShapeDtypeStruct) -> Any:
@@ -211,6 +228,14 @@ def _words(leaf: Any, label: str, source: Source) -> Any:
                 f"`{source.name}` returns something that is not an array, at `{label}`",
                 f"got {type(leaf).__name__}: {leaf!r:.80}",
                 remedy="Return arrays alone.",
+            )
+        )
+    if is_key(getattr(leaf, "dtype", None)):
+        raise GraphError(
+            message(
+                f"`{source.name}` returns random keys, at `{label}`",
+                "in a graph they are words",
+                remedy="Return jax.random.key_data(key), and make keys of it: jax.random.wrap_key_data(words).",
             )
         )
     return leaf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import jax
@@ -170,6 +171,36 @@ def test_what_is_written_to_a_module_among_the_arguments_is_refused_unless_it_is
             lift(lambda held, x: (held["norm"] if isinstance(held, dict) else held)(x), *arguments)
     graph = lift(lambda norm, x: (norm(x), nnx.state(norm)), counter, x)
     assert {"y/1/mean", "y/1/var"} <= {name for name, _ in graph.outputs}
+
+
+def test_another_number_of_arguments_than_the_function_takes_is_refused() -> None:
+    def scaled(x: Any, *, by: Any) -> Any:
+        return x * by
+
+    with pytest.raises(tp.GraphError) as caught:
+        lift(scaled, X, 2.0)
+    assert str(caught.value) == (
+        "`scaled` cannot be called with what tp.lift was given\n"
+        "  it takes (x: 'Any', *, by: 'Any') -> 'Any', got 2 arguments: too many positional arguments\n"
+        "  Pass one for each; say by keyword before: functools.partial(function, training=False)."
+    )
+    with pytest.raises(tp.GraphError, match=r"got 1 argument: missing a required .*'by'"):
+        lift(scaled, X)
+    assert [node.name for node in lift(partial(scaled, by=2.0), X).inputs] == ["x"]
+
+
+def test_two_arguments_of_one_name_are_refused() -> None:
+    with pytest.raises(
+        tp.GraphError, match=r"two arguments of `<?lambda>?` are called `p/a/b`\n  keys are joined by `/`"
+    ):
+        lift(lambda p: p["a/b"] + p["a"]["b"], {"a/b": X, "a": {"b": X}})
+    with pytest.raises(tp.GraphError, match=r"two arguments of `<?lambda>?` are called `p/a/b`"):
+        tp.trace(lambda p: p["a/b"] + p["a"]["b"], {"a/b": X, "a": {"b": X}})
+
+
+def test_random_keys_are_no_results() -> None:
+    with pytest.raises(tp.GraphError, match=r"returns random keys, at `y`\n.*\n  Return jax.random.key_data\(key\)"):
+        lift(jax.random.split, jax.random.key(0))
 
 
 @pytest.mark.parametrize("function", [jnp.tanh, lambda x: x @ x.T, lambda x: jax.lax.while_loop(jnp.any, jnp.sin, x)])
