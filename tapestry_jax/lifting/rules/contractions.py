@@ -6,30 +6,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.frozen import dataclass
 from combinators.monoids import Sum
 from combinators.operations.operation import Operation
-from tapestry_jax.lifting.kernels.primitives import Params, plain, run
+from tapestry_jax.lifting.kernels.primitives import plain
+from tapestry_jax.lifting.kernels.products import Products
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, axes, signature, types_of
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """`lax.dot_general` with its own dimension numbers, which hold no sizes.
-
-    Attributes:
-      params: of the primitive.
-    """
-
-    params: Params
-
-    def __call__(self, left: Any, right: Any, *, preferred_element_type: Any = None) -> Any:
-        """The sums of products over a block."""
-        params = self.params
-        if preferred_element_type is not None:
-            params = (*params, ("preferred_element_type", jnp.dtype(preferred_element_type)))
-        return run("dot_general", params, (left, right))[0]
 
 
 def dot_general(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
@@ -56,7 +38,7 @@ def dot_general(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | No
         [axes(out.shape, result, bare=result)],
     )
     folds = bool(told.fold_dims)
-    kernel = Contraction(params)
+    kernel = Products("dot_general", params)
     operation = Operation(told, kernel, Sum if folds else None, pad=(0, 0) if folds else None, name="dot_general")
     return walk.leaf(operation, atoms, [out])
 

@@ -9,7 +9,7 @@ from combinators.index_space.operand import Operand
 from combinators.monoids import Sum
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.kernels.primitives import Bound, plain
-from tapestry_jax.lifting.kernels.windows import Convolution
+from tapestry_jax.lifting.kernels.products import Products
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, signature, types_of
 
@@ -56,7 +56,7 @@ def convolution(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | No
     folds = bool(signed.fold_dims)
     operation = Operation(
         signed,
-        Convolution(tuple(sorted(own.items()))),
+        Products("conv_general_dilated", tuple(sorted(own.items()))),
         Sum if folds else None,
         sizes=tuple(sorted(sizes.items())),
         boundary=tuple(modes) if modes else "valid",
@@ -83,15 +83,8 @@ def pooling(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
             result.append(_bare(y))
             continue
         sizes[y] = out.shape[axis]
-        if (
-            int(told["base_dilation"][axis]) != 1
-            or (padded and name != "reduce_window_sum")
-            or 0
-            in (
-                shape[axis],
-                out.shape[axis],
-            )
-        ):
+        is_empty = 0 in (shape[axis], out.shape[axis])
+        if int(told["base_dilation"][axis]) != 1 or (padded and name != "reduce_window_sum") or is_empty:
             left.append(_bare(f"x{axis}", True))
             result.append(_bare(y, True))
             padding[axis] = (int(low), int(high))
