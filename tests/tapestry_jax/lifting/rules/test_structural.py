@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,10 +15,11 @@ from jax import lax
 import tapestry_jax as tp
 from combinators.graphs.nodes import Loop
 from combinators.graphs.walk import operations
+from combinators.index_space.axis import Axis, Term
+from combinators.index_space.operand import Operand
+from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
-from tapestry_jax.lifting.kernels.primitives import Bound, plain
-from tapestry_jax.lifting.table import RULES
-from tapestry_jax.lifting.walk import Walk, axes, signature, types_of
+from tapestry_jax.lifting.walk import Walk
 from tests.tapestry_jax.lifting.agree import agrees, dims
 
 _SOURCE = np.random.default_rng(1)
@@ -31,6 +34,8 @@ def integers(below: int, *shape: int) -> Any:
 
 
 X, IMAGE, KEY = floats(4, 6), floats(2, 8, 6, 3), np.array([3, 4], np.uint32)
+SPECIAL = (lax.erf, lax.erfc, lax.erf_inv, lax.lgamma, lax.digamma, lax.bessel_i0e, lax.bessel_i1e, lax.cbrt, lax.expm1,
+           lax.log1p, lax.rsqrt, lax.logistic, lax.asinh, lax.atanh, lax.cosh, lax.tan)  # fmt: skip
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 CASES: dict[str, tuple[Any, ...]] = {
@@ -77,6 +82,24 @@ CASES: dict[str, tuple[Any, ...]] = {
                             floats(2, 4, 4, 4), floats(2, 4, 2, 4), floats(2, 4, 2, 4)),
     "a loss": (lambda x, t: -jnp.take_along_axis(jax.nn.log_softmax(x), t[..., None], -1).mean(),
                floats(2, 4, 6), integers(6, 2, 4)),
+    "scattered otherwise": (lambda x, s: (x.at[s].multiply(2), x.at[s].min(3), x.at[s].max(4), x.at[s].subtract(5)),
+                            integers(9, 4, 6), integers(4, 3)),
+    "convolution of three axes": (lambda x, k: lax.conv_general_dilated(x, k, (1, 2, 1), "SAME"),
+                                  floats(2, 2, 4, 4, 4), floats(2, 2, 3, 3, 1)),
+    "smallest of windows": (lambda x: lax.reduce_window(x, jnp.inf, lax.min, (2, 1), (2, 1), "VALID"), X),
+    "sums of exponentials": (lambda x: lax.cumlogsumexp(x, 1), X),
+    "factors of batches": (
+        lambda x: (jnp.abs(lax.linalg.qr(x)[1]), lax.linalg.svd(x, compute_uv=False), lax.linalg.lu(x)[0],
+                   jnp.linalg.eigvalsh(x), lax.linalg.triangular_solve(x, x, lower=True)),
+        floats(2, 3, 3) + 4 * np.eye(3, dtype=np.float32)),
+    "eigenvalues": (lambda x: jnp.sort(jnp.abs(jnp.linalg.eigvals(x)), -1),
+                    np.diag(np.arange(1.0, 4)).astype("f4")[None] + floats(2, 3, 3) / 9),
+    "drawn in a loop": (lambda k, x: lax.scan(lambda c, x: (jax.random.split(c)[0], x * jax.random.normal(c, (6,))),
+                                              jax.random.wrap_key_data(k), x)[1], KEY, X),
+    "special functions": (
+        lambda x, y: (*(f(x) for f in SPECIAL), lax.atan2(x, y), lax.nextafter(*map(lax.stop_gradient, (x, y))),
+                      lax.rem(y, x), lax.igamma(x, y)),
+        np.linspace(0.1, 0.9, 24, dtype=np.float32).reshape(4, 6), floats(4, 6) ** 2 + 1),
 }  # fmt: skip
 
 
@@ -117,26 +140,77 @@ def test_what_is_needed_whole_is_mapped_by_no_rule(primitive: str) -> None:
     assert "a0" in names and "a1" not in names
 
 
-@pytest.mark.parametrize("primitive", WHOLE)
-def test_a_rule_that_maps_what_is_needed_whole_is_seen(primitive: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, *args = WHOLE[primitive]
-    monkeypatch.setitem(RULES, primitive, mapped)
-    with pytest.raises((AssertionError, tp.TapestryError)):
-        agrees(function, *args, names={"x": "a0 a1"}, plans=[{"a1": "a"}], grads=False)
+def mapped(operation: Operation) -> Operation:
+    """As if each block of what is needed whole had what it needs."""
+    told = operation.signature
+    return replace(operation, signature=Signature(*(tuple(map(_cut, side)) for side in (told.operands, told.results))))
 
 
-def mapped(walk: Walk, equation: Any, atoms: list[Any]) -> Any:
-    """A primitive as if each cell of it were made of the same cells of its operands: a damaged rule."""
-    outs = types_of(equation)
+def _cut(operand: Operand) -> Operand:
+    axes = tuple(Axis(a.kind, tuple(Term(t.name, t.coefficient) for t in a.terms), a.offset) for a in operand.axes)
+    return replace(operand, axes=axes)
 
-    def names(shape: Any) -> list[str]:
-        return [f"d{axis}" for axis in range(len(shape))]
 
-    told = signature(
-        [axes(walk.shape(a), names(walk.shape(a))) for a in atoms], [axes(o.shape, names(o.shape)) for o in outs]
-    )
-    kernel = Bound(equation.primitive.name, plain(equation.params) or ())
-    return walk.leaf(Operation(told, kernel, name=equation.primitive.name), atoms, outs)
+def swapped(operation: Operation) -> Operation:
+    """As if the first two axes of its first result were each other."""
+    first, *others = operation.signature.results
+    turned = replace(first, axes=(first.axes[1], first.axes[0], *first.axes[2:]))
+    return replace(operation, signature=Signature(operation.signature.operands, (turned, *others)))
+
+
+def unmerged(operation: Operation) -> Operation:
+    """As if a block had all that is folded or scanned."""
+    kernel = operation.dense[0] if operation.dense else operation.kernel
+    return replace(operation, kernel=kernel, monoid=None, over=None, reverse=False, pad=None, dense=())
+
+
+SQUARE = floats(4, 4)
+DAMAGED: list[tuple[Callable[[Operation], Operation], str, tuple[Any, ...]]] = [
+    *((mapped if primitive != "cumsum" else unmerged, primitive, case) for primitive, case in WHOLE.items()),
+    (mapped, "cholesky", CASES["factors"]),
+    (mapped, "pad", (lambda x: jnp.pad(x, ((1, 1), (0, 0))), X)),
+    (mapped, "split", (lambda x: jnp.split(x, 2, 1), X)),
+    (mapped, "tile", (lambda x: lax.tile(x, (2, 1)), X)),
+    (mapped, "dynamic_slice", CASES["slices at places known later"]),
+    (mapped, "gather", CASES["cells by two numbers"]),
+    (mapped, "scatter-add", CASES["scattered sums"]),
+    (mapped, "reshape", (lambda x: (x * 2).reshape(6, 4) * 3, X)),
+    (swapped, "dot_general", (lambda x, w: x @ w, SQUARE, floats(4, 4))),
+    (swapped, "conv", (lambda x, k: lax.conv_general_dilated(x, k, (1,), "SAME"), floats(4, 4, 4), floats(4, 4, 3))),
+    (swapped, "gather", (lambda x, t: x[t], SQUARE, integers(4, 4))),
+    (swapped, "cumsum", (lambda x: jnp.cumsum(x, 1), SQUARE)),
+    (swapped, "slice", (lambda x: x[:, 1:, 1:], floats(2, 4, 4))),
+    (swapped, "reduce_sum", (lambda x: x.sum(2), floats(4, 4, 2))),
+    (swapped, "sort", (lambda x: jnp.sort(x, 2), floats(4, 4, 2))),
+    (unmerged, "dot_general", (lambda x, w: x @ w, SQUARE, floats(4, 4))),
+    (unmerged, "reduce_max", (lambda x: x.max(1), X)),
+    (unmerged, "gather", CASES["rows"]),
+    (unmerged, "conv", (lambda x, k: lax.conv_general_dilated(x, k, (1,), "SAME"), floats(4, 4, 4), floats(4, 4, 3))),
+]
+
+
+def test_convolutions_that_group_batches_are_known_whole() -> None:
+    def grouped(x: Any, k: Any) -> Any:
+        return lax.conv_general_dilated(x, k, (1,), "SAME", batch_group_count=2)
+
+    graph = tp.lift(grouped, x := floats(4, 2, 5), k := floats(4, 2, 3))
+    assert [found.primitive for found in graph.opaque()] == ["conv_general_dilated"]
+    np.testing.assert_allclose(graph(x, k), grouped(x, k), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("how", "primitive", "case"), DAMAGED, ids=[f"{how.__name__} {p}" for how, p, _ in DAMAGED])
+def test_a_damaged_rule_is_seen(how: Any, primitive: str, case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, met = Walk.leaf, set[str]()
+
+    def leaf(walk: Walk, operation: Operation, operands: Any, outs: Any) -> Any:
+        met.add(operation.name)
+        return written(walk, how(operation) if operation.name == primitive else operation, operands, outs)
+
+    monkeypatch.setattr(Walk, "leaf", leaf)
+    function, *args = case
+    with pytest.raises((AssertionError, tp.TapestryError, TypeError, ValueError)):
+        agrees(function, *args, grads=False)
+    assert primitive in met
 
 
 def test_random_bits_of_any_width_are_those_of_jax() -> None:
