@@ -13,7 +13,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, is_key
 from combinators.kernels.kernel import short_name
-from combinators.recording.labels import keys_of
+from combinators.recording.function import keys_of
 
 Rebuild = Callable[[Any], Any]
 

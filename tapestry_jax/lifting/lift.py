@@ -13,7 +13,7 @@ from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisName, AxisVariable
 from combinators.index_space.tensor_type import TensorType, is_key, type_of
 from combinators.recording.current import recording
-from combinators.recording.labels import check_labels, label_of
+from combinators.recording.function import check_labels, label_of
 from combinators.recording.trace import Trace
 from tapestry_jax.lifting.arguments import Source, is_linen, is_type, source_of, split_argument, struct_of, watched
 from tapestry_jax.lifting.assign import Assigner
