@@ -23,7 +23,7 @@ def unary(x: Any, draw: Source) -> Any:
 
 
 def transposed(x: Any, draw: Source) -> Any:
-    return jnp.transpose(x, draw.permutation(x.ndim))
+    return jnp.transpose(x, draw.permutation(x.ndim).tolist())
 
 
 def weighed(x: Any, draw: Source) -> Any:

@@ -143,7 +143,7 @@ def test_what_is_needed_whole_is_mapped_by_no_rule(primitive: str) -> None:
 def mapped(operation: Operation) -> Operation:
     """As if each block of what is needed whole had what it needs."""
     told = operation.signature
-    return replace(operation, signature=Signature(*(tuple(map(_cut, side)) for side in (told.operands, told.results))))
+    return replace(operation, signature=Signature(tuple(map(_cut, told.operands)), tuple(map(_cut, told.results))))
 
 
 def _cut(operand: Operand) -> Operand:
