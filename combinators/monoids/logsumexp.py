@@ -31,8 +31,11 @@ def log_ratio(value: Any, top: Any) -> Any:
 
 
 def finite_or_zero(top: Any) -> Any:
-    """Replace what is not finite by 0, so that it can be a reference for exponents."""
-    return jnp.where(jnp.isfinite(top), top, 0)
+    """Replace what is not finite, to be a reference for exponents: infinity by the largest number, the rest by 0.
+
+    Beside an infinity every number counts nothing; relative to 0 large ones would overflow, and so would slopes.
+    """
+    return jnp.nan_to_num(top, nan=0, neginf=0)
 
 
 def combine_logsumexp(left: Any, right: Any) -> Any:
@@ -73,7 +76,8 @@ def express(state: Any, reference: Any) -> Any:
 
 def restore(reference: Any, total: Any) -> Any:
     """Turn the sum of the addends back into `(m, s)`."""
-    return jnp.where(total == 0, -jnp.inf, reference).astype(total.dtype), total
+    top = jnp.where(total == jnp.inf, jnp.inf, reference)
+    return jnp.where(total == 0, -jnp.inf, top).astype(total.dtype), total
 
 
 LogSumExp: Monoid = Monoid(

@@ -227,6 +227,23 @@ def test_moments_of_huge_values_survive_an_empty_merge():
     assert gradient == 0
 
 
+def test_log_sum_exp_of_an_infinity_stays_infinite_in_every_frame_and_has_no_slope():
+    # Beside 200, whose exponential is infinite in float32, an infinity that is taken for a sum relative to 0 is NaN.
+    frame = monoids.LogSumExp.frame
+    assert frame is not None
+
+    def folded(tops):
+        states = [(top, jnp.where(top == INF, INF, 1.0)) for top in tops]
+        first = frame.fold(states[:2])
+        return monoids.logsumexp_value(frame.fold([frame.fold([first, states[2]]), states[3]]))
+
+    for at in range(4):
+        tops = np.array([200, 1, 200, -5], F32)
+        tops[at] = INF
+        assert folded(tops) == INF
+        _equal(jax.grad(folded)(tops), np.zeros(4, F32))
+
+
 def test_moments_of_an_infinite_mean_survive_an_empty_merge():
     infinite, empty = (I32(4), F32(INF), F32(2)), (I32(0), F32(0), F32(0))
     _equal(_merge(monoids.Moments, infinite, empty), infinite)

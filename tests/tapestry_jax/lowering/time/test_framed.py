@@ -62,6 +62,16 @@ def test_values_and_gradients_are_those_of_the_program(graph: Any, entries: Any)
     assert_same(tp.plan(made, tp.mesh(data=2), entries), _arrays(made, 20), atol=1e-4)
 
 
+def test_an_infinity_in_one_turn_is_the_value_of_all() -> None:
+    x = np.ones((6, 12), np.float32)
+    x[0, 3] = np.inf
+    x[:, 10] = 200
+    run = tp.plan(_logsumexp(), tp.mesh(data=1), {"k": tp.chunks(4)}).compile()
+    slope = jax.jit(jax.grad(lambda x: run(x)[0]))(x)
+    np.testing.assert_array_equal(run(x), [np.inf, 200, 200, 200, 200, 200])
+    np.testing.assert_array_equal(slope, np.zeros((6, 12)))
+
+
 def test_derivatives_forwards_and_of_second_order_are_those_of_the_program() -> None:
     graph = _attention()
     args = _arrays(graph)
