@@ -29,6 +29,7 @@ def graph() -> tp.Graph:
         # In each turn of a ring some device computes, and is waited for.
         (RING, "tpu", False),
         (RING, "cuda", False),
+        ({"queries": ("data", tp.chunks(2)), "keys": tp.ring("data")}, "tpu", False),
         # The last device computes in all turns over the keys.
         ({"queries": "data", "keys": tp.chunks(4)}, "tpu", False),
         (LOOPS, "tpu", True),

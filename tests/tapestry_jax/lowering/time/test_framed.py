@@ -30,6 +30,12 @@ def _logsumexp() -> tp.Graph:
     return tp.trace(tp.fold(tp.aggregators.LogSumExp(), "q k -> q"), _type("q", "k"))
 
 
+def _two_folds() -> tp.Graph:
+    """Leaves of two states with frames, integers among them."""
+    most, spread = (tp.fold(each, "q k -> q") for each in (tp.aggregators.LogSumExp(), tp.aggregators.Moments()))
+    return tp.trace(lambda x: (most(x), spread(x)["variance"]), _type("q", "k"))
+
+
 def _arrays(graph: tp.Graph, scale: float = 1) -> list[Any]:
     rng = np.random.default_rng(0)
     return [jnp.asarray(scale * rng.standard_normal(node.results[0].shape), jnp.float32) for node in graph.inputs]
@@ -48,12 +54,14 @@ def _gradient(plan: tp.Plan) -> Any:
         (lambda: _attention(causal=True), {"q": tp.chunks(3), "k": tp.chunks(4)}),
         (_attention, {"k": ("data", tp.chunks(3))}),
         (_logsumexp, {"q": "data", "k": tp.chunks(5)}),
+        (_two_folds, {"k": tp.chunks(4)}),
     ],
     ids=[
         "attention",
         "causal, both in chunks",
         "over the mesh and in chunks",
         "log-sum-exp, chunks that do not divide",
+        "two folds",
     ],
 )
 def test_values_and_gradients_are_those_of_the_program(graph: Any, entries: Any) -> None:

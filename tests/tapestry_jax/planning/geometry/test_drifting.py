@@ -1,8 +1,9 @@
-"""Exchanges between blocks of two sizes are told by ranges: as every device by itself says, and at any size."""
+"""Exchanges of two sizes of blocks, or wide windows, told by ranges: as every device by itself says, at any size."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -174,6 +175,15 @@ def test_ranges_are_as_many_as_distances(held: int, wanted: int) -> None:
     size = devices * min(held, wanted)
     drift = drifting(Cut(("a",), held), Cut(("a",), wanted), size, devices)
     assert len(drift.reads.low) <= len(drift.runs.low) <= 4 * len(drift.distances)
+
+
+def test_ranges_tell_what_is_linear_in_the_number_of_the_device() -> None:
+    held, window = Cut(("a",), 3), Window(-1, 4, 2, 9, "zero")
+    assert drifts(held, Cut(("a",), 4, window)) and not drifts(Cut(("a",), 4), Cut(("a",), 4, window))
+    # Blocks of which windows were read, a boundary that other cells answer, and indices that begin within a stride.
+    others = [replace(window, mode=mode) for mode in ("periodic", "reflect", "edge")] + [replace(window, step=3)]
+    assert not any(drifts(held, Cut(("a",), 4, other)) for other in others)
+    assert not drifts(Cut(("a",), 3, window), Cut(("a",), 4, window))
 
 
 def test_permutations_that_are_alike_take_the_time_of_all_of_them() -> None:
