@@ -1,6 +1,6 @@
 """Running a neighbour exchange: permutations of the overlap, and pieces put together from what is held and arrives.
 
-Between blocks of two sizes what arrives stands side by side, and one slice takes what is wanted.
+Where ranges of devices tell an exchange what arrives stands side by side, and one slice takes what is wanted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def exchange_neighbours(value: Any, axis: int, exchange: NeighbourExchange, axes
 
 
 def exchange_drifting(value: Any, axis: int, drift: Drift, extent: int, axes: tuple[str, ...], here: Here) -> Any:
-    """Bring one axis of this device's piece to `extent` cells of blocks of another size; gradients go back so."""
+    """Bring one axis of this device's piece to `extent` cells, as ranges of devices tell; gradients go back so."""
     devices, index = here.size(axes), here.index(axes)
     parts: list[Any] = []
     for number, (distance, length) in enumerate(zip(drift.distances.tolist(), drift.lengths.tolist(), strict=True)):

@@ -1,4 +1,4 @@
 """Whether an exchange brings every device the cells that its indices read, found anew from what lowering reads.
 
-Read `tables` for exchanges between equal blocks, and `ranges` for those between blocks of two sizes.
+Read `tables` for exchanges between equal blocks, and `ranges` for those told by ranges of devices.
 """

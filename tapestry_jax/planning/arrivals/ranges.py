@@ -1,4 +1,4 @@
-"""Exchanges between blocks of two sizes, proved by ranges of devices: what is linear on a range holds between its ends.
+"""Exchanges told by ranges of devices, proved so: what is linear on a range holds between its ends.
 
 What devices read, what they are sent and where it is put are linear in the number of the device on each range that the
 exchange tells. The ranges are cut where what devices want bends; what holds for the first and the last device of such

@@ -1,4 +1,6 @@
-"""An exchange between blocks of two sizes, told by ranges of devices: who sends what to whom, and what is read of it.
+"""An exchange told by ranges of devices: who sends what to whom, and what is read of it.
+
+It is between blocks of two sizes, or of one size where a window reaches over too many devices for tables.
 
 What arrives from all distances stands side by side, from the beginning of the axis to its end, the device's own block
 among it. A device's cells follow each other there: what comes from the end of a block lies at the end of its part, what
@@ -64,7 +66,7 @@ class Reads:
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """An exchange between blocks of two sizes.
+    """An exchange that ranges of devices tell.
 
     Attributes:
       distances: how far behind the receiver the sender of each part is, ascending; 0 is the device's own block.

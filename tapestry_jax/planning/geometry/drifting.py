@@ -1,4 +1,4 @@
-"""Exchanges between blocks of two sizes, found by ranges of devices.
+"""Exchanges between blocks of two sizes, and those too wide for tables, found by ranges of devices.
 
 Device `d` reads `[A(d), B(d))`, and device `d + k` holds the cells `[h * (d + k), h * (d + k + 1))`. But for the two
 ends of the axis `A` and `B` are linear in `d`, and so the devices whose first and last holders are as far away are a
@@ -20,7 +20,7 @@ from tapestry_jax.planning.geometry.layout import Cut, Window
 
 @lru_cache(maxsize=32)
 def drifting(source: Cut, cut: Cut, size: int, devices: int) -> Drift:
-    """The exchange from plain blocks of one size to what windows on blocks of another size read.
+    """The exchange from plain blocks to what windows on blocks, of another size or the same, read.
 
     Args:
       source: the cut that the axis has.

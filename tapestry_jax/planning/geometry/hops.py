@@ -77,7 +77,7 @@ def _drift(change: Overlap, mesh: MeshShape) -> Drift | None:
 
 
 def _alike(change: Overlap, drift: Drift, mesh: MeshShape) -> Iterable[SentHop]:
-    """Between blocks of two sizes: one of all permutations of as many cells over the same mesh axes, and how many."""
+    """Of an exchange told by ranges: one of all permutations of as many cells over the same mesh axes, and how many."""
     devices, axes = mesh.size(change.cut.axes), change.cut.axes
     sent = np.flatnonzero(drift.distances)
     first, stop = (each[sent] for each in drift.receivers())

@@ -82,8 +82,8 @@ def check_exchange(change: Overlap, size: int, site: Site, path: str) -> bool:
     """Follow an exchange of an axis of `size` cells; returns whether anything is sent.
 
     In the middle of an axis all devices do the same one block further on, so that as many as a window reaches over at
-    either end, and those that have less than a block, or none, stand for all. Between blocks of two sizes every device
-    is another case, and all are proved by ranges.
+    either end, and those that have less than a block, or none, stand for all. Between blocks of two sizes, where every
+    device is another case, and of windows too wide for tables all are proved by ranges.
 
     Raises:
       PlanError: with the first cells that a device would read, and does not get.

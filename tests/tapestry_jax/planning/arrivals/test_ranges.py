@@ -1,4 +1,4 @@
-"""Exchanges between blocks of two sizes are refused where any device would not have what it reads."""
+"""Exchanges told by ranges of devices are refused where any device would not have what it reads."""
 
 from __future__ import annotations
 
