@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -20,8 +21,8 @@ from combinators.errors import PlanError
 from tapestry_jax.machines.figures import Figure
 from tapestry_jax.searching.exact import highs
 from tapestry_jax.searching.exact import solve as solving
-from tapestry_jax.searching.exact.model import Model, undominated
-from tapestry_jax.searching.exact.program import Rows, program_of
+from tapestry_jax.searching.exact.model import Model, Pick, Reader, Value, undominated
+from tapestry_jax.searching.exact.program import Program, Rows, program_of
 from tapestry_jax.searching.exact.solve import Solution, proved, solve
 from tests.pairs.programs import draw_program
 from tests.tapestry_jax.searching.exact.modelled import abstract, choices, modelled, problem_of
@@ -127,6 +128,68 @@ def test_no_choice_is_below_the_bound_and_what_is_found_is_within_the_gap(
                 assert model.held(found.choice) <= memory * (1 + 1e-6)
 
 
+def slow_layers() -> Model:
+    """Stacked layers whose parameters are gathered for longer than layers compute."""
+    problem = problem_of(block(2), abstract(data=2), grad=True)
+    slow = replace(problem.machine.inside, bandwidth=Figure(2e10, "slow"))
+    return modelled(replace(problem, machine=replace(problem.machine, inside=slow))).model
+
+
+def invented(seed: int) -> Model:
+    """Numbers of all kinds, whatever they stand for."""
+    chance = Random(seed)
+
+    def numbers(count: int) -> tuple[float, ...]:
+        return tuple(chance.randint(1, 9) / 10 for _ in range(count))
+
+    def value(maker: int) -> Value:
+        readers = tuple(Reader(pick, (0, 1, 1), chance.random() < 0.7) for pick in range(maker + 1, 4))
+        pairs = [(have, read) for have in (0, 1) for read in (0, 1)]
+        return Value(
+            maker,
+            (0, 0, 1),
+            readers,
+            dict(zip(pairs, numbers(4), strict=True)),
+            numbers(2),
+            {pair: (chance.randrange(2),) for pair in pairs[1:]},
+            {pair: numbers(2) for pair in pairs[:2]},
+            {pair: chance.randrange(2) for pair in pairs[1:]},
+            numbers(2),
+            {pair: ((0, *numbers(1)),) for pair in pairs[1:]},
+        )
+
+    picks = tuple(Pick(str(at), numbers(3), numbers(3), numbers(3), ((0, numbers(3), 0.5),)) for at in range(4))
+    return Model(picks, tuple(map(value, range(3))))
+
+
+MADE = [slow_layers, lambda: drawn_model(1), *(partial(invented, seed) for seed in range(3))]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_the_program_says_of_any_choice_what_the_model_says(make: Any):
+    model, chance, seen = make(), Random(0), 0
+    roomy = program_of(model, 1e18)
+    for _ in range(4000):
+        choice = tuple(chance.randrange(len(pick.seconds)) for pick in model.picks)
+        if (price := model.price(choice)) == math.inf:
+            continue
+        held = model.held(choice)
+        assert price_of(roomy, choice) == pytest.approx(price, rel=1e-5)
+        assert price_of(program_of(model, held * (1 + 1e-4) + 1e-6), choice) == pytest.approx(price, rel=1e-5)
+        assert not held or price_of(program_of(model, held * (1 - 1e-4)), choice) == math.inf
+        if (seen := seen + 1) == 6:
+            break
+    assert seen == 6
+
+
+def price_of(program: Program, choice: tuple[int, ...]) -> float:
+    """Seconds of a choice by the program: infinite where it does not fit."""
+    most = np.array(program.rows.most)
+    for own, at in zip(program.options, choice, strict=True):
+        most[[each for each in own if each != own[at]]] = 0.0
+    return program.scale * highs.run(program.rows, most=most, limit=math.inf).price
+
+
 @pytest.mark.parametrize("share", [0.5, math.inf])
 def test_whatever_rows_are_said_to_cost_no_choice_takes_less_than_follows_from_it(share: float):
     chance, opened = np.random.default_rng(0), 0
@@ -149,9 +212,7 @@ def test_whatever_rows_are_said_to_cost_no_choice_takes_less_than_follows_from_i
 
 @pytest.mark.parametrize("share", [0.9, 0.6])
 def test_what_is_left_out_changes_no_optimum(monkeypatch: pytest.MonkeyPatch, share: float):
-    problem = problem_of(block(2), abstract(data=2), grad=True)
-    slow = replace(problem.machine.inside, bandwidth=Figure(2e10, "slow"))
-    model = undominated(modelled(replace(problem, machine=replace(problem.machine, inside=slow))).model)
+    model = undominated(slow_layers())
     memory = share * model.held(solve(model, gap=EXACT).choice)
     monkeypatch.setattr(solving, "_FIRST", 1e-4)
     found = solve(model, memory, gap=EXACT)
