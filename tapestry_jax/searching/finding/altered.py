@@ -50,7 +50,7 @@ def altered(problem: Problem, asked: Asked, variable: Variable, value: Any) -> A
     """
     fixed, name = problem.fixed, variable.name
     if variable.kind == "remat":
-        others = tuple(pair for pair in asked.remat if pair[0] != name or pair in fixed.remat)
+        others = tuple(pair for pair in asked.remat if pair[0] != name)
         return replace(asked, remat=(*others, (name, value)))
     own = dict(fixed.ops)
     if variable.kind in _TAKEN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from jax.sharding import AbstractMesh
 import tapestry_jax as tp
 from tapestry_jax.plan import asked_of
 from tapestry_jax.planning.asked import Asked
+from tapestry_jax.planning.entries.items import Halo, Ring, Striped
 from tapestry_jax.searching.choices import space_of
 from tapestry_jax.searching.finding.altered import altered, around, asked_around
 from tapestry_jax.searching.problem import Problem
@@ -69,6 +71,35 @@ def test_what_is_fixed_stays():
     found = altered(problem, base, space.variables[variable(space, "axes", "layer")], ("stage",))
     assert dict(found.entries)["batch"] == ("stage",)
     assert not any(each.name == "batch" for each in space.variables if each.kind == "chunks")
+
+
+def test_exceptions_and_layouts_that_are_fixed_stay():
+    fixed = {"ops": OPS, "inputs": {"up": {"embed": "stage"}}}
+    problem, space, base = asked({"mlp": "model"}, **fixed)
+    chunked = altered(problem, base, space.variables[variable(space, "chunks", "batch")], 8)
+    assert chunked.ops == base.ops and dict(chunked.entries)["batch"] == (tp.chunks(8),)
+    stages = space.variables[variable(space, "axes", "layer")]
+    assert altered(problem, base, stages, ("model",)).ops == base.ops
+    assert altered(problem, base, stages, ("stage",)).inputs == base.inputs
+
+
+def test_how_pieces_are_taken_stays_where_something_else_of_it_changes(around_base: tuple[Problem, Space, Asked]):
+    problem, space, base = around_base
+    items = Striped(("model",)), Ring("stage"), Halo(2)
+    rich = replace(base, entries=(("batch", items),))
+    found = altered(problem, rich, space.variables[variable(space, "chunks", "batch")], 8)
+    assert set(dict(found.entries)["batch"]) == {*items, tp.chunks(8)}
+
+
+def test_stages_free_rings_that_were_there_and_none_that_is_chosen_with_them(around_base: tuple[Problem, Space, Asked]):
+    problem, space, base = around_base
+    there = replace(base, entries=(("batch", ("model", Ring("stage"))),), ops=())
+    at = variable(space, "axes", "layer")
+    assert dict(altered(problem, there, space.variables[at], ("stage",)).entries)["batch"] == ("model",)
+    ring = variable(space, "ring", "batch")
+    stages, round_ = (space.variables[each].values.index(to) for each, to in ((at, ("stage",)), (ring, "stage")))
+    choice = tuple({at: stages, ring: round_}.get(each, 0) for each in range(len(space.variables)))
+    assert dict(asked_around(problem, space, base, choice).entries)["batch"] == (Ring("stage"),)
 
 
 def test_layers_are_computed_again_in_one_way(around_base: tuple[Problem, Space, Asked]):
