@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,11 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
         )
     graph, mesh = read_graph(chosen.source, chosen, _COMMAND, _NOT_A_PLAN), read_mesh(chosen.mesh)
     path = Path(chosen.output) if chosen.output else Path(chosen.source).with_suffix(".plan.json")
+    # Before the search, which may take long.
     if not path.parent.is_dir():
-        # Before the search, which may take long.
         raise _unwritten(path, "there is no such folder")
+    if path.is_dir():
+        raise _unwritten(path, "it is a folder")
     start = None
     if chosen.start is not None:
         chosen.graph = chosen.source
@@ -122,6 +125,8 @@ def read_mesh(text: str) -> Any:
         if name in axes:
             raise _no_mesh(text, f"`{name}` stands twice")
         axes[name] = int(size)
+    if math.prod(axes.values()) > MOST:
+        raise _no_mesh(text, f"it has more than {MOST:,} devices")
     return AbstractMesh(tuple(axes.values()), tuple(axes))
 
 
@@ -136,7 +141,8 @@ def _no_mesh(text: str, why: str) -> TapestryError:
 
 
 def _amount(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.strip().isdecimal() else text
+    # More digits than that are no amount of memory, and may be more than Python reads.
+    return int(text) if text is not None and text.strip().isdecimal() and len(text) < 100 else text
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,6 +12,8 @@ from combinators.errors import PlanError, message
 from tapestry_jax.machines.machine import Machine
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_MOST = 10**18
+"""More bytes than that no device has."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?B|[KMG]iB)", re.IGNORECASE)
 
 
@@ -24,8 +26,9 @@ def read_memory(memory: Any, machine: Machine) -> int:
     if memory is None:
         return int(machine.memory.value)
     found = _AMOUNT.fullmatch(memory.strip()) if isinstance(memory, str) else None
-    amount: Any = int(float(found[1]) * _UNITS[found[2].upper()]) if found is not None else memory
-    if is_whole(amount) and amount > 0:
+    amount: Any = float(found[1]) * _UNITS[found[2].upper()] if found is not None else memory
+    # Of text, what is less than a byte is left out.
+    if (found is not None or is_whole(amount)) and 1 <= amount <= _MOST:
         return int(amount)
     raise PlanError(
         message(

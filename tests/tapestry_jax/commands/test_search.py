@@ -100,8 +100,13 @@ def test_meshes_are_read():
         ("graph.json --mesh data=0 --machine h100", "'data=0' is no axis with a size"),
         (f"graph.json --mesh {'9' * 5000} --machine h100", "tapestry search: cannot read the mesh '9"),
         ("graph.json --mesh data=2,data=4 --machine h100", "`data` stands twice"),
+        ("graph.json --mesh data=1048576,model=2 --machine h100", "it has more than 1,048,576 devices"),
         ("graph.json --mesh 0 --machine h100", "a search needs a mesh, or a number of devices"),
         ("graph.json --mesh data=2 --machine h100 --memory much", "memory= of tp.search is no amount of memory"),
+        (
+            f"graph.json --mesh data=2 --machine h100 --memory {'9' * 5000}",
+            "memory= of tp.search is no amount of memory",
+        ),
         ("graph.json --mesh data=2 --machine h100 --memory 0", "memory= of tp.search is no amount of memory"),
         ("graph.json --mesh data=2 --machine h100 --time-limit 0", "time_limit= of tp.search is no time"),
         ("graph.json --mesh data=2 --machine h100 --fix i", "tapestry search: cannot read 'i'.\n  no DIM=PLACE"),
@@ -114,7 +119,14 @@ def test_meshes_are_read():
         ),
         ("nowhere.json --mesh data=2 --machine h100", "tapestry search: 'nowhere.json' cannot be read."),
         (f"graph.json --mesh data=2 --machine h100 {FIXED} -o no/plan.json", "cannot be written to 'no/plan.json'"),
-        (f"graph.json --mesh data=2 --machine h100 {FIXED} -o kept.d", "cannot be written to 'kept.d'.\n  [Errno"),
+        (
+            f"graph.json --mesh data=2 --machine h100 {FIXED} -o kept.d",
+            "cannot be written to 'kept.d'.\n  it is a folder",
+        ),
+        (
+            f"graph.json --mesh data=2 --machine h100 {FIXED} -o /dev/full",
+            "cannot be written to '/dev/full'.\n  [Errno",
+        ),
     ],
 )
 def test_wrong_words_are_told_in_our_words(words: str, said: str, ask: Any):

@@ -242,6 +242,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "memory": ({"memory": -1}, "memory= of tp.search is no amount of memory"),
     "memory as text": ({"memory": "abc"}, "got 'abc'"),
     "memory of nothing": ({"memory": "0GB"}, "positive whole number"),
+    "memory beyond numbers": ({"memory": 10**400}, "no amount of memory"),
+    "memory beyond numbers, as text": ({"memory": "9" * 400 + "GB"}, "no amount of memory"),
     "memory as a flag": ({"memory": True}, "no amount of memory"),
     "method": ({"method": "best"}, "known are auto, exhaustive, anneal"),
     "method as a number": ({"method": 3}, "names no method"),
