@@ -8,32 +8,40 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice
+
+import numpy as np
 
 from combinators.frozen import dataclass
 from combinators.index_space.box import Box
-from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece
+from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece, Table
 from tapestry_jax.planning.geometry.layout import Cut, Window
 
 ZERO = -1
 """A place that holds a zero."""
 
+_FAR = 2
+"""A step between columns that are looked up apart."""
+
 
 @dataclass(frozen=True)
 class Run:
-    """The places `[start, stop)` hold the cells from `cell` on, or zeros."""
+    """The places `[start, stop)` hold the cells from `cell` on, each `step` behind the one before, or zeros."""
 
     start: int
     stop: int
     cell: int
+    step: int = 1
 
     def part(self, start: int, stop: int, at: int) -> Run:
         """What lies in `[start, stop)` of it, moved to the place `at`."""
         low, high = max(self.start, start), min(self.stop, stop)
-        cell = self.cell if self.cell == ZERO else self.cell + low - self.start
-        return Run(at + low - start, at + high - start, cell)
+        return Run(at + low - start, at + high - start, self.at(low), self.step)
+
+    def at(self, place: int) -> int:
+        """The cell at a place, or that there is a zero."""
+        return ZERO if self.cell == ZERO else self.cell + self.step * (place - self.start)
 
 
 Runs = list[Run]
@@ -58,13 +66,16 @@ def table_fault(
             else:
                 parts.append(_joined(hop.sent, [_held(source, size, sender)], (), sender))
         found = _joined(exchange.held, parts, exchange.inside, device)
+        found.sort(key=lambda run: run.start)
+        # How far the runs up to each reach: those that a wanted run may meet begin where that is beyond its start.
+        ends = list(accumulate((run.stop for run in found), max))
         start = device * cut.block + cut.low
         for wanted in _wanted(cut, size, device):
-            missing = _missing(wanted, found)
+            missing = _missing(wanted, found, bisect_right(ends, wanted.start))
             if missing is not None:
-                got = _at(found, missing.start)
+                got = _at(found, missing)
                 held = "nothing of the axis" if got is None else "zeros" if got == ZERO else f"cell {got}"
-                box = Box((missing.start + start,), (missing.stop + start,))
+                box = Box((missing + start,), (wanted.stop + start,))
                 told = f"device {device} of {devices} reads {box} of {size} cells; the first of them is {held}"
                 return "does not receive the cells that its indices read", told
     return None
@@ -86,29 +97,31 @@ def _wanted(cut: Cut, size: int, device: int) -> Iterator[Run]:
         return
     start = device * cut.block + cut.low
     low, high = low * window.step + window.offset, (high - 1) * window.step + window.offset + window.width
-    for position in (*range(low, min(0, high)), *range(max(size, low), high)):
-        cell = _answer(position, size, window.mode)
-        if cell is not None:
-            yield Run(position - start, position - start + 1, cell)
+    for begin, end in ((low, min(0, high)), (max(size, low), high)):
+        yield from (run.part(begin, end, begin - start) for run in _answers(begin, end, size, window.mode))
     low, high = max(low, 0), min(high, size)
     if low < high:
         yield Run(low - start, high - start, low)
 
 
-def _answer(position: int, size: int, mode: str) -> int | None:
-    """What a boundary answers for a position outside of the axis; None where no index reads it."""
+def _answers(low: int, high: int, size: int, mode: str) -> Iterator[Run]:
+    """What a boundary answers for positions outside of the axis, in order; nothing where no index reads them."""
+    if low >= high or mode == "valid" or (not size and mode != "zero"):
+        return
     if mode == "zero":
-        return ZERO
-    if mode == "valid" or not size:
-        return None
-    if mode == "periodic":
-        return position % size
-    if mode == "reflect" and size > 1:
-        there = position % (2 * (size - 1))
-        return there if there < size else 2 * (size - 1) - there
-    if mode not in ("reflect", "edge"):
+        yield Run(low, high, ZERO, 0)
+    elif mode == "edge" or (mode == "reflect" and size == 1):
+        yield Run(low, high, 0 if low < 0 else size - 1, 0)
+    elif mode == "periodic":
+        for turn in range(low // size, (high - 1) // size + 1):
+            yield Run(turn * size, (turn + 1) * size, 0)
+    elif mode == "reflect":
+        last = size - 1
+        for turn in range(low // last, (high - 1) // last + 1):
+            # Forwards and backwards in turns; each leaves its last cell to the next.
+            yield Run(turn * last, (turn + 1) * last, last if turn % 2 else 0, -1 if turn % 2 else 1)
+    else:
         raise ValueError(f"no proof knows the boundary {mode!r}")
-    return 0 if position < 0 else size - 1
 
 
 def _joined(pieces: Sequence[Piece], parts: Sequence[Runs], inside: Sequence[tuple[int, int]], device: int) -> Runs:
@@ -131,18 +144,29 @@ def _taken(piece: Piece, parts: Sequence[Runs], device: int) -> Iterator[Run]:
         start = piece.starts[device]
         yield from _between(_part(parts, piece.part), start, start + piece.length, piece.at)
         return
-    row = piece.table[device].tolist()
+    row = piece.table[device]
     ends = list(accumulate(stop - start for _, start, stop in piece.ranges))
-    numbers = [bisect_right(ends, place) for place in row]
-    # Columns that follow each other in one range are looked up together.
-    joints = zip(pairwise(row), pairwise(numbers), strict=True)
-    breaks = [at for at, ((a, b), (c, d)) in enumerate(joints, 1) if b != a + 1 or c != d]
-    for low, high in pairwise([0, *breaks, piece.length]):
-        if row[low] < 0 or numbers[low] == len(ends):
+    numbers = np.where(row < 0, len(ends), np.searchsorted(ends, row, "right"))
+    # Columns that follow each other in one range, forwards, backwards or standing still, are looked up together.
+    steps = np.where(np.diff(numbers) == 0, np.diff(row), _FAR)
+    for low, high in _alike(steps, piece.length):
+        number = int(numbers[low])
+        if number == len(ends):
             continue
-        part, _, stop = piece.ranges[numbers[low]]
-        first = stop - ends[numbers[low]] + row[low]
-        yield from _between(_part(parts, part), first, first + high - low, piece.at + low)
+        part, _, stop = piece.ranges[number]
+        first, step = stop - ends[number] + int(row[low]), int(steps[low]) if high > low + 1 else 1
+        yield from _stepped(_part(parts, part), first, step, piece.at + low, high - low)
+
+
+def _alike(steps: Table, columns: int) -> Iterator[tuple[int, int]]:
+    """Ranges of columns, each as far from the one before it: forwards, backwards or not at all."""
+    changes = [*(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
+    low = 0
+    while low < columns:
+        is_alone = low == len(steps) or abs(int(steps[low])) > 1
+        high = low + 1 if is_alone else changes[bisect_right(changes, low)] + 1
+        yield low, high
+        low = high
 
 
 def _part(parts: Sequence[Runs], number: int) -> Runs:
@@ -154,24 +178,36 @@ def _between(runs: Runs, start: int, stop: int, at: int) -> Iterator[Run]:
     return (run.part(start, stop, at) for run in runs if run.start < stop and start < run.stop)
 
 
-def _missing(wanted: Run, found: Runs) -> Run | None:
-    """The first part of a run that is not found where it is wanted."""
+def _stepped(runs: Runs, first: int, step: int, at: int, length: int) -> Iterator[Run]:
+    """What lies at `first` and every `step` from there, `length` times, moved to the place `at`."""
+    if step == 0:
+        yield from (Run(at, at + length, run.cell, 0) for run in _between(runs, first, first + 1, at))
+    elif step > 0:
+        yield from _between(runs, first, first + length, at)
+    else:
+        for run in _between(runs, first - length + 1, first + 1, 0):
+            yield Run(at + length - run.stop, at + length - run.start, run.at(run.stop - 1), -run.step)
+
+
+def _missing(wanted: Run, found: Runs, first: int) -> int | None:
+    """The first place of a run where it is not found, or something else is."""
     place = wanted.start
-    for run in sorted(found, key=lambda run: run.start):
-        if run.stop <= place:
-            continue
-        is_same = run.cell == ZERO if wanted.cell == ZERO else _names(run, place) == _names(wanted, place)
-        if run.start > place or not is_same:
+    for run in islice(found, first, None):
+        if run.start > place or run.start >= wanted.stop:
             break
-        place = run.stop
-        if place >= wanted.stop:
-            return None
-    return replace(wanted, start=place) if place < wanted.stop else None
+        low, high = max(run.start, wanted.start), min(run.stop, wanted.stop)
+        if low < high and not _agree(run.part(low, high, low), wanted.part(low, high, low)):
+            return low
+        place = max(place, high)
+    return place if place < wanted.stop else None
 
 
-def _names(run: Run, place: int) -> int:
-    return ZERO if run.cell == ZERO else run.cell + place - run.start
+def _agree(one: Run, other: Run) -> bool:
+    """Whether two runs of the same places hold the same."""
+    if ZERO in (one.cell, other.cell):
+        return one.cell == other.cell
+    return one.cell == other.cell and (one.step == other.step or one.stop - one.start == 1)
 
 
 def _at(found: Runs, place: int) -> int | None:
-    return next((_names(run, place) for run in found if run.start <= place < run.stop), None)
+    return next((run.at(place) for run in found if run.start <= place < run.stop), None)
