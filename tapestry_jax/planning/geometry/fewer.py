@@ -83,7 +83,7 @@ def fewer(source: Cut | None, cut: Cut, size: int, devices: int) -> Fewer:
     if source is not None and (source.block != block or size > block * devices):
         return same
     sides = [cut] if source is None else [source, cut]
-    reach = max((abs(each.low) + each.extent) // block + 2 for each in sides)
+    reach = max(max(-each.low, each.low + each.extent) // block + 2 for each in sides)
     kept = 4 * reach + 2
     # Cells, indices of the one window, and indices of the other end in nearly the same block, or each block matters.
     ends = [

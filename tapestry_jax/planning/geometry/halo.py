@@ -252,7 +252,7 @@ def nearest_first(distances: set[int], devices: int) -> list[int]:
 
 def _hop_columns(chosen: Flags, slots: Table, distance: int, devices: int) -> tuple[Table, Table]:
     """What every device sends (-1: anything), and for every wanted column the place in what arrives."""
-    rows = [np.unique(slots[i][chosen[i]]) for i in range(devices)]
+    rows = [_distinct(slots[i][chosen[i]]) for i in range(devices)]
     most = max(len(row) for row in rows)
     used = chosen.any(axis=0)
     by_column = int(used.sum()) <= most
@@ -268,6 +268,13 @@ def _hop_columns(chosen: Flags, slots: Table, distance: int, devices: int) -> tu
             sent[sender, : len(rows[device])] = rows[device]
             arrived[device] = np.searchsorted(rows[device], slots[device]) if len(rows[device]) else 0
     return sent, arrived
+
+
+def _distinct(places: Table) -> Table:
+    """Ascending, each once; nearly always they are in order, from the one end or the other."""
+    if len(places) and places[0] > places[-1]:
+        places = places[::-1]
+    return places if (places[1:] > places[:-1]).all() else np.unique(places)
 
 
 def _complete(pairs: set[Pair], distance: int, table: Table, wanted: _Wanted, parts: list[int]) -> None:
@@ -320,11 +327,10 @@ def _pieces(table: Table, parts: list[int], masked: Flags, at: int = 0) -> tuple
     part = _part_of(table, parts)
     same = (np.diff(table, axis=1) == 1).all(axis=0) & (np.diff(part, axis=1) == 0).all(axis=0)
     starts = [0, *(np.flatnonzero(~same | (masked[1:] != masked[:-1])) + 1).tolist(), table.shape[1]]
+    is_one_part, is_one_place = ((of == of[0]).all(axis=0).tolist() for of in (part, table))
     found: list[tuple[int, int, bool]] = []
     for low, high in pairwise(starts):
-        is_slice = bool((part[:, low] == part[0, low]).all()) and (
-            high - low > 1 or bool((table[:, low] == table[0, low]).all())
-        )
+        is_slice = is_one_part[low] and (high - low > 1 or is_one_place[low])
         if found and not is_slice and not found[-1][2] and masked[low] == masked[low - 1]:
             found[-1] = (found[-1][0], high, False)
         else:

@@ -84,10 +84,21 @@ def test_two_runs_in_one_place_must_agree(mode: str) -> None:
     problem = Cut(("x",), 4), Cut(("x",), 4, Window(-2, 5, 1, 12, mode)), 12, 3
     exchange = neighbour_exchange(*problem)
     first = exchange.held[0]
-    twice = replace(first, at=first.at + 1)
     assert table_fault(exchange, *problem) is None
-    wrong = NeighbourExchange(exchange.hops, (*exchange.held, twice), exchange.inside)
-    assert table_fault(wrong, *problem) is not None
+    for at in (first.at + 1, 5):
+        # Behind all others in one case: what is wanted is found before it is met.
+        wrong = NeighbourExchange(exchange.hops, (*exchange.held, replace(first, at=at)), exchange.inside)
+        assert table_fault(wrong, *problem) is not None
+
+
+def test_places_in_front_of_what_a_table_points_into_hold_nothing() -> None:
+    # Backwards from place 1 of the range [2, 6) of a block: below place 0 lies the cell of nobody, and not cell 1.
+    problem = None, Cut(("x",), 3, Window(-2, 3, 1, 3, "reflect")), 6, 1
+    right = Piece(0, 5, 0, (), np.array([[2, 1, 0, 1, 2]]), ((0, 0, 6),), masked=False)
+    wrong = replace(right, table=np.array([[0, -1, -2, -1, 0]]), ranges=((0, 2, 6),))
+    for piece, is_right in ((right, True), (wrong, False)):
+        fault = table_fault(NeighbourExchange((), (piece,), ((2, 8),)), *problem)
+        assert (fault is None) == is_right
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "periodic"])

@@ -159,7 +159,7 @@ def test_windows_too_wide_for_tables_are_refused(mode: str) -> None:
         tp.plan(graph, AbstractMesh((2**20,), ("a",)), {"y": "a"})
     assert str(error.value).splitlines()[1:] == [
         "  along 'a': 1,049,599 cells, 1,024 of them its own",
-        f'  with the boundary "{mode}" that takes tables of 12,905,861,100 entries, at most 67,108,864 are made',
+        f'  with the boundary "{mode}" that takes tables of 4,315,934,700 entries, at most 67,108,864 are made',
         '  Take boundary="zero", which needs no tables, or place the dimension on fewer devices.',
     ]
 
