@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -37,18 +37,26 @@ def source_of(function: Any) -> Source:
     """Take apart what is to be lifted: a function, an nnx module, a linen one, or a callable pytree.
 
     Raises:
-      GraphError: when it cannot be called.
+      GraphError: when it cannot be called, or is the class of what can be.
     """
-    if is_nnx(function):
+    if isinstance(function, type) and any("__call__" in vars(base) for base in function.__mro__):
+        raise GraphError(
+            message(
+                "tp.lift takes a function or a module, and this is the class of one",
+                f"got the class {function.__name__}",
+                remedy=f"Make one first: tp.lift({function.__name__}(...), x).",
+            )
+        )
+    if is_nnx(function) and callable(function):
         held, rebuild = split_nnx(function)
         return Source(_label(function), held, lambda state, *args: _called(rebuild, state, args))
     if is_linen(function):
-        return Source(_label(function), None, lambda _, *args: function.apply(*args))
+        return Source(_label(function), None, lambda _, *args: _applied(function, args))
     if not callable(function):
         raise GraphError(
             message(
                 "tp.lift takes a function or a module",
-                f"got {type(function).__name__}: {function!r:.80}",
+                f"got {type(function).__name__}, which cannot be called: {repr(function).splitlines()[0]:.80}",
                 remedy="Pass what is called on arrays: tp.lift(function, x), tp.lift(model, x).",
             )
         )
@@ -102,6 +110,23 @@ def split_nnx(module: Any) -> tuple[Any, Rebuild]:
     graphdef, state = nnx.split(module)
     tree = jax.tree.structure(state)
     return state, lambda values: nnx.merge(graphdef, jax.tree.unflatten(tree, jax.tree.leaves(values)))
+
+
+def _applied(module: Any, args: Sequence[Any]) -> Any:
+    """Call a linen module on its variables and arguments.
+
+    Raises:
+      GraphError: when the first of them is no variables: linen's own error is one of an array.
+    """
+    if not args or not isinstance(args[0], Mapping):
+        raise GraphError(
+            message(
+                f"`{_label(module)}` holds no arrays: its variables are the first argument",
+                f"got {_described(args[0]) if args else 'no argument'} in their place",
+                remedy="Write tp.lift(model, model.init(key, x), x); jax.eval_shape(model.init, key, x) will do.",
+            )
+        )
+    return module.apply(*args)
 
 
 def _called(rebuild: Rebuild, state: Any, args: Sequence[Any]) -> Any:
@@ -173,6 +198,10 @@ def _is_spec(leaf: Any) -> bool:
 
 def _name(function: Any) -> str:
     return str(short_name(function)) if hasattr(function, "__name__") else type(function).__name__
+
+
+def _described(thing: Any) -> str:
+    return "an array" if _is_spec(thing) else f"{type(thing).__name__}: {thing!r:.80}"
 
 
 def _label(module: Any) -> str:

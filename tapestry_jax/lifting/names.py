@@ -66,6 +66,15 @@ class Names:
         if wrong:
             listed = sorted(labels, key=lambda label: "/" in label)
             shown = ", ".join(listed[:8]) + (f", and {len(labels) - 8} more" if len(labels) > 8 else "")
+            trees = [p for p in wrong if any(label.startswith(f"{p}/") for label in labels)]
+            if trees == wrong:
+                raise GraphError(
+                    message(
+                        f"names= of tp.lift names {', '.join(map(repr, wrong))}, which holds inputs and is none",
+                        f"the inputs are {shown}",
+                        remedy="Name what it holds, as listed; in a signature write `_` in its place.",
+                    )
+                )
             raise GraphError(
                 message(
                     f"names= of tp.lift names {', '.join(map(repr, wrong))}, which is no input",
@@ -162,9 +171,13 @@ def _fitting(axes: Axes, rank: int, what: str) -> Axes:
     if len(axes) != rank:
         raise GraphError(
             message(
-                f"names= of tp.lift gives {len(axes)} names to {what}",
-                f"it has {rank} axes",
+                f"names= of tp.lift gives {_counted(len(axes), 'name')} to {what}",
+                f"it has {_counted(rank, 'axis', 'axes')}",
                 remedy="Give one name for each axis, `_` for one that stays open, or `...` for several.",
             )
         )
     return axes
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,7 +86,7 @@ def test_arrays_that_a_function_holds_are_constants_and_large_ones_are_refused()
     ("names", "text"),
     [
         ({"y": "a b"}, "names= of tp.lift names 'y', which is no input"),
-        ({"x": "a"}, "gives 1 names to input `x`\n  it has 2 axes"),
+        ({"x": "a"}, "gives 1 name to input `x`\n  it has 2 axes"),
         ({"x": "a a"}, "cannot be read\n  `a` stands twice"),
         ({"x": "1 b"}, "cannot be read\n  '1' is no identifier"),
         ("a b, c d", "names 2 arguments, and there are 1"),
@@ -107,6 +108,47 @@ def test_what_cannot_be_lifted_is_refused() -> None:
         lift(lambda x: "text", X)
     with pytest.raises(tp.GraphError, match=r"cannot take `debug_\w+`, which has side effects\n  .*test_lift.py"):
         lift(lambda x: jax.debug.print("{}", x) or x, X)
+
+
+def test_names_for_an_argument_that_holds_inputs_say_what_it_holds() -> None:
+    with pytest.raises(tp.GraphError) as caught:
+        lift(lambda params, x: x * params["scale"], {"scale": X}, X, names="a b, a b")
+    assert str(caught.value) == (
+        "names= of tp.lift names 'params', which holds inputs and is none\n"
+        "  the inputs are x, params/scale\n"
+        "  Name what it holds, as listed; in a signature write `_` in its place."
+    )
+
+
+class Holding(nnx.Module):
+    """It holds a layer and cannot be called."""
+
+    def __init__(self) -> None:
+        self.layer = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize(
+    ("lifted", "text"),
+    [
+        (Holding(), "tp.lift takes a function or a module\n  got Holding, which cannot be called: Holding("),
+        (
+            nnx.Linear,
+            "tp.lift takes a function or a module, and this is the class of one\n"
+            "  got the class Linear\n  Make one first: tp.lift(Linear(...), x).",
+        ),
+        (nn.Dense, "got the class Dense\n  Make one first"),
+        (
+            nn.Dense(3),
+            "`Dense` holds no arrays: its variables are the first argument\n  got an array in their place\n"
+            "  Write tp.lift(model, model.init(key, x), x)",
+        ),
+    ],
+    ids=["module that cannot be called", "nnx class", "linen class", "linen without variables"],
+)
+def test_modules_that_are_not_ready_to_be_called_are_refused(lifted: Any, text: str) -> None:
+    with pytest.raises(tp.GraphError) as caught:
+        lift(lifted, X)
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(
