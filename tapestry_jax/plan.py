@@ -488,7 +488,16 @@ def _plans_of(others: Sequence[Plan]) -> list[Plan]:
                 remedy="Write plan.show('plan.html', others=[other]).",
             )
         )
-    return [_plan_of(other) for other in others]
+    for at, other in enumerate(others):
+        if not isinstance(other, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise PlanError(
+                message(
+                    f"plan.show lists other plans, and others[{at}] is none",
+                    f"got {type(other).__name__}: {other!r:.80}",
+                    remedy="List plans of the same graph, such as tp.plan(graph, mesh, {...}).",
+                )
+            )
+    return list(others)
 
 
 def asked_of(plan: Plan) -> Asked:

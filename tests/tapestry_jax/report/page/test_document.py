@@ -196,7 +196,7 @@ def test_of_many_things_that_a_candidate_says_otherwise_the_first_are_listed():
 def test_what_is_no_plan_of_the_program_cannot_stand_beside_it(tmp_path):
     for other, told in (
         (plans.ring(), "plans of different programs"),
-        (plans.mlp().graph, "a plan differs from plans"),
+        (plans.mlp().graph, r"plan.show lists other plans, and others\[0\] is none\n  got Graph"),
     ):
         with pytest.raises(PlanError, match=told):
             plans.mlp().show(tmp_path / "plan.html", others=[other])
