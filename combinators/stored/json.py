@@ -35,7 +35,7 @@ def read_json(
     Args:
       text: of any origin.
       what: what it is, as an error names it: `"the file"`.
-      remedy: of every error.
+      remedy: of every error but one: of what is no text.
       no_json: the headline where it is no JSON, instead of one that says from where on.
       any_number: whether infinities and NaN are numbers as well, as Python writes them.
 
@@ -47,7 +47,8 @@ def read_json(
         twice, a number that is not finite or too large, or a string that is too long or no valid Unicode.
     """
     if not isinstance(text, str):
-        raise _refused(f"{what} is no text.", remedy, f"got {type(text).__name__}: {text!r:.80}")
+        unread = "Pass the text that `to_json` gave; of a file, `Path(...).read_text()`."
+        raise _refused(f"{what} is no text.", unread, f"got {type(text).__name__}: {text!r:.80}")
     if len(text) > LARGEST_TEXT:
         raise _refused(f"{what} is too large to be read.", remedy, f"{len(text)} characters, at most {LARGEST_TEXT}")
     if not _is_flat_enough(text):

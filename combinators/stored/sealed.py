@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
@@ -41,6 +41,8 @@ class Sealed:
         """
         named = ("format", "version", self.key)
         stored = read_json(text, "the file")
+        if isinstance(stored, dict):
+            self._check_kind(cast("dict[str, Any]", stored))
         if self.by_hand:
             head = entries(stored, named, "the file", {"sha256": None})
         else:
@@ -69,3 +71,16 @@ class Sealed:
                 )
             )
         return head[self.key]
+
+    def _check_kind(self, stored: dict[str, Any]) -> None:
+        """Refuse a file that says to be of another kind, before its keys are held against those of this one."""
+        found = stored.get("format")
+        if isinstance(found, str) and found.startswith("tapestry-") and found != self.format:
+            raise FormatError(
+                message(
+                    f"the file is no {self.what}.",
+                    f"expected {self.format}",
+                    f"got {found!r:.40}",
+                    remedy=f"Pass what `to_json` of a {self.what} gave.",
+                )
+            )

@@ -75,6 +75,13 @@ REFUSED = {
         "  Expecting value: line 1 column 1 (char 0)\n"
         "  It was truncated or edited; store the plan again with plan.to_json().",
     ),
+    "a path": (
+        Path("plan.json"),
+        {},
+        "FormatError: a plan file is no text.\n"
+        f"  got {type(Path()).__name__}: {Path('plan.json')!r}\n"
+        "  Pass the text that `to_json` gave; of a file, `Path(...).read_text()`.",
+    ),
     "edited": (
         TEXT.replace('"data"', '"model"', 1),
         {},
@@ -129,6 +136,15 @@ def test_a_plan_file_is_refused(name):
     with pytest.raises(tp.TapestryError) as caught:
         tp.Plan.from_json(text, **({"graph": GRAPH} | asked))
     assert f"{type(caught.value).__name__}: {caught.value}" == expected
+
+
+def test_the_file_of_a_plan_is_told_where_one_of_a_graph_is_read():
+    with pytest.raises(tp.FormatError) as caught:
+        tp.Graph.from_json(TEXT)
+    assert str(caught.value) == (
+        "the file is no graph.\n  expected tapestry-graph\n  got 'tapestry-plan'\n"
+        "  Pass what `to_json` of a graph gave."
+    )
 
 
 def test_every_truncation_is_refused():
