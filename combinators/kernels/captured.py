@@ -47,8 +47,13 @@ def result_types(function: Callable[..., Any], types: Sequence[Any], where: str,
     Raises:
       KernelError: when the function captures arrays; each is named.
     """
-    own: Any = function if of is None else of
     closed, out = _trace(function, types)
+    _look_at(closed, function, types, where, function if of is None else of)
+    return out
+
+
+def _look_at(closed: Any, function: Callable[..., Any], types: Sequence[Any], where: str, own: Any) -> None:
+    """Look at the constants of a trace."""
     equations = list(_equations(closed.jaxpr))
     names = {equation.primitive.name for equation in equations}
     constants = list(_constants(closed, equations))
@@ -57,7 +62,6 @@ def result_types(function: Callable[..., Any], types: Sequence[Any], where: str,
         # A gradient is traced only where a rule could reach an array: JAX's own rules (relu) are everywhere.
         if names & _RULES and reachable_arrays(own, "rule"):
             _check_rules(function, types, own, where)
-    return out
 
 
 def check_captured(function: Callable[..., Any], types: Sequence[Any], where: str, *, of: object = None) -> None:
@@ -72,14 +76,16 @@ def check_captured(function: Callable[..., Any], types: Sequence[Any], where: st
     Raises:
       KernelError: when the function captures arrays; each is named.
     """
-    if not holds_own_code(function if of is None else of):
+    own: Any = function if of is None else of
+    if not holds_own_code(own):
         return
     try:
-        result_types(function, types, where, of=of)
+        closed, _ = _trace(function, types)
     except KernelError:
         raise
     except Exception:  # noqa: BLE001 - a kernel for another platform, a condition that does not hold here
         return
+    _look_at(closed, function, types, where, own)
 
 
 def _check(

@@ -17,7 +17,8 @@ import pytest
 from jax import lax
 
 import tapestry_jax as tp
-from combinators.kernels.captured import result_types
+from combinators.kernels import captured
+from combinators.kernels.captured import check_captured, result_types
 
 X = tp.TensorType({"n": 8})
 ROWS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
@@ -269,3 +270,32 @@ def test_infer_looks_as_well() -> None:
 def test_values_of_the_program_may_be_captured_by_steps() -> None:
     graph = tp.trace(lambda v, w: tp.iterate(lambda c: c + w, 3)(v), X, X)
     assert graph(jnp.zeros(8), jnp.ones(8)).tolist() == [3.0] * 8
+
+
+def test_a_fault_in_looking_at_a_kernel_is_not_taken_for_one_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = np.arange(8.0)
+
+    def fails(value: object, name: str) -> Any:
+        raise LookupError("a fault of ours")
+
+    monkeypatch.setattr(captured, "reachable_arrays", fails)
+    with pytest.raises(LookupError, match="a fault of ours"):
+        check_captured(lambda x: x + table, [X.struct], "a kernel")
+
+
+def test_a_kernel_that_does_not_run_here_is_not_refused_where_it_may_stand_aside() -> None:
+    table = np.arange(8.0)
+
+    def elsewhere(x: Any) -> Any:
+        raise RuntimeError(f"no such device, for {table.shape}")
+
+    check_captured(elsewhere, [X.struct], "a kernel")
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_trace_ends(raised: type[BaseException]) -> None:
+    def interrupted(x: Any) -> Any:
+        raise raised
+
+    with pytest.raises(raised):
+        check_captured(interrupted, [X.struct], "a kernel")

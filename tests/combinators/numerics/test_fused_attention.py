@@ -117,6 +117,29 @@ def test_values_of_another_size_are_left_to_the_others() -> None:
     assert not _fused(operation).takes(q, k, v[..., :4])
 
 
+@pytest.mark.parametrize("missing", [ImportError, NotImplementedError, RuntimeError, ValueError])
+def test_what_the_library_says_of_limits_leaves_the_operation_to_the_others(
+    missing: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _asked(missing, monkeypatch) is False
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_limit_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyError):
+        _asked(KeyError, monkeypatch)
+
+
+def _asked(raised: type[Exception], monkeypatch: pytest.MonkeyPatch) -> bool:
+    operation, arrays = _operation()
+
+    def fails(*args: Any, **options: Any) -> Any:
+        raise raised
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", fails)
+    # Answers are kept by kernel: one that no other test asks for.
+    return dataclasses.replace(_fused(operation), scale=len(raised.__name__) / 100).takes(*arrays)
+
+
 def test_cudnn_is_asked_for_half_precision_on_cuda_and_whole_queries_where_causal() -> None:
     for causal in (False, True):
         operation, arrays = _operation(causal=causal)
