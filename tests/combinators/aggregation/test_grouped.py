@@ -61,7 +61,7 @@ def test_monoids_without_commutativity_keep_the_order_within_a_key(is_sorted):
         state = np.float32(0)
         for x in X[keys == key]:
             state = x * state + x + 1
-        np.testing.assert_allclose(got[key], state, rtol=1e-4)
+        np.testing.assert_allclose(got[key], state, rtol=1e-5)
 
 
 def test_labels_are_a_function_of_the_element():
