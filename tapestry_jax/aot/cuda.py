@@ -36,6 +36,11 @@ device_description_str: "NVIDIA H100 80GB HBM3"
 _TARGETS = {"h100": _H100}
 
 
+def is_installed() -> bool:
+    """Whether the plugin is here, with its library."""
+    return _library() is not None
+
+
 def cuda_devices(machine: Machine) -> list[Any]:
     """The devices of some hosts with GPUs; each host is one domain of fast links.
 

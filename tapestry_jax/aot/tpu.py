@@ -15,13 +15,18 @@ from tapestry_jax.aot.missing import missing, refused
 PACKAGE = "libtpu"
 
 
+def is_installed() -> bool:
+    """Whether libtpu is here."""
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
 def tpu_devices(machine: Machine) -> list[Any]:
     """The devices of a TPU topology.
 
     Raises:
       MeshError: when libtpu is not installed, does not fit to jaxlib, or does not know the topology.
     """
-    if importlib.util.find_spec(PACKAGE) is None:
+    if not is_installed():
         raise missing(PACKAGE, machine)
     # libtpu would ask a metadata server which machine this is, and wait for it.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
+
+from tapestry_jax.aot import cuda, tpu
 
 
 @pytest.fixture(scope="session", params=["v5e:2x4", "h100:1x8"])
@@ -13,7 +13,7 @@ def machine(request: pytest.FixtureRequest) -> str:
 
     A test asks for others by `@pytest.mark.parametrize("machine", [...], indirect=True)`.
     """
-    compiler = "libtpu" if request.param.startswith("v") else "jax_plugins"
-    if importlib.util.find_spec(compiler) is None:
+    compiler = tpu if request.param.startswith("v") else cuda
+    if not compiler.is_installed():
         pytest.skip(f"needs the compiler of {request.param}: pip install 'tapestry-jax[aot]'")
     return request.param
