@@ -17,6 +17,7 @@ from tapestry_jax.plan import Plan
 
 _Read = TypeVar("_Read")
 _HEAD = 1000  # characters in which a file says what it is
+_WRITTEN = "Name a file that to_json() wrote, or package.module:plan."
 _ORDER = "Name the plan file first, and the graph file behind --graph."
 ABOUT = """
 PLAN is a file that plan.to_json() wrote, and GRAPH one of graph.to_json(), of the program that it was made for; or
@@ -133,7 +134,7 @@ def read_graph(path: str, chosen: argparse.Namespace, command: str, remedy: str 
     Raises:
       TapestryError: when it cannot be read, or is the file of a plan.
     """
-    text = read_file(path, command)
+    text = read_file(path, command, "Name the file that graph.to_json() wrote.")
     if _is_of(text, "plan"):
         raise _swapped(command, path, "plan", "graph", remedy)
     return _graph_of(text, path, chosen, command)
@@ -164,7 +165,7 @@ def _swapped(command: str, path: str, found: str, expected: str, remedy: str = _
     return TapestryError(message(headline, remedy=remedy))
 
 
-def read_file(path: str, command: str) -> str:
+def read_file(path: str, command: str, remedy: str = _WRITTEN) -> str:
     """The text of a file that is read as data.
 
     Raises:
@@ -173,15 +174,15 @@ def read_file(path: str, command: str) -> str:
     try:
         found = Path(path).stat()
         if not stat.S_ISREG(found.st_mode):
-            raise _unread(command, path, "it is no file")
+            raise _unread(command, path, "it is no file", remedy)
         # In UTF-8 a character is at most four bytes.
         if found.st_size > 4 * LARGEST_TEXT:
-            raise _unread(command, path, f"it has {found.st_size:,} bytes, at most {4 * LARGEST_TEXT:,} are read")
+            told = f"it has {found.st_size:,} bytes, at most {4 * LARGEST_TEXT:,} are read"
+            raise _unread(command, path, told, remedy)
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise _unread(command, path, f"{type(error).__name__}: {error}") from error
+        raise _unread(command, path, f"{type(error).__name__}: {error}", remedy) from error
 
 
-def _unread(command: str, path: str, why: str) -> TapestryError:
-    remedy = "Name a file that to_json() wrote, or package.module:plan."
+def _unread(command: str, path: str, why: str, remedy: str) -> TapestryError:
     return TapestryError(message(f"{command}: {path!r:.200} cannot be read.", why[:300], remedy=remedy))

@@ -117,7 +117,12 @@ def test_meshes_are_read():
             "hand.json --mesh data=2 --machine h100",
             "is the file of a plan, expected one of a graph.\n  Name the file that",
         ),
-        ("nowhere.json --mesh data=2 --machine h100", "tapestry search: 'nowhere.json' cannot be read."),
+        (
+            "nowhere.json --mesh data=2 --machine h100",
+            "tapestry search: 'nowhere.json' cannot be read.\n"
+            "  FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'\n"
+            "  Name the file that graph.to_json() wrote.",
+        ),
         (f"graph.json --mesh data=2 --machine h100 {FIXED} -o no/plan.json", "cannot be written to 'no/plan.json'"),
         (
             f"graph.json --mesh data=2 --machine h100 {FIXED} -o kept.d",
