@@ -19,7 +19,7 @@ from tapestry_jax.searching.space import Space
 
 FEW = 300
 MANY = 20
-"""Of more operations than these walks see too few candidates; what they try beside placements is not tried then."""
+"""Of more operations than these walks see too few candidates: these are solved for, and improved from there."""
 
 
 def auto(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterable[Proposal]:
