@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tapestry_jax.aot.compile_only import compile_only as compile_only
+    from tapestry_jax.exported.partition_specs import partition_specs as partition_specs
     from tapestry_jax.machines.known import find as find
     from tapestry_jax.machines.of_mesh import machine_of as machine_of
     from tapestry_jax.memory.predicted import memory_needed as memory_needed
@@ -35,6 +36,7 @@ else:
         "find": "tapestry_jax.machines.known:find",
         "machine_of": "tapestry_jax.machines.of_mesh:machine_of",
         "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
+        "partition_specs": "tapestry_jax.exported.partition_specs:partition_specs",
         "plan_table": "tapestry_jax.report.page.notebook:plan_table",
         "price": "tapestry_jax.planning.pricing.priced:price",
         "show_plan": "tapestry_jax.report.page.shown:show_plan",

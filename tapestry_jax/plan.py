@@ -34,6 +34,7 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 
 if TYPE_CHECKING:
     from tapestry_jax.aot.seen import Seen
+    from tapestry_jax.exported.specs import PartitionSpecs
     from tapestry_jax.machines.machine import Machine
     from tapestry_jax.memory.predicted import MemoryNeeded
     from tapestry_jax.planning.pricing.cost import Cost
@@ -91,6 +92,15 @@ class Plan(Immutable):
     def out_shardings(self) -> Any:
         """`NamedSharding`s in the structure of the result."""
         return output_shardings(self.schedule, self.mesh)
+
+    def partition_specs(self) -> PartitionSpecs:
+        """The plan in the words of plain JAX, for a function that stays in `jax.jit` and is partitioned by XLA.
+
+        Returns:
+          `PartitionSpec`s of arguments, results and values, logical axis rules as Flax takes them, and a list of what
+          the plan does that these cannot say. `jax.jit(f, in_shardings=plan.in_shardings)` has the mesh in it as well.
+        """
+        return on_request.partition_specs(self.schedule, self.accumulate)
 
     @property
     def compiler_options(self) -> dict[str, bool]:

@@ -145,10 +145,9 @@ def _axes(kind: str, rest: str, groups: dict[Any, tuple[str, ...]], mesh: Any) -
         return _permuted_axes(pairs, mesh), 2 if pairs else 1
     named = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", rest)
     if named is not None:
-        # XLA of jax 0.12 names the axes of the mesh.
-        sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", named.group(1))}
-        axes = tuple(re.findall(r"'([^']+)'", named.group(2)))
-        return tuple(name for name in mesh.shape if name in axes), int(np.prod([sizes[axis] for axis in axes] or [1]))
+        rows = _named_groups(*named.groups())
+        # What a partitioner of XLA's own sends may name the axes of a mesh that is not ours: `axis_0`.
+        return groups.get(_canonical(rows), ("?",)), len(rows[0])
     rows = _replica_groups(rest, int(np.prod(tuple(mesh.shape.values()))))
     return groups.get(_canonical(rows), ("?",)), max(map(len, rows), default=1)
 
@@ -160,6 +159,23 @@ def _permuted_axes(pairs: list[tuple[int, int]], mesh: Any) -> tuple[str, ...]:
         a, b = np.unravel_index(source, shape), np.unravel_index(target, shape)
         moved.update(name for name, x, y in zip(names, a, b, strict=True) if x != y)
     return tuple(name for name in names if name in moved)
+
+
+def _named_groups(mesh: str, among: str) -> list[list[int]]:
+    """Groups in a mesh `'data'=2,'model'=4` along `'data'`, or along a part of an axis: `'model':(before)size`."""
+    sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", mesh)}
+    parts = {name: [(1, size)] for name, size in sizes.items()}
+    chosen: set[tuple[str, int]] = set()
+    for name, before, size in re.findall(r"'([^']+)'(?::\((\d+)\)(\d+))?", among):
+        first, count = int(before or 1), int(size or sizes[name])
+        parts[name] = [(1, first), (first, count), (first * count, sizes[name] // (first * count))]
+        chosen.add((name, first if size else 1))
+    shape = [(name, start, count) for name, split in parts.items() for start, count in split if count > 1]
+    inside = [at for at, (name, start, _) in enumerate(shape) if (name, start) in chosen]
+    outside = [at for at in range(len(shape)) if at not in inside]
+    ids = np.arange(int(np.prod([count for *_, count in shape]))).reshape([count for *_, count in shape])
+    width = int(np.prod([shape[at][2] for at in inside]))
+    return ids.transpose(*outside, *inside).reshape(-1, width).tolist()
 
 
 def _replica_groups(rest: str, devices: int) -> list[list[int]]:

@@ -31,6 +31,13 @@ def module(*lines):
         ("[1,8]<=[8]", ("data", "model")),
         # Neighbours in pairs: no set of axes of this mesh.
         ("[4,2]<=[8]", ("?",)),
+        ("mesh['data'=2,'model'=4] {'model'}", ("model",)),
+        ("mesh['data'=2,'model'=4] {'data','model'}", ("data", "model")),
+        # The names of a mesh that XLA made itself, and parts of axes.
+        ("mesh['axis_0'=2,'axis_1'=4] {'axis_0'}", ("data",)),
+        ("mesh['axis_0'=8] {'axis_0':(1)2}", ("data",)),
+        ("mesh['axis_0'=8] {'axis_0':(2)4}", ("model",)),
+        ("mesh['axis_0'=8] {'axis_0':(4)2}", ("?",)),
     ],
 )
 def test_replica_groups_are_mesh_axes(groups, axes):
