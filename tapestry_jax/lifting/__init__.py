@@ -1,7 +1,7 @@
 """An ordinary JAX function to a graph, through its jaxpr.
 
-Read `lift` with `arguments` and `names`; `walk` writes the equations down as steps (`values`, `constants`, `place`) by
-the `table` of `rules`, which are written with `named` and `kernels`; `fuse` makes chains one step; `dims` and `assign`
+Read `lift` with `callables`; `walk` writes the equations down as steps (`values`, `constants`, `place`) by the `table`
+of `rules`, which are written with `named` and `kernels`; `fuse` makes chains one step; `dims` and `assign`
 find which axes are one dimension, `emit` records the graph.
 """
 

@@ -15,12 +15,13 @@ from combinators.index_space.tensor_type import TensorType, is_key, type_of
 from combinators.recording.current import recording
 from combinators.recording.function import check_labels, label_of
 from combinators.recording.trace import Trace
-from tapestry_jax.lifting.arguments import Source, is_linen, is_type, source_of, split_argument, struct_of, watched
 from tapestry_jax.lifting.assign import Assigner
+from tapestry_jax.lifting.callables.arguments import Source, is_type, source_of, split_argument, struct_of
+from tapestry_jax.lifting.callables.names import Names, check_free, read_names
+from tapestry_jax.lifting.callables.written import Watch, check_counts, modules_of
 from tapestry_jax.lifting.dims import labels
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.fuse import fuse
-from tapestry_jax.lifting.names import Names, check_free, read_names
 from tapestry_jax.lifting.rules.keys import impl_of
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
@@ -28,7 +29,7 @@ from tapestry_jax.lifting.values import Values
 from tapestry_jax.lifting.walk import Walk
 
 
-def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = None) -> Graph:
+def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = None, state: bool = False) -> Graph:
     """The graph of a JAX function that knows nothing of this library, from its jaxpr.
 
     Axes that have to agree are one dimension: what a product contracts, what a sum adds cell by cell. An axis can be
@@ -43,6 +44,10 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         computed. What is no array in it stays as it is.
       names: of axes: `{"x": "batch seq embed"}`, where `*` stands for any part of an input's name, `_` for an axis that
         stays open and `...` for several; or a signature for the arguments, `"batch seq, seq embed -> batch embed"`.
+      state: whether what the call writes to modules is a second result, `(result, written)`: batch statistics, counts
+        of random numbers. It is the `nnx.State` of the variables that are written, for `nnx.update(model, written)`;
+        where modules are among the arguments, a dictionary of these by the name of the argument, the lifted one's
+        under `params`. Of a linen module all collections but `params`, as `mutable=` gives them.
 
     Returns:
       The graph; it takes what `function` takes, behind what it holds, and None in the place of what is no array.
@@ -69,7 +74,7 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
       dot_general_1  batch mlp, mlp out -> batch out; fold mlp by Sum        float32(batch=8, out=2)
     """
     source = source_of(function)
-    _check_arguments(function, source.name, len(specs))
+    _check_arguments(function, source, len(specs))
     split = [split_argument(spec) for spec in specs]
     arguments = _argument_names(function, source, len(specs))
     given = [source.held] * (source.held is not None) + [leaves for leaves, _ in split]
@@ -82,13 +87,17 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
     ]
     structs = [struct_of(leaf, kind) for (_, leaf), kind in zip(paths, types, strict=True)]
     out: list[tuple[list[str], Any]] = []
+    counts: list[str] = []
 
     def flat(*words: Any) -> list[Any]:
         leaves = [_as(leaf, struct) for leaf, struct in zip(words, structs, strict=True)]
         full = jax.tree.unflatten(in_tree, leaves)
         held, rest = (full[0], full[1:]) if source.held is not None else (None, full)
         args = [rebuild(leaf) for (_, rebuild), leaf in zip(split, rest, strict=True)]
-        result = watched(lambda *args: source.call(held, *args), args, args)
+        made = source.rebuild(held)
+        watch = Watch(modules_of(made, args, arguments), source.name, state and not source.is_linen)
+        result, found_counts = watch.after(source.call(made, args, state))
+        counts[:] = found_counts
         found, tree = jax.tree_util.tree_flatten_with_path(result)
         out.append(([label_of("y", path) for path, _ in found], tree))
         return [_words(leaf, label, source) for (_, leaf), label in zip(found, out[-1][0], strict=True)]
@@ -99,7 +108,9 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         raise GraphError(message(f"`{source.name}` returns nothing", remedy="Return at least one array."))
     wanted = read_names(names, arguments)
     wanted.check(told)
-    return _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted, len(arguments))
+    graph = _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted)
+    check_counts(graph, counts)
+    return graph
 
 
 def _graph(
@@ -110,7 +121,6 @@ def _graph(
     trees: tuple[Any, Any],
     name: str,
     wanted: Names,
-    count: int,
 ) -> Graph:
     values = Values()
     walk = Walk(RULES, unknown, values, THROUGH)
@@ -182,18 +192,17 @@ def _stem(label: str) -> tuple[str, str]:
     return stem, kept if kept.isidentifier() else "axis"
 
 
-def _check_arguments(function: Any, name: str, count: int) -> None:
+def _check_arguments(function: Any, source: Source, count: int) -> None:
     """Refuse another number of arguments than the function takes, where that can be told."""
-    try:
-        told = inspect.signature(function.apply if is_linen(function) else function)
-    except (TypeError, ValueError):
+    told = _signature(function, source)
+    if told is None:
         return
     try:
         told.bind(*range(count))
     except TypeError as error:
         raise GraphError(
             message(
-                f"`{name}` cannot be called with what tp.lift was given",
+                f"`{source.name}` cannot be called with what tp.lift was given",
                 f"it takes {told}, got {count} argument{'s' * (count != 1)}: {error}",
                 remedy="Pass one for each; say by keyword before: functools.partial(function, training=False).",
             )
@@ -201,14 +210,19 @@ def _check_arguments(function: Any, name: str, count: int) -> None:
 
 
 def _argument_names(function: Any, source: Source, count: int) -> list[str]:
-    if is_linen(function):
+    if source.is_linen:
         return ["variables", *_numbered(count - 1)] if count else []
-    try:
-        listed = inspect.signature(function).parameters.values()
-        found = [p.name for p in listed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):
-        found = []
+    told = _signature(function, source)
+    listed = () if told is None else told.parameters.values()
+    found = [p.name for p in listed if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return found[:count] if len(found) >= count else _numbered(count)
+
+
+def _signature(function: Any, source: Source) -> inspect.Signature | None:
+    try:
+        return inspect.signature(source.rebuild(None).apply if source.is_linen else function)
+    except (TypeError, ValueError):
+        return None
 
 
 def _numbered(count: int) -> list[str]:

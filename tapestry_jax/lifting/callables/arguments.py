@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from types import MethodType
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -13,7 +16,6 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, is_key
 from combinators.kernels.kernel import short_name
-from combinators.recording.function import keys_of
 
 Rebuild = Callable[[Any], Any]
 
@@ -25,20 +27,44 @@ class Source:
     Attributes:
       name: of the graph.
       held: the pytree of arrays that the function itself holds; None where it holds none.
-      call: `(held, *arguments)` to results; arguments are as users pass them.
+      rebuild: what it holds to what is called on arguments as users pass them; for a bound method the module.
+      options: keywords of every call.
+      method: of what is rebuilt that is called; None for its call.
+      is_linen: whether it is applied to variables.
     """
 
     name: str
     held: Any
-    call: Callable[..., Any]
+    rebuild: Callable[[Any], Any]
+    options: Mapping[str, Any]
+    method: str | None = None
+    is_linen: bool = False
+
+    def call(self, made: Any, args: Sequence[Any], writes: bool = False) -> Any:
+        """The results; of a linen module whose collections are written these and what it writes."""
+        if self.is_linen:
+            return _applied(made, self.options, writes, args)
+        called = made if self.method is None else getattr(made, self.method)
+        return called(*args, **self.options)
 
 
 def source_of(function: Any) -> Source:
     """Take apart what is to be lifted: a function, an nnx module, a linen one, or a callable pytree.
 
+    What is said by keyword before, by `functools.partial`, and methods of nnx modules, are looked into: the arrays of
+    their modules are inputs.
+
     Raises:
       GraphError: when it cannot be called, or is the class of what can be.
     """
+    if isinstance(function, partial):
+        told = cast("partial[Any]", function)
+        if not told.args and (is_nnx(told.func) or is_linen(told.func) or _is_method(told.func)):
+            return replace(source_of(told.func), options=told.keywords)
+    if _is_method(function):
+        owner: Any = cast("MethodType", function).__self__
+        held, rebuild = split_nnx(owner)
+        return Source(_label(owner), held, rebuild, {}, cast("MethodType", function).__name__)
     if isinstance(function, type) and any("__call__" in vars(base) for base in function.__mro__):
         raise GraphError(
             message(
@@ -49,9 +75,9 @@ def source_of(function: Any) -> Source:
         )
     if is_nnx(function) and callable(function):
         held, rebuild = split_nnx(function)
-        return Source(_label(function), held, lambda state, *args: _called(rebuild, state, args))
+        return Source(_label(function), held, rebuild, {})
     if is_linen(function):
-        return Source(_label(function), None, lambda _, *args: _applied(function, args))
+        return Source(_label(function), None, lambda _: function, {}, is_linen=True)
     if not callable(function):
         raise GraphError(
             message(
@@ -62,9 +88,9 @@ def source_of(function: Any) -> Source:
         )
     leaves, tree = jax.tree.flatten(function)
     if len(leaves) == 1 and leaves[0] is function:
-        return Source(_name(function), None, lambda _, *args: function(*args))
+        return Source(_name(function), None, lambda _: function, {})
     held, rebuild = split_tree(leaves, tree)
-    return Source(_label(function), held, lambda arrays, *args: rebuild(arrays)(*args))
+    return Source(_label(function), held, rebuild, {})
 
 
 def split_argument(argument: Any) -> tuple[Any, Rebuild]:
@@ -104,6 +130,11 @@ def is_nnx(thing: Any) -> bool:
     return nnx is not None and isinstance(thing, nnx.Module)
 
 
+def _is_method(thing: Any) -> bool:
+    """Whether it is a method of an nnx module."""
+    return isinstance(thing, MethodType) and is_nnx(thing.__self__)
+
+
 def split_nnx(module: Any) -> tuple[Any, Rebuild]:
     """The state of an nnx module, and the module with another one."""
     nnx: Any = sys.modules["flax.nnx"]
@@ -112,8 +143,14 @@ def split_nnx(module: Any) -> tuple[Any, Rebuild]:
     return state, lambda values: nnx.merge(graphdef, jax.tree.unflatten(tree, jax.tree.leaves(values)))
 
 
-def _applied(module: Any, args: Sequence[Any]) -> Any:
+def _applied(module: Any, options: Mapping[str, Any], writes: bool, args: Sequence[Any]) -> Any:
     """Call a linen module on its variables and arguments.
+
+    Args:
+      module: of `flax.linen`.
+      options: keywords of the call.
+      writes: whether the collections beside `params` may be written; they are a further result then.
+      args: variables, then arguments.
 
     Raises:
       GraphError: when the first of them is no variables: linen's own error is one of an array.
@@ -126,54 +163,24 @@ def _applied(module: Any, args: Sequence[Any]) -> Any:
                 remedy="Write tp.lift(model, model.init(key, x), x); jax.eval_shape(model.init, key, x) will do.",
             )
         )
-    return module.apply(*args)
-
-
-def _called(rebuild: Rebuild, state: Any, args: Sequence[Any]) -> Any:
-    module = rebuild(state)
-    return watched(lambda *args: module(*args), (module, *args), args)
-
-
-def watched(call: Callable[..., Any], held: Any, args: Sequence[Any]) -> Any:
-    """Call a function, and refuse what it writes to the nnx modules in `held` and does not return."""
-    modules = [leaf for leaf in jax.tree.leaves(held, is_leaf=is_nnx) if is_nnx(leaf)]
-    before = [check_points(module) for module in modules]
-    result = call(*args)
-    for module, points in zip(modules, before, strict=True):
-        check_unwritten(module, [*points, *jax.tree.leaves(result)], len(points))
-    return result
-
-
-def check_points(module: Any) -> list[Any]:
-    """The variables of an nnx module as they are now."""
-    nnx: Any = sys.modules["flax.nnx"]
-    return jax.tree.leaves(nnx.state(module))
-
-
-def check_unwritten(module: Any, before: Sequence[Any], count: int) -> None:
-    """Refuse a call that changed the variables of a module: what it wrote would be lost.
-
-    Args:
-      module: after the call.
-      before: what its variables may hold: what they held, and what is returned.
-      count: how many variables it had.
-
-    Raises:
-      GraphError: naming the first one.
-    """
-    nnx: Any = sys.modules["flax.nnx"]
-    flat = jax.tree_util.tree_flatten_with_path(nnx.state(module))[0]
-    known = {id(leaf) for leaf in before}
-    for path, leaf in flat:
-        if id(leaf) not in known or len(flat) != count:
-            written = ".".join(keys_of(path))
-            raise GraphError(
-                message(
-                    f"the call writes `{written}` of a module, which a graph would lose",
-                    f"got {type(module).__name__}",
-                    remedy="Call model.eval() first, or lift a function that returns what it writes.",
-                )
+    if writes:
+        return module.apply(*args, **{"mutable": _written_collections(args[0]), **options})
+    errors: Any = sys.modules.get("flax.errors")
+    try:
+        return module.apply(*args, **options)
+    except getattr(errors, "ModifyScopeVariableError", ()) as error:
+        raise GraphError(
+            message(
+                f"`{_label(module)}` writes to a collection that is not mutable",
+                str(error).splitlines()[0],
+                remedy="Take what it writes as a second result: tp.lift(..., state=True); or call it as in evaluation.",
             )
+        ) from error
+
+
+def _written_collections(variables: Mapping[str, Any]) -> list[str]:
+    """The collections of a linen module that its calls may write: all but its parameters."""
+    return [collection for collection in variables if collection != "params"]
 
 
 def is_type(leaf: Any) -> bool:
