@@ -119,16 +119,29 @@ def _apply(
         for label, axes in {"query": query, "key": key, "value": value, **extra}.items()
     }
     fields |= {"keys": local[over], "queries": at and local[at], "causal": at is not None, "scale": scale}
-    texts = [" ".join(fields[label]) for label in ("query", "key", "value", *optional)]
+    return recording.apply(attention_operation(fields, operands[2].dtype), operands)
+
+
+def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:
+    """The operation of attention.
+
+    Args:
+      fields: those of its kernel, `combinators.numerics.attention_kernel.Scores`; the last axis of queries and keys is
+        `d`, that of values `e`.
+      dtype: of the values.
+    """
+    texts = [
+        " ".join(fields[label]) for label in ("query", "key", "value", "mask", "bias") if fields.get(label) is not None
+    ]
     texts = [text[:-1] + f"[{text[-1]}]" if i < 2 else text for i, text in enumerate(texts)]
-    coordinates = [f"@{local[at]}", f"@{local[over]}"] if at is not None else []
-    row = " ".join(local[name] for name in query[:-1])
-    signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {row} e")
-    order = scores_rows(fields["query"], fields["key"])
+    queries, query = fields["queries"], fields["query"]
+    coordinates = [f"@{queries}", f"@{fields['keys']}"] if queries is not None else []
+    signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {' '.join(query[:-1])} e")
+    order = scores_rows(query, fields["key"])
     state = (order, order, (*order, "e"))
     kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)
     # A causal kernel without coordinates starts at row 0 and key 0: the queries must be whole as well.
-    conditions: dict[str, Any] = {"whole": (local[at],) if at is not None else (), "takes": FitsFused(fused)}
+    conditions: dict[str, Any] = {"whole": (queries,) if queries is not None else (), "takes": FitsFused(fused)}
     splash, partial = SplashAttention(**fields), SplashState(**fields)
     on_tpu: dict[str, Any] = {"platforms": ("tpu",), "dtypes": ("bfloat16", "float32"), "whole": ()}
     dense = (
@@ -137,10 +150,9 @@ def _apply(
         Dense(partial, takes=FitsSplash(partial), gives="state", **on_tpu),
         DenseAttention(**fields),
     )
-    kept = state_dtype(jnp.zeros((), operands[2].dtype)) == operands[2].dtype
-    present = attention_output if kept else RoundedOutput(operands[2].dtype.name)
-    operation = Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")
-    return recording.apply(operation, operands)
+    kept = state_dtype(jnp.zeros((), dtype)) == dtype
+    present = attention_output if kept else RoundedOutput(dtype.name)
+    return Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")
 
 
 def _check_mask(optional: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable
 from typing import Any
@@ -53,6 +54,11 @@ class Scores:
         return (*self.query[:-1], self.value[-1])
 
     @property
+    def hidden(self) -> float:
+        """The score of what the mask hides."""
+        return -math.inf
+
+    @property
     def shared(self) -> Axes:
         """The axes that queries and keys share: batches, the last of them the heads."""
         return tuple(name for name in self.query[:-1] if name in self.key)
@@ -94,7 +100,7 @@ class Scores:
         """The maximum of every row of scores, their exponentials relative to it, and the values."""
         scores, mask, value = self._scores(blocks)
         if mask is not None:
-            scores = jnp.where(mask, scores, -jnp.inf)
+            scores = jnp.where(mask, scores, self.hidden)
         maximum = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf))
         # A row without any visible key, which a mask or a bias of -inf makes, has the maximum -inf and must not turn
         # into NaN; without them there is none.
@@ -164,7 +170,11 @@ class DenseAttention(Scores):
         total = jnp.sum(weights, axis=-1)
         total = jnp.transpose(total, [self.rows.index(name) for name in self.output[:-1]])[..., None]
         # The output is divided, not the weights: it is smaller.
-        return (self._weighted(weights, value, self.output) / jnp.where(total > 0, total, 1)).astype(value.dtype)
+        return self.divided(self._weighted(weights, value, self.output), total).astype(value.dtype)
+
+    def divided(self, out: Any, total: Any) -> Any:
+        """Weighted sums over sums of weights; 0 where nothing is seen."""
+        return out / jnp.where(total > 0, total, 1)
 
 
 @dataclass(frozen=True)

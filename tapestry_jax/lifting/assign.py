@@ -10,7 +10,7 @@ from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.dims import Dim, another, tell_apart, unite
-from tapestry_jax.lifting.fuse import operation_of
+from tapestry_jax.lifting.finding.fuse import operation_of
 from tapestry_jax.lifting.values import CellStep, LoopStep, Steps, Values
 
 Named = tuple[Dim | None, ...]

@@ -34,9 +34,14 @@ class Table:
     dtype: str
     shape: tuple[int, ...]
 
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The array."""
+        return np.frombuffer(self.data, jnp.dtype(self.dtype)).reshape(self.shape)
+
     def __call__(self, *coordinates: Any) -> Any:
         """The cells of a block; axes of size 1 have no coordinates."""
-        array = jnp.asarray(np.frombuffer(self.data, jnp.dtype(self.dtype)).reshape(self.shape))
+        array = jnp.asarray(self.array)
         listed = iter(coordinates)
         for axis, size in enumerate(self.shape):
             if size != 1:

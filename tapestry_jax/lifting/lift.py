@@ -21,7 +21,8 @@ from tapestry_jax.lifting.callables.names import Names, check_free, read_names
 from tapestry_jax.lifting.callables.written import Watch, check_counts, modules_of
 from tapestry_jax.lifting.dims import labels
 from tapestry_jax.lifting.emit import Emitter
-from tapestry_jax.lifting.fuse import fuse
+from tapestry_jax.lifting.finding.attention import with_attention
+from tapestry_jax.lifting.finding.fuse import fuse
 from tapestry_jax.lifting.rules.keys import impl_of
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
@@ -126,7 +127,7 @@ def _graph(
     walk = Walk(RULES, unknown, values, THROUGH)
     numbers = [values.new(kind.shape, kind.dtype) for kind in types]
     results = walk.run(closed.jaxpr, closed.consts, numbers)
-    steps = fuse(walk.finish(numbers, results))
+    steps = fuse(with_attention(walk.finish(numbers, results), values))
     assigner = Assigner(values)
     _name_inputs(assigner, numbers, inputs, types, wanted)
     assigned = assigner.run(steps)

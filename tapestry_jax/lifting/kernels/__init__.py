@@ -1,6 +1,6 @@
 """What lifted operations run on blocks: plain data about primitives of JAX.
 
 Read `primitives`, then `cells`; `reshape` splits and merges axes, `resized` takes sizes from blocks, `equations` runs
-what no rule knows; `products` is for contractions and convolutions, `lookup` and `scatter` for primitives of these
-names.
+what no rule knows; `products` is for contractions and convolutions, `attention` for what is folded with softmax,
+`lookup` and `scatter` for primitives of these names.
 """

@@ -26,17 +26,21 @@ def fuse(steps: Steps) -> Steps:
     """
     readers = _readers(steps)
     made: dict[int, CellStep] = {}
+    same: dict[int, int] = {}
     kept: list[Step] = []
     for step in steps.steps:
-        if isinstance(step, LoopStep):
-            kept.append(replace(step, body=fuse(step.body)))
-            continue
         if isinstance(step, CellStep):
-            step = _merged(step, made, readers)
+            step = _merged(replace(step, operands=[(same.get(v, v), dims) for v, dims in step.operands]), made, readers)
             if len(step.results) == 1:
                 made[step.results[0][0]] = step
-        kept.append(step)
-    return replace(steps, steps=_needed(kept, steps.outputs))
+            if _is_copy(step):
+                same[step.results[0][0]] = step.operands[0][0]
+                continue
+        else:
+            step = replace(step, operands=[same.get(v, v) for v in step.operands])
+        kept.append(replace(step, body=fuse(step.body)) if isinstance(step, LoopStep) else step)
+    outputs = [same.get(value, value) for value in steps.outputs]
+    return replace(steps, steps=needed(kept, outputs), outputs=outputs)
 
 
 def operation_of(step: CellStep) -> Operation:
@@ -145,16 +149,27 @@ def _is_free(step: CellStep) -> bool:
     return not step.program.instructions or (not step.operands and len(step.program.instructions) <= CHEAP)
 
 
-def _needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
+def _is_copy(step: CellStep) -> bool:
+    """Whether it gives its operand as it is: axes that were moved there and back."""
+    if step.program.instructions or len(step.operands) != 1 or len(step.results) != 1:
+        return False
+    return step.program.outputs == (0,) and step.operands[0][1] == step.results[0][1]
+
+
+def needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
     """The steps that an output needs."""
-    needed, kept = set(outputs), list[Step]()
+    used, kept = set(outputs), list[Step]()
     for step in reversed(steps):
-        results = [value for value, _ in step.results] if isinstance(step, CellStep) else step.results
-        if needed.isdisjoint(results):
+        if used.isdisjoint(results_of(step)):
             continue
         kept.append(step)
-        needed.update([value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands)
+        used.update([value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands)
     return kept[::-1]
+
+
+def results_of(step: Step) -> list[int]:
+    """The values that a step gives."""
+    return [value for value, _ in step.results] if isinstance(step, CellStep) else step.results
 
 
 def _operand(dims: Dims) -> Operand:
