@@ -19,6 +19,7 @@ _PLACES = {
     "machines": "tapestry_jax.machines",
     "nnx": "tapestry_jax.nnx",
     "pareto": "tapestry_jax.searching.pareto:pareto",
+    "partitioned": "tapestry_jax.partitioning.partitioned:partitioned",
     "search": "tapestry_jax.searching.search:search",
     "topology": "tapestry_jax.aot.topology:topology",
 }

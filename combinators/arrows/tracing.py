@@ -83,6 +83,12 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
 
 def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
     """Run an arrow on arrays: traced once per types, then a jitted function."""
+    graph, arrays = graph_of(arrow, args)
+    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
+
+
+def graph_of(arrow: Arrow[Any, Any], args: Sequence[Any]) -> tuple[Graph, list[Any]]:
+    """The graph of an arrow for arrays, traced once per types, and its inputs: what the arrow holds, then these."""
     held = [holder.held() for holder in arrow.holders()]
     inputs = (*held, *args)
     leaves, tree = jax.tree.flatten(inputs)
@@ -94,8 +100,7 @@ def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
         # Arrays may be JAX tracers here (under grad or vmap): only their types are looked at.
         types = jax.tree.map(lambda leaf: type_of(leaf, f"an argument of `{arrow.name}`"), tuple(args))
         graph = known[key] = trace(arrow, *types)
-    arrays = [as_array(leaf, node.results[0]) for node, leaf in zip(graph.inputs, leaves, strict=True)]
-    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
+    return graph, [as_array(leaf, node.results[0]) for node, leaf in zip(graph.inputs, leaves, strict=True)]
 
 
 def _type_key(leaf: Any, name: str) -> Any:

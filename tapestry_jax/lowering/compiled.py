@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -103,11 +103,7 @@ def build(schedule: Schedule, mesh: Any) -> Any:
     graph = schedule.graph
     slots = [schedule.slots[slot] for slot in schedule.inputs]
     results = [schedule.slots[slot] for slot in schedule.outputs]
-
-    def device_program(*pieces: Any) -> list[Any]:
-        here = Here(schedule.mesh.axes)
-        made = run_schedule(schedule, pieces)
-        return [without_padding_gradient(piece, slot, here) for piece, slot in zip(made, results, strict=True)]
+    device_program = on_device(schedule)
 
     def run(*args: Any) -> Any:
         leaves = [
@@ -125,6 +121,18 @@ def build(schedule: Schedule, mesh: Any) -> Any:
 
     run.__name__ = graph.name if graph.name.isidentifier() else "program"
     return run
+
+
+def on_device(schedule: Schedule) -> Callable[..., list[Any]]:
+    """What one device runs, inside of a `shard_map`: from its pieces of the arguments to those of the results."""
+    results = [schedule.slots[slot] for slot in schedule.outputs]
+
+    def device_program(*pieces: Any) -> list[Any]:
+        here = Here(schedule.mesh.axes)
+        made = run_schedule(schedule, pieces)
+        return [without_padding_gradient(piece, slot, here) for piece, slot in zip(made, results, strict=True)]
+
+    return device_program
 
 
 def argument_structs(schedule: Schedule, mesh: Any) -> Any:
