@@ -19,8 +19,12 @@ from tapestry_jax.lifting.rules.cellwise import NEUTRAL, instruction_of
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
 
+HIDDEN = "call_hi_primitive"
+"""Primitives of JAX 0.12 that hold no program and say what they compute when they are asked, and their derivative."""
+
 _TANGENTS = frozenset({"custom_jvp_call", "custom_jvp_call_jaxpr"})
-_PULLED = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr"})
+# Hidden ones too: a derivative that is linear by a hidden one, as `ldexp` is, is not turned around once it is inlined.
+_PULLED = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr", HIDDEN})
 
 
 def custom(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
@@ -45,7 +49,8 @@ def rule_of(equation: Any, outer: tuple[str, ...], place: str = "") -> Rule | No
     Raises:
       GraphError: when its derivative holds a value of the function that is lifted, which is gone once that was traced.
     """
-    function, inside = function_of(equation, next(programs_inside(equation))), (*outer, _text(equation))
+    program = program_inside(equation)
+    function, inside = function_of(equation, program), (*outer, _text(equation))
     types = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in equation.invars]
     floats = tuple(bool(jnp.issubdtype(kind.dtype, jnp.inexact)) for kind in types)
     is_pushed = equation.primitive.name in _TANGENTS
@@ -61,11 +66,29 @@ def rule_of(equation: Any, outer: tuple[str, ...], place: str = "") -> Rule | No
                 remedy=f"Pass the value to `{_name(equation)}` as an argument.",
             )
         )
-    value = program_of(next(programs_inside(equation)), inside)
+    value = program_of(program, inside)
     moved = None if value is None else program_of(derivative, inside)
     if value is None or moved is None:
         return None
     return Rule(value, moved if is_pushed else None, None if is_pushed else moved, floats)
+
+
+def hidden(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
+    """A primitive that says what it computes: kept with its derivative cell by cell, inlined where it has none."""
+    found = custom(walk, equation, atoms)
+    if found is None and not any(jnp.issubdtype(kind.dtype, jnp.inexact) for kind in types_of(equation)):
+        program = program_inside(equation)
+        return walk.run(program.jaxpr, program.consts, atoms)
+    return found
+
+
+def program_inside(equation: Any) -> Any:
+    """The closed jaxpr of what an equation computes."""
+    if equation.primitive.name != HIDDEN:
+        return next(programs_inside(equation))
+    (primitive,) = equation.params.values()
+    types = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in equation.invars]
+    return jax.make_jaxpr(lambda *flat: primitive.expand(*jax.tree.unflatten(primitive.in_tree, flat)))(*types)
 
 
 def program_of(closed: Any, outer: tuple[str, ...] = ()) -> Program | None:
@@ -135,7 +158,7 @@ class _Writer:
 
 def _text(equation: Any) -> str:
     """What tells a function with a derivative of its own from others: its program and where it was written."""
-    inner = next(programs_inside(equation))
+    inner = program_inside(equation)
     return f"{equation.primitive.name} {inner} {getattr(inner.jaxpr, 'debug_info', None)}"
 
 
@@ -166,9 +189,11 @@ def _pulled(function: Any, floats: Sequence[bool], count: int) -> Any:
 
 
 def _name(equation: Any) -> str:
+    if equation.primitive.name == HIDDEN:
+        return type(next(iter(equation.params.values()))).__name__.lower()
     inner = next(programs_inside(equation))
     named = getattr(getattr(getattr(inner, "jaxpr", inner), "debug_info", None), "func_name", None)
     return str(named).split(" ")[0].split(".")[-1].strip("<>") if named else "custom"
 
 
-TABLE = dict.fromkeys(sorted(_TANGENTS | _PULLED), custom)
+TABLE = {**dict.fromkeys(sorted(_TANGENTS | _PULLED), custom), HIDDEN: hidden}
