@@ -87,6 +87,9 @@ _KERNELS = {
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",
     "tapestry_jax.nnx.cast": "Cast",
+    "tapestry_jax.nnx.images.conv": "Correlate",
+    "tapestry_jax.nnx.images.conv_transpose": "Spread",
+    "tapestry_jax.nnx.images.pooling": "Pool Averages",
     "tapestry_jax.nnx.loss": "logsumexp_of_block logsumexp_of_rows",
     "tapestry_jax.nnx.norm": "Normalize",
     "tapestry_jax.nnx.rows": "RowsOfBlock Rows RowsWithin EntryOfBlock Entry",
@@ -161,6 +164,7 @@ MOVED: Mapping[str, str] = MappingProxyType(
         "combinators.widening": "combinators.operations.widening",
         "combinators.window": "combinators.leaves.window",
         "tapestry_jax.nnx.cast:Cast": "combinators.recording.reorder:Cast",
+        "tapestry_jax.nnx.norm": "tapestry_jax.nnx.norms.layer_norm",
     }
 )
 """What no longer lives where it was published: `"module"` or `"module:name"` to where it is now."""

@@ -1,26 +1,35 @@
 """Flax modules made of arrows: their parameters carry dimension names, and any plan may place them.
 
 Modules   Module ModuleArrow
-Layers    Linear LinearGeneral Embed PositionEmbed LayerNorm RMSNorm MLP MultiHeadAttention Block Stack
-Models    Transformer TransformerConfig cross_entropy
+Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed LayerNorm RMSNorm MLP MultiHeadAttention
+Pooling   max_pool min_pool avg_pool
+Models    Sequential Block Stack Transformer TransformerConfig cross_entropy
 
-Read `modules`, what a module is, with `parameter`; then the layers, from `linear` to `attention`: `embed`, `norm`,
-`mlp`, `stack`, and `transformer` with its `loss`. `rows` are kernels, `options` reads what constructors are given.
+Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `attention`; and
+what is made of them: `stack`, and `transformer` with its `loss`. `rows` are kernels, `options` reads what constructors
+are given.
 """
 
 from __future__ import annotations
 
 from tapestry_jax.nnx.attention import MultiHeadAttention as MultiHeadAttention
-from tapestry_jax.nnx.embed import Embed as Embed
-from tapestry_jax.nnx.embed import PositionEmbed as PositionEmbed
-from tapestry_jax.nnx.linear import Linear as Linear
-from tapestry_jax.nnx.linear import LinearGeneral as LinearGeneral
+from tapestry_jax.nnx.images.conv import Conv as Conv
+from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspose
+from tapestry_jax.nnx.images.pooling import avg_pool as avg_pool
+from tapestry_jax.nnx.images.pooling import max_pool as max_pool
+from tapestry_jax.nnx.images.pooling import min_pool as min_pool
 from tapestry_jax.nnx.loss import cross_entropy as cross_entropy
-from tapestry_jax.nnx.mlp import MLP as MLP
 from tapestry_jax.nnx.modules.arrow import ModuleArrow as ModuleArrow
 from tapestry_jax.nnx.modules.module import Module as Module
-from tapestry_jax.nnx.norm import LayerNorm as LayerNorm
-from tapestry_jax.nnx.norm import RMSNorm as RMSNorm
+from tapestry_jax.nnx.modules.sequential import Sequential as Sequential
+from tapestry_jax.nnx.norms.layer_norm import LayerNorm as LayerNorm
+from tapestry_jax.nnx.norms.layer_norm import RMSNorm as RMSNorm
+from tapestry_jax.nnx.projections.einsum import Einsum as Einsum
+from tapestry_jax.nnx.projections.embed import Embed as Embed
+from tapestry_jax.nnx.projections.embed import PositionEmbed as PositionEmbed
+from tapestry_jax.nnx.projections.linear import Linear as Linear
+from tapestry_jax.nnx.projections.linear import LinearGeneral as LinearGeneral
+from tapestry_jax.nnx.projections.mlp import MLP as MLP
 from tapestry_jax.nnx.stack import Stack as Stack
 from tapestry_jax.nnx.transformer import Block as Block
 from tapestry_jax.nnx.transformer import Transformer as Transformer

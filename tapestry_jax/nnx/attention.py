@@ -12,8 +12,8 @@ from combinators.arguments import read_count, read_flag
 from combinators.errors import GraphError, message
 from combinators.leaves.attention import attention
 from combinators.recording.value import Value
-from tapestry_jax.nnx.linear import LinearGeneral
 from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.projections.linear import LinearGeneral
 
 
 class MultiHeadAttention(Module):

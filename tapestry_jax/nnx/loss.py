@@ -15,7 +15,7 @@ from combinators.leaves.reduce import Reduce
 from combinators.monoids import LogSumExp, Sum
 from combinators.monoids.logsumexp import logsumexp_value
 from combinators.recording.value import Value
-from tapestry_jax.nnx.embed import check_integers
+from tapestry_jax.nnx.projections.embed import check_integers
 from tapestry_jax.nnx.rows import Entry, EntryOfBlock
 
 

@@ -36,7 +36,7 @@ class Stack(Module):
       GraphError: where the layers are none, or differ in structure, names, shapes or dtypes.
 
     Example:
-      >>> from tapestry_jax.nnx.mlp import MLP
+      >>> from tapestry_jax.nnx.projections.mlp import MLP
       >>> model = Stack([MLP(4, 8, rngs=nnx.Rngs(seed)) for seed in range(3)])
       >>> model.layer.up.kernel.shape
       (3, 4, 8)

@@ -13,12 +13,12 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.recording.value import Value
 from tapestry_jax.nnx.attention import MultiHeadAttention
-from tapestry_jax.nnx.embed import Embed, PositionEmbed
-from tapestry_jax.nnx.linear import Linear
-from tapestry_jax.nnx.mlp import MLP
 from tapestry_jax.nnx.modules.module import Module
-from tapestry_jax.nnx.norm import LayerNorm
+from tapestry_jax.nnx.norms.layer_norm import LayerNorm
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
+from tapestry_jax.nnx.projections.embed import Embed, PositionEmbed
+from tapestry_jax.nnx.projections.linear import Linear
+from tapestry_jax.nnx.projections.mlp import MLP
 from tapestry_jax.nnx.stack import Stack
 
 _DERIVED = ("mlp", "num_key_value_heads")

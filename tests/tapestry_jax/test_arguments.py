@@ -379,6 +379,35 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.nnx.Linear(**({"in_features": 3, "out_features": 2, "rngs": RNGS} | k)),
         {"in_features": {"1", "np.int64"}, "out_features": {"1", "np.int64"}, "dims": set(), "rngs": set()},
     ),
+    "nnx.Einsum": (
+        lambda **k: tp.nnx.Einsum(
+            **({"signature": "b i, i o -> b o", "kernel_shape": (3, 2), "bias_shape": 2, "rngs": RNGS} | k)
+        ),
+        {"signature": set(), "kernel_shape": {"[1, 2]"}, "bias_shape": {"None"}, "dtype": FLOATS | {"None"}}
+        | {"param_dtype": FLOATS, "kernel_init": set(), "bias_init": set(), "rngs": set()},
+    ),
+    "nnx.Conv": (
+        lambda **k: tp.nnx.Conv(**({"in_features": 4, "out_features": 2, "kernel_size": (2, 2), "rngs": RNGS} | k)),
+        {"in_features": {"1", "np.int64"}, "out_features": {"1", "np.int64"}, "strides": COUNT | {"[1, 2]"}}
+        | {"kernel_size": {"1", "np.int64", "[1, 2]"}, "padding": {"0", "1", "[1, 2]"}, "spatial": {"None"}}
+        | {"kernel_dilation": COUNT | {"[1, 2]"}, "feature_group_count": {"1"}, "use_bias": FLAG, "dims": set()}
+        | {"dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "kernel_init": set(), "bias_init": set(), "rngs": set()},
+    ),
+    "nnx.ConvTranspose": (
+        lambda **k: tp.nnx.ConvTranspose(**({"in_features": 4, "out_features": 2, "kernel_size": 2, "rngs": RNGS} | k)),
+        {"in_features": {"1", "np.int64"}, "out_features": {"1", "np.int64"}, "strides": COUNT}
+        | {"kernel_size": {"1", "np.int64", "[1, 2]"}, "padding": {"0", "1"}, "use_bias": FLAG, "rngs": set()},
+    ),
+    "nnx.Sequential": (lambda **k: tp.nnx.Sequential(k["layer"]), {"layer": set()}),
+    "nnx.max_pool": (
+        lambda **k: tp.nnx.max_pool(**({"x": np.ones((5, 4, 2), np.float32), "window_shape": (2, 2)} | k)),
+        {"x": {"jax array"}, "window_shape": {"1", "np.int64", "[1, 2]"}, "strides": COUNT | {"None", "[1, 2]"}}
+        | {"padding": {"0", "1"}},
+    ),
+    "nnx.avg_pool": (
+        lambda **k: tp.nnx.avg_pool(**({"x": np.ones((5, 4, 2), np.float32), "window_shape": (2, 2)} | k)),
+        {"x": {"jax array"}, "window_shape": {"1", "np.int64", "[1, 2]"}, "count_include_pad": FLAG},
+    ),
     "nnx.LayerNorm": (
         lambda **k: tp.nnx.LayerNorm(**({"num_features": 3, "rngs": RNGS} | k)),
         {"num_features": {"1", "np.int64"}, "epsilon": POSITIVE, "use_bias": FLAG, "use_scale": FLAG}

@@ -1,5 +1,5 @@
 """What a module is: a Flax module that is an arrow, whose parameters are inputs of the graphs it is traced into.
 
 Read `module`, then `arrow`; `symbolic` puts values in the place of parameters and takes types of them, `written`
-refuses what a forward pass writes.
+refuses what a forward pass writes. `sequential` is the plainest module of modules.
 """

@@ -1,4 +1,4 @@
-"""Every layer equals Flax's own, in value and gradient, given the same weights."""
+"""Every layer equals Flax's own, in value and gradient, given the same weights, planned and not."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import tapestry_jax as tp
 
 X = jax.random.normal(jax.random.key(1), (2, 6, 8))
 TOKENS = jax.random.randint(jax.random.key(2), (2, 6), 0, 11)
+
+
+IMAGE = jax.random.normal(jax.random.key(3), (2, 8, 6, 4))
+IMAGE_DIMS = {"batch": 2, "y": 8, "x": 6, "channels": 4}
+CUT = {"y": "data", "x": "model"}
 
 
 def rngs() -> nnx.Rngs:
@@ -63,7 +68,80 @@ PAIRS = {
         X,
     ),
     "mlp": lambda: (tp.nnx.MLP(8, 16, rngs=rngs()), FlaxMLP(8, 16, rngs=rngs()), X),
+    "einsum": lambda: (
+        tp.nnx.Einsum("b s a, h a d -> b s h d", (3, 8, 2), (3, 2), rngs=rngs()),
+        nnx.Einsum("bsa,had->bshd", (3, 8, 2), (3, 2), rngs=rngs()),
+        X,
+        {"b": 2, "s": 6, "a": 8},
+        {"a": "data", "h": None, "s": "model"},
+    ),
+    "sequential": lambda: (
+        tp.nnx.Sequential(
+            tp.nnx.Linear(8, 4, dims=("embed", "mlp"), rngs=rngs()),
+            tp.Map(jnp.tanh),
+            tp.nnx.Linear(4, 8, dims=("mlp", "embed"), rngs=rngs()),
+        ),
+        nnx.Sequential(nnx.Linear(8, 4, rngs=rngs()), nnx.tanh, nnx.Linear(4, 8, rngs=rngs())),
+        X,
+        {"batch": 2, "seq": 6, "embed": 8},
+        {"batch": "data", "mlp": "model"},
+    ),
+    "conv, dilated": lambda: (*convs(6, (3, 2), kernel_dilation=(2, 1)), IMAGE, IMAGE_DIMS, CUT),
+    "conv, strided": lambda: (
+        *convs(6, (3, 2), 2, padding="VALID"),
+        IMAGE,
+        IMAGE_DIMS,
+        {"channels": "data", "x": "model"},
+    ),
+    "conv, groups": lambda: (*convs(8, (3, 3), (2, 1), feature_group_count=4), IMAGE, IMAGE_DIMS, {"groups": "model"}),
+    "conv, around": lambda: (*convs(2, (3, 2), padding="CIRCULAR"), IMAGE, IMAGE_DIMS, CUT),
+    "conv, mirrored": lambda: (*convs(2, (3, 1), padding="REFLECT"), IMAGE, IMAGE_DIMS, CUT),
+    "conv, padded": lambda: (*convs(2, (3, 2), padding=((2, 0), (1, 3))), IMAGE, IMAGE_DIMS, CUT),
+    "conv of lines, causal": lambda: (
+        tp.nnx.Conv(8, 3, 3, padding="CAUSAL", kernel_dilation=2, spatial=("seq",), rngs=rngs()),
+        nnx.Conv(8, 3, 3, padding="CAUSAL", kernel_dilation=2, rngs=rngs()),
+        X,
+        {"batch": 2, "seq": 6, "channels": 8},
+        {"seq": "data", "features": None},
+    ),
+    "conv of volumes": lambda: (
+        tp.nnx.Conv(1, 2, (2, 2, 2), use_bias=False, rngs=rngs()),
+        nnx.Conv(1, 2, (2, 2, 2), use_bias=False, rngs=rngs()),
+        IMAGE[..., None],
+        {"batch": 2, "z": 8, "y": 6, "x": 4, "channels": 1},
+        {"z": "data", "y": "model"},
+    ),
+    "conv transpose": lambda: (*transposed((3, 2), (2, 3)), IMAGE, IMAGE_DIMS, {"y_out": "data"} | CUT),
+    "conv transpose, valid": lambda: (*transposed((3, 3), (2, 1), padding="VALID"), IMAGE, IMAGE_DIMS, CUT),
+    "conv transpose, dilated": lambda: (
+        *transposed((2, 3), (3, 2), padding=((1, 2), (0, 3)), kernel_dilation=(2, 1)),
+        IMAGE,
+        IMAGE_DIMS,
+        CUT,
+    ),
+    "max pool": lambda: (*pooled("max_pool", (3, 2), (2, 2), "SAME"), IMAGE, IMAGE_DIMS, CUT),
+    "min pool": lambda: (*pooled("min_pool", (3, 2), None, ((1, 0), (1, 1))), IMAGE, IMAGE_DIMS, CUT),
+    "avg pool": lambda: (*pooled("avg_pool", (3, 2), (1, 2), "SAME"), IMAGE, IMAGE_DIMS, CUT),
+    "avg pool of what is there": lambda: (
+        *pooled("avg_pool", (2, 3), (2, 1), ((1, 1), (2, 1)), False),
+        IMAGE,
+        IMAGE_DIMS,
+        CUT,
+    ),
 }
+
+
+def convs(features, size, strides=1, **options):
+    return tuple(library.Conv(4, features, size, strides, rngs=rngs(), **options) for library in (tp.nnx, nnx))
+
+
+def transposed(size, strides, **options):
+    return tuple(library.ConvTranspose(4, 3, size, strides, rngs=rngs(), **options) for library in (tp.nnx, nnx))
+
+
+def pooled(name, *options):
+    ours, theirs = (getattr(library, name) for library in (tp.nnx, nnx))
+    return tp.nnx.Sequential(lambda x: ours(x, *options)), nnx.Sequential(lambda x: theirs(x, *options))
 
 
 class CausalAttention(nnx.MultiHeadAttention):
@@ -79,40 +157,68 @@ class FlaxMLP(nnx.Module):
         return self.down(nnx.gelu(self.up(x)))
 
 
-def weighted(module, x):
+def called(module):
+    graphdef, state = nnx.split(module)
+    tree = jax.tree.structure(state)
+    return lambda leaves, x: nnx.merge(graphdef, jax.tree.unflatten(tree, leaves))(x)
+
+
+def planned_as(module, dims, entries, dtype):
+    run = tp.plan(tp.trace(module, tp.TensorType(dims, dtype)), tp.mesh(data=2, model=2), entries or {}).compile()
+    tree = jax.tree.structure(nnx.state(module))
+    return lambda leaves, x: run(jax.tree.unflatten(tree, leaves), x)
+
+
+def together(run, *calls):
+    return jax.jit(lambda leaves, x: [run(call, leaves, x) for call in calls])
+
+
+def scored(call, leaves, x):
     """A scalar whose gradient tells every cell of the output apart, and the output."""
-    y = module(x)
+    y = call(leaves, x)
     return jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))), y
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_layer_equals_flax_with_gradients(name):
-    ours, theirs, x = PAIRS[name]()
+    """Unplanned, and under a plan where the pair comes with names of its input and entries."""
+    ours, theirs, x, *planned = PAIRS[name]()
     randomise(ours)
     nnx.update(theirs, nnx.state(ours))
-    integers = x.dtype == jnp.int32
-
-    def run(module, x):
-        (value, y), grads = nnx.value_and_grad(weighted, argnums=0 if integers else (0, 1), has_aux=True)(module, x)
-        return value, y, nnx.to_pure_dict(grads if integers else grads[0]), None if integers else grads[1]
-
-    value, y, grads, slope = nnx.jit(run)(ours, x)
-    expected, output, wanted, wanted_slope = nnx.jit(run)(theirs, x)
-    assert jax.tree.structure(grads) == jax.tree.structure(wanted)
-    np.testing.assert_allclose(y, output, rtol=1e-5, atol=2e-5)
-    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
+    kinds = [jax.tree.structure(nnx.to_pure_dict(nnx.state(module))) for module in (ours, theirs)]
+    assert kinds[0] == kinds[1]
+    argnums = 1 if x.dtype == jnp.int32 else (1, 2)
+    run = jax.value_and_grad(scored, argnums=argnums, has_aux=True)
+    # The planned one apart: in a program for several devices XLA cuts what is not planned as it likes, and gradients of
+    # convolutions and of pooling are then other numbers (jaxlib 0.10.2, on CPUs).
+    leaves = jax.tree.leaves(nnx.state(ours))
+    ((expected, output), wanted), *results = together(run, called(theirs), called(ours))(leaves, x)
+    if planned:
+        results += together(run, planned_as(ours, *planned, x.dtype))(leaves, x)
     # The key's bias has no gradient but rounding: what is large is so beside all gradients.
-    scale = max(float(jnp.abs(b).max()) for b in jax.tree.leaves((wanted, wanted_slope)))
-    for (path, a), b in zip(
-        jax.tree.leaves_with_path((grads, slope)), jax.tree.leaves((wanted, wanted_slope)), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5 * scale, err_msg=str(path))
-    np.testing.assert_allclose(ours(x), output, rtol=1e-5, atol=2e-5)
+    scale = max(float(jnp.abs(slope).max()) for slope in jax.tree.leaves(wanted))
+    for (value, y), grads in results:
+        np.testing.assert_allclose(y, output, rtol=1e-5, atol=2e-5)
+        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
+        for (path, a), b in zip(jax.tree.leaves_with_path(grads), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5 * scale, err_msg=str(path))
 
 
-@pytest.mark.parametrize("name", ["linear", "linear general", "embed", "attention, not causal"])
+@pytest.mark.parametrize("name", ["linear", "attention", "embed"])
+def test_layer_is_called_as_a_module_of_flax(name):
+    ours, theirs, x = PAIRS[name]()
+    nnx.update(theirs, nnx.state(ours))
+    np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-5, atol=2e-5)
+    loss = nnx.grad(lambda module, x: jnp.sum(module(x) ** 2))
+    for a, b in zip(*(jax.tree.leaves(nnx.jit(loss)(module, x)) for module in (ours, theirs)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name", ["linear", "linear general", "embed", "attention, not causal", "einsum", "conv, groups", "conv transpose"]
+)
 def test_layer_starts_from_the_weights_of_flax(name):
-    ours, theirs, _ = PAIRS[name]()
+    ours, theirs, *_ = PAIRS[name]()
     pairs = zip(jax.tree.leaves(nnx.state(ours)), jax.tree.leaves(nnx.state(theirs)), strict=True)
     for a, b in pairs:
         np.testing.assert_array_equal(a, b)
@@ -134,6 +240,11 @@ def test_embed_takes_negative_and_absent_tokens_as_flax():
     ours, theirs = tp.nnx.Embed(5, 3, rngs=rngs()), nnx.Embed(5, 3, rngs=rngs())
     tokens = jnp.array([-6, -5, -1, 0, 4, 5])
     np.testing.assert_array_equal(ours(tokens), theirs(tokens))
+
+
+def test_a_table_is_attended_to_as_by_flax():
+    ours, theirs = tp.nnx.Embed(5, 8, rngs=rngs()), nnx.Embed(5, 8, rngs=rngs())
+    np.testing.assert_allclose(ours.attend(X), theirs.attend(X), rtol=1e-5, atol=1e-6)
 
 
 def test_position_embed_takes_coordinates():

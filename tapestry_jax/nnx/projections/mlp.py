@@ -12,8 +12,8 @@ from flax import nnx
 from combinators.arguments import read_count, read_function
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
-from tapestry_jax.nnx.linear import Linear
 from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.projections.linear import Linear
 
 
 class MLP(Module):

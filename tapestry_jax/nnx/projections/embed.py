@@ -9,6 +9,7 @@ from flax import nnx
 
 from combinators.arguments import read_count, read_dimension, read_function
 from combinators.errors import SignatureError, message
+from combinators.leaves.einsum import einsum
 from combinators.leaves.index import index
 from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
@@ -71,6 +72,17 @@ class Embed(Module):
         check_integers("Embed", "tokens", tokens)
         take = Reduce(RowsOfBlock(self.num_embeddings), "..., v e, @v -> ... e", Sum, dense=Rows(), name="take")
         return take(tokens, cast(self.embedding[...], self.dtype))
+
+    def attend(self, query: Value) -> Value:
+        """The product of vectors with every row of the table: logits of a model whose head shares it.
+
+        Args:
+          query: any leading dimensions, then the features.
+
+        Returns:
+          The leading dimensions, then the vocabulary.
+        """
+        return einsum("... e, v e -> ... v")(cast(query, self.dtype), cast(self.embedding[...], self.dtype))
 
 
 class PositionEmbed(Module):
