@@ -269,7 +269,7 @@ def _of(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: S
     if not _runs_as_one(shaped.operation, blocks, part):
         return counts
     if part.by:
-        return replace(counts, inner=0.0, largest=0.0, kept=0.0, beside=0.0)
+        return replace(counts, inner=0.0, largest=0.0, kept=0.0, beside=0.0, stacked=0.0)
     # It reads its operands and writes its results.
     heads, reads = ("apart",) * len(counts.heads), (1.0,) * len(blocks)
     return Counts(counts.products, counts.other, counts.transcendental, reads=reads, heads=heads, kernels=1)

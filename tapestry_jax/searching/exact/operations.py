@@ -207,10 +207,15 @@ class Operations:
             wants.append(Want(layout, varying, smooth, *self._kept(scope, step, cuts, place)))
         return wants
 
+    def _sliced(self, scope: Scope, slot: int) -> bool:
+        """Whether it is a slice of what is stacked."""
+        loop = scope.loop
+        return loop is not None and slot in scope.schedule.inputs[loop.carries : loop.carries + len(loop.axes)]
+
     def _kept(self, scope: Scope, step: Run, cuts: Cuts, place: int) -> tuple[str, bool]:
         """How the backward pass comes by a slice of what is stacked, and whether it needs it."""
         loop, slot = scope.loop, step.operands[place]
-        if loop is None or slot not in scope.schedule.inputs[loop.carries : loop.carries + len(loop.axes)]:
+        if loop is None or not self._sliced(scope, slot):
             return "", False
         graph = scope.schedule.graph
         directions = [at for at, operand in enumerate(step.operands) if scope.flow.carries_gradient(operand)]
@@ -233,7 +238,9 @@ class Operations:
         if not smooth:
             return 0.0
         merged = float(scope.received * sum(work.writes)) if work.merged else 0.0
-        return merged + scope.turns * work.kept
+        # What may gather its slices itself is computed again with them.
+        stacks = scope.loop is not None and not scope.again and not any(self._sliced(scope, o) for o in step.operands)
+        return merged + scope.turns * (work.stacked if stacks else work.kept)
 
     def _stacked(self, scope: Scope, step: Run, work: Worked) -> float:
         """Seconds in which a turn writes what the backward pass finds, and reads it."""

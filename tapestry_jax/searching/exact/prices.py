@@ -83,6 +83,7 @@ class Worked:
       heads: what makes each result, and how often each operand is read, which says what is fused.
       merged: whether devices merge its results.
       kept: bytes that its gradient needs of what its kernel makes inside.
+      stacked: the same in a loop whose turns are not computed again.
     """
 
     floor: float
@@ -94,6 +95,7 @@ class Worked:
     heads: tuple[tuple[str, ...], tuple[float, ...]]
     merged: bool
     kept: float
+    stacked: float
 
 
 class Prices:
@@ -237,6 +239,7 @@ class Prices:
             (counts.heads, counts.reads),
             any(dim in cuts for dim in shaped.signature.fold_dims),
             needs.kept,
+            max(needs.kept, needs.stacked),
         )
 
 

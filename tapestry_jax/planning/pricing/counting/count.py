@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.planning.folding.sent import nbytes
 from tapestry_jax.planning.pricing.counting.arithmetic import arithmetic
@@ -98,7 +99,37 @@ def _counted_backward(program: Program, cotangents: int) -> Counts:
     wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
     own = set(program.inputs)
     kept = sum(program.types[key] for key in given if key not in own)
-    return replace(found, outer=read + wrote, kept=kept, reads=())
+    stacked = _stacked(program, cotangents)
+    return replace(found, outer=read + wrote, kept=kept, stacked=stacked, reads=())
+
+
+def _stacked(program: Program, cotangents: int) -> float:
+    """Bytes that a loop keeps for its backward pass of what the forward pass makes, beside operands and results.
+
+    All that gradients read is kept, be it elementwise work or not, but for what is the same in every turn.
+    """
+    reached = set(program.inputs[:cotangents])
+    # Coordinates, and masks of them alone, are the same in every turn.
+    varies = {each for each in program.inputs[cotangents:] if is_inexact(each.aval.dtype)}
+    read: set[Any] = set()
+    makers: list[Step] = []
+    for step in program.steps:
+        if reached.isdisjoint(step.reads):
+            if not varies.isdisjoint(step.reads):
+                varies.update(step.makes)
+                makers.append(step)
+            continue
+        read.update(step.reads)
+        reached.update(step.makes)
+    sizes: list[float] = []
+    for step in makers:
+        # Conditions and loops give operands on as well, which are kept once: the largest alone is surely new.
+        sizes += sorted(program.types[key] for key in step.makes if key in read)[-1:]
+    for result in program.inputs[:cotangents]:
+        # A result that gradients read is kept as what it is: once.
+        if program.types[result] in sizes:
+            sizes.remove(program.types[result])
+    return float(sum(sizes))
 
 
 def _of(step: Step, platform: str) -> Counts:

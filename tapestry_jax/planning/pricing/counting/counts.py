@@ -29,6 +29,8 @@ class Counts:
       idle: FLOP that a TPU's arrays of 128 x 128 could do meanwhile, where products are narrower than they.
       slow: operations that sines and the like take there beyond those of other transcendentals.
       beside: bytes that memory would move while kernels on a TPU do what is neither reading nor writing (`passes.py`).
+      stacked: bytes that a loop keeps of what the forward pass has made inside of the kernel, where its turns are not
+        computed again: elementwise work of one turn is not done again in another.
     """
 
     products: tuple[tuple[str, float], ...] = ()
@@ -45,6 +47,7 @@ class Counts:
     idle: float = 0.0
     slow: float = 0.0
     beside: float = 0.0
+    stacked: float = 0.0
 
     @property
     def flops(self) -> float:
@@ -55,7 +58,7 @@ class Counts:
     def numbers(self) -> tuple[float, ...]:
         """What grows with the block."""
         arithmetic = self.other, self.transcendental, self.repeated, self.idle, self.slow
-        moved = self.inner, self.largest, self.outer, self.kept, self.beside
+        moved = self.inner, self.largest, self.outer, self.kept, self.beside, self.stacked
         return (*(flops for _, flops in self.products), *arithmetic, *moved)
 
     @property
@@ -66,9 +69,9 @@ class Counts:
     def of(self, numbers: tuple[float, ...]) -> Counts:
         """The counts of a block of another size: the same form, other numbers."""
         products = tuple((dtype, flops) for (dtype, _), flops in zip(self.products, numbers, strict=False))
-        other, transcendental, repeated, idle, slow, inner, largest, outer, kept, beside = numbers[len(products) :]
+        other, transcendental, repeated, idle, slow, inner, largest, outer, kept, *last = numbers[len(products) :]
         grown = products, other, transcendental, repeated, inner, largest, outer, kept
-        return Counts(*grown, self.reads, self.heads, self.kernels, idle, slow, beside)
+        return Counts(*grown, self.reads, self.heads, self.kernels, idle, slow, *last)
 
 
 def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
@@ -91,4 +94,5 @@ def added(first: Counts, second: Counts, times: float = 1.0) -> Counts:
         first.idle + times * second.idle,
         first.slow + times * second.slow,
         first.beside + times * second.beside,
+        first.stacked + times * second.stacked,
     )

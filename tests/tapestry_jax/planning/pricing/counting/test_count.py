@@ -231,3 +231,32 @@ def test_what_is_inside_of_loops_and_branches_is_counted_for_its_platform(backwa
 
 def test_a_product_of_nothing_leaves_nothing_idle():
     assert counted(jnp.matmul, (0, 128), (128, 16)).idle == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jax.nn.gelu(x),
+        lambda x: jnp.sin(x) * jnp.cos(x),
+        lambda x: jnp.exp(x),
+        lambda x: jax.nn.softmax(jnp.tanh(x) ** 3),
+        lambda x: x + jnp.arange(128.0) * 3,
+        lambda x: jnp.where(jnp.arange(128) > 3, x, 0.0) * x,
+    ],
+    ids=["gelu", "sines", "exponential", "softmax", "linear", "masked"],
+)
+def test_what_a_loop_keeps_inside_of_a_kernel_is_what_jax_stacks_beside_operands_and_results(
+    function: Callable[[Any], Any],
+):
+    turns, one = 5, 64 * 128 * 4
+
+    def loop(xs: Any) -> Any:
+        return lax.scan(lambda total, x: (total + function(x).sum(), None), 0.0, xs)[0]
+
+    jaxpr = jax.make_jaxpr(jax.grad(loop))(f32(turns, 64, 128)).jaxpr
+    forward = next(equation for equation in jaxpr.eqns if equation.primitive.name == "scan")
+    stacks = [each.aval for each in forward.outvars if each.aval.shape[:1] == (turns,)]
+    stacked = sum(each.size * each.dtype.itemsize for each in stacks) / turns
+    found = count_backward(lambda x: [function(x)], (f32(64, 128),), (0,)).stacked
+    # JAX may stack the operand and the result as well.
+    assert found <= stacked <= found + 2 * one
