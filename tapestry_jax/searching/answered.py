@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tapestry_jax.plan import Plan, plan_of
 from tapestry_jax.searching.answering.best import Best, best_of
+from tapestry_jax.searching.answering.collected import seldom_collected
 from tapestry_jax.searching.answering.progress import progress_of
 from tapestry_jax.searching.choices import space_of
 from tapestry_jax.searching.method import Stop
@@ -41,8 +42,9 @@ def _best(question: Question, problem: Problem) -> Best:
     progress = progress_of(problem, wanted=question.progress)
     stop = Stop(question.limit, tell=progress)
     try:
-        proposals = METHODS[question.method](problem, space_of(problem), question.seed, stop)
-        return best_of(problem, proposals, UNSEEN.get(question.method))
+        with seldom_collected():
+            proposals = METHODS[question.method](problem, space_of(problem), question.seed, stop)
+            return best_of(problem, proposals, UNSEEN.get(question.method))
     finally:
         if progress is not None:
             progress.close()

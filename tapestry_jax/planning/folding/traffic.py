@@ -15,7 +15,7 @@ from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present, states
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, block_structs, shape
-from tapestry_jax.planning.derivatives.dependence import dependence, passed_through
+from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, passed_through
 from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, mapped_frame, merges
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
 from tapestry_jax.planning.folding.sent_in_order import sent_in_order
@@ -51,7 +51,7 @@ def _sent_by_fold(
 ) -> Iterator[Sent]:
     state, carrier = local_state(shaped, cuts)
     varies = varying_leaves(shaped, operands, cuts, mesh)
-    needed = sources(dependence(lambda leaves: present(shaped, leaves), state), live)
+    needed = sources(_presented(shaped.operation, tuple(operands), tuple(state)), live)
     assert shaped.operation.monoid is not None
     folded = in_space(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
@@ -67,6 +67,13 @@ def _sent_by_fold(
             sending = [_sent_natively(merge, folded, leaves, n) for n in sorted(wanted) if moving[n]]
         for sent in sending:
             yield replace(sent, leaves=frozenset(merge.leaves[number] for number in sent.leaves))
+
+
+@lru_cache(maxsize=4096)
+def _presented(operation: Operation, operands: tuple[Any, ...], state: tuple[Any, ...]) -> Matrix:
+    """For every result of a fold the leaves of its state that it depends on."""
+    shaped = shape(operation, operands)
+    return dependence(lambda leaves: present(shaped, leaves), state)
 
 
 def _sent_natively(merge: Merge, folded: tuple[str, ...], leaves: Sequence[Any], number: int) -> Sent:
@@ -185,8 +192,8 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
     """
     if uneven_folds(shaped, cuts, mesh):
         return [True] * len(shaped.state)
-    blocks = block_structs(shaped.signature, operands, local_sizes(shaped, cuts))
-    varies = [any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks)]
+    sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
+    varies = [*_varying(shaped.operation, tuple(operands), sizes)]
     if any(is_time(axis) for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes):
         # Loops add leaves up one by one only where they are folded natively.
         assert shaped.operation.monoid is not None
@@ -195,3 +202,11 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
                 for leaf in merge.leaves:
                     varies[leaf] = True
     return varies
+
+
+@lru_cache(maxsize=4096)
+def _varying(operation: Operation, operands: tuple[Any, ...], sizes: tuple[tuple[str, int], ...]) -> tuple[bool, ...]:
+    """Which leaves of the state of a block of these sizes depend on any operand."""
+    shaped = shape(operation, operands)
+    blocks = block_structs(shaped.signature, operands, dict(sizes))
+    return tuple(any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks))

@@ -24,8 +24,8 @@ def shortened(
 
     Methods pick up what has no effect: exceptions that held before something else was dropped, dimensions that are told
     to stay whole. What is the same but for numbers in its path goes together. All that cuts nothing is tried at once,
-    then all else, then one after the other what is left: until each was tried since anything changed that says with it
-    where its dimension goes. What is fixed stays.
+    then the dimensions of that, arguments that lie so by themselves, and all else; then one after the other what is
+    left: until each was tried since anything changed that says with it where its dimension goes. What is fixed stays.
 
     Args:
       problem: what was searched.
@@ -36,7 +36,8 @@ def shortened(
       The last of them.
     """
     whole, cut = _by_likelihood(problem, found.asked)
-    for groups in (whole, cut):
+    named = [parts for parts in whole if parts[0][0] == "entries"]
+    for groups in (whole, named, _by_itself(problem, found, [*whole, *cut]), cut):
         shorter = _without_any(problem, found, groups, is_proved) if len(groups) > 1 else None
         if shorter is not None:
             yield (found := shorter)
@@ -54,6 +55,19 @@ def shortened(
         waiting += again
         yield (found := shorter)
     return found
+
+
+def _by_itself(problem: Problem, found: Evaluated, groups: Sequence[list[Part]]) -> list[list[Part]]:
+    """Arguments, and whatever else is said, that lie as they would if no layout of any were asked for."""
+    asked = replace(found.asked, inputs=problem.fixed.inputs)
+    other = evaluate(problem, asked, found)
+    if asked == found.asked or not isinstance(other, Evaluated):
+        return []
+    pairs = zip(problem.graph.inputs, found.schedule.inputs, other.schedule.inputs, strict=True)
+    alike = {
+        node.name for node, own, free in pairs if found.schedule.slots[own].layout == other.schedule.slots[free].layout
+    }
+    return [parts for parts in groups if all(kind == "inputs" and name in alike for kind, name, _, _ in parts)]
 
 
 def _says_of(parts: Sequence[Part]) -> set[str]:

@@ -106,6 +106,8 @@ class Prices:
         self._numbers: dict[Any, int] = {}
         self._changed: dict[tuple[int, int, int], Parts] = {}
         self._worked: dict[Any, Worked] = {}
+        # Looked up by what differs: to hash the machine with it takes longer than to price a collective.
+        self._transfers: dict[tuple[str, tuple[str, ...], float], float] = {}
 
     def change(self, kind: TensorType, have: Layout, want: Want, leading: int = 1) -> float:
         """Seconds of a change of layout, forwards and backwards; 0 where there is none.
@@ -196,7 +198,13 @@ class Prices:
         return sum(share_behind(machine, e.kind, backward=e.backward) * self._sent(e) for e in collectives)
 
     def _sent(self, each: Collective) -> float:
-        return each.times * transfer_seconds(self.laid, each.kind, each.axes, each.bytes) if each.bytes else 0.0
+        if not each.bytes:
+            return 0.0
+        key = each.kind, each.axes, each.bytes
+        found = self._transfers.get(key)
+        if found is None:
+            found = self._transfers[key] = transfer_seconds(self.laid, *key)
+        return each.times * found
 
     def work(
         self, schedule: Schedule, step: Run, flow: Flow, cuts: Cuts, scatter: Scatter | None, *, stacks: bool = False

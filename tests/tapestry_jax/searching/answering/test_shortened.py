@@ -144,3 +144,19 @@ def test_plans_found_say_no_more_than_has_an_effect(monkeypatch: pytest.MonkeyPa
     plan = tp.search(GRAPH, MESH, "H100", method=method, grad=True)
     assert (plan.ops, plan.inputs) == ((), ())
     assert all(items for _, items in plan.entries)
+
+
+def test_arguments_that_lie_so_by_themselves_are_dropped_at_once_and_the_others_stay():
+    def layer(rows: Any, up: Any, down: Any) -> Any:
+        hidden = tp.einsum("batch embed, embed mlp -> batch mlp")(rows, up)
+        return tp.einsum("batch mlp, mlp out -> batch out")(hidden, down)
+
+    sizes = {"batch": 8192, "embed": 1024}, {"embed": 1024, "mlp": 4096}, {"mlp": 4096, "out": 1024}
+    graph = tp.trace(layer, *map(tp.TensorType, sizes))
+    inputs = {"rows": {"batch": "data"}, "up": {"mlp": "model"}, "down": {"mlp": "data"}}
+    where = read_question(graph, MESH, "H100", None, {"grad": True}).problems[0]
+    first = evaluate(where, asked_of(tp.plan(graph, MESH, PLAIN, inputs=inputs)))
+    assert isinstance(first, Evaluated)
+    shorter = next(shortened(where, first, lambda other: False))
+    assert shorter.asked.inputs == (("down", (("mlp", ("data",)),)),)
+    assert shorter.schedule == first.schedule
