@@ -14,11 +14,13 @@ class AxisVariable:
       origin: where the axis first appeared, for messages.
       hint: the name that a signature suggests for it, used if nothing else names it.
       depth: how deep the signature stands that suggested it: the outermost is taken, of equals the first.
+      is_shared: whether others of this hint may have the same name, such as the axes of equal layers.
     """
 
     origin: str
     hint: str | None = None
     depth: int = 0
+    is_shared: bool = False
     _target: str | AxisVariable | None = field(default=None, repr=False)
 
 
@@ -46,7 +48,7 @@ def unify(left: AxisName, right: AxisName) -> bool:
     if left is right or left == right:
         return True
     if isinstance(right, AxisVariable):
-        suggest(left, right.hint, right.depth)
+        suggest(left, right.hint, right.depth, is_shared=right.is_shared)
         right._target = left  # pyright: ignore[reportPrivateUsage]
         return True
     if isinstance(left, AxisVariable):
@@ -55,19 +57,20 @@ def unify(left: AxisName, right: AxisName) -> bool:
     return False
 
 
-def suggest(name: AxisName, hint: str | None, depth: int = LEAF) -> None:
+def suggest(name: AxisName, hint: str | None, depth: int = LEAF, *, is_shared: bool = False) -> None:
     """Suggest a name for an axis that has none yet; of two suggestions the outer one stays, of equals the first.
 
     Args:
       name: the axis.
       hint: the name; None suggests nothing, and neither do the leading axes of `...`.
       depth: how deep the signature stands that says so.
+      is_shared: whether other axes of which this is suggested may have the same name.
     """
     found = find(name)
     if hint is None or hint.startswith(("...", "~")) or not isinstance(found, AxisVariable):
         return
     if found.hint is None or depth < found.depth:
-        found.hint, found.depth = hint, depth
+        found.hint, found.depth, found.is_shared = hint, depth, is_shared
 
 
 def describe(name: AxisName) -> str:
@@ -80,19 +83,34 @@ class Resolver:
     """Gives every axis its final name: its own, what was suggested for it, or `_0`, `_1`, ... in order.
 
     A suggestion that is taken gets a number: two axes that were called `n` and have nothing to do with each other are
-    `n` and `n_1`. Outer suggestions choose before inner ones.
+    `n` and `n_1`. Outer suggestions choose before inner ones. A suggestion that others may share is taken once for all
+    of them that no tensor and no operation has side by side.
+
+    Args:
+      taken: names that are given.
+      axes: all of them, in order.
+      together: those of a tensor or of an operation, for all of these; empty where no suggestion is shared.
 
     Attributes:
       suggested: the names that come from suggestions.
     """
 
-    def __init__(self, taken: set[str], axes: Iterable[AxisName] = ()) -> None:
+    def __init__(
+        self, taken: set[str], axes: Iterable[AxisName] = (), together: Iterable[Iterable[AxisName]] = ()
+    ) -> None:
         self._taken = set(taken)
+        self._sharing: dict[str, list[AxisVariable]] = {}
+        self._beside: dict[AxisVariable, set[AxisName]] = {}
+        for names in together:
+            found = {find(name) for name in names}
+            for name in found:
+                if isinstance(name, AxisVariable) and name.is_shared:
+                    self._beside.setdefault(name, set()).update(found)
         self._given: dict[AxisVariable, str] = {}
         # By what stands before the number: all below are taken.
         self._next: dict[str, int] = {}
-        found = dict.fromkeys(find(axis) for axis in axes)
-        hinted = [axis for axis in found if isinstance(axis, AxisVariable) and axis.hint is not None]
+        every = dict.fromkeys(find(axis) for axis in axes)
+        hinted = [axis for axis in every if isinstance(axis, AxisVariable) and axis.hint is not None]
         self.suggested = frozenset(self(axis) for axis in sorted(hinted, key=lambda axis: axis.depth))
 
     def __call__(self, name: AxisName) -> str:
@@ -103,11 +121,13 @@ class Resolver:
         if name not in self._given:
             self._given[name] = self._choose(name)
             self._taken.add(self._given[name])
+            if name.is_shared:
+                self._sharing.setdefault(self._given[name], []).append(name)
         return self._given[name]
 
     def _choose(self, variable: AxisVariable) -> str:
         hint = variable.hint
-        if hint is not None and hint not in self._taken:
+        if hint is not None and (hint not in self._taken or self._may_share(variable, hint)):
             return hint
         stem = "_" if hint is None else f"{hint}_"
         number = self._next.get(stem, 0 if hint is None else 1)
@@ -115,3 +135,8 @@ class Resolver:
             number += 1
         self._next[stem] = number + 1
         return f"{stem}{number}"
+
+    def _may_share(self, variable: AxisVariable, name: str) -> bool:
+        """Whether a name that is taken may be this axis' as well: all that have it share it, none stands beside it."""
+        others = self._sharing.get(name, [])
+        return variable.is_shared and bool(others) and self._beside.get(variable, set()).isdisjoint(others)

@@ -55,6 +55,16 @@ def axes_of(nodes: Sequence[Pending]) -> Iterator[AxisName]:
             yield from axes_of(pending.loop.nodes)
 
 
+def together(nodes: Sequence[Pending]) -> Iterator[tuple[AxisName, ...]]:
+    """The names that stand side by side: those of a tensor, and those of an operation."""
+    for pending in nodes:
+        yield from (tuple(value.axes) for value in pending.results)
+        if pending.bound is not None:
+            yield tuple(pending.bound.values())
+        if pending.loop is not None:
+            yield from together(pending.loop.nodes)
+
+
 def resolved_graph(
     nodes: Sequence[Pending],
     named: Mapping[str, Value],

@@ -11,7 +11,7 @@ import jax
 from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import DEEPEST_LOOPS, Ref
-from combinators.index_space.naming import Resolver, find
+from combinators.index_space.naming import AxisVariable, Resolver, find
 from combinators.operations.binding import Names, bind, check_distinct, suggest_names
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import shape
@@ -19,7 +19,7 @@ from combinators.recording.arithmetic import binary, elementwise, unary
 from combinators.recording.carries import check_carries, slice_of
 from combinators.recording.current import check_values, recording
 from combinators.recording.paths import Paths
-from combinators.recording.pending import Pending, PendingLoop, axes_of, resolved_graph
+from combinators.recording.pending import Pending, PendingLoop, axes_of, resolved_graph, together
 from combinators.recording.renaming import chain_renames, check_has_axes, hoist_renames
 from combinators.recording.reorder import astype, transpose
 from combinators.recording.slicing import pick
@@ -87,7 +87,7 @@ class Trace:
           SignatureError: where sizes or ranks do not fit.
           CompositionError: where names do not.
         """
-        operands = self._own(operation.name, operands)
+        operands = self.own(operation.name, operands)
         shaped = shape(operation, tuple(value.struct for value in operands))
         hoisted = hoist_renames(self._nodes, shaped, operands)
         if hoisted is not None:
@@ -107,7 +107,7 @@ class Trace:
 
     def rename(self, value: Value, names: Mapping[str, str]) -> Value:
         """The same tensor under other names."""
-        (value,) = self._own("rename", [value])
+        (value,) = self.own("rename", [value])
         value.settle(set(names))
         check_has_axes(value, names)
         return self._rename_some(*chain_renames(self._nodes, value, names))
@@ -119,7 +119,7 @@ class Trace:
 
     def name(self, name: str, value: Value) -> Value:
         """Make a value observable under a name."""
-        (value,) = self._own("named", [value])
+        (value,) = self.own("named", [value])
         if name in self._named and self._named[name].ref != value.ref:
             raise GraphError(
                 message(
@@ -155,7 +155,7 @@ class Trace:
         self._check_nesting(name)
         held = [jax.tree.flatten(self.held(holder)) for holder in holders]
         constants = [*constants, *(leaf for leaves, _ in held for leaf in leaves)]
-        operands = self._own(name, [*carries, *(value for value, _ in stacked), *constants])
+        operands = self.own(name, [*carries, *(value for value, _ in stacked), *constants])
         body = Trace(self)
         inner = [body.input(f"carry/{i}", v.axes, v.shape, v.dtype) for i, v in enumerate(carries)]
         inner += [body.input(f"slice/{i}", *slice_of(v, axis)) for i, (v, axis) in enumerate(stacked)]
@@ -166,7 +166,7 @@ class Trace:
             body.provide(holder, jax.tree.unflatten(tree, [next(given) for _ in leaves]))
         with recording(body):
             results = list(step(*inner[:plain]))
-        outputs = body._own(f"{name}/result", results)
+        outputs = body.own(f"{name}/result", results)
         body._is_over = True
         if over is None and len(outputs) > len(carries):
             carries = [*carries, *constants[: len(outputs) - len(carries)]]
@@ -207,7 +207,10 @@ class Trace:
                     )
                 )
         axes = list(axes_of(self._nodes))
-        resolve = Resolver({found for axis in axes if isinstance(found := find(axis), str)}, axes)
+        found = [find(axis) for axis in axes]
+        is_shared = any(isinstance(name, AxisVariable) and name.is_shared for name in found)
+        beside = together(self._nodes) if is_shared else ()
+        resolve = Resolver({name for name in found if isinstance(name, str)}, axes, beside)
         return resolved_graph(self._nodes, self._named, outputs, in_tree, out_tree, name, resolve)
 
     @property
@@ -246,7 +249,7 @@ class Trace:
     def _value(self, ref: Ref) -> Value:
         return self._nodes[ref.node].results[ref.output]
 
-    def _own(self, what: str, values: Sequence[Value]) -> list[Value]:
+    def own(self, what: str, values: Sequence[Value]) -> list[Value]:
         """The values in this program, those of the programs around it as constants."""
         check_values(values, what)
         for number, value in enumerate(values):

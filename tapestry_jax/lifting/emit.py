@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.naming import find, unify
+from combinators.index_space.naming import AxisName, find, unify
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
@@ -23,17 +23,18 @@ class Emitter:
     """Records steps in a program.
 
     Args:
-      labels: the name of each dimension.
+      labels: the name of each dimension, or a variable where it has none yet and needs none.
       named: for each value the dimensions of its axes.
     """
 
-    def __init__(self, labels: Mapping[Dim, str], named: Mapping[int, Named]) -> None:
+    def __init__(self, labels: Mapping[Dim, AxisName], named: Mapping[int, Named]) -> None:
         self._labels, self._named = labels, named
         self._told: dict[Any, Operation] = {}
 
     def label(self, dim: Dim | None) -> str | None:
-        """The name of a dimension."""
-        return None if dim is None else self._labels[dim.find()]
+        """The name of a dimension, as far as it has one."""
+        found = None if dim is None else find(self._labels[dim.find()])
+        return found if isinstance(found, str) else None
 
     def run(self, program: Trace, steps: Assigned, inputs: Sequence[Value]) -> list[Value]:
         """Record the steps; returns the outputs."""
@@ -49,14 +50,14 @@ class Emitter:
 
     def _apply(self, program: Trace, step: Applied, known: Mapping[int, Value]) -> list[Value]:
         operands = [self._renamed(known[value], named) for value, named in step.operands]
-        own = {name: self._labels[dim.find()] for name, dim in step.own.items()}
+        own = {name: label for name, dim in step.own.items() if (label := self.label(dim)) is not None}
         key = (id(step.operation), tuple(own.items()))
         if key not in self._told:
             self._told[key] = _with_names(step.operation, own)
         return jax.tree.leaves(program.apply(self._told[key], operands, suggests=False), is_leaf=_is_value)
 
     def _loop(self, program: Trace, step: Repeated, known: Mapping[int, Value]) -> list[Value]:
-        operands = [self._renamed(known[value], named) for value, named in step.operands]
+        operands = [self._call(self._renamed(known[value], named), named) for value, named in step.operands]
         carries, rest = operands[: step.carries], operands[step.carries :]
         stacked, constants = [(value, 0) for value in rest[: step.stacked]], rest[step.stacked :]
 

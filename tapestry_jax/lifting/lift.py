@@ -26,7 +26,7 @@ from tapestry_jax.lifting.finding.fuse import fuse
 from tapestry_jax.lifting.rules.keys import impl_of
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
-from tapestry_jax.lifting.values import Values
+from tapestry_jax.lifting.values import Steps, Values
 from tapestry_jax.lifting.walk import Walk
 
 
@@ -124,10 +124,8 @@ def _graph(
     wanted: Names,
 ) -> Graph:
     values = Values()
-    walk = Walk(RULES, unknown, values, THROUGH)
     numbers = [values.new(kind.shape, kind.dtype) for kind in types]
-    results = walk.run(closed.jaxpr, closed.consts, numbers)
-    steps = fuse(with_attention(walk.finish(numbers, results), values))
+    steps = steps_of(closed, values, numbers)
     assigner = Assigner(values)
     _name_inputs(assigner, numbers, inputs, types, wanted)
     assigned = assigner.run(steps)
@@ -151,6 +149,13 @@ def _graph(
     return program.finish(list(zip(outputs, found, strict=True)), *trees, name)
 
 
+def steps_of(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
+    """The equations of a jaxpr as steps, on these values."""
+    walk = Walk(RULES, unknown, values, THROUGH)
+    results = walk.run(closed.jaxpr, closed.consts, numbers)
+    return fuse(with_attention(walk.finish(numbers, results), values))
+
+
 def _name_inputs(
     assigner: Assigner, numbers: Sequence[int], labels: Sequence[str], types: Sequence[TensorType], wanted: Names
 ) -> None:
@@ -159,7 +164,7 @@ def _name_inputs(
     order = sorted(range(len(numbers)), key=lambda at: "/" in labels[at])
     for at in order:
         given = wanted.of(labels[at], types[at].shape)
-        stem, hint = _stem(labels[at])
+        stem, hint = stem_of(labels[at])
         named: list[Any] = []
         for axis, (own, user, size) in enumerate(zip(types[at].names, given, types[at].shape, strict=True)):
             name = user or own
@@ -184,7 +189,7 @@ def _name_results(
             taken.add(name)
 
 
-def _stem(label: str) -> tuple[str, str]:
+def stem_of(label: str) -> tuple[str, str]:
     """What equal parameters of equal layers have in common, and a readable name: of the module that has them."""
     parts = [part for part in label.split("/") if not part.isdigit()]
     stem = "/".join("".join(c for c in part if not c.isdigit()) for part in parts)

@@ -13,6 +13,7 @@ from combinators.errors import GraphError, message
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.recording.value import Value
+from tapestry_jax.nnx.modules.plain import lend
 from tapestry_jax.nnx.modules.written import guard
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def merge(graphdef: Any, state: Any, values: Any) -> Module:
     symbolic = jax.tree.unflatten(jax.tree.structure(state), jax.tree.leaves(values))
     module: Any = nnx.merge(graphdef, symbolic)
     guard(module)
-    inside = {path: part for path, part in nnx.iter_modules(module) if _is_ours(part)}
+    parts = dict(nnx.iter_modules(module))
+    inside = {path: part for path, part in parts.items() if _is_ours(part)}
+    lend({path: part for path, part in parts.items() if path not in inside}, inside)
     for path, part in inside.items():
         above = max((other for other in inside if other != path and path[: len(other)] == other), key=len, default=())
         object.__setattr__(part, _SCOPE, "/".join(map(str, path[len(above) :])))

@@ -12,6 +12,7 @@ import pytest
 import combinators as tp
 from combinators import CompositionError, GraphError, SignatureError, TensorType
 from combinators.graphs.nodes import Apply, Rename
+from combinators.index_space.naming import AxisVariable, Resolver, suggest
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 SIN = tp.Map(jnp.sin)
@@ -208,3 +209,29 @@ def test_names_that_do_not_meet_are_refused(build: Any, error: type[Exception], 
     with pytest.raises(error) as caught:
         build()
     assert str(caught.value) == text
+
+
+def shared(hint: str) -> AxisVariable:
+    variable = AxisVariable("somewhere")
+    suggest(variable, hint, is_shared=True)
+    return variable
+
+
+def test_naming_gives_a_shared_suggestion_to_all_that_stand_apart() -> None:
+    first, second, other = shared("up"), shared("up"), AxisVariable("elsewhere")
+    resolve = Resolver(set(), [first, second, other], [(first, other), (second, other)])
+    assert [resolve(first), resolve(second)] == ["up", "up"]
+
+
+def test_naming_numbers_shared_suggestions_that_stand_side_by_side() -> None:
+    first, second, third = shared("up"), shared("up"), shared("up")
+    resolve = Resolver(set(), [first, second, third], [(first, second), (third,)])
+    assert [resolve(first), resolve(second), resolve(third)] == ["up", "up_1", "up"]
+
+
+def test_naming_shares_nothing_with_names_that_somebody_gave() -> None:
+    plain, variable = AxisVariable("elsewhere"), shared("up")
+    suggest(plain, "up", 0)
+    assert Resolver({"up"}, [variable], [(variable,)])(variable) == "up_1"
+    resolve = Resolver(set(), [plain, variable], [(variable,)])
+    assert [resolve(plain), resolve(variable)] == ["up", "up_1"]

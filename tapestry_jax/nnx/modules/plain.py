@@ -1,0 +1,85 @@
+"""Layers of other libraries inside of a module: their calls on values of a program are lifted on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import jax
+from flax import nnx
+
+from combinators.recording.function import keys_of
+from combinators.recording.value import Value
+
+Path = tuple[Any, ...]
+_PLACE = "_tapestry_place"
+
+
+def lend(plain: Mapping[Path, Any], ours: Iterable[Path]) -> None:
+    """Let plain modules inside of a module of ours take values of a program.
+
+    Those that hold modules of ours run as they are written, and their parts are what takes values.
+
+    Args:
+      plain: the modules by path, made for one trace; nobody else holds them.
+      ours: where modules of ours lie.
+    """
+    around = {path[:length] for path in ours for length in range(len(path) + 1)}
+    for path, part in plain.items():
+        if path not in around and callable(part):
+            object.__setattr__(part, _PLACE, path)
+            object.__setattr__(part, "__class__", _lent(type(part)))
+
+
+@lru_cache(maxsize=1024)
+def _lent(kind: type) -> type:
+    """The same class, whose methods lift what they compute when they meet values of a program."""
+    bases = kind.__mro__[: kind.__mro__.index(nnx.Module)]
+    own = {name: found for base in reversed(bases) for name, found in vars(base).items() if _is_method(name, found)}
+    told = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    return type(kind)(kind.__name__, (kind,), {**told, **{name: _lifted(name, found) for name, found in own.items()}})
+
+
+def _is_method(name: str, found: Any) -> bool:
+    return isinstance(found, FunctionType) and (name == "__call__" or not name.startswith("_"))
+
+
+def _lifted(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        if not _meets_values(self, args, options):
+            return plain(self, *args, **options)
+        return _lift(self, name, plain, args, options)
+
+    method.__name__, method.__doc__ = name, plain.__doc__
+    return method
+
+
+def _meets_values(module: Any, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    given = any(isinstance(leaf, Value) for leaf in jax.tree.leaves((args, options), is_leaf=_is_value))
+    return given or any(isinstance(leaf, Value) for leaf in jax.tree.leaves(nnx.state(module)))
+
+
+def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options: Any) -> Any:
+    graphdef, state = nnx.split(module)
+    found, tree = jax.tree_util.tree_flatten_with_path((state, args, options), is_leaf=_is_value)
+    values = [(path, leaf) for path, leaf in found if isinstance(leaf, Value)]
+
+    def call(*arrays: Any) -> Any:
+        given = iter(arrays)
+        leaves = [next(given) if isinstance(leaf, Value) else leaf for _, leaf in found]
+        held, rest, told = jax.tree.unflatten(tree, leaves)
+        return plain(nnx.merge(graphdef, held), *rest, **told)
+
+    # The rules of lifting are loaded by the first module that holds a plain layer.
+    from tapestry_jax.lifting.onto import lift_onto
+
+    place = [str(part) for part in vars(module)[_PLACE]]
+    called = ["/".join(["params", *place, *keys_of(path[1:])]) if path[0].idx == 0 else "x" for path, _ in values]
+    scope = "/".join([*place, *([] if name == "__call__" else [name])])
+    return lift_onto(call, [leaf for _, leaf in values], called, scope)
+
+
+def _is_value(leaf: Any) -> bool:
+    return isinstance(leaf, Value)

@@ -1,0 +1,203 @@
+"""Layers of `flax.nnx` inside of a module: lifted where they are called, with their parameters in its state."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import AbstractMesh
+
+import tapestry_jax as tp
+
+MESH = AbstractMesh((2, 4), ("data", "model"))
+gelu = tp.Map(jax.nn.gelu)
+
+
+class Mixed(tp.nnx.Module):
+    """Plain layers before and behind one of ours."""
+
+    def __init__(self, rngs):
+        self.norm = nnx.LayerNorm(16, rngs=rngs)
+        self.attention = nnx.MultiHeadAttention(4, 16, decode=False, rngs=rngs)
+        self.up = nnx.Linear(16, 32, rngs=rngs)
+        self.down = tp.nnx.Linear(32, 16, dims=("mlp", "embed"), rngs=rngs)
+
+    @property
+    def signature(self):
+        return "batch seq embed -> batch seq embed"
+
+    def forward(self, x):
+        x = x + self.attention(self.norm(x))
+        return x + self.down(gelu(self.up(x)))
+
+
+class Plain(nnx.Module):
+    """The same layers, all plain."""
+
+    def __init__(self, rngs):
+        self.norm = nnx.LayerNorm(16, rngs=rngs)
+        self.attention = nnx.MultiHeadAttention(4, 16, decode=False, rngs=rngs)
+        self.up, self.down = nnx.Linear(16, 32, rngs=rngs), nnx.Linear(32, 16, rngs=rngs)
+
+    def __call__(self, x):
+        x = x + self.attention(self.norm(x))
+        return x + self.down(jax.nn.gelu(self.up(x)))
+
+
+class Deep(tp.nnx.Module):
+    def __init__(self, layers):
+        self.layers = nnx.List(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Calls(tp.nnx.Module):
+    """A plain layer and what is called of it."""
+
+    def __init__(self, layer, forward):
+        self.layer, self.own = layer, forward
+
+    def forward(self, *xs):
+        return self.own(self.layer, *xs)
+
+
+def drawn(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def sent(plan):
+    table = Counter()
+    for each in plan.collectives(True):
+        table[each.kind, each.axes] += each.bytes * each.times
+    return table
+
+
+def test_plain_layers_give_the_values_and_gradients_of_flax():
+    mixed, plain, x = Mixed(nnx.Rngs(0)), Plain(nnx.Rngs(0)), drawn(4, 8, 16)
+    nnx.update(mixed, nnx.state(plain))
+
+    def loss(model, x):
+        return jnp.sum(jnp.sin(model(x)))
+
+    found, expected = (nnx.jit(nnx.value_and_grad(loss))(model, x) for model in (mixed, plain))
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    assert jax.tree.structure(found[1]) == jax.tree.structure(expected[1])
+    for got, want in zip(jax.tree.leaves(found[1]), jax.tree.leaves(expected[1]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_plain_layers_take_names_from_use():
+    graph = tp.trace(Mixed(nnx.Rngs(0)), drawn(4, 8, 16))
+    types = {node.name: node.results[0].names for node in graph.inputs}
+    assert types["params/norm/scale"] == ("embed",)
+    assert types["params/up/kernel"] == ("embed", "mlp"), "of the layer of ours that reads what it gives"
+    assert types["params/attention/query/kernel"][0] == "embed"
+    assert {node.path.split("/")[0] for node in graph.nodes} >= {"norm", "attention", "up", "down"}
+    assert graph.opaque() == ()
+
+
+def test_plain_layers_send_what_lifted_and_native_ones_send():
+    x = tp.TensorType({"batch": 4, "seq": 8, "embed": 16})
+    heads = "params/attention/query/kernel"
+    mixed = tp.trace(Mixed(nnx.Rngs(0)), drawn(4, 8, 16))
+    called = next(node for node in mixed.inputs if node.name == heads).results[0].names[1]
+    lifted = tp.lift(Plain(nnx.Rngs(0)), x, names={heads: "_ heads _", "params/up/kernel": "_ mlp"})
+    ours = tp.plan(mixed, MESH, {"batch": "data", called: "model", "mlp": "model"})
+    theirs = tp.plan(lifted, MESH, {"batch": "data", "heads": "model", "mlp": "model"})
+    ours.verify()
+    assert sent(ours) == sent(theirs)
+    assert sum(each.kind == "all-reduce" and each.axes == ("model",) for each in ours.collectives()) == 2
+
+
+def test_plain_layers_run_under_a_plan():
+    model, x = Mixed(nnx.Rngs(0)), drawn(4, 8, 16)
+    plan = tp.plan(tp.trace(model, x), tp.mesh(data=2, model=4), {"batch": "data", "mlp": "model"})
+    state = nnx.state(model)
+    found = jax.grad(lambda state, x: jnp.sum(jnp.sin(plan.compile()(state, x))))(state, x)
+    expected = nnx.grad(lambda model, x: jnp.sum(jnp.sin(model(x))))(model, x)
+    for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_plain_layers_that_are_alike_share_the_names_of_their_dimensions():
+    names = {
+        node.name: node.results[0].names
+        for node in tp.trace(Deep([Plain(nnx.Rngs(0)) for _ in range(2)]), drawn(4, 8, 16)).inputs
+    }
+    assert names["params/layers/0/up/kernel"] == names["params/layers/1/up/kernel"]
+    assert names["params/layers/0/up/kernel"][1] == names["params/layers/1/down/kernel"][0] == "up_1"
+
+
+def test_plain_layers_are_stacked():
+    layers = [Mixed(nnx.Rngs(seed)) for seed in range(3)]
+    x = drawn(2, 8, 16)
+    expected = x
+    for layer in layers:
+        expected = layer(expected)
+    stack = tp.nnx.Stack(layers)
+    np.testing.assert_allclose(stack(x), expected, rtol=1e-4, atol=1e-5)
+    graph = tp.trace(stack, x)
+    assert {node.results[0].names[0] for node in graph.inputs if node.name != "x"} == {"layer"}
+
+
+def test_plain_layers_have_methods():
+    table = nnx.Embed(12, 8, rngs=nnx.Rngs(0))
+    model = Calls(table, lambda table, tokens: table.attend(table(tokens)))
+    tokens = np.array([[1, 11], [3, 0]], "int32")
+    np.testing.assert_allclose(model(tokens), table.attend(table(tokens)), rtol=1e-5)
+    (parameter, _) = tp.trace(model, tokens).inputs
+    assert parameter.name == "params/layer/embedding"
+
+
+def test_plain_layers_inside_of_plain_containers_and_around_ours():
+    rngs = nnx.Rngs(0)
+    sequential = nnx.Sequential(
+        nnx.Linear(4, 6, rngs=rngs), tp.nnx.Linear(6, 4, rngs=rngs), nnx.LayerNorm(4, rngs=rngs)
+    )
+    x = drawn(3, 4)
+    model = Calls(sequential, lambda layers, x: layers(x))
+    np.testing.assert_allclose(model(x), sequential(x), rtol=1e-5, atol=1e-6)
+
+
+def test_plain_layers_take_what_is_no_array_as_it_is():
+    attention = nnx.MultiHeadAttention(2, 8, decode=False, rngs=nnx.Rngs(0))
+    mask = np.tril(np.ones((1, 1, 5, 5), bool))
+    model = Calls(attention, lambda layer, x: layer(x, mask=mask, deterministic=True))
+    x = drawn(2, 5, 8)
+    np.testing.assert_allclose(model(x), attention(x, mask=mask), rtol=1e-4, atol=1e-6)
+
+
+def test_plain_layers_leave_the_module_as_it_was():
+    model = Mixed(nnx.Rngs(0))
+    tp.trace(model, drawn(2, 4, 16))
+    assert type(model.up) is nnx.Linear
+    assert set(vars(model.up)) == set(vars(nnx.Linear(16, 32, rngs=nnx.Rngs(0))))
+
+
+def test_plain_layers_whose_parameters_have_names_keep_them():
+    up = nnx.Linear(16, 32, kernel_metadata={"dims": ("width", "mlp")}, rngs=nnx.Rngs(0))
+    graph = tp.trace(Calls(up, lambda layer, x: layer(x)), drawn(4, 16))
+    assert [node.results[0].names for node in graph.inputs] == [("mlp",), ("width", "mlp"), ("x_0", "width")]
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [
+        (lambda rngs: nnx.BatchNorm(4, rngs=rngs), "the forward pass writes `layer."),
+        (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "the forward pass draws a key from `layer."),
+    ],
+)
+def test_plain_layers_that_write_are_refused(layer, told):
+    model = Calls(layer(nnx.Rngs(0)), lambda layer, x: layer(x))
+    with pytest.raises(tp.GraphError) as error:
+        model(drawn(3, 4))
+    assert told in str(error.value)
+    model.eval()
+    np.testing.assert_allclose(model(drawn(3, 4)), model.layer(drawn(3, 4)), rtol=1e-5)
