@@ -1,8 +1,8 @@
 """An ordinary JAX function to a graph, through its jaxpr.
 
 Read `lift` with `callables`; `walk` writes the equations down as steps (`values`, `constants`, `place`) by the `table`
-of `rules`, which are written with `named` and `kernels`; `finding` makes many steps one; `dims` and `assign` find which
-axes are one dimension, `emit` records the graph. `onto` does so in the middle of another program.
+of `rules` and `control`, which are written with `kernels`; `finding` makes many steps one; `dims` and `assign` find
+which axes are one dimension, `emit` records the graph. `onto` does so in the middle of another program.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapestry_jax.lifting.control import branches, loops
 from tapestry_jax.lifting.rules import (
     along,
     cellwise,
@@ -10,7 +11,6 @@ from tapestry_jax.lifting.rules import (
     inlined,
     keys,
     lookups,
-    loops,
     reductions,
     reshapes,
     running,
@@ -33,9 +33,10 @@ RULES: dict[str, Lift] = {
     **lookups.TABLE,
     **windows.TABLE,
     **loops.TABLE,
+    **branches.TABLE,
     **inlined.TABLE,
     KEYS: keys.keys,
 }
 
-THROUGH = frozenset({*loops.TABLE, *inlined.TABLE})
+THROUGH = frozenset({*loops.TABLE, *branches.TABLE, *inlined.TABLE})
 """Primitives that hold programs: their rules take random keys as they are."""

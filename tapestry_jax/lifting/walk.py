@@ -65,6 +65,8 @@ class Walk:
         self.place = place_of(equation) or outer
         rule = self.rules.get(self.kind(equation))
         found = rule(self, equation, atoms) if rule is not None else None
+        if found is None and _has_keys(equation):
+            found = self.rules[KEYS](self, equation, atoms)
         results = found if found is not None else self.unknown(self, equation, atoms)
         assert results is not None
         self.place = outer
@@ -73,8 +75,7 @@ class Walk:
     def kind(self, equation: Any) -> str:
         """The name of the rule of an equation: that of its primitive, but where it moves or makes random keys."""
         name = equation.primitive.name
-        has_keys = any(is_key(getattr(var.aval, "dtype", None)) for var in (*equation.invars, *equation.outvars))
-        return KEYS if has_keys and name not in self.through else name
+        return KEYS if _has_keys(equation) and name not in self.through else name
 
     # What rules write with
 
@@ -157,6 +158,10 @@ class Walk:
         """All that was written."""
         listed = [self.value(atom) for atom in outputs]
         return Steps(list(inputs), self.steps, listed)
+
+
+def _has_keys(equation: Any) -> bool:
+    return any(is_key(getattr(var.aval, "dtype", None)) for var in (*equation.invars, *equation.outvars))
 
 
 def axes(shape: Sequence[int], names: Sequence[str], whole: Sequence[int] = (), bare: Collection[str] = ()) -> Operand:

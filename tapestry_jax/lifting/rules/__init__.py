@@ -1,5 +1,5 @@
 """One rule for each family of primitives: which axes are one dimension, and which kernel is right for a block.
 
-Read `cellwise` with `custom`, `views` with `reshapes`, `contractions`, `reductions` with `running`, `inlined`,
-`unknown`; then `along`, `lookups`, `keys`, `slices`, `windows` and `loops`.
+They are written with `named`. Read `cellwise` with `custom`, `views` with `reshapes`, `contractions`, `reductions` with
+`running`, `inlined`, `unknown`; then `along`, `lookups`, `keys`, `slices` and `windows`. The rest is `control`.
 """

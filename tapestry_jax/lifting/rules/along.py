@@ -7,7 +7,7 @@ from typing import Any
 
 from tapestry_jax.lifting.kernels.primitives import Bound, plain
 from tapestry_jax.lifting.kernels.resized import Resized
-from tapestry_jax.lifting.named import apply, plain_names
+from tapestry_jax.lifting.rules.named import apply, plain_names
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
 

@@ -13,7 +13,7 @@ from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_key
 from tapestry_jax.lifting.kernels.equations import Function, Opaque, function_of, text_of
 from tapestry_jax.lifting.kernels.primitives import run
-from tapestry_jax.lifting.named import apply
+from tapestry_jax.lifting.rules.named import apply
 from tapestry_jax.lifting.rules.unknown import check
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of

@@ -13,7 +13,7 @@ from tapestry_jax.lifting.kernels.lookup import OfBlock, Whole
 from tapestry_jax.lifting.kernels.primitives import plain
 from tapestry_jax.lifting.kernels.resized import Resized
 from tapestry_jax.lifting.kernels.scatter import SCATTERS, Scatter
-from tapestry_jax.lifting.named import apply
+from tapestry_jax.lifting.rules.named import apply
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from combinators import monoids
 from combinators.leaves.scan import Steps
 from tapestry_jax.lifting.kernels.primitives import Bound, plain
-from tapestry_jax.lifting.named import apply, plain_names
+from tapestry_jax.lifting.rules.named import apply, plain_names
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from combinators.kernels.jaxprs import scan_parts
 from tapestry_jax.lifting.kernels.primitives import Bound
-from tapestry_jax.lifting.named import apply, plain_names
+from tapestry_jax.lifting.rules.named import apply, plain_names
 from tapestry_jax.lifting.values import Atom, LoopStep
 from tapestry_jax.lifting.walk import Walk, types_of, words
 

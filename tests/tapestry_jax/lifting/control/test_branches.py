@@ -1,0 +1,148 @@
+"""Loops until a condition holds, and choices: cut along what all of their programs map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import tapestry_jax as tp
+from tapestry_jax.lifting.control.inside import Inside, written
+from tapestry_jax.lifting.rules.unknown import unknown
+from tapestry_jax.lifting.table import RULES, THROUGH
+from tapestry_jax.lifting.values import Values
+from tapestry_jax.lifting.walk import Walk
+from tests.tapestry_jax.lifting.agree import agrees, close, dims
+
+SOURCE = np.random.default_rng(0)
+X, W = SOURCE.standard_normal((4, 6)).astype("f4"), SOURCE.standard_normal((6, 6)).astype("f4")
+
+
+def alternating(count: Any, x: Any, w: Any) -> Any:
+    """A choice and a scan in a loop."""
+
+    def turn(carry: Any) -> Any:
+        at, x = carry
+        scanned = lambda x: lax.scan(lambda c, w: (jnp.tanh(c * w), None), x, w)[0]  # noqa: E731
+        return at + 1, lax.cond(at % 2 == 0, scanned, lambda x: x * 2, x)
+
+    return lax.while_loop(lambda carry: carry[0] < count, turn, (0, x))[1]
+
+
+# The function, its arguments, the dimensions that can be cut, and whether it has gradients.
+CASES: dict[str, Any] = {
+    "a choice of products": (
+        lambda at, x, w: lax.cond(at > 0, lambda x, w: jnp.tanh(x @ w), lambda x, w: x @ w * 2, x, w),
+        (np.float32(1), X, W[:, :5]),
+        {"batch", "w_1"},
+        True,
+    ),
+    "a branch that sums": (
+        lambda at, _, x: lax.switch(at, [jnp.sin, jnp.cos, lambda x: x.sum(0)[None] * x], x),
+        (np.int32(1), 0.0, X.T),
+        {"x_1"},
+        True,
+    ),
+    "repeated as often as an argument says": (
+        lambda count, x, w: lax.fori_loop(0, count, lambda at, x: jnp.tanh(x @ w) + at, x),
+        (np.int32(3), X, W),
+        {"batch"},
+        False,
+    ),
+    "positions in a loop": (
+        lambda count, x: lax.fori_loop(0, count, lambda _, x: x * 0.5 + jnp.arange(4.0)[:, None], x),
+        (np.int32(3), X),
+        {"batch", "x_1"},
+        False,
+    ),
+    "a choice and a scan in a loop": (alternating, (np.int32(3), X, W[:3]), {"batch", "w_1"}, False),
+    "what is asked for is whole": (
+        lambda y, x: lax.while_loop(
+            lambda c: (c[0] ** 2).sum() < 50, lambda c: (c[0] * 1.5, c[1] * 2 + c[0].sum()), (y, x)
+        )[1],
+        (np.ones(3, "f4"), X),
+        {"batch", "x_1"},
+        False,
+    ),
+    "rows one after the other": (
+        lambda count, y, x: lax.fori_loop(0, count, lambda _, x: lax.scan(lambda c, r: (c + r, c * r), y, x)[1], x),
+        (np.int32(2), W[0], X),
+        {"y_0"},
+        False,
+    ),
+    "keys in a loop": (
+        lambda count, x, key: lax.fori_loop(
+            0, count, lambda _, c: (c[0] + 1, jax.random.split(c[1])[0]), (x, jax.random.wrap_key_data(key))
+        )[0],
+        (np.int32(3), X, np.asarray([0, 1], np.uint32)),
+        {"batch", "x_1"},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_every_program_inside_maps_can_be_cut(name: str) -> None:
+    function, args, cut, grads = CASES[name]
+    names = {"x": "batch _"} if any(arg is X for arg in args) else None
+    plans = [dict(zip(sorted(cut), ("a", "b"), strict=False))]
+    graph = agrees(function, *args, names=names, grads=grads, plans=plans)
+    assert graph.opaque() == ()
+    assert set(dims(graph)) == cut
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda count, x: lax.while_loop(lambda x: x.sum() < count, lambda x: x * 2, x),
+        lambda count, x: lax.fori_loop(0, count, lambda _, x: x + x.T, x),
+        lambda count, x: lax.fori_loop(0, count, lambda _, x: x.T, x),
+    ],
+    ids=["asks for all of its cells", "reads cells under a second name", "turns what it carries"],
+)
+def test_a_loop_of_which_nothing_can_be_cut_stays_opaque(function: Any) -> None:
+    graph = tp.lift(function, np.int32(3), W)
+    assert [found.primitive for found in graph.opaque()] == ["while"]
+    close(graph(np.int32(3), W), function(np.int32(3), jnp.asarray(W)), 2e-5, "unplanned")
+
+
+def test_what_is_not_known_inside_is_listed() -> None:
+    def turn(carry: Any) -> Any:
+        at, x, rest = carry
+        return at + 1, x * 2, lax.reduce(rest, np.float32(0), lambda a, b: a + b + a * b, (0,))[None] * rest
+
+    def repeated(x: Any, rest: Any) -> Any:
+        return lax.while_loop(lambda carry: carry[0] < x[0, 0], turn, (0.0, x, rest))[1:]
+
+    graph = tp.lift(
+        lambda x, rest, at: lax.cond(at, lambda x, r: (x, r), lambda x, r: turn((0, x, r))[1:], x, rest), X, X[0], True
+    )
+    (found,) = graph.opaque()
+    assert found.primitive == "reduce in cond" and __file__ in found.source
+    assert set(dims(graph)) == {"x_0", "x_1"}
+    assert [found.primitive for found in tp.lift(repeated, X, X[0]).opaque()] == ["reduce in while"]
+
+
+def test_a_loop_in_a_plan_sends_nothing() -> None:
+    function, args, _, _ = CASES["a choice and a scan in a loop"]
+    graph = tp.lift(function, *args, names={"x": "batch _"})
+    plan = tp.plan(graph, tp.mesh(a=2, b=2), {"batch": "a", "w_1": "b"})
+    plan.verify()
+    assert plan.collectives() == ()
+    close(plan.compile()(*args), function(*args), 2e-5, "planned")
+
+
+def test_a_dimension_that_one_operation_folds_is_whole_in_all() -> None:
+    walk = Walk(RULES, unknown, Values(), THROUGH)
+    inside = Inside(walk)
+    named = inside.new((4, 6), "x")
+    program = written(walk, jax.make_jaxpr(lambda x: x * x.sum(0))(X), "program")
+    (result,) = inside.run(program, [named])
+    names, cut, told = inside.finish([named, result])
+    assert result == named and told == []
+    assert named[1] is not None
+    assert cut == {names[named[1].find()]}
