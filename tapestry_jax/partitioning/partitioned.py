@@ -9,7 +9,7 @@ from jax.sharding import AxisType, NamedSharding
 
 from combinators.arrows.tracing import graph_of
 from combinators.errors import GraphError, MeshError, message
-from combinators.graphs.evaluate import check_arguments
+from combinators.graphs.evaluate import check_arguments, compiled
 from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
 from tapestry_jax.partitioning.call import Call
@@ -61,6 +61,9 @@ class Partitioned(Immutable):
           MeshError: for operands on a mesh with explicit axes.
         """
         graph, leaves = self._read(args)
+        if AxisType.Manual in (jax.sharding.get_abstract_mesh().axis_types or ()):
+            # Inside of a `shard_map` these are the blocks of a device already, and nothing is left to partition.
+            return jax.tree.unflatten(graph.out_tree, compiled(graph)(*leaves))
         for node, leaf in zip(graph.inputs, leaves, strict=True):
             _check_auto(leaf, node.name, graph.name)
         if id(graph) not in self._calls:

@@ -165,6 +165,14 @@ def test_partitioned_is_the_arrow_where_there_is_no_mesh():
     np.testing.assert_allclose(tp.partitioned(mlp)(*arrays), mlp(*arrays), rtol=1e-6)
 
 
+def test_partitioned_is_the_arrow_inside_of_a_shard_map():
+    mesh, (x,) = tp.mesh(data=2, model=4), drawn((4, 8))
+    cell = tp.partitioned(tp.Map(jnp.tanh, "a b -> a b"))
+    blocks = jax.shard_map(cell, mesh=mesh, in_specs=P("data", "model"), out_specs=P("data", "model"))
+    found = jax.jit(jax.grad(lambda x: jnp.sum(blocks(x))))(x)
+    np.testing.assert_allclose(found, 1 - np.tanh(x) ** 2, rtol=1e-5, atol=1e-6)
+
+
 def test_partitioned_programs_of_equal_types_differ_in_their_texts():
     # The cache of compiled programs reads the text, and a number that another process may give to another program.
     def text(kernel):
