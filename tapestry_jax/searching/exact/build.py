@@ -75,7 +75,7 @@ class Builder:
         kind, name = schedule.slots[slot].type, schedule.graph.inputs[position].name
         fixed = self.inputs.get(position)
         named = [label is not None and kind.names.count(label) == 1 for label in kind.names]
-        layouts = [fixed] if fixed is not None else even_layouts(kind.shape, named, self.mesh)
+        layouts = [fixed] if fixed is not None else even_layouts(kind.shape, named, self.mesh, self.prices.axes)
         layouts = [layout for layout in layouts if not self._cuts_stack(schedule, slot, layout)]
         copies = 1 + scope.flow.carries_gradient(slot)
         held = [float(copies * replace(schedule.slots[slot], layout=layout).local_bytes) for layout in layouts]
@@ -239,7 +239,7 @@ class Builder:
                 assert isinstance(node, Apply)
                 found = (
                     operand_layouts(shaped, cuts)[place].stored(kind.shape, self.mesh)
-                    for cuts in placements(node, shaped, step.path, self.placer)
+                    for cuts in placements(node, shaped, step.path, self.placer, self.prices.axes)
                 )
                 return list(dict.fromkeys(found))
             if isinstance(step, Repeat) and place < step.carries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from combinators.frozen import dataclass
@@ -76,6 +76,29 @@ def milp(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Prop
     # Of what the solver had no time for, nothing is known.
     if min(bounds) > 0:
         yield Bound(min(bounds))
+
+
+def placed_beside(problem: Problem, taken: Sequence[str], whole: Sequence[str], stop: Stop) -> Asked | None:
+    """What the model places on some of the mesh axes, whatever memory it takes; None where it knows no such plan.
+
+    Args:
+      problem: the program, and where it runs.
+      taken: mesh axes that are left to others, such as stages.
+      whole: dimensions that are left to others, such as those that flow through stages.
+      stop: when to end.
+    """
+    names = {name for name, _ in problem.fixed.entries}
+    others = tuple((name, ()) for name in whole if name not in names)
+    fixed = replace(problem.fixed, entries=(*problem.fixed.entries, *others))
+    prices = Prices(lay(problem.machine, problem.shape.axes), problem.shape, problem.graph, frozenset(taken))
+    try:
+        modelled = modelled_as(replace(problem, fixed=fixed), fixed.remat, prices)
+    except NotModelledError:
+        return None
+    solution = solve(modelled.model, limit=_left(stop))
+    if solution.is_interrupted:
+        raise KeyboardInterrupt
+    return modelled.asked_for(problem, solution.choice) if solution.choice else None
 
 
 def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:

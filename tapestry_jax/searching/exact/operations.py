@@ -45,7 +45,7 @@ class Operations:
         schedule, flow = scope.schedule, scope.flow
         node, shaped = schedule.graph.nodes[step.node], schedule.graph.shaped(step.node)
         assert isinstance(node, Apply)
-        cuts = placements(node, shaped, step.path, self.placer)
+        cuts = placements(node, shaped, step.path, self.placer, self.prices.axes)
         leaving = schedule.outputs if scope.loop is None else schedule.outputs[scope.loop.carries :]
         may_scatter = not any(slot in leaving for slot in step.results)
         options = [Option(each, None) for each in cuts]

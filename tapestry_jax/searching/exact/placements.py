@@ -15,7 +15,7 @@ from tapestry_jax.planning.scheduling.reads import Cuts
 Placed = Mapping[str, tuple[str, ...]]
 
 
-def placements(node: Apply, shaped: Shaped, path: str, placer: Placer) -> list[Cuts]:
+def placements(node: Apply, shaped: Shaped, path: str, placer: Placer, axes: Sequence[str]) -> list[Cuts]:
     """All cuts that an operation can have in space; what the user fixed stays.
 
     Args:
@@ -23,6 +23,7 @@ def placements(node: Apply, shaped: Shaped, path: str, placer: Placer) -> list[C
       shaped: the same, at its shapes.
       path: its whole path.
       placer: what the user fixed.
+      axes: of the mesh, those on which it may be placed.
     """
     mesh = placer.mesh
     fixed = placer.place(node, shaped, path)
@@ -32,7 +33,7 @@ def placements(node: Apply, shaped: Shaped, path: str, placer: Placer) -> list[C
         for dim, name in node.names
         if placer.is_free(name, path) and why_whole(shaped, dim) is None and shaped.sizes[dim] > 1
     ]
-    axes = [axis for axis in mesh.real(mesh.names) if axis not in taken]
+    axes = [axis for axis in axes if axis not in taken]
     found: list[Cuts] = []
     for chosen in spreads(axes, [shaped.sizes[dim] for dim in free], mesh):
         placed = {**fixed, **{dim: own for dim, own in zip(free, chosen, strict=True) if own}}
@@ -41,10 +42,10 @@ def placements(node: Apply, shaped: Shaped, path: str, placer: Placer) -> list[C
     return found
 
 
-def even_layouts(sizes: Sequence[int], named: Sequence[bool], mesh: MeshShape) -> list[Layout]:
-    """All layouts in which an argument can be stored: its named axes, where they divide."""
+def even_layouts(sizes: Sequence[int], named: Sequence[bool], mesh: MeshShape, axes: Sequence[str]) -> list[Layout]:
+    """All layouts in which an argument can be stored over some mesh axes: its named axes, where they divide."""
     found: list[Layout] = []
-    for chosen in spreads(mesh.real(mesh.names), sizes, mesh):
+    for chosen in spreads(axes, sizes, mesh):
         cuts: list[Cut | None] = [even_cut(size, own, mesh) for size, own in zip(sizes, chosen, strict=True)]
         even = all(size % mesh.size(own) == 0 for size, own in zip(sizes, chosen, strict=True))
         if even and all(is_named or cut is None for is_named, cut in zip(named, cuts, strict=True)):

@@ -99,9 +99,17 @@ class Worked:
 
 
 class Prices:
-    """Prices on one mesh, each found once."""
+    """Prices on one mesh, each found once.
 
-    def __init__(self, laid: Laid, mesh: MeshShape, graph: Graph) -> None:
+    Attributes:
+      laid: the mesh on its machine.
+      machine: that it is on.
+      mesh: its shape.
+      axes: those on which something may be placed; the others are `taken`.
+    """
+
+    def __init__(self, laid: Laid, mesh: MeshShape, graph: Graph, taken: frozenset[str] = frozenset()) -> None:
+        self.axes = tuple(axis for axis in mesh.real(mesh.names) if axis not in taken)
         self.laid, self.machine, self.mesh, self._graph = laid, laid.machine, mesh, graph
         self._numbers: dict[Any, int] = {}
         self._changed: dict[tuple[int, int, int], Parts] = {}

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from combinators.graphs import walk
 from tapestry_jax.planning.asked import Asked
-from tapestry_jax.searching.finding.altered import around, turns_of
+from tapestry_jax.searching.finding.altered import around
 from tapestry_jax.searching.finding.descent import descend
 from tapestry_jax.searching.finding.energy import Energies
 from tapestry_jax.searching.finding.moves import moved, steps
-from tapestry_jax.searching.finding.starts import filled, free, promising
+from tapestry_jax.searching.finding.staged import staged
+from tapestry_jax.searching.finding.starts import filled
 from tapestry_jax.searching.method import Stop
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Choice, Space
@@ -39,29 +40,7 @@ def improved(problem: Problem, space: Space, base: Asked, stop: Stop) -> Iterato
     known.of(near.nothing)
     descend(known, None, stop, known.best, most, _by_promise(known, stop, most))
     yield from known.ranked(_PROPOSED)
-    yield from _staged(problem, space, known.lowest, stop, most)
-
-
-def _staged(problem: Problem, space: Space, lowest: float, stop: Stop, most: int) -> Iterator[Asked]:
-    """Layers as stages, and what a descent makes of them, where all free devices could make it cheaper than `lowest`.
-
-    What was found lies on all of the mesh, and every single step from there to stages is dearer.
-    """
-    known, turns = Energies(problem, space, lowest), turns_of(problem.graph)
-    tried: list[Choice] = []
-    for at, each in enumerate(space.variables):
-        for value in range(1, len(each.values)) if each.kind == "axes" and each.name in turns else ():
-            for start in filled(space, moved(space.nothing, at, value)):
-                if stop() or known.tried >= most:
-                    return
-                tried += [start] if math.isfinite(known.of(start)) else []
-    for start in promising(known, tried):
-        if known.of(start) - math.log(free(known, start)) >= known.lowest:
-            break
-        among = [at for at, each in enumerate(space.variables) if each.kind == "axes" or start[at]]
-        descend(known, None, stop, start, known.tried + most, among)
-    if known.lowest < lowest:
-        yield from known.ranked(_PROPOSED)
+    yield from staged(problem, space, known.lowest, stop, most)
 
 
 def _by_promise(known: Energies, stop: Stop, most: int) -> list[int]:
