@@ -5,7 +5,7 @@ Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace lift Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
-          store_padded fsdp partitioned assert_collectives
+          store_padded fsdp partitioned planned assert_collectives
 Spaces    Box Signature Projection exact_cover
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tapestry_jax.inference import infer as infer
     from tapestry_jax.lifting.lift import lift as lift
     from tapestry_jax.partitioning.partitioned import partitioned as partitioned
+    from tapestry_jax.resizing.planned import planned as planned
     from tapestry_jax.searching.pareto import pareto as pareto
     from tapestry_jax.searching.search import search as search
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
@@ -130,6 +131,7 @@ __all__ = [
     "pareto",
     "partitioned",
     "plan",
+    "planned",
     "program",
     "random",
     "rearrange",

@@ -20,6 +20,7 @@ _PLACES = {
     "nnx": "tapestry_jax.nnx",
     "pareto": "tapestry_jax.searching.pareto:pareto",
     "partitioned": "tapestry_jax.partitioning.partitioned:partitioned",
+    "planned": "tapestry_jax.resizing.planned:planned",
     "search": "tapestry_jax.searching.search:search",
     "topology": "tapestry_jax.aot.topology:topology",
 }
