@@ -1,7 +1,8 @@
 """Flax modules made of arrows: their parameters carry dimension names, and any plan may place them.
 
 Modules   Module ModuleArrow
-Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed LayerNorm RMSNorm MLP MultiHeadAttention
+Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP MultiHeadAttention
+Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
 Pooling   max_pool min_pool avg_pool
 Models    Sequential Block Stack Transformer TransformerConfig cross_entropy
 
@@ -22,6 +23,9 @@ from tapestry_jax.nnx.loss import cross_entropy as cross_entropy
 from tapestry_jax.nnx.modules.arrow import ModuleArrow as ModuleArrow
 from tapestry_jax.nnx.modules.module import Module as Module
 from tapestry_jax.nnx.modules.sequential import Sequential as Sequential
+from tapestry_jax.nnx.norms.batch_norm import BatchNorm as BatchNorm
+from tapestry_jax.nnx.norms.group_norm import GroupNorm as GroupNorm
+from tapestry_jax.nnx.norms.group_norm import InstanceNorm as InstanceNorm
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm as LayerNorm
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm as RMSNorm
 from tapestry_jax.nnx.projections.einsum import Einsum as Einsum

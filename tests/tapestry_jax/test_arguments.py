@@ -417,6 +417,18 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.nnx.RMSNorm(**({"num_features": 3, "rngs": RNGS} | k)),
         {"num_features": {"1", "np.int64"}, "epsilon": POSITIVE, "use_scale": FLAG, "rngs": set()},
     ),
+    "nnx.GroupNorm": (
+        lambda **k: tp.nnx.GroupNorm(**({"num_features": 4, "num_groups": 2, "rngs": RNGS} | k)),
+        {"num_features": {"1"}, "num_groups": {"1"}, "epsilon": POSITIVE, "use_bias": FLAG, "rngs": set()},
+    ),
+    "nnx.InstanceNorm": (
+        lambda **k: tp.nnx.InstanceNorm(**({"num_features": 4, "rngs": RNGS} | k)),
+        {"num_features": {"1", "np.int64"}, "epsilon": POSITIVE, "use_scale": FLAG, "rngs": set()},
+    ),
+    "nnx.BatchNorm": (
+        lambda **k: tp.nnx.BatchNorm(**({"num_features": 4, "rngs": RNGS} | k)),
+        {"num_features": {"1", "np.int64"}, "use_running_average": FLAG, "momentum": {"0", "1"}, "rngs": set()},
+    ),
     "nnx.Embed": (
         lambda **k: tp.nnx.Embed(**({"num_embeddings": 3, "features": 2, "rngs": RNGS} | k)),
         {"num_embeddings": {"1", "np.int64"}, "features": {"1", "np.int64"}, "dims": set(), "dtype": FLOATS | {"None"}}

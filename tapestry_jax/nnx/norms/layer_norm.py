@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax import lax
 
-from combinators.arguments import read_count, read_flag, read_number
-from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.leaves.map import Map
 from combinators.recording.value import Value
-from tapestry_jax.nnx.modules.module import Module
-from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
-from tapestry_jax.nnx.parameter import ones, parameter, zeros
+from tapestry_jax.nnx.norms.scaled import Norm
+from tapestry_jax.nnx.norms.statistics import mean_square, statistics
 
 
 @dataclass(frozen=True)
 class Normalize:
-    """Scale vectors along the last axis to variance 1 (and mean 0), then by parameters.
+    """Scale vectors along the last axis to variance 1 (and mean 0), then by parameters: the kernel of older programs.
+
+    Files hold it; norms are now written as a fold and a map, so that the axis can be cut.
 
     Attributes:
       epsilon: added to the variance.
@@ -58,61 +55,11 @@ class Normalize:
         return y.astype(dtype)
 
 
-class _Norm(Module):
-    """What both normalisations share."""
-
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        epsilon: float,
-        use_bias: bool,
-        use_scale: bool,
-        dims: tuple[str],
-        dtype: Any,
-        param_dtype: Any,
-        rngs: nnx.Rngs,
-    ) -> None:
-        own = f"of {type(self).__name__}"
-        self.num_features = read_count(num_features, f"num_features= {own}")
-        self.epsilon = read_number(epsilon, f"epsilon= {own}")
-        if self.epsilon < 0:
-            remedy = "Pass a small positive number."
-            raise GraphError(message(f"epsilon= {own} is negative", f"got {epsilon!r}", remedy=remedy))
-        self.dims = read_dims(dims, 1, f"dims= {own}")
-        self.dtype, param_dtype = read_dtypes(dtype, param_dtype, own)
-        rngs = read_rngs(rngs, own)
-        self.scale: nnx.Param[jax.Array] | None = nnx.data(None)
-        self.bias: nnx.Param[jax.Array] | None = nnx.data(None)
-        if read_flag(use_scale, f"use_scale= {own}"):
-            self.scale = parameter(ones, (self.num_features,), self.dims, rngs=rngs, dtype=param_dtype)
-        if read_flag(use_bias, f"use_bias= {own}"):
-            self.bias = parameter(zeros, (self.num_features,), self.dims, rngs=rngs, dtype=param_dtype)
-
-    @property
-    def signature(self) -> str:
-        """The last dimension is normalised."""
-        return f"... {self.dims[0]} -> ... {self.dims[0]}"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of the last dimension."""
-        return {self.dims[0]: self.num_features}
-
-    def _normalize(self, x: Value, center: bool) -> Value:
-        parameters = [p[...] for p in (self.scale, self.bias) if p is not None]
-        dtype = None if self.dtype is None else jnp.dtype(self.dtype)
-        kernel = Normalize(self.epsilon, center, self.scale is not None, self.bias is not None, dtype)
-        signature = ", ".join(["... [c]", *("[c]" for _ in parameters)]) + " -> ... [c]"
-        sizes = {"c": self.num_features}
-        return Map(kernel, signature, sizes=sizes, name="normalize")(x, *parameters)
-
-
-class LayerNorm(_Norm):
+class LayerNorm(Norm):
     """Mean 0 and variance 1 along the last dimension, then scale and bias, as `flax.nnx.LayerNorm`.
 
     Args:
-      num_features: size of the last dimension; every plan keeps it whole.
+      num_features: size of the last dimension; a fold, which a plan may cut.
       epsilon: added to the variance.
       use_bias: whether a bias is added.
       use_scale: whether a scale is multiplied.
@@ -146,15 +93,17 @@ class LayerNorm(_Norm):
         )
 
     def forward(self, x: Value) -> Value:
-        """Normalise; the variance is `mean(x^2) - mean(x)^2`, as in Flax."""
-        return self._normalize(x, center=True)
+        """Normalise; uncut the variance is `mean(x^2) - mean(x)^2`, as in Flax."""
+        self._check(x)
+        kept = range(x.ndim - 1)
+        return self._scaled(x, statistics(x, kept), kept)
 
 
-class RMSNorm(_Norm):
+class RMSNorm(Norm):
     """Mean square 1 along the last dimension, then scale, as `flax.nnx.RMSNorm`.
 
     Args:
-      num_features: size of the last dimension; every plan keeps it whole.
+      num_features: size of the last dimension; a fold, which a plan may cut.
       epsilon: added to the mean square.
       use_scale: whether a scale is multiplied.
       dims: name of the dimension.
@@ -187,4 +136,6 @@ class RMSNorm(_Norm):
 
     def forward(self, x: Value) -> Value:
         """Normalise by the root of the mean square."""
-        return self._normalize(x, center=False)
+        self._check(x)
+        kept = range(x.ndim - 1)
+        return self._scaled(x, (mean_square(x, kept),), kept)

@@ -1,0 +1,101 @@
+"""Normalisation over the examples of a batch, with statistics that run along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from combinators.arguments import read_flag, read_number
+from combinators.errors import GraphError, message
+from combinators.recording.value import Value
+from tapestry_jax.nnx.norms.scaled import Norm
+from tapestry_jax.nnx.norms.statistics import statistics
+
+
+class BatchNorm(Norm):
+    """Mean 0 and variance 1 over all axes but the last, as `flax.nnx.BatchNorm`.
+
+    The batch is a fold, so a plan that cuts it merges the statistics: they are those of the whole batch on every mesh.
+    A forward pass writes nothing, so while it trains the layer returns what runs along beside its result:
+    `y, running = norm(x)`, then `nnx.update(norm, running)`.
+
+    Args:
+      num_features: size of the last dimension.
+      use_running_average: whether what ran along is used; the result then comes alone.
+      momentum: how much of what ran along is kept.
+      epsilon: added to the variance.
+      use_bias: whether a bias is added.
+      use_scale: whether a scale is multiplied.
+      dims: name of the last dimension.
+      dtype: of the result; by default what JAX promotes inputs and parameters to.
+      param_dtype: of the parameters.
+      rngs: whose stream `params` initialises.
+
+    Attributes:
+      mean: what ran along of the means.
+      var: what ran along of the variances.
+
+    Raises:
+      GraphError: when an argument is not what it should be.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        use_running_average: bool = False,
+        momentum: float = 0.99,
+        epsilon: float = 1e-5,
+        use_bias: bool = True,
+        use_scale: bool = True,
+        dims: tuple[str] = ("channels",),
+        dtype: Any = None,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.use_running_average = read_flag(use_running_average, "use_running_average= of BatchNorm")
+        self.momentum = read_number(momentum, "momentum= of BatchNorm")
+        if not 0 <= self.momentum <= 1:
+            remedy = "Pass a number from 0 to 1."
+            raise GraphError(message("momentum= of BatchNorm is no share", f"got {momentum!r}", remedy=remedy))
+        super().__init__(
+            num_features,
+            epsilon=epsilon,
+            use_bias=use_bias,
+            use_scale=use_scale,
+            dims=dims,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            rngs=rngs,
+        )
+        shape = (self.num_features,)
+        self.mean: nnx.BatchStat[jax.Array] = nnx.BatchStat(jnp.zeros(shape), dims=self.dims)
+        self.var: nnx.BatchStat[jax.Array] = nnx.BatchStat(jnp.ones(shape), dims=self.dims)
+
+    @property
+    def signature(self) -> str:
+        """The last dimension holds the features; two running statistics come behind the result while it trains."""
+        (name,) = self.dims
+        return f"... {name} -> ... {name}" + ("" if self.use_running_average else f", {name}, {name}")
+
+    def forward(self, x: Value) -> Any:
+        """Normalise over the batch, or by what ran along.
+
+        Returns:
+          The result, and while it trains the next running statistics by the names of their attributes.
+
+        Raises:
+          SignatureError: when there is no axis before the features, or they have another size.
+        """
+        self._check(x, 2)
+        kept = (x.ndim - 1,)
+        if self.use_running_average:
+            known: Any = (self.mean[...], self.var[...])  # values here, as all variables
+            return self._scaled(x, known, kept)
+        mean, variance = statistics(x, kept)
+        old, new = self.momentum, 1 - self.momentum
+        running = {"mean": old * self.mean[...] + new * mean, "var": old * self.var[...] + new * variance}
+        return self._scaled(x, (mean, variance), kept), running

@@ -1,0 +1,45 @@
+"""What normalisation refuses, and what it sends where the axis that it normalises is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+
+X = np.ones((4, 6, 8), np.float32)
+
+
+@pytest.mark.parametrize("norm", [tp.nnx.LayerNorm, tp.nnx.RMSNorm, tp.nnx.BatchNorm])
+def test_a_negative_epsilon_is_told(norm: type) -> None:
+    with pytest.raises(tp.GraphError, match=f"epsilon= of {norm.__name__} is negative"):
+        norm(3, epsilon=-1.0, rngs=nnx.Rngs(0))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: tp.nnx.GroupNorm(6, 4, rngs=nnx.Rngs(0)), "groups of GroupNorm do not divide the channels"),
+        (lambda: tp.nnx.GroupNorm(6, 2, 3, rngs=nnx.Rngs(0)), "GroupNorm is told its groups once"),
+        (lambda: tp.nnx.BatchNorm(6, momentum=2.0, rngs=nnx.Rngs(0)), "momentum= of BatchNorm is no share"),
+        (lambda: tp.nnx.InstanceNorm(8, rngs=nnx.Rngs(0))(X[0]), "InstanceNorm: the input does not fit"),
+        (lambda: tp.nnx.BatchNorm(7, rngs=nnx.Rngs(0))(X), "BatchNorm: the input does not fit"),
+    ],
+)
+def test_norms_that_do_not_fit_are_told(call: Any, told: str) -> None:
+    with pytest.raises(tp.TapestryError, match=told):
+        call()
+
+
+@pytest.mark.parametrize(("norm", "sums"), [(tp.nnx.LayerNorm, 2), (tp.nnx.RMSNorm, 1)])
+def test_what_is_normalised_can_be_cut(norm: Any, sums: int) -> None:
+    """One sum of squares, or sums in two rounds: of cells, then around their mean; `x` itself stays where it is."""
+    graph = tp.trace(norm(8, rngs=nnx.Rngs(0)), tp.TensorType({"batch": 4, "seq": 6, "embed": 8}))
+    mesh = tp.mesh(data=2)
+    plan = tp.plan(graph, mesh, {"embed": "data"}, inputs={"x": {"embed": "data"}}, outputs={"y": {"embed": "data"}})
+    sent = plan.collectives()
+    assert [step.kind for step in sent] == ["all-reduce"] * len(sent)
+    assert sum(step.bytes for step in sent) <= 2 * sums * 4 * 6 * 4 + 8 * sums
