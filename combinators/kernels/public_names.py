@@ -87,6 +87,7 @@ _KERNELS = {
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",
     "tapestry_jax.nnx.cast": "Cast",
+    "tapestry_jax.nnx.dropout": "Keep",
     "tapestry_jax.nnx.images.conv": "Correlate",
     "tapestry_jax.nnx.images.conv_transpose": "Spread",
     "tapestry_jax.nnx.images.pooling": "Pool Averages",
@@ -94,6 +95,7 @@ _KERNELS = {
     "tapestry_jax.nnx.norm": "Normalize",
     "tapestry_jax.nnx.norms.scaled": "Scaled",
     "tapestry_jax.nnx.norms.statistics": "CentralSums MeanAndVariance Squares MeanSquare variance_of mean_of",
+    "tapestry_jax.nnx.positions": "Rotate",
     "tapestry_jax.nnx.rows": "RowsOfBlock Rows RowsWithin EntryOfBlock Entry",
 }
 # What aggregators compute in NumPy, for tests: it works on real arrays at once, so a file may name it in that place

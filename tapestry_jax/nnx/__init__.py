@@ -1,19 +1,21 @@
 """Flax modules made of arrows: their parameters carry dimension names, and any plan may place them.
 
 Modules   Module ModuleArrow
-Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP MultiHeadAttention
+Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP GLU SwiGLU
+          LoRA Dropout MultiHeadAttention
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
 Pooling   max_pool min_pool avg_pool
 Models    Sequential Block Stack Transformer TransformerConfig cross_entropy
 
-Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `attention`; and
-what is made of them: `stack`, and `transformer` with its `loss`. `rows` are kernels, `options` reads what constructors
-are given.
+Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `dropout`, and
+`attention` with `positions`; and what is made of them: `stack`, and `transformer` with its `loss`. `rows` are kernels,
+`options` reads what constructors are given.
 """
 
 from __future__ import annotations
 
 from tapestry_jax.nnx.attention import MultiHeadAttention as MultiHeadAttention
+from tapestry_jax.nnx.dropout import Dropout as Dropout
 from tapestry_jax.nnx.images.conv import Conv as Conv
 from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspose
 from tapestry_jax.nnx.images.pooling import avg_pool as avg_pool
@@ -31,8 +33,11 @@ from tapestry_jax.nnx.norms.layer_norm import RMSNorm as RMSNorm
 from tapestry_jax.nnx.projections.einsum import Einsum as Einsum
 from tapestry_jax.nnx.projections.embed import Embed as Embed
 from tapestry_jax.nnx.projections.embed import PositionEmbed as PositionEmbed
+from tapestry_jax.nnx.projections.gated import GLU as GLU
+from tapestry_jax.nnx.projections.gated import SwiGLU as SwiGLU
 from tapestry_jax.nnx.projections.linear import Linear as Linear
 from tapestry_jax.nnx.projections.linear import LinearGeneral as LinearGeneral
+from tapestry_jax.nnx.projections.lora import LoRA as LoRA
 from tapestry_jax.nnx.projections.mlp import MLP as MLP
 from tapestry_jax.nnx.stack import Stack as Stack
 from tapestry_jax.nnx.transformer import Block as Block

@@ -1,4 +1,4 @@
-"""Multi-head self-attention: a fold over the keys."""
+"""Multi-head attention: a fold over the keys."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
-from combinators.arguments import read_count, read_flag
+from combinators.arguments import read_count, read_flag, read_number
 from combinators.errors import GraphError, message
 from combinators.leaves.attention import attention
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.norms.layer_norm import LayerNorm
+from tapestry_jax.nnx.positions import rotary
 from tapestry_jax.nnx.projections.linear import LinearGeneral
 
 
 class MultiHeadAttention(Module):
-    """Self-attention of several heads, as `flax.nnx.MultiHeadAttention` with `decode=False`.
+    """Attention of several heads, as `flax.nnx.MultiHeadAttention` with `decode=False`.
 
-    Queries carry `seq`, keys and values the same tensor's axis under the name `keys`, the fold dimension: cut in time
-    it is FlashAttention, on a mesh axis ring attention.
+    Queries carry `seq`, keys and values the axis `keys`, of the same tensor or of another: the fold dimension, cut in
+    time it is FlashAttention, on a mesh axis ring attention. Operands are `x`, with `cross` the tensor that keys and
+    values are made of, with `masked` a mask: `attend(x, memory, mask)`.
 
     Args:
       num_heads: the heads.
@@ -28,14 +31,21 @@ class MultiHeadAttention(Module):
       qkv_features: total over the heads, by default `in_features`.
       num_key_value_heads: heads of keys and values, where several heads of queries share one (grouped queries). The
         kernels of `query` and `out` then have the axes `heads` and `group` for the heads.
-      causal: whether a position sees only itself and what comes before it.
+      causal: whether a position sees only itself and what comes before it; with `cross` it sees all.
+      cross: whether keys and values are made of another tensor, whose positions are `keys`.
+      masked: whether a mask comes last, bool `(..., seq, keys)`: False hides.
+      in_kv_features: size of the last axis of that other tensor, by default `in_features`; where it is another size
+        the axis is called `kv_embed`.
+      rotary_base: base of the wavelengths of rotary positions of queries and keys; None turns nothing.
+      normalize_qk: whether queries and keys are normalised by a `LayerNorm` without bias, `query_ln` and `key_ln`.
       use_bias: whether the projections add biases.
       dtype: of the computation; by default what JAX promotes inputs and parameters to.
       param_dtype: of the parameters.
       rngs: whose stream `params` initialises.
 
     Raises:
-      GraphError: when the heads do not divide the features, or heads of keys those of queries.
+      GraphError: when the heads do not divide the features, or heads of keys those of queries, or features of a head
+        that are turned are odd.
     """
 
     def __init__(
@@ -46,6 +56,11 @@ class MultiHeadAttention(Module):
         *,
         num_key_value_heads: int | None = None,
         causal: bool = True,
+        cross: bool = False,
+        masked: bool = False,
+        in_kv_features: int | None = None,
+        rotary_base: float | None = None,
+        normalize_qk: bool = False,
         use_bias: bool = True,
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -57,7 +72,11 @@ class MultiHeadAttention(Module):
             read_count(in_features, f"in_features= {own}"),
         )
         features = in_features if qkv_features is None else read_count(qkv_features, f"qkv_features= {own}")
-        causal = read_flag(causal, f"causal= {own}")
+        self.cross, self.masked = read_flag(cross, f"cross= {own}"), read_flag(masked, f"masked= {own}")
+        causal = read_flag(causal, f"causal= {own}") and not self.cross
+        self.in_kv_features = (
+            in_features if in_kv_features is None else read_count(in_kv_features, f"in_kv_features= {own}")
+        )
         if features % num_heads:
             raise GraphError(
                 message(
@@ -78,6 +97,7 @@ class MultiHeadAttention(Module):
         self.num_heads, self.in_features, self.causal = num_heads, in_features, causal
         self.num_key_value_heads = shared
         self.head_dim = features // num_heads
+        self.rotary_base = _read_base(rotary_base, self.head_dim, own)
         heads, names = (num_heads, self.head_dim), ("heads", "head_dim")
         linear = partial(LinearGeneral, use_bias=use_bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         rows, row_names = heads, names
@@ -85,22 +105,48 @@ class MultiHeadAttention(Module):
             heads = (shared, self.head_dim)
             rows, row_names = (shared, num_heads // shared, self.head_dim), ("heads", "group", "head_dim")
         self.query = linear(in_features, rows, dims=("embed", row_names))
-        self.key = linear(in_features, heads, dims=("embed", names))
-        self.value = linear(in_features, heads, dims=("embed", names))
+        self.kv_dim = "embed" if self.in_kv_features == in_features else "kv_embed"
+        self.key = linear(self.in_kv_features, heads, dims=(self.kv_dim, names))
+        self.value = linear(self.in_kv_features, heads, dims=(self.kv_dim, names))
         self.out = linear(rows, in_features, dims=(row_names, "embed"))
+        self.query_ln: LayerNorm | None = nnx.data(None)
+        self.key_ln: LayerNorm | None = nnx.data(None)
+        if read_flag(normalize_qk, f"normalize_qk= {own}"):
+            norm = partial(LayerNorm, use_bias=False, dims=("head_dim",), dtype=dtype, param_dtype=param_dtype)
+            self.query_ln, self.key_ln = norm(self.head_dim, rngs=rngs), norm(self.head_dim, rngs=rngs)
 
     @property
     def signature(self) -> str:
         """Positions and features come last."""
-        return "... seq embed -> ... seq embed"
+        memory = f", ... keys {self.kv_dim}" if self.cross else ""
+        return f"... seq embed{memory}{', ... seq keys' if self.masked else ''} -> ... seq embed"
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.in_features}
+        """Of `embed`, and of what keys are made of."""
+        return {"embed": self.in_features} | ({self.kv_dim: self.in_kv_features} if self.cross else {})
 
-    def forward(self, x: Value) -> Value:
-        """Project, attend, project back."""
-        other = x.rename(seq="keys")
-        y = attention(self.query(x), self.key(other), self.value(other), causal="seq" if self.causal else False)
+    def forward(self, x: Value, *others: Value) -> Value:
+        """Project, normalise and turn where asked to, attend, project back."""
+        other = others[0] if self.cross else x
+        other = other.rename(seq="keys") if "keys" not in other.names else other
+        query, key = self.query(x), self.key(other)
+        if self.query_ln is not None and self.key_ln is not None:
+            query, key = self.query_ln(query), self.key_ln(key)
+        if self.rotary_base is not None:
+            query, key = rotary(query, "seq", self.rotary_base), rotary(key, "keys", self.rotary_base)
+        options: dict[str, Any] = {"mask": others[-1]} if self.masked else {}
+        y = attention(query, key, self.value(other), causal="seq" if self.causal else False, **options)
         return self.out(y)
+
+
+def _read_base(base: Any, head_dim: int, own: str) -> float | None:
+    """The base of rotary positions, for heads whose features make pairs."""
+    if base is None:
+        return None
+    number = read_number(base, f"rotary_base= {own}")
+    if number <= 0 or head_dim % 2:
+        details = (f"rotary_base is {base!r:.40}, and a head has {head_dim} features",)
+        remedy = "Pass a positive base such as 10000.0, and heads with an even number of features."
+        raise GraphError(message(f"no rotary positions {own}", *details, remedy=remedy))
+    return number

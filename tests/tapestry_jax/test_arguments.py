@@ -447,10 +447,26 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.nnx.MLP(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
         {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "activation": {"class"}, "use_bias": FLAG},
     ),
+    "nnx.GLU": (
+        lambda **k: tp.nnx.GLU(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
+        {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "activation": {"class"}, "use_bias": FLAG},
+    ),
+    "nnx.LoRA": (
+        lambda **k: tp.nnx.LoRA(**({"in_features": 3, "lora_rank": 1, "out_features": 2, "rngs": RNGS} | k)),
+        {"in_features": {"1", "np.int64"}, "lora_rank": {"1", "np.int64"}, "out_features": {"1", "np.int64"}}
+        | {"base_module": {"None"}, "dims": set(), "a_initializer": set(), "b_initializer": set(), "rngs": set()},
+    ),
+    "nnx.Dropout": (
+        lambda **k: tp.nnx.Dropout(**({"rate": 0.5, "rngs": RNGS} | k)),
+        {"rate": {"0", "1"}, "deterministic": FLAG, "rngs": set()}
+        | {"broadcast_dims": {"[]", "()", "['a']", "text", "np.str_"}},
+    ),
     "nnx.MultiHeadAttention": (
         lambda **k: tp.nnx.MultiHeadAttention(**({"num_heads": 1, "in_features": 2, "rngs": RNGS} | k)),
         {"num_heads": {"1"}, "in_features": {"1", "np.int64"}, "qkv_features": {"None", "1", "np.int64"}}
-        | {"causal": FLAG, "use_bias": FLAG, "num_key_value_heads": {"None", "1"}, "rngs": set()},
+        | {"causal": FLAG, "use_bias": FLAG, "num_key_value_heads": {"None", "1"}, "rngs": set()}
+        | {"cross": FLAG, "masked": FLAG, "in_kv_features": {"None", "1", "np.int64"}, "normalize_qk": FLAG}
+        | {"rotary_base": POSITIVE - {"0"} | {"None"}},
     ),
     "nnx.TransformerConfig": (
         lambda **k: tp.nnx.TransformerConfig(**({"layers": 1, "embed": 2, "heads": 1, "vocab": 3} | k)),

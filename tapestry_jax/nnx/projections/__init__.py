@@ -1,4 +1,4 @@
 """Layers that contract dimensions with a kernel, or look rows of one up.
 
-Read `linear` and `einsum`, then `mlp`, made of them, and `embed`.
+Read `linear` and `einsum`, then what is made of them, `mlp`, `gated` and `lora`, and `embed`.
 """

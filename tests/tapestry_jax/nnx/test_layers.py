@@ -94,6 +94,28 @@ PAIRS = {
         X,
     ),
     "mlp": lambda: (tp.nnx.MLP(8, 16, rngs=rngs()), FlaxMLP(8, 16, rngs=rngs()), X),
+    "attention, normalised": lambda: (
+        tp.nnx.MultiHeadAttention(2, 8, causal=False, normalize_qk=True, rngs=rngs()),
+        nnx.MultiHeadAttention(2, 8, normalize_qk=True, decode=False, rngs=rngs()),
+        X,
+        {"batch": 2, "seq": 6, "embed": 8},
+        {"heads": "model", "keys": "data"},
+    ),
+    "glu": lambda: (
+        tp.nnx.GLU(8, 6, use_bias=True, rngs=rngs()),
+        FlaxGLU(8, 6, nnx.sigmoid, True),
+        X,
+        {"batch": 2, "seq": 6, "embed": 8},
+        {"mlp": "model", "embed": "data"},
+    ),
+    "swiglu": lambda: (tp.nnx.SwiGLU(8, 6, rngs=rngs()), FlaxGLU(8, 6, nnx.silu, False), X),
+    "lora": lambda: (
+        tp.nnx.LoRA(8, 2, 5, base_module=tp.nnx.Linear(8, 5, rngs=rngs()), rngs=rngs()),
+        nnx.LoRA(8, 2, 5, base_module=nnx.Linear(8, 5, rngs=rngs()), rngs=rngs()),
+        X,
+        {"batch": 2, "seq": 6, "embed": 8},
+        {"embed": "data", "mlp": "model"},
+    ),
     "einsum": lambda: (
         tp.nnx.Einsum("b s a, h a d -> b s h d", (3, 8, 2), (3, 2), rngs=rngs()),
         nnx.Einsum("bsa,had->bshd", (3, 8, 2), (3, 2), rngs=rngs()),
@@ -191,6 +213,16 @@ def called(module):
     graphdef, state = nnx.split(module)
     tree = jax.tree.structure(state)
     return lambda leaves, x: nnx.merge(graphdef, jax.tree.unflatten(tree, leaves))(x)
+
+
+class FlaxGLU(nnx.Module):
+    def __init__(self, features, hidden, activation, use_bias):
+        self.activation = activation
+        self.gate, self.up = (nnx.Linear(features, hidden, use_bias=use_bias, rngs=rngs()) for _ in range(2))
+        self.down = nnx.Linear(hidden, features, use_bias=use_bias, rngs=rngs())
+
+    def __call__(self, x):
+        return self.down(self.activation(self.gate(x)) * self.up(x))
 
 
 def test_what_runs_along_is_that_of_flax_on_every_mesh():
