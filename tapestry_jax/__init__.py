@@ -3,7 +3,7 @@
 Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
 Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
-Graphs    trace lift Graph TensorType infer Inferred
+Graphs    trace lift stack_layers unstack_layers Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
           store_padded fsdp partitioned planned assert_collectives
 Spaces    Box Signature Projection exact_cover
@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from tapestry_jax.assertions import assert_collectives as assert_collectives
     from tapestry_jax.inference import Inferred as Inferred
     from tapestry_jax.inference import infer as infer
+    from tapestry_jax.lifting.callables.layers import stack_layers as stack_layers
+    from tapestry_jax.lifting.callables.layers import unstack_layers as unstack_layers
     from tapestry_jax.lifting.lift import lift as lift
     from tapestry_jax.partitioning.partitioned import partitioned as partitioned
     from tapestry_jax.resizing.planned import planned as planned
@@ -139,9 +141,11 @@ __all__ = [
     "scan",
     "search",
     "stack",
+    "stack_layers",
     "store_padded",
     "striped",
     "topology",
     "trace",
+    "unstack_layers",
     "window",
 ]

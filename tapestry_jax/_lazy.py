@@ -22,7 +22,9 @@ _PLACES = {
     "partitioned": "tapestry_jax.partitioning.partitioned:partitioned",
     "planned": "tapestry_jax.resizing.planned:planned",
     "search": "tapestry_jax.searching.search:search",
+    "stack_layers": "tapestry_jax.lifting.callables.layers:stack_layers",
     "topology": "tapestry_jax.aot.topology:topology",
+    "unstack_layers": "tapestry_jax.lifting.callables.layers:unstack_layers",
 }
 _find, _ = lazily("tapestry_jax", _PLACES)
 

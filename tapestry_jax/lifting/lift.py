@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from combinators.arguments import read_dimension
 from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisName, AxisVariable
@@ -17,12 +18,15 @@ from combinators.recording.function import check_labels, label_of
 from combinators.recording.trace import Trace
 from tapestry_jax.lifting.assign import Assigner
 from tapestry_jax.lifting.callables.arguments import Source, is_type, source_of, split_argument, struct_of
+from tapestry_jax.lifting.callables.inputs import Input, check_free_of, no_layers, stacked_inputs
+from tapestry_jax.lifting.callables.layers import stacked_label
 from tapestry_jax.lifting.callables.names import Names, check_free, read_names
 from tapestry_jax.lifting.callables.written import Watch, check_counts, modules_of
 from tapestry_jax.lifting.dims import labels
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.finding.attention import with_attention
 from tapestry_jax.lifting.finding.fuse import fuse
+from tapestry_jax.lifting.finding.repeats import with_stacks
 from tapestry_jax.lifting.rules.keys import impl_of
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
@@ -30,7 +34,13 @@ from tapestry_jax.lifting.values import Steps, Values
 from tapestry_jax.lifting.walk import Walk
 
 
-def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = None, state: bool = False) -> Graph:
+def lift(
+    function: Any,
+    *specs: Any,
+    names: str | Mapping[str, Any] | None = None,
+    state: bool = False,
+    stack: str | None = None,
+) -> Graph:
     """The graph of a JAX function that knows nothing of this library, from its jaxpr.
 
     Axes that have to agree are one dimension: what a product contracts, what a sum adds cell by cell. An axis can be
@@ -49,14 +59,17 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         of random numbers. It is the `nnx.State` of the variables that are written, for `nnx.update(model, written)`;
         where modules are among the arguments, a dictionary of these by the name of the argument, the lifted one's
         under `params`. Of a linen module all collections but `params`, as `mutable=` gives them.
+      stack: what to call the dimension of equal layers that follow each other: they become one loop, and their
+        parameters one input each, with that dimension in front. `tp.stack_layers(graph, params)` makes what the graph
+        then takes in their place, `tp.unstack_layers` brings it back.
 
     Returns:
       The graph; it takes what `function` takes, behind what it holds, and None in the place of what is no array.
 
     Raises:
       GraphError: for what cannot be called, or not with so many arguments, two inputs of one name, side effects, what
-        is written to modules and not returned, random keys among the results, or names that do not fit. What JAX cannot
-        trace raises its own errors.
+        is written to modules and not returned, random keys among the results, names that do not fit, or no layers to
+        stack. What JAX cannot trace raises its own errors.
       KernelError: when the function holds a large array.
 
     Example:
@@ -74,6 +87,7 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
       relu           batch mlp -> batch mlp                                  float32(batch=8, mlp=6)
       dot_general_1  batch mlp, mlp out -> batch out; fold mlp by Sum        float32(batch=8, out=2)
     """
+    stack = None if stack is None else read_dimension(stack, "stack= of tp.lift")
     source = source_of(function)
     _check_arguments(function, source, len(specs))
     split = [split_argument(spec) for spec in specs]
@@ -109,7 +123,7 @@ def lift(function: Any, *specs: Any, names: str | Mapping[str, Any] | None = Non
         raise GraphError(message(f"`{source.name}` returns nothing", remedy="Return at least one array."))
     wanted = read_names(names, arguments)
     wanted.check(told)
-    graph = _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted)
+    graph = _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted, stack)
     check_counts(graph, counts)
     return graph
 
@@ -122,12 +136,23 @@ def _graph(
     trees: tuple[Any, Any],
     name: str,
     wanted: Names,
+    stack: str | None,
 ) -> Graph:
     values = Values()
-    numbers = [values.new(kind.shape, kind.dtype) for kind in types]
-    steps = steps_of(closed, values, numbers)
+    listed = [Input(values.new(k.shape, k.dtype), label, k) for label, k in zip(inputs, types, strict=True)]
+    steps = _unfused(closed, values, [told.value for told in listed])
+    in_tree, out_tree = trees
+    if stack is not None:
+        check_free_of(stack, listed, wanted)
+        steps, groups = with_stacks(
+            steps, values, lambda group: stacked_label([inputs[at] for at in group]) is not None
+        )
+        if not groups:
+            raise no_layers(name, stack)
+        listed, in_tree = stacked_inputs(listed, groups, in_tree, stack)
+    steps = fuse(steps)
     assigner = Assigner(values)
-    _name_inputs(assigner, numbers, inputs, types, wanted)
+    _name_inputs(assigner, listed, wanted)
     assigned = assigner.run(steps)
     shapes = [values.shapes[value] for value in steps.outputs]
     taken = {dim.find().name for dims in assigner.named.values() for dim in dims if dim is not None}
@@ -136,37 +161,38 @@ def _graph(
     program = Trace()
     axes: list[tuple[AxisName, ...]] = [
         tuple(
-            kept or (called[dim.find()] if dim is not None else AxisVariable(f"axis {at} of `{label}`"))
-            for at, (dim, kept) in enumerate(zip(assigner.named[number], kind.names, strict=True))
+            kept or (called[dim.find()] if dim is not None else AxisVariable(f"axis {at} of `{told.label}`"))
+            for at, (dim, kept) in enumerate(zip(assigner.named[told.value], told.kind.names, strict=True))
         )
-        for label, number, kind in zip(inputs, numbers, types, strict=True)
+        for told in listed
     ]
     leaves = [
-        program.input(label, own, kind.shape, kind.dtype) for label, own, kind in zip(inputs, axes, types, strict=True)
+        program.input(told.label, own, told.kind.shape, told.kind.dtype) for told, own in zip(listed, axes, strict=True)
     ]
+    order = dict(zip((told.value for told in listed), leaves, strict=True))
     with recording(program):
-        found = Emitter(called, assigner.named).run(program, assigned, leaves)
-    return program.finish(list(zip(outputs, found, strict=True)), *trees, name)
+        found = Emitter(called, assigner.named).run(program, assigned, [order[value] for value in steps.inputs])
+    return program.finish(list(zip(outputs, found, strict=True)), in_tree, out_tree, name)
 
 
 def steps_of(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
     """The equations of a jaxpr as steps, on these values."""
+    return fuse(_unfused(closed, values, numbers))
+
+
+def _unfused(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
     walk = Walk(RULES, unknown, values, THROUGH)
-    results = walk.run(closed.jaxpr, closed.consts, numbers)
-    return fuse(with_attention(walk.finish(numbers, results), values))
+    return with_attention(walk.finish(numbers, walk.run(closed.jaxpr, closed.consts, numbers)), values)
 
 
-def _name_inputs(
-    assigner: Assigner, numbers: Sequence[int], labels: Sequence[str], types: Sequence[TensorType], wanted: Names
-) -> None:
+def _name_inputs(assigner: Assigner, inputs: Sequence[Input], wanted: Names) -> None:
     """Dimensions for the axes of inputs: users' names first; those of arguments come before those of parameters."""
     users: dict[str, Any] = {}
-    order = sorted(range(len(numbers)), key=lambda at: "/" in labels[at])
-    for at in order:
-        given = wanted.of(labels[at], types[at].shape)
-        stem, hint = stem_of(labels[at])
+    for told in sorted(inputs, key=lambda told: "/" in told.label):
+        kind, extra = told.kind, told.first is not None
+        stem, hint = stem_of(told.path)
         named: list[Any] = []
-        for axis, (own, user, size) in enumerate(zip(types[at].names, given, types[at].shape, strict=True)):
+        for axis, (own, user, size) in enumerate(zip(kind.names, told.names(wanted), kind.shape, strict=True), -extra):
             name = user or own
             if name is not None and name not in users:
                 users[name] = assigner.new((name,), name, name)
@@ -174,7 +200,7 @@ def _name_inputs(
             if made is None and size != 1:
                 made = assigner.new((stem, axis), f"{hint}_{axis}")
             named.append(made)
-        assigner.give(numbers[at], tuple(named))
+        assigner.give(told.value, tuple(named))
 
 
 def _name_results(

@@ -12,6 +12,7 @@ from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.recording.function import label_of
 from tapestry_jax.lifting.callables.arguments import is_nnx
+from tapestry_jax.lifting.callables.layers import layers_of
 
 HELD = "params"
 """What the arrays are called that are lifted with their module."""
@@ -81,9 +82,10 @@ def check_counts(graph: Graph, counts: Iterable[str]) -> None:
       GraphError: naming the first one.
     """
     read = {ref for node in graph.nodes for ref in node.operands}
-    used = {
+    inputs = [
         node.name for at, node in enumerate(graph.nodes) if node in graph.inputs and any(r.node == at for r in read)
-    }
+    ]
+    used = {own for name in inputs for own in layers_of(name) or [name]}
     for label in counts:
         if label in used:
             root, _, path = label.partition("/")

@@ -61,8 +61,7 @@ def _readers(steps: Steps) -> Counter[int]:
     """How many steps read each value; outputs count twice, since they are never put away."""
     counts: Counter[int] = Counter()
     for step in steps.steps:
-        operands = [value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands
-        counts.update(set(operands))
+        counts.update(set(operands_of(step)))
     counts.update(dict.fromkeys(steps.outputs, 2))
     return counts
 
@@ -163,8 +162,13 @@ def needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
         if used.isdisjoint(results_of(step)):
             continue
         kept.append(step)
-        used.update([value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands)
+        used.update(operands_of(step))
     return kept[::-1]
+
+
+def operands_of(step: Step) -> list[int]:
+    """The values that a step reads."""
+    return [value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands
 
 
 def results_of(step: Step) -> list[int]:

@@ -73,6 +73,9 @@ def test_twelve_layers_of_flax_send_what_the_same_model_of_ours_sends() -> None:
     mesh = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
     entries = {"batch": "data", "heads": "model", "mlp": "model"}
     assert sent(tp.plan(graph, mesh, entries)) == sent(tp.plan(tp.trace(ours, tokens), mesh, entries)) != {}
+    stacked = lift(Decoder(12, 32, 4, 64, nnx.Rngs(0)), tokens, names=NAMES, stack="layer")
+    assert sent(tp.plan(stacked, mesh, entries)) == sent(tp.plan(graph, mesh, entries))
+    assert len(stacked.nodes) <= 30 and {node.name.split("/")[2] for node in stacked.inputs[:16]} == {"0:12"}
 
 
 def test_a_decoder_of_flax_trains_the_same_on_a_mesh() -> None:

@@ -1,0 +1,53 @@
+"""Parameters of several layers as one, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.lifting.callables.layers import layers_of, stacked_label
+
+
+@pytest.mark.parametrize(
+    ("labels", "want"),
+    [
+        (["p/h_0/w", "p/h_1/w", "p/h_2/w"], "p/h_0:3/w"),
+        (["p/3/w2", "p/5/w2", "p/7/w2"], "p/3:8:2/w2"),
+        (["p/9/w", "p/10/w"], "p/9:11/w"),
+        (["p/1/w", "p/0/w"], None),
+        (["p/0/w", "p/1/w", "p/3/w"], None),
+        (["p/0/w0", "p/1/w1"], None),
+        (["p/00/w", "p/01/w"], None),
+        (["p/first/w", "p/second/w"], None),
+        (["w0", "w1"], None),
+        (["p0/w", "p1/w"], None),
+    ],
+)
+def test_layers_are_called_by_the_numbers_that_they_have(labels: list[str], want: str | None) -> None:
+    assert stacked_label(labels) == want
+    if want is not None:
+        assert layers_of(want) == labels
+
+
+def test_what_does_not_fit_is_named() -> None:
+    def function(p: Any, q: Any, x: Any) -> Any:
+        for w, b in zip(p["w"], q["b"], strict=True):
+            x = jnp.tanh(x @ w + b)
+        return x
+
+    p, q, x = {"w": [np.eye(3)] * 3}, {"b": [np.ones(3)] * 3}, np.ones((2, 3))
+    graph = tp.lift(function, p, q, x, stack="layer")
+    assert [node.name for node in graph.inputs] == ["p/w/0:3", "q/b/0:3", "x"]
+    with pytest.raises(tp.GraphError, match=r"(?s)cannot tell which argument.*'p', 'q'.*argument=\"p\""):
+        tp.stack_layers(graph, p)
+    with pytest.raises(tp.GraphError, match=r"(?s)tp.stack_layers finds no 'q/b/0', 'q/b/1', 'q/b/2'.*there are q/w/0"):
+        tp.stack_layers(graph, p, "q")
+    stacked = tp.stack_layers(graph, q, argument="q")
+    with pytest.raises(tp.GraphError, match=r"(?s)tp.unstack_layers finds no 'w/0', 'w/1', 'w/2'.*there are b/0"):
+        tp.unstack_layers(stacked, p)
+    with pytest.raises(tp.GraphError, match=r'(?s)has no stacked layers.*Lift with tp.lift\(..., stack="layer"\)'):
+        tp.stack_layers(tp.lift(function, p, q, x), p)
