@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from jax import lax
 from combinators.merging.blocks import identity_block
 from combinators.operations.execute import present, run_blocks, states
 from combinators.operations.shaped import Shaped
+from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
 from tapestry_jax.lowering.on_device.attained import value_of, with_counts
@@ -21,8 +22,8 @@ from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed
+from tapestry_jax.lowering.on_device.valid import has_short, on_valid_rows
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
-from tapestry_jax.lowering.time.pipeline import run_pipeline
 from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
 from tapestry_jax.lowering.time.scan import scan_in_turn, scan_over_mesh, total_before
@@ -36,7 +37,8 @@ from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, R
 def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
     """Run all steps on one device's pieces of the inputs; returns its pieces of the outputs."""
     values: dict[int, Any] = dict(zip(schedule.inputs, inputs, strict=True))
-    return run_steps(schedule, values, Here(schedule.mesh.axes, platforms=schedule.platforms))
+    here = Here(schedule.mesh.axes, platforms=schedule.platforms, short=has_short(schedule))
+    return run_steps(schedule, values, here)
 
 
 def run_steps(schedule: Schedule, values: dict[int, Any], here: Here) -> list[Any]:
@@ -91,7 +93,7 @@ def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here
                 case Region():
                     arrays = [values[slot] for slot in step.operands]
                     if step.stages:
-                        results = run_pipeline(step, here, arrays, run_steps)
+                        results = loops.run_pipeline(step, here, arrays, run_steps)
                     else:
                         results = run_region(step, schedule, here, arrays, run_steps)
                     values.update(zip(step.results, results, strict=True))
@@ -111,9 +113,9 @@ def _run(schedule: Schedule, step: Run, here: Here, arrays: list[Any]) -> list[A
 
 def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[Any]) -> list[Any]:
     """Run one operation on one device's blocks."""
-    cuts = dict(step.cuts)
-    sizes = local_sizes(schedule.graph.shaped(step.node), cuts)
-    shaped = device_kernels(schedule.graph.shaped(step.node), cuts, sizes, step.axes, here.platforms)
+    cuts, whole = dict(step.cuts), schedule.graph.shaped(step.node)
+    sizes = local_sizes(whole, cuts)
+    shaped = device_kernels(whole, cuts, sizes, step.axes, here.platforms)
     operation = shaped.operation
     count = len(schedule.graph.nodes[step.node].operands)
     arrays, before = arrays[:count], list(arrays[count:])
@@ -121,15 +123,22 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
-    axes = fold_axes(shaped, cuts)
-    if axes:
-        results = partial_states(shaped, cuts, sizes, here, blocks)
+    folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
+
+    def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
+        own = shaped if box == sizes else device_kernels(whole, cuts, box, step.axes, here.platforms)
+        if folds:
+            return partial_states(own, cuts, box, here, blocks)
+        return states(own, blocks) if scans else run_blocks(own, blocks, here.platforms)
+
+    results = on_valid_rows(shaped, cuts, sizes, here, blocks, run, states=folds or scans)
+    if folds:
         if step.carried:
             results = _alike(shaped, blocks, results, [schedule.slots[slot].varying for slot in step.results])
         else:
             results = _merged(shaped, step, here, results)
-    elif operation.over in cuts:
-        steps = [vary(leaf, sorted(step.axes)) for leaf in states(shaped, blocks)]
+    elif scans:
+        steps = [vary(leaf, sorted(step.axes)) for leaf in results]
         assert operation.over is not None
         cut = cuts[operation.over]
         if step.carried:
@@ -137,8 +146,6 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
             results = [*present(shaped, scanned), *after]
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
-    else:
-        results = run_blocks(shaped, blocks, here.platforms)
     return _as_stored(schedule, step, results)
 
 

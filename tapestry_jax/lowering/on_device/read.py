@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax.numpy as jnp
@@ -95,22 +97,40 @@ def _read_window(
     return lax.dynamic_slice_in_dim(array, start, local_high - local_low, number)
 
 
-def crop_blocks(shaped: Shaped, blocks: Sequence[Any], sizes: Mapping[str, int], inner: Mapping[str, int]) -> list[Any]:
-    """The blocks that a smaller index box reads, which starts where these do.
+def crop_blocks(
+    shaped: Shaped,
+    blocks: Sequence[Any],
+    sizes: Mapping[str, int],
+    inner: Mapping[str, int],
+    lows: Mapping[str, int] = MappingProxyType({}),
+) -> list[Any]:
+    """The blocks that a smaller index box reads.
 
     Args:
       shaped: the operation.
       blocks: what a box of `sizes` reads.
       sizes: of the dimensions in these blocks.
       inner: of the dimensions in the smaller box.
+      lows: where it begins, of dimensions along which it does not begin where these blocks do.
     """
     cropped: list[Any] = []
     for operand, block in zip(shaped.signature.operands, blocks, strict=True):
         if operand.coordinate is not None:
-            cropped.append(block[: inner[operand.coordinate]])
+            low = lows.get(operand.coordinate, 0)
+            cropped.append(block[low : low + inner[operand.coordinate]])
         else:
             shape = block_shape(operand, dict(inner))
             # Where a dimension runs backwards, its first indices read the last cells.
-            starts = [axis_extent(axis, inner)[0] - axis_extent(axis, sizes)[0] for axis in operand.axes]
+            starts = [
+                axis_extent(axis, inner)[0] - axis_extent(axis, sizes)[0] + _further(axis, sizes, lows)
+                for axis in operand.axes
+            ]
             cropped.append(lax.slice(block, starts, [low + size for low, size in zip(starts, shape, strict=True)]))
     return cropped
+
+
+def _further(axis: Axis, sizes: Mapping[str, int], lows: Mapping[str, int]) -> int:
+    """By how many cells of an axis the first index of a box is further on."""
+    if axis.kind == "composite":
+        return lows.get(axis.terms[0].name, 0) * math.prod(sizes[term.name] for term in axis.terms[1:])
+    return sum(term.coefficient * lows.get(term.name, 0) for term in axis.terms)

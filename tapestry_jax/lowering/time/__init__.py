@@ -3,3 +3,15 @@
 Read `region` with `accumulate` and `still`, then `framed`, `summed` with `held`, and `pipeline`; `scan` and
 `regather` stand alone.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapestry_jax.lowering.time.pipeline import run_pipeline as run_pipeline
+else:
+    from combinators.lazy import lazily
+
+    # Few programs have stages.
+    __getattr__, __dir__ = lazily(__name__, {"run_pipeline": "tapestry_jax.lowering.time.pipeline:run_pipeline"})

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, final
 
+import jax.numpy as jnp
 import numpy as np
 
 from combinators.frozen import dataclass
@@ -245,7 +246,10 @@ def _whole(lanes: Lanes, spec: Any, devices: Devices) -> Any:
     for device, piece in enumerate(lanes):
         place = tuple(devices.index(device, names) if names else 0 for names in axes)
         if place in written:
-            assert np.array_equal(written[place], piece, equal_nan=piece.dtype.kind in "fc"), "devices disagree"
+            # NumPy does not know that bfloat16 is a float.
+            assert np.array_equal(written[place], piece, equal_nan=jnp.issubdtype(piece.dtype, np.inexact)), (
+                "devices disagree"
+            )
             continue
         written[place] = piece
         whole[tuple(slice(i * n, (i + 1) * n) for i, n in zip(place, piece.shape, strict=True))] = piece

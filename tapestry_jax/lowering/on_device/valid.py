@@ -1,0 +1,163 @@
+"""Running a kernel on the indices that there are, where what lies behind them is no row that it could be given.
+
+Padding repeats the last valid row, and a kernel that reads one row of each operand takes it for that row. A window that
+reads padding sees rows that the program does not have: differences that are zero, variances of copies. Their derivative
+may be infinite, and times a cotangent of zero that is NaN, in the gradient of all that the kernel reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from combinators.operations.shaped import Shaped
+from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
+from tapestry_jax.lowering.on_device.read import crop_blocks
+from tapestry_jax.lowering.on_device.varying import vary, varying_axes
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Cuts = Mapping[str, Cut]
+Range = tuple[int, int]
+Kernels = Callable[[Mapping[str, int], list[Any]], list[Any]]
+"""From the sizes of a box and its blocks to the leaves that an operation makes of them."""
+
+
+def on_valid_rows(
+    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: list[Any], run: Kernels, *, states: bool
+) -> list[Any]:
+    """What `run` makes of this device's box, called on rows that the program has; rows of padding copy the nearest.
+
+    Args:
+      shaped: the operation.
+      cuts: of its dimensions.
+      sizes: of the index box of one device.
+      here: the device and turn.
+      blocks: of its operands.
+      run: what is called; in a condition, so that it sends nothing.
+      states: whether it makes the leaves of a state, or those of the result.
+    """
+    ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in _guarded(shaped, cuts, here)}
+    if not ranges:
+        return run(sizes, blocks)
+    axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
+    chosen: Any = 0
+    for dim, (kinds, codes) in ranges.items():
+        chosen = chosen * len(kinds) + jnp.asarray(codes, jnp.int32)[here.index(cuts[dim].axes)]
+    places = _places(shaped, ranges, sizes, states=states)
+
+    def branch(valid: dict[str, Range]) -> Callable[[list[Any]], list[Any]]:
+        inner = {**sizes, **{dim: high - low for dim, (low, high) in valid.items()}}
+
+        def cropped(operands: list[Any]) -> list[Any]:
+            if not all(inner[dim] for dim in valid):
+                # Nobody has a row for them; what reads these is not called on them either (`has_short`).
+                full = jax.eval_shape(lambda given: run(sizes, given), operands)
+                found = [jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), each) for each in full]
+            else:
+                lows = {dim: low for dim, (low, _) in valid.items()}
+                found = run(inner, crop_blocks(shaped, operands, sizes, inner, lows))
+                found = [_filled(leaf, own, valid, sizes) for leaf, own in zip(found, places, strict=True)]
+            return jax.tree.map(lambda leaf: vary(leaf, axes), found)
+
+        return cropped
+
+    cases = itertools.product(*(kinds for kinds, _ in ranges.values()))
+    branches = [branch(dict(zip(ranges, case, strict=True))) for case in cases]
+    return lax.switch(vary(jnp.asarray(chosen, jnp.int32), axes), branches, blocks)
+
+
+def has_short(schedule: Schedule) -> bool:
+    """Whether some device has no index of a dimension along which windows are read: its rows are zeros."""
+    for step in schedule.steps:
+        if isinstance(step, Region | Repeat) and has_short(step.body):
+            return True
+        if isinstance(step, Run):
+            shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+            read = _mapped(shaped, cuts) & _windowed(shaped)
+            if any(_is_empty(_ranges(cuts[dim], shaped.sizes[dim], schedule.mesh)[0]) for dim in read):
+                return True
+    return False
+
+
+def _guarded(shaped: Shaped, cuts: Cuts, here: Here) -> Iterator[str]:
+    """The dimensions whose padding the kernel must not see."""
+    windowed = _windowed(shaped)
+    for dim in sorted(_mapped(shaped, cuts)):
+        kinds, _ = _ranges(cuts[dim], shaped.sizes[dim], here)
+        if kinds != [(0, cuts[dim].extent)] and (dim in windowed or (here.short and _is_empty(kinds))):
+            yield dim
+
+
+def _mapped(shaped: Shaped, cuts: Cuts) -> set[str]:
+    """The cut dimensions that the results have, where they have cells."""
+    return {dim for dim in cuts if dim not in shaped.signature.fold_dims and shaped.sizes[dim] and cuts[dim].extent}
+
+
+def _windowed(shaped: Shaped) -> set[str]:
+    """The dimensions along which some operand is read otherwise than row by row, from the first on."""
+    axes = (axis for operand in shaped.signature.operands for axis in operand.axes if axis.is_window)
+    return {term.name for axis in axes for term in axis.terms}
+
+
+def _is_empty(kinds: Sequence[Range]) -> bool:
+    return any(low == high for low, high in kinds)
+
+
+def _ranges(cut: Cut, size: int, mesh: MeshShape) -> tuple[list[Range], NDArray[np.int32]]:
+    """The ranges of places that hold indices, on some device in some turn, and which of them each has."""
+    window = cut.window
+    least, end = (-window.before, size + window.after) if window is not None and window.wraps else (0, size)
+    start = np.arange(mesh.size(cut.axes), dtype=np.int64) * cut.block + cut.low
+    low = np.clip(least - start, 0, cut.extent)
+    found = np.stack([low, np.maximum(np.clip(end - start, 0, cut.extent), low)], 1)
+    found[found[:, 0] == found[:, 1]] = 0
+    kinds, codes = np.unique(found, axis=0, return_inverse=True)
+    return [(low, high) for low, high in kinds.tolist()], codes.reshape(-1).astype(np.int32)
+
+
+def _places(
+    shaped: Shaped, dims: Mapping[str, Any], sizes: Mapping[str, int], *, states: bool
+) -> list[dict[str, tuple[int, int]]]:
+    """For every leaf and dimension, which of its axes that is, and how many cells belong to one index."""
+    if states:
+        return [{dim: (axes.index(dim), 1) for dim in dims if dim in axes} for axes in shaped.carrier]
+    return [
+        {
+            axis.terms[0].name: (number, math.prod(sizes[term.name] for term in axis.terms[1:]))
+            for number, axis in enumerate(axes)
+            if axis.terms and axis.terms[0].name in dims
+        }
+        for axes in shaped.result_axes
+    ]
+
+
+def _filled(
+    leaf: Any, places: Mapping[str, tuple[int, int]], valid: Mapping[str, Range], sizes: Mapping[str, int]
+) -> Any:
+    """The leaf with its first and last rows repeated to the size that it has on a device."""
+    for dim, (axis, unit) in places.items():
+        low, size = valid[dim][0], sizes[dim]
+        leaf = jax.tree.map(partial(_repeated, axis=axis, unit=unit, end=size - low, size=size), leaf)
+    return leaf
+
+
+def _repeated(leaf: Any, *, axis: int, unit: int, end: int, size: int) -> Any:
+    """The leaf as `size` rows of `unit` cells: its last row up to `end` of them, then its first one in front."""
+    shape = leaf.shape
+    rows = leaf.reshape(*shape[:axis], shape[axis] // max(unit, 1), unit, *shape[axis + 1 :])
+    rows = pad_front(pad_axis(rows, axis, end), axis, size)
+    return rows.reshape(*shape[:axis], size * unit, *shape[axis + 1 :])

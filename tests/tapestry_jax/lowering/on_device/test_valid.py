@@ -1,0 +1,99 @@
+"""Kernels whose derivative is infinite on windows of padding: gradients are those of the program without a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tests.simulated.evaluate import simulated
+
+Program = Callable[..., Any]
+
+
+def _log_change(x: Any) -> Any:
+    return jnp.log(jnp.abs(x[..., 1:] - x[..., :-1]))
+
+
+def _change(mode: str = "valid") -> Any:
+    return tp.Map(_log_change, "(y+[dy]) -> y", sizes={"dy": 2}, boundary=mode)
+
+
+_SCALE = tp.Map(lambda s, x: s * x, "1, y -> y")
+_NORM = tp.Map(lambda x: x / jnp.sqrt(x * x) + x)
+_SUM = tp.Reduce(lambda x: jnp.log(jnp.abs(x)).sum(-1), "y -> ", tp.monoids.Sum)
+_CHANGES = tp.Reduce(lambda x: _log_change(x).sum(0), "c (y+[dy]) -> y", tp.monoids.Sum, sizes={"dy": 2})
+_BACKWARDS = tp.Scan(tp.monoids.Sum, "y -> y", over="y", kernel=lambda x: jnp.log(jnp.abs(x)), reverse=True)
+
+
+def _agrees(program: Program, size: int, mesh: dict[str, int], entries: dict[str, Any], channels: int = 0) -> None:
+    """Value, and gradients by all cells and by a scale that they share, in NumPy on all devices."""
+    shape, names = ((channels, size), ("c", "y")) if channels else ((size,), ("y",))
+    types = tp.TensorType({"s": 1}, jnp.float32), tp.TensorType(dict(zip(names, shape, strict=True)), jnp.float32)
+    args = np.ones(1, np.float32), np.random.default_rng(size).normal(size=shape).astype(np.float32)
+    graph = tp.trace(program, *types)
+    run = tp.plan(graph, tp.mesh(None, **mesh), entries).compile()
+
+    def both(of: Any) -> Any:
+        def weighed(s: Any, x: Any) -> Any:
+            (found,) = jax.tree.leaves(of(s, x))
+            return (found * (jnp.arange(found.size).reshape(found.shape) - 1.7)).sum(), found
+
+        return simulated(jax.grad(weighed, argnums=(0, 1), has_aux=True), *args)
+
+    for got, want in zip(jax.tree.leaves(both(run)), jax.tree.leaves(both(graph)), strict=True):
+        assert np.isfinite(want).all()
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "mesh"), [("valid", 7, {"a": 2}), ("periodic", 7, {"a": 2}), ("reflect", 9, {"a": 8})]
+)
+def test_windows_are_read_where_the_program_has_some(mode: str, size: int, mesh: dict[str, int]) -> None:
+    # Behind the last index lie copies, which differ by nothing.
+    _agrees(lambda s, x: _change(mode)(_SCALE(s, x)), size, mesh, {"y": "a"})
+
+
+@pytest.mark.parametrize("entry", [("a", tp.chunks(2)), tp.striped("a"), ("a", "b"), tp.chunks(size=2)])
+def test_chunks_stripes_and_several_axes_read_what_there_is(entry: Any) -> None:
+    _agrees(lambda s, x: _change()(_SCALE(s, x)), 10, {"a": 2, "b": 2}, {"y": entry})
+
+
+@pytest.mark.parametrize("after", [_NORM, _SUM, _BACKWARDS, _change()], ids=["map", "fold", "scan", "window"])
+def test_a_device_without_an_index_hands_on_nothing_that_is_read(after: Any) -> None:
+    # Nine differences in blocks of two: three devices have none, and their rows are nobody's.
+    _agrees(lambda s, x: after(_SCALE(s, _NORM(_change()(x)))), 10, {"a": 8}, {"y": "a"})
+
+
+def test_folds_of_windows_read_what_there_is() -> None:
+    def program(s: Any, x: Any) -> Any:
+        return _CHANGES(tp.Map(lambda s, x: s * x, "1, c y -> c y")(s, x))
+
+    _agrees(program, 8, {"a": 2, "b": 3}, {"y": "b", "c": "a"}, channels=3)
+
+
+@pytest.mark.parametrize(("size", "mode"), [(8, "zero"), (11, "zero"), (11, "periodic")])
+def test_indices_computed_again_before_the_first_and_behind_the_last_are_none(size: int, mode: str) -> None:
+    # Those round the end of a periodic axis are indices, and stay.
+    centred = tp.Map(
+        lambda x: x[1:-1] + jnp.sqrt((x[2:] - x[:-2]) ** 2), "(y+[dy]-1) -> y", sizes={"dy": 3}, boundary=mode
+    )
+    _agrees(lambda s, x: tp.iterate(centred, 4)(_SCALE(s, x)), size, {"a": 2}, {"y": ("a", tp.halo(depth=2))})
+
+
+def test_slices_of_ordinary_functions_read_what_there_is() -> None:
+    def change(s: Any, x: Any) -> Any:
+        return jnp.log(jnp.abs(s * x[1:] - s * x[:-1]))
+
+    args = jnp.ones(1), jax.random.normal(jax.random.key(0), (8,))
+    graph = tp.lift(change, *args, names={"x": "y"})
+    (dim,) = [name for name in graph.type_of(graph.outputs[0][1]).names if name is not None]
+    run = tp.plan(graph, tp.mesh(a=2), {dim: "a"}).compile()
+    got, want = (simulated(jax.grad(lambda *a, of=of: of(*a).sum(), argnums=(0, 1)), *args) for of in (run, change))
+    for left, right in zip(got, want, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
