@@ -12,10 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.drift import Drift, Reads, Runs
 from tapestry_jax.planning.geometry.halo import Flags, Table
 from tapestry_jax.planning.geometry.layout import Cut, Window
+
+_MOST = 2**21
+"""Pairs of a range of devices and a distance: of these 0.4 s are planned, and proved."""
 
 
 @lru_cache(maxsize=32)
@@ -27,6 +31,9 @@ def drifting(source: Cut, cut: Cut, size: int, devices: int) -> Drift:
       cut: the cut that is wanted; see `drifts`.
       size: of the axis.
       devices: along the mesh axes of the cuts.
+
+    Raises:
+      PlanError: where devices near the ends of the axis take cells from thousands of others, each from its own.
     """
     reading = _reading(cut, size, devices)
     low, stop = reading.ranges(source.block)
@@ -155,6 +162,7 @@ class _Taking:
 def _taking(reading: _Reading, held: int, low: Table, stop: Table) -> _Taking:
     nearest, farthest = reading.start(low) // held - low, (reading.end(low) - 1) // held - low
     counts = farthest - nearest + 1
+    _check_count(int(counts.sum()), len(low), reading)
     of = np.repeat(np.arange(len(low)), counts)
     distance = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + nearest[of]
     # The device's own block is one of the parts, whoever reads it.
@@ -168,3 +176,16 @@ def _taking(reading: _Reading, held: int, low: Table, stop: Table) -> _Taking:
         length = np.minimum(reading.end(device)[of], block + held) - np.maximum(reading.start(device)[of], block)
         np.maximum.at(lengths, part, length)
     return _Taking(reading, held, distances, lengths, of, part)
+
+
+def _check_count(pairs: int, ranges: int, reading: _Reading) -> None:
+    if pairs <= _MOST:
+        return
+    raise PlanError(
+        message(
+            "a window reaches over too many devices to be exchanged",
+            f"{reading.extent:,} cells are read in blocks of {reading.block:,}",
+            f"{ranges:,} ranges of devices take them from {pairs:,} others; at most {_MOST:,} are planned",
+            remedy="Leave the dimension whole, or place it on fewer devices.",
+        )
+    )

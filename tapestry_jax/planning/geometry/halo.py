@@ -7,6 +7,7 @@ arrives, column by column: a slice where all devices read alike, a table of posi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -28,7 +29,10 @@ Flags: TypeAlias = "NDArray[np.bool_]"
 Pair = tuple[int, int]
 
 _MOST = 2**26
-"""The entries of a table: several of half a GiB are alive at once."""
+"""The entries of a table that runs: several of half a GiB are alive at once."""
+
+MOST_PLANNED = 2**21
+"""The entries of a table of the devices that differ, from which an exchange is predicted and proved: a second each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +96,6 @@ class NeighbourExchange:
         return sum(hop.length for hop in self.hops)
 
 
-@lru_cache(maxsize=1024)
 def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int) -> NeighbourExchange:
     """Plan the exchange from one cut of an axis to another over the same mesh axes.
 
@@ -108,10 +111,17 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     Raises:
       PlanError: when the tables would not fit into memory.
     """
-    low, high = _own_columns(source, target, size, devices)
-    if devices * (low + target.extent - high) > _MOST:
-        raise _too_wide(target, devices * (low + target.extent - high))
-    wanted = _wanted_cells(target, np.r_[:low, high : target.extent], size, devices)
+    check_width(target, table_entries(source, target, size, devices), _MOST)
+    # Which mesh axes they are does not matter here.
+    return _exchange(source and replace(source, axes=()), replace(target, axes=()), size, devices)
+
+
+@lru_cache(maxsize=1024)
+def _exchange(source: Cut | None, target: Cut, size: int, devices: int) -> NeighbourExchange:
+    own = _own_columns(source, target, size, devices)
+    others = [(a, b) for a, b in pairwise([0, *itertools.chain(*own), target.extent])][::2]
+    chosen = np.concatenate([np.arange(low, high) for low, high in others])
+    wanted = _wanted_cells(target, chosen, size, devices)
     slots, is_local, owners = _located(wanted, source, target, size, devices)
     is_remote = (wanted.cells >= 0) & ~is_local
     table = np.where(is_local, slots, -1)
@@ -119,7 +129,7 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     parts = [0, size if source is None else source.extent]
     pairs: list[set[Pair]] = []
     sent: list[Table] = []
-    for distance in nearest_first({int(d) for d in np.unique(distances)} - {0}, devices):
+    for distance in nearest_first(set(_occurring(distances).tolist()) - {0}, devices):
         chosen = is_remote & (distances == distance)
         columns, arrived = _hop_columns(chosen, slots, distance, devices)
         table = np.where(chosen, parts[-1] + arrived, table)
@@ -134,21 +144,38 @@ def neighbour_exchange(source: Cut | None, target: Cut, size: int, devices: int)
     )
     first = np.arange(devices) * target.block + target.low
     inside = tuple((int(-start), int(size - start)) for start in first)
-    held = [*_pieces(table[:, :low], parts, masked[:low]), *_pieces(table[:, low:], parts, masked[low:], high)]
-    if high > low:
-        assert source is not None
-        start = low + target.low - source.low
-        held.append(Piece(low, high - low, 0, (start,) * devices, None, (), masked=False))
+    held, done = list[Piece](), 0
+    for low, high in others:
+        part = slice(done, done + high - low)
+        held += _pieces(table[:, part], parts, masked[part], low)
+        done = part.stop
+    for low, high in own:
+        most = size - (high - low)
+        starts = np.full(devices, low + target.low - source.low) if source else np.clip(first + low, 0, most)
+        held.append(Piece(low, high - low, 0, tuple(starts.tolist()), None, (), masked=False))
     return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
 
 
-def _too_wide(target: Cut, entries: int) -> PlanError:
+def table_entries(source: Cut | None, target: Cut, size: int, devices: int) -> int:
+    """How many entries a table has for an exchange."""
+    own = _own_columns(source, target, size, devices)
+    return devices * (target.extent - sum(high - low for low, high in own))
+
+
+def check_width(target: Cut, entries: int, most: int = MOST_PLANNED) -> None:
+    """Refuse an exchange whose tables have more entries than these.
+
+    Raises:
+      PlanError: with the window, and what needs no tables.
+    """
+    if entries <= most:
+        return
     mode = "valid" if target.window is None else target.window.mode
-    return PlanError(
+    raise PlanError(
         message(
             "a window reaches over too many cells of other devices to be planned",
             f"along {', '.join(map(repr, target.axes))}: {target.extent:,} cells, {target.block:,} of them its own",
-            f'with the boundary "{mode}" that takes tables of {entries:,} entries, at most {_MOST:,} are made',
+            f'with the boundary "{mode}" that takes tables of {entries:,} entries, at most {most:,} are made',
             remedy='Take boundary="zero", which needs no tables, or place the dimension on fewer devices.',
         )
     )
@@ -174,14 +201,45 @@ class _Wanted:
     is_zero: Flags
 
 
-def _own_columns(source: Cut | None, target: Cut, size: int, devices: int) -> tuple[int, int]:
-    """Columns that every device takes from its own block, where all blocks are full; no table is made of these."""
-    if source is None or source.block != target.block or size != target.block * devices:
-        return target.extent, target.extent
-    if source.low > 0 or source.low + source.extent < source.block:
-        return target.extent, target.extent
-    low = min(max(-target.low, 0), target.extent)
-    return low, max(min(target.block - target.low, target.extent), low)
+def _own_columns(source: Cut | None, target: Cut, size: int, devices: int) -> list[tuple[int, int]]:
+    """Ranges of columns that every device takes from its own block, of which no tables are made.
+
+    The device with the last cells has less than a block, and takes what a boundary answers behind them from elsewhere;
+    what it and those behind it hold further on is no cell, and read by nobody.
+    """
+    block, full = target.block, size // max(target.block, 1)
+    if source is not None and (source.block != block or source.low > 0 or source.low + source.extent < block):
+        return []
+    if size > block * devices or not target.extent:
+        return []
+    low, high = min(max(-target.low, 0), target.extent), min(block - target.low, target.extent)
+    cells = [(0, block)]
+    if full < devices:
+        rest, answered = size % block, _answered_behind(target, size)
+        cells = [(max(rest + answered - block, 0), rest), (rest + answered, block)]
+        if answered >= block or (source is None and not full):
+            return []
+    found = [(max(a - target.low, low), min(b - target.low, high)) for a, b in cells]
+    return [(a, b) for a, b in found if a < b]
+
+
+def _answered_behind(target: Cut, size: int) -> int:
+    """How many positions behind the last cell some index reads."""
+    window = target.window
+    if window is None or not window.count:
+        return 0
+    last = window.count - 1 + (window.after if window.wraps else 0)
+    return max(window.offset + last * window.step + window.width - size, 0)
+
+
+def _occurring(values: Table) -> Table:
+    """What occurs in a table of numbers that lie close together, ascending."""
+    least, most = (int(found) for found in (values.min(initial=0), values.max(initial=0)))
+    if most - least > 4 * values.size:
+        return np.unique(values)
+    occurs = np.zeros(most - least + 1, np.bool_)
+    occurs[values.ravel() - least] = True
+    return np.flatnonzero(occurs) + least
 
 
 def _wanted_cells(target: Cut, chosen: Table, size: int, devices: int) -> _Wanted:
@@ -197,7 +255,9 @@ def _wanted_cells(target: Cut, chosen: Table, size: int, devices: int) -> _Wante
     is_read = (columns >= low) & (columns < last * window.step + window.width) & (last * window.step >= low)
     is_inside = (positions >= 0) & (positions < size)
     is_answered = is_inside | (window.mode not in ("zero", "valid"))
-    cells = np.where(is_read & is_answered, _answering_cell(positions, size, window.mode), -1)
+    cells = np.where(is_read & is_answered, positions, -1)
+    outside = np.flatnonzero((is_read & is_answered & ~is_inside).ravel())
+    cells.ravel()[outside] = _answering_cell(positions.ravel()[outside], size, window.mode)
     return _Wanted(positions, cells, is_read & ~is_inside & (window.mode == "zero"))
 
 
@@ -363,7 +423,7 @@ def _slice(table: Table, low: int, high: int, parts: list[int], masked: bool) ->
 
 
 def _looked_up(table: Table, low: int, high: int, parts: list[int], masked: bool) -> Piece:
-    places: Any = np.unique(table[:, low:high])
+    places: Any = _occurring(table[:, low:high])
     part = _part_of(places, parts)
     breaks = np.flatnonzero((np.diff(places) != 1) | (np.diff(part) != 0)) + 1
     ranges = tuple(

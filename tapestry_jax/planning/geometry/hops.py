@@ -18,7 +18,16 @@ from tapestry_jax.planning.geometry.changes import Overlap
 from tapestry_jax.planning.geometry.drift import Drift, drifts
 from tapestry_jax.planning.geometry.drifting import drifting
 from tapestry_jax.planning.geometry.fewer import Fewer, fewer
-from tapestry_jax.planning.geometry.halo import Flags, Hop, Piece, Table, nearest_first, neighbour_exchange
+from tapestry_jax.planning.geometry.halo import (
+    Flags,
+    Hop,
+    Piece,
+    Table,
+    check_width,
+    nearest_first,
+    neighbour_exchange,
+    table_entries,
+)
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
@@ -94,6 +103,7 @@ def _alike(change: Overlap, drift: Drift, mesh: MeshShape) -> Iterable[SentHop]:
 @lru_cache(maxsize=1024)
 def _sent_hops(source: Cut, cut: Cut, size: int, devices: int) -> tuple[SentHop, ...]:
     small = fewer(source, cut, size, devices)
+    check_width(cut, table_entries(small.source, small.cut, small.size, small.devices))
     exchange = neighbour_exchange(small.source, small.cut, small.size, small.devices)
     found = {hop.distance: hop for hop in (_hop(hop, small) for hop in exchange.hops)}
     assert len(found) == len(exchange.hops)

@@ -153,14 +153,25 @@ def test_windows_that_reach_over_many_devices_and_cells_take_no_tables(size: int
 
 
 @pytest.mark.parametrize("mode", ["periodic", "reflect", "edge"])
-def test_windows_too_wide_for_tables_are_refused(mode: str) -> None:
-    graph = _widest(2**30, 2**20, mode)
+def test_windows_that_are_answered_from_tables_are_refused_where_these_take_long(mode: str) -> None:
+    mesh = AbstractMesh((2**20,), ("a",))
+    assert sum(each.times for each in _sent(_widest(2**40, 2**16, mode), ("a",), mesh)) == 2
     with pytest.raises(tp.PlanError, match="reaches over too many cells of other devices") as error:
-        tp.plan(graph, AbstractMesh((2**20,), ("a",)), {"y": "a"})
+        tp.plan(_widest(2**30, 2**20, mode), mesh, {"y": "a"})
     assert str(error.value).splitlines()[1:] == [
         "  along 'a': 1,049,599 cells, 1,024 of them its own",
-        f'  with the boundary "{mode}" that takes tables of 4,315,934,700 entries, at most 67,108,864 are made',
+        f'  with the boundary "{mode}" that takes tables of 4,315,934,700 entries, at most 2,097,152 are made',
         '  Take boundary="zero", which needs no tables, or place the dimension on fewer devices.',
+    ]
+
+
+def test_windows_that_no_machine_would_exchange_are_refused() -> None:
+    with pytest.raises(tp.PlanError, match="reaches over too many devices") as error:
+        tp.plan(_widest(2**22, 2**14, "zero"), AbstractMesh((2**20,), ("a",)), {"y": "a"})
+    assert str(error.value).splitlines()[1:] == [
+        "  16,387 cells are read in blocks of 4",
+        "  4,097 ranges of devices take them from 12,589,057 others; at most 2,097,152 are planned",
+        "  Leave the dimension whole, or place it on fewer devices.",
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapestry_jax.planning.geometry.halo import neighbour_exchange, permuted_axes
+from tapestry_jax.planning.geometry.halo import neighbour_exchange, permuted_axes, table_entries
 from tapestry_jax.planning.geometry.layout import Cut, Window, widened_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tests.exchanged import simulated
@@ -141,3 +141,17 @@ def test_permuted_axes_are_those_along_which_partners_differ():
     assert permuted_axes([(0, 1), (1, 2)], ("a", "b"), mesh) == ("b",)
     assert permuted_axes([(0, 1), (3, 4)], ("a", "b"), mesh) == ("a", "b")
     assert permuted_axes([(0, 4)], ("a", "b"), mesh) == ("a",)
+
+
+@pytest.mark.parametrize("mode", ["valid", *PAD])
+@pytest.mark.parametrize("whole", [False, True])
+def test_tables_of_uneven_axes_are_of_what_overlaps_alone(mode, whole):
+    size, devices = 2**26 + 1, 8
+    block = -(-size // devices)
+    count = size - 2 if mode == "valid" else size
+    target = Cut(("x",), block, Window(0 if mode == "valid" else -1, 3, 1, count, mode))
+    source = None if whole else Cut(("x",), block)
+    # Two cells of each device's block end in another, and one behind the last cell is answered.
+    assert table_entries(source, target, size, devices) <= 3 * devices
+    exchange = neighbour_exchange(source, target, size, devices)
+    assert len(exchange.held) <= 5 and bool(exchange.hops) != whole
