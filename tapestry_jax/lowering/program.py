@@ -22,7 +22,7 @@ from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed
-from tapestry_jax.lowering.on_device.valid import has_short, on_valid_rows
+from tapestry_jax.lowering.on_device.valid import is_torn, on_valid_rows
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
@@ -37,7 +37,7 @@ from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, R
 def run_schedule(schedule: Schedule, inputs: Sequence[Any]) -> list[Any]:
     """Run all steps on one device's pieces of the inputs; returns its pieces of the outputs."""
     values: dict[int, Any] = dict(zip(schedule.inputs, inputs, strict=True))
-    here = Here(schedule.mesh.axes, platforms=schedule.platforms, short=has_short(schedule))
+    here = Here(schedule.mesh.axes, platforms=schedule.platforms, torn=is_torn(schedule))
     return run_steps(schedule, values, here)
 
 
@@ -131,7 +131,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
             return partial_states(own, cuts, box, here, blocks)
         return states(own, blocks) if scans else run_blocks(own, blocks, here.platforms)
 
-    results = on_valid_rows(shaped, cuts, sizes, here, blocks, run, states=folds or scans)
+    results = on_valid_rows(whole, cuts, sizes, here, blocks, run, states=folds or scans)
     if folds:
         if step.carried:
             results = _alike(shaped, blocks, results, [schedule.slots[slot].varying for slot in step.results])

@@ -21,12 +21,12 @@ class Here(MeshShape):
     Attributes:
       counters: loop (a time axis) to the number of its turn.
       platforms: of the devices, as lowering names them; empty where they are not known.
-      short: whether some device has no index of a dimension along which windows are read (`valid.py`).
+      torn: whether padding is not everywhere a copy of a row (`valid.py`).
     """
 
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     platforms: tuple[str, ...] = ()
-    short: bool = False
+    torn: bool = False
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""

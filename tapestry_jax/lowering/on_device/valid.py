@@ -1,15 +1,15 @@
 """Running a kernel on the indices that there are, where what lies behind them is no row that it could be given.
 
 Padding repeats the last valid row, and a kernel that reads one row of each operand takes it for that row. A window that
-reads padding sees rows that the program does not have: differences that are zero, variances of copies. Their derivative
-may be infinite, and times a cotangent of zero that is NaN, in the gradient of all that the kernel reads.
+reads padding makes rows that the program does not have: differences that are zero, variances of copies. Where the slope
+of a kernel may be infinite on these, that times a cotangent of zero is NaN, in the gradient of all that it reads.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
@@ -35,6 +36,22 @@ Range = tuple[int, int]
 Kernels = Callable[[Mapping[str, int], list[Any]], list[Any]]
 """From the sizes of a box and its blocks to the leaves that an operation makes of them."""
 
+_MOVED = (
+    "broadcast_in_dim concatenate copy dynamic_slice dynamic_update_slice expand_dims gather iota pad reshape rev slice"
+    " split squeeze stack tile transpose"
+)
+_COMPUTED = (
+    "abs add add_any and ceil clamp convert_element_type cos eq erf floor ge gt imag le logistic lt max min mul ne neg"
+    " not or real reduce_precision round select_n sign sin square stop_gradient sub tanh xor"
+)
+_SUMMED = (
+    "argmax argmin conv_general_dilated cummax cummin cumsum dot_general reduce_and reduce_max reduce_min reduce_or"
+    " reduce_sum reduce_window_max reduce_window_min reduce_window_sum"
+)
+_LEVEL = frozenset(f"{_MOVED} {_COMPUTED} {_SUMMED}".split())
+"""Primitives with a finite slope wherever their operands are finite."""
+_AROUND = frozenset((*WRAPPERS, "cond", "scan"))
+
 
 def on_valid_rows(
     shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: list[Any], run: Kernels, *, states: bool
@@ -42,7 +59,7 @@ def on_valid_rows(
     """What `run` makes of this device's box, called on rows that the program has; rows of padding copy the nearest.
 
     Args:
-      shaped: the operation.
+      shaped: the operation, with the kernel of the graph.
       cuts: of its dimensions.
       sizes: of the index box of one device.
       here: the device and turn.
@@ -50,8 +67,8 @@ def on_valid_rows(
       run: what is called; in a condition, so that it sends nothing.
       states: whether it makes the leaves of a state, or those of the result.
     """
-    ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in _guarded(shaped, cuts, here)}
-    if not ranges:
+    ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
+    if not here.torn or not ranges or _is_level(shaped.operation.kernel, blocks):
         return run(sizes, blocks)
     axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
     chosen: Any = 0
@@ -64,7 +81,7 @@ def on_valid_rows(
 
         def cropped(operands: list[Any]) -> list[Any]:
             if not all(inner[dim] for dim in valid):
-                # Nobody has a row for them; what reads these is not called on them either (`has_short`).
+                # Nobody has a row for them; what is not level is not called on these either.
                 full = jax.eval_shape(lambda given: run(sizes, given), operands)
                 found = [jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), each) for each in full]
             else:
@@ -80,31 +97,22 @@ def on_valid_rows(
     return lax.switch(vary(jnp.asarray(chosen, jnp.int32), axes), branches, blocks)
 
 
-def has_short(schedule: Schedule) -> bool:
-    """Whether some device has no index of a dimension along which windows are read: its rows are zeros."""
+def is_torn(schedule: Schedule) -> bool:
+    """Whether windows are read along some dimension with padding, so that this is not everywhere a copy of a row."""
     for step in schedule.steps:
-        if isinstance(step, Region | Repeat) and has_short(step.body):
+        if isinstance(step, Region | Repeat) and is_torn(step.body):
             return True
         if isinstance(step, Run):
-            shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
-            read = _mapped(shaped, cuts) & _windowed(shaped)
-            if any(_is_empty(_ranges(cuts[dim], shaped.sizes[dim], schedule.mesh)[0]) for dim in read):
+            shaped = schedule.graph.shaped(step.node)
+            if _uneven(shaped, dict(step.cuts), schedule.mesh) & _windowed(shaped):
                 return True
     return False
 
 
-def _guarded(shaped: Shaped, cuts: Cuts, here: Here) -> Iterator[str]:
-    """The dimensions whose padding the kernel must not see."""
-    windowed = _windowed(shaped)
-    for dim in sorted(_mapped(shaped, cuts)):
-        kinds, _ = _ranges(cuts[dim], shaped.sizes[dim], here)
-        if kinds != [(0, cuts[dim].extent)] and (dim in windowed or (here.short and _is_empty(kinds))):
-            yield dim
-
-
-def _mapped(shaped: Shaped, cuts: Cuts) -> set[str]:
-    """The cut dimensions that the results have, where they have cells."""
-    return {dim for dim in cuts if dim not in shaped.signature.fold_dims and shaped.sizes[dim] and cuts[dim].extent}
+def _uneven(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> set[str]:
+    """The cut dimensions of the results that have padding on some device, in some turn."""
+    mapped = (dim for dim in cuts if dim not in shaped.signature.fold_dims and shaped.sizes[dim] and cuts[dim].extent)
+    return {dim for dim in mapped if _ranges(cuts[dim], shaped.sizes[dim], mesh)[0] != [(0, cuts[dim].extent)]}
 
 
 def _windowed(shaped: Shaped) -> set[str]:
@@ -113,8 +121,28 @@ def _windowed(shaped: Shaped) -> set[str]:
     return {term.name for axis in axes for term in axis.terms}
 
 
-def _is_empty(kinds: Sequence[Range]) -> bool:
-    return any(low == high for low, high in kinds)
+def _is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
+    """Whether no slope of a kernel is infinite where its operands are finite, as far as its program tells."""
+    structs = [jax.ShapeDtypeStruct(block.shape, block.dtype) for block in blocks]
+    try:
+        program = jax.make_jaxpr(lambda *blocks: jax.tree.leaves(kernel(*blocks)))(*structs)
+    except Exception:  # noqa: BLE001 - it fails on its box, and says so where it is run
+        return True
+    return _has_level(program)
+
+
+def _has_level(program: Any) -> bool:
+    for equation in getattr(program, "jaxpr", program).eqns:
+        name = equation.primitive.name
+        if name in _AROUND:
+            if not all(map(_has_level, programs_inside(equation))):
+                return False
+        elif name == "div":
+            if not is_literal(equation.invars[1]):
+                return False
+        elif name not in _LEVEL and not (name == "integer_pow" and equation.params["y"] > 0):
+            return False
+    return True
 
 
 def _ranges(cut: Cut, size: int, mesh: MeshShape) -> tuple[list[Range], NDArray[np.int32]]:

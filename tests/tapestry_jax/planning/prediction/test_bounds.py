@@ -95,3 +95,11 @@ def test_the_leaves_of_a_total_that_nobody_needs_are_not_sent(chunked):
     both = tp.plan(tp.trace(lambda x: recurrence(x, x), X), mesh, {"c": ("x", *chunked)})
     sent, twice = (sum(c.bytes * c.times for c in p.collectives() if "scan" in c.path) for p in (first, both))
     assert (sent, twice) == (12, 24)
+
+
+def test_ends_of_scans_over_two_axes_send_what_is_predicted_in_chunks_of_stripes():
+    # Once 36 predicted and 48 compiled.
+    scan = tp.Scan(tp.monoids.Max, "r p q -> r p q", over="p", reverse=True, final=True)
+    graph = tp.trace(scan, tp.TensorType({"r": 3, "p": 7, "q": 5}, jnp.float32))
+    entries = {"p": ("a", "b"), "q": (tp.striped("c"), tp.chunks(size=1))}
+    assert_contract(tp.plan(graph, tp.mesh(a=2, b=2, c=2), entries), grad=False)
