@@ -28,6 +28,18 @@ class Paths:
         finally:
             self._scopes.pop()
 
+    @contextlib.contextmanager
+    def within(self, path: str) -> Generator[None]:
+        """Paths asked for inside lie below `path`, whatever else does; an empty one says nothing."""
+        if not path:
+            yield
+            return
+        self._scopes.append(path)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
     def unique(self, name: str) -> str:
         """A path for `name` in the open scopes that nothing else has; the second gets a number."""
         path = "/".join([*self._scopes, name])

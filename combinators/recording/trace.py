@@ -189,6 +189,10 @@ class Trace:
         """Operations recorded inside get paths below `name`; a second scope of the same name gets a number."""
         return self._paths.scope(name)
 
+    def within(self, path: str) -> contextlib.AbstractContextManager[None]:
+        """Operations recorded inside get paths below `path`, which other operations may lie below already."""
+        return self._paths.within(path)
+
     # Finishing
 
     def finish(self, outputs: Sequence[tuple[str, Value]], in_tree: Any, out_tree: Any, name: str) -> Graph:

@@ -26,7 +26,6 @@ class Applied:
       operands: values, with the dimensions that their axes have for this operation.
       results: values.
       own: dimensions that no operand names, by local name.
-      place: in the user's source.
       scope: under which its path lies.
     """
 
@@ -34,7 +33,7 @@ class Applied:
     operands: list[tuple[int, Named]]
     results: list[int]
     own: dict[str, Dim]
-    place: str
+    scope: str
 
 
 @dataclass(eq=False)
@@ -50,6 +49,7 @@ class Repeated:
     over: Dim | None
     name: str
     outputs: list[Named]
+    scope: str
 
 
 @dataclass(eq=False)
@@ -105,10 +105,10 @@ class Assigner:
                 results = [value for value, _ in step.results]
             else:
                 operation, operands, results = step.operation, step.operands, step.results
-            found.steps.append(self._apply(operation, operands, results, step.place))
+            found.steps.append(self._apply(operation, operands, results, step.scope))
         return found
 
-    def _apply(self, operation: Operation, operands: Sequence[int], results: Sequence[int], place: str) -> Applied:
+    def _apply(self, operation: Operation, operands: Sequence[int], results: Sequence[int], scope: str) -> Applied:
         told = operation.signature
         arrays = [operand for operand in told.operands if operand.coordinate is None]
         carried = {axis.whole_name for result in told.results for axis in result.axes}
@@ -135,7 +135,7 @@ class Assigner:
         shapes = told.results if len(told.results) == len(results) else told.results * len(results)
         for value, result in zip(results, shapes, strict=True):
             self.give(value, tuple(self._of_result(operation, at, axis, bound) for at, axis in enumerate(result.axes)))
-        return Applied(operation, list(zip(operands, targets, strict=True)), list(results), own, place)
+        return Applied(operation, list(zip(operands, targets, strict=True)), list(results), own, scope)
 
     def _choose(self, candidates: Sequence[Dim], taken: Sequence[Dim]) -> Dim:
         """The first candidate that is not another dimension of the operation; else one that stands for it."""
@@ -208,7 +208,8 @@ class Assigner:
             else:
                 outputs.append(self._without(named, over))
                 self.give(step.results[number], (over, *outputs[-1]))
-        return Repeated(body, operands, step.carries, step.stacked, step.length, step.results, over, step.name, outputs)
+        told = (step.carries, step.stacked, step.length, step.results, over, step.name, outputs, step.scope)
+        return Repeated(body, operands, *told)
 
     def _over(self, step: LoopStep, stacked: Sequence[int]) -> Dim | None:
         if len(step.results) == step.carries and not stacked:

@@ -36,14 +36,22 @@ class Emitter:
         found = None if dim is None else find(self._labels[dim.find()])
         return found if isinstance(found, str) else None
 
-    def run(self, program: Trace, steps: Assigned, inputs: Sequence[Value]) -> list[Value]:
-        """Record the steps; returns the outputs."""
+    def run(self, program: Trace, steps: Assigned, inputs: Sequence[Value], around: str = "") -> list[Value]:
+        """Record the steps; returns the outputs.
+
+        Args:
+          program: that records them.
+          steps: what is recorded.
+          inputs: of the steps.
+          around: the scope of the loop whose body they are.
+        """
         known = dict(zip(steps.inputs, inputs, strict=True))
         for step in steps.steps:
-            if isinstance(step, Repeated):
-                results = self._loop(program, step, known)
-            else:
-                results = self._apply(program, step, known)
+            with program.within(_below(step.scope, around)):
+                if isinstance(step, Repeated):
+                    results = self._loop(program, step, known)
+                else:
+                    results = self._apply(program, step, known)
             for value, result in zip(step.results, results, strict=True):
                 known[value] = self._call(result, self._named[value])
         return [known[value] for value in steps.outputs]
@@ -62,7 +70,7 @@ class Emitter:
         stacked, constants = [(value, 0) for value in rest[: step.stacked]], rest[step.stacked :]
 
         def body(*inner: Value) -> list[Value]:
-            results = self.run(inner[0].trace if inner else program, step.body, inner)
+            results = self.run(inner[0].trace if inner else program, step.body, inner, step.scope)
             return [self._renamed(value, named) for value, named in zip(results, step.outputs, strict=True)]
 
         return program.loop(body, carries, stacked, constants, step.length, self.label(step.over), step.name)
@@ -82,6 +90,11 @@ class Emitter:
             if old is not None and new is not None and old != new:
                 mapping[old] = new
         return value.trace.rename(value, mapping) if mapping else value
+
+
+def _below(scope: str, around: str) -> str:
+    """A scope inside of a loop, whose path begins with the loop's."""
+    return "" if scope == around else scope.removeprefix(f"{around}/")
 
 
 def _is_value(leaf: Any) -> bool:

@@ -140,7 +140,7 @@ def _graph(
 ) -> Graph:
     values = Values()
     listed = [Input(values.new(k.shape, k.dtype), label, k) for label, k in zip(inputs, types, strict=True)]
-    steps = _unfused(closed, values, [told.value for told in listed])
+    steps = _unfused(closed, values, [told.value for told in listed], name)
     in_tree, out_tree = trees
     if stack is not None:
         check_free_of(stack, listed, wanted)
@@ -177,11 +177,12 @@ def _graph(
 
 def steps_of(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
     """The equations of a jaxpr as steps, on these values."""
-    return fuse(_unfused(closed, values, numbers))
+    return fuse(_unfused(closed, values, numbers, ""))
 
 
-def _unfused(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
+def _unfused(closed: Any, values: Values, numbers: Sequence[int], root: str) -> Steps:
     walk = Walk(RULES, unknown, values, THROUGH)
+    walk.root = root  # what scopes begin with that say all of it
     return with_attention(walk.finish(numbers, walk.run(closed.jaxpr, closed.consts, numbers)), values)
 
 

@@ -39,6 +39,7 @@ class CellStep:
     results: list[tuple[int, Dims]]
     sizes: list[int]
     place: str = ""
+    scope: str = ""
 
 
 @dataclass(eq=False)
@@ -55,6 +56,7 @@ class LeafStep:
     operands: list[int]
     results: list[int]
     place: str = ""
+    scope: str = ""
 
     @property
     def name(self) -> str:
@@ -83,6 +85,7 @@ class LoopStep:
     results: list[int]
     name: str = "scan"
     place: str = ""
+    scope: str = ""
 
 
 Step = CellStep | LeafStep | LoopStep

@@ -14,6 +14,7 @@ from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import is_key
 from combinators.kernels.jaxprs import is_literal
 from combinators.operations.operation import Operation
+from tapestry_jax.lifting.callables.scopes import scope_of
 from tapestry_jax.lifting.constants import constant_step, scalar_of
 from tapestry_jax.lifting.kernels.cells import Instruction, Program
 from tapestry_jax.lifting.place import place_of
@@ -39,7 +40,7 @@ class Walk:
     def __init__(self, rules: dict[str, Lift], unknown: Lift, values: Values, through: Collection[str] = ()) -> None:
         self.rules, self.unknown, self.values, self.steps = rules, unknown, values, list[Step]()
         self.through = through
-        self.place = ""
+        self.place, self.scope, self.root = "", "", ""
         self.within: Any = None
 
     def run(self, jaxpr: Any, constants: Sequence[Any], atoms: Sequence[Atom]) -> list[Atom]:
@@ -61,15 +62,17 @@ class Walk:
 
     def equation(self, equation: Any, atoms: list[Atom]) -> list[Atom]:
         """Write down one equation."""
-        outer = self.place
-        self.place = place_of(equation) or outer
+        outer, around, first = self.place, self.scope, len(self.steps)
+        self.place, self.scope = place_of(equation) or outer, scope_of(equation, around, self.root)
         rule = self.rules.get(self.kind(equation))
         found = rule(self, equation, atoms) if rule is not None else None
         if found is None and _has_keys(equation):
             found = self.rules[KEYS](self, equation, atoms)
         results = found if found is not None else self.unknown(self, equation, atoms)
         assert results is not None
-        self.place = outer
+        for step in self.steps[first:]:
+            step.scope = step.scope or self.scope
+        self.place, self.scope = outer, around
         return results
 
     def kind(self, equation: Any) -> str:
@@ -81,7 +84,9 @@ class Walk:
 
     def inner(self) -> Walk:
         """A walk for the body of a loop."""
-        return Walk(self.rules, self.unknown, self.values, self.through)
+        made = Walk(self.rules, self.unknown, self.values, self.through)
+        made.root = self.root
+        return made
 
     def shape(self, atom: Atom) -> tuple[int, ...]:
         """The shape of a value; numbers have none."""

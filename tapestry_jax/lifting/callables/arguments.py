@@ -16,6 +16,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType, is_key
 from combinators.kernels.kernel import short_name
+from tapestry_jax.lifting.callables.scopes import with_scopes
 
 Rebuild = Callable[[Any], Any]
 
@@ -140,7 +141,7 @@ def split_nnx(module: Any) -> tuple[Any, Rebuild]:
     nnx: Any = sys.modules["flax.nnx"]
     graphdef, state = nnx.split(module)
     tree = jax.tree.structure(state)
-    return state, lambda values: nnx.merge(graphdef, jax.tree.unflatten(tree, jax.tree.leaves(values)))
+    return state, lambda values: with_scopes(nnx.merge(graphdef, jax.tree.unflatten(tree, jax.tree.leaves(values))))
 
 
 def _applied(module: Any, options: Mapping[str, Any], writes: bool, args: Sequence[Any]) -> Any:

@@ -44,6 +44,8 @@ def with_attention(steps: Steps, values: Values) -> Steps:
         made = None if found is None else _Writer(known, found, step.place).run()
         if found is None or made is None:
             continue
+        for written in made:
+            written.scope = step.scope
         at = kept.index(step)
         used = needed([*kept[:at], *made, *kept[at + 1 :]], steps.outputs)
         if not any(found.product.result in results_of(other) for other in used):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from posixpath import commonpath
 from typing import Any
 
 import numpy as np
@@ -241,7 +242,18 @@ def _loop(steps: Sequence[Step], found: Repeat, values: Values) -> tuple[LoopSte
     ]
     operands = [*(v for v, _ in found.carries), *(value for value, _ in inputs), *found.constants]
     place = layers[0][0].place
-    return LoopStep(body, operands, len(carried), len(inputs), found.count, last, NAME, place), inputs
+    scope = _scoped(body.steps)
+    return LoopStep(body, operands, len(carried), len(inputs), found.count, last, NAME, place, scope), inputs
+
+
+def _scoped(steps: Sequence[Step]) -> str:
+    """Take the layer's own number out of the scopes of its steps; returns the scope that all layers are in."""
+    parts = [step.scope.split("/") for step in steps]
+    layer = commonpath([step.scope for step in steps]).split("/")
+    around = layer[:-1]
+    for step, own in zip(steps, parts, strict=True):
+        step.scope = "/".join([*around, *own[len(layer) :]])
+    return "/".join(around)
 
 
 def _renumbered(step: Step, within: dict[int, int]) -> Step:
