@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.lowering.boundary import spec
 from tapestry_jax.lowering.compiled import on_device
-from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.partitioning.tensors import Tensors
 from tapestry_jax.planning.scheduling.schedule import Schedule
 
@@ -52,7 +51,6 @@ def _differentiated(schedule: Schedule, tensors: Tensors) -> Local:
     if inner is None:
         return on_device(schedule)
     body, count = _differentiated(schedule, inner), len(inner.operands)
-    axes = [{axis for cut in lie if cut for axis in _listed(cut)} for lie in lies(schedule, inner)[1]]
 
     def pulled(*pieces: Any) -> list[Any]:
         operands, cotangents = list(pieces[:count]), pieces[count:]
@@ -62,8 +60,8 @@ def _differentiated(schedule: Schedule, tensors: Tensors) -> Local:
             for place, piece in zip(inner.smooth_operands, chosen, strict=True):
                 filled[place] = piece
             results = body(*filled)
-            # Cotangents come as results lie, whether these differ from device to device or not.
-            return [vary(results[place], axes[place]) for place in inner.smooth_results]
+            # A value varies over the axes that cut it, and no others: cotangents come as results do.
+            return [results[place] for place in inner.smooth_results]
 
         _, pull = jax.vjp(of_smooth, *(operands[place] for place in inner.smooth_operands))
         return list(pull(list(cotangents)))
@@ -71,15 +69,11 @@ def _differentiated(schedule: Schedule, tensors: Tensors) -> Local:
     return pulled
 
 
-def _listed(cut: Any) -> tuple[str, ...]:
-    return (cut,) if isinstance(cut, str) else tuple(cut)
-
-
 def _places(traced: Any, mapped: Any) -> list[Any]:
     """For every operand of the mapped program its position among the operands, or an array that it holds."""
     known: dict[Any, Any] = {variable: at for at, variable in enumerate(traced.jaxpr.invars)}
     known |= dict(zip(traced.jaxpr.constvars, map(np.asarray, traced.consts), strict=True))
-    return [atom.val if is_literal(atom) else known[atom] for atom in mapped.invars]
+    return [np.asarray(atom.val) if is_literal(atom) else known[atom] for atom in mapped.invars]
 
 
 def _called(program: Any, places: Sequence[Any]) -> Local:

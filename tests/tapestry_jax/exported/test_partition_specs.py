@@ -113,6 +113,7 @@ def test_specs_of_sizes_that_do_not_divide_say_what_divides():
     whole = tp.plan(graph, MESH, {"i": ("data", "model")}).partition_specs()
     assert whole.inputs[0] == PartitionSpec("data", None) and whole.unsaid == ()
     padded = tp.plan(graph, MESH, {"i": ("data", "model")}, inputs={"x0": {"i": tp.padded("data", "model")}})
+    assert padded.partition_specs().inputs[0] == PartitionSpec("data", None)
     (found,) = padded.partition_specs().unsaid
     assert (found.kind, found.path) == ("padding", "x0")
 

@@ -141,6 +141,33 @@ def test_partitioned_follows_what_comes_before_and_after_it():
     np.testing.assert_allclose(scattered(*args), mlp(*arrays), rtol=1e-4, atol=1e-4)
 
 
+def test_partitioned_gradients_follow_what_comes_after():
+    mesh, f = tp.mesh(data=2, model=4), tp.partitioned(mlp)
+    arrays = drawn((8, 16), (16, 32), (32, 16), (8, 16))
+    args = put(mesh, arrays, [P(), P(), P(), P("data")])
+
+    def loss(call):
+        return lambda x, up, down, weights: jnp.sum(call(x, up, down) * weights)
+
+    gradient = compiled(jax.grad(loss(f), (1, 2)), args)
+    found = sent(compiled_collectives(gradient.as_text(), mesh))
+    assert found == {("all-reduce", frozenset({"data"})): 2 * 16 * 32 * 4}, "each device its rows, and no more"
+    for got, want in zip(gradient(*args), jax.jit(jax.grad(loss(mlp), (1, 2)))(*arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+def test_partitioned_gradients_through_a_result_that_is_the_same_everywhere():
+    graph = tp.lift(lambda x: (x * 2.0, jnp.full(8, 3.0)), *drawn((8,)))
+    mesh, f, arrays = tp.mesh(data=2, model=4), tp.partitioned(graph), drawn((8,), (8,))
+
+    def loss(x, weights):
+        doubled, threes = f(x)
+        return jnp.sum(doubled * threes * weights)
+
+    found = jax.jit(jax.grad(loss))(*put(mesh, arrays, [P("data"), P("data")]))
+    np.testing.assert_allclose(found, 6.0 * arrays[1], rtol=1e-6)
+
+
 def test_partitioned_takes_numbers_that_have_no_gradient():
     rows = tp.partitioned(tp.lift(lambda table, at: table[at] * 2.0, *drawn((8, 4)), np.zeros(6, "int32")))
     mesh, at = tp.mesh(data=2, model=4), np.array([1, 7, 3, 3, 0, 2], "int32")
@@ -176,7 +203,7 @@ def test_partitioned_is_the_arrow_inside_of_a_shard_map():
 def test_partitioned_programs_of_equal_types_differ_in_their_texts():
     # The cache of compiled programs reads the text, and a number that another process may give to another program.
     def text(kernel):
-        found = jax.jit(tp.partitioned(tp.Map(kernel))).lower(np.ones(4, "float32")).as_text()
+        found = jax.jit(tp.partitioned(tp.Map(kernel, name="cell"))).lower(np.ones(4, "float32")).as_text()
         (name,) = set(re.findall(r"call @(\w+_[0-9a-f]{16})", found))
         return name
 
