@@ -24,6 +24,12 @@ def fuse(steps: Steps) -> Steps:
     What only moves axes, and what is made of coordinates alone in few instructions, is put into every program that
     reads it.
     """
+    fused = _once(steps)
+    # What several steps read that have become one has one reader now, such as a mean that a variance is computed from.
+    return fused if len(fused.steps) == len(steps.steps) else fuse(fused)
+
+
+def _once(steps: Steps) -> Steps:
     readers = _readers(steps)
     made: dict[int, CellStep] = {}
     same: dict[int, int] = {}
