@@ -47,12 +47,14 @@ def plan(
         export on a CPU. It chooses among kernels for platforms (`tp.Dense`); with several platforms the program holds
         the kernels of each.
       remat: which layers the backward pass computes again instead of keeping all that they make: True for everything
-        that is repeated (`tp.stack`, `tp.iterate`, `feedback`), or a mapping from paths or scopes to True and False,
-        such as `{"decoder": True}`; the longest path that fits wins. The unit is one turn of the outermost repetition
-        in a scope: kept are what it carries on and what other devices sent, so that nothing but gathered parameters
-        is sent again. In place of True stands what else is kept: `"dots"` for the results of operations that read
-        their operands through products and convolutions alone, `"dots_with_no_batch_dims"` for those among them
-        whose products have no batch dimensions, `"nothing"` for nothing else. Values and gradients stay what they are.
+        that is repeated (`tp.stack`, `tp.iterate`, `feedback`) or numbered (`decoder/0`, `decoder/1`), or a mapping
+        from paths or scopes to True and False, such as `{"decoder": True}`, patterns among them (`"decoder/layer_*"`);
+        the longest path that fits wins. The unit is one turn of the outermost repetition in a scope, one of its
+        numbered parts outside of loops, or, where it has neither, the scope itself: kept are what it starts from and
+        what other devices sent, so that nothing but gathered parameters is sent again. In place of True stands what
+        else is kept: `"dots"` for the results of operations that read their operands through products and convolutions
+        alone, `"dots_with_no_batch_dims"` for those among them whose products have no batch dimensions, `"nothing"` for
+        nothing else. Values and gradients stay what they are.
 
     Returns:
       The plan. Nothing has run.
@@ -60,7 +62,7 @@ def plan(
     Raises:
       PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
         halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
-        than what it carries, or remat where nothing is repeated, or that keeps what it cannot.
+        than what it carries, or remat of what is no part of the program, or that keeps what it cannot.
       MeshError: for an unknown mesh axis.
 
     Example:

@@ -59,7 +59,7 @@ class Plan(Immutable):
       schedule: the steps of one device; its graph carries folds as `accumulate` says.
       accumulate: dtypes in which folds are carried, by scope.
       platforms: what it is lowered for; empty for the platform of the mesh.
-      remat: scopes whose repeated layers the backward pass computes again.
+      remat: scopes whose layers the backward pass computes again.
       gap: of a plan that was searched for, the share of its price by which a better plan could be cheaper at most; None
         where that is not known, as of plans by hand and those read from files.
       weighed: of a plan that was searched for, the candidates that were evaluated best beside it, which `show` lists;

@@ -21,7 +21,7 @@ from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
-from tapestry_jax.lowering.on_device.recomputed import kept, recomputed
+from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
 from tapestry_jax.lowering.on_device.valid import is_torn, on_valid_rows
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.regather import gathering
@@ -49,30 +49,40 @@ def run_steps(schedule: Schedule, values: dict[int, Any], here: Here) -> list[An
     """
     known: dict[int, Any] = {}
     for part in repeated_parts(schedule):
-        if part.kind is None:
+        if part.kind is None and part.unit is None:
             _run_part(schedule, part, values, here)
             continue
-        if part.kind not in known:
-            known[part.kind] = _function(schedule, part, here)
+        function = known.get(part.kind) if part.kind is not None else None
+        if function is None:
+            function = _function(schedule, part, here)
+        if part.kind is not None:
+            known[part.kind] = function
         with jax.named_scope(part.scope):
-            results = known[part.kind]([values[slot] for slot in part.operands])
+            results = function([*(values[slot] for slot in part.operands), *_turns(part, here)])
         values.update(zip(part.results, results, strict=True))
     return [values[slot] for slot in schedule.outputs]
 
 
 def _function(schedule: Schedule, part: Part, here: Here) -> Any:
-    """What a part does to its operands, jitted; parts of one kind share the function of the first."""
+    """What a part does to its operands; parts of one kind share the function of the first, jitted."""
 
     def repeated(operands: list[Any]) -> list[Any]:
-        values = dict(zip(part.operands, operands, strict=True))
-        _run_part(schedule, part, values, here)
+        turns = dict(zip(here.counters, operands[len(part.operands) :], strict=False))
+        values = dict(zip(part.operands, operands, strict=False))
+        _run_part(schedule, part, values, here.at(turns) if part.unit is not None else here)
         return [values[slot] for slot in part.results]
 
-    return jax.jit(repeated)
+    function = repeated if part.unit is None else recomputed_apart(repeated, keeps=bool(part.unit.keeps))
+    return function if part.kind is None else jax.jit(function)
+
+
+def _turns(part: Part, here: Here) -> list[Any]:
+    """The numbers of the turns around a unit, whose derivative must not know them from outside."""
+    return list(here.counters.values()) if part.unit is not None else []
 
 
 def _run_part(schedule: Schedule, part: Part, values: dict[int, Any], here: Here) -> None:
-    above = len(part.scope) + 1 if part.kind is not None else 0
+    above = len(part.scope) + 1 if part.kind is not None or part.unit is not None else 0
     for step in part.steps:
         with jax.named_scope(step.path[above:]):
             match step:

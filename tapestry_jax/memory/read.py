@@ -13,16 +13,19 @@ import jax.numpy as jnp
 
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.hlo.cycles import path_of
+from tapestry_jax.lowering.on_device.recomputed import LATER
 from tapestry_jax.memory.equations import extents_of, library_of, merged, parts_of, reduces_rows, turned
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
-from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, VIEW, Node, Program, Value
+from tapestry_jax.memory.program import BRANCH, COSTLY, HELD, LOOP, REDUCED, VIEW, Node, Program, Value
 
 _WRAPPED = re.compile(r"\b(?:jvp|transpose|vmap|jit|rematted_computation|checkpoint)\(([^()]*)\)")
 _PLACES = frozenset(
     ("", "shard_map", "while", "body", "cond", "checkpoint", "rematted_computation", "closed_call", "remat", "scan")
 )
 _PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
+_EVENT = 4
+"""Bytes of the number by which a value waits for others."""
 _COUNTED = frozenset(("iota", "axis_index"))
 """What differs from element to element, or from device to device, although it reads nothing."""
 
@@ -81,6 +84,9 @@ class _Reader:
         if name == "scan" and params["length"] == 1:
             known.update(zip(equation.outvars, self._once(equation, operands, here), strict=True))
             return
+        if name == LATER:
+            known.update(zip(equation.outvars, self._later(equation, operands, here), strict=True))
+            return
         results = [self.value(variable) for variable in equation.outvars]
         known.update(zip(equation.outvars, results, strict=True))
         clean, backward = self.paths.of(here)
@@ -118,6 +124,20 @@ class _Reader:
                 cuts=name == "all_to_all" and params["split_axis"] != 0,
             )
         )
+
+    def _later(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:
+        """What is not there before some events: each value waits for a number that is read off all of them."""
+        path, count = self.paths.of(here), equation.params["count"]
+        events = tuple(number for number in operands[count:] if number is not None)
+        self.values.append(Value(_EVENT, "uint32[]"))
+        happened = len(self.values) - 1
+        self.nodes.append(Node(REDUCED, events, (happened,), *path))
+        made: list[int | None] = []
+        for number, variable in zip(operands[:count], equation.outvars[:count], strict=True):
+            made.append(None if number is None else self.value(variable))
+            if number is not None:
+                self.nodes.append(Node(HELD, (number, happened), (len(self.values) - 1,), *path, name=LATER))
+        return [*made, *operands[count:]]
 
     def _once(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:
         """Inline a loop of one turn, as compilers do; its outputs."""

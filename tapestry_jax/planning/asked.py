@@ -30,7 +30,7 @@ class Asked:
       outputs: layouts asked for, by name of the output.
       accumulate: dtypes in which folds are carried, by scope.
       platforms: what it is lowered for; empty for the platform of the mesh.
-      remat: scopes whose repeated layers the backward pass computes again.
+      remat: scopes whose layers the backward pass computes again.
     """
 
     entries: Entries

@@ -16,6 +16,7 @@ from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule
 from tapestry_jax.report.steps import (
+    again_text,
     amount,
     block_cost,
     change_text,
@@ -130,7 +131,10 @@ def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] 
     """The rows of a schedule, whose inputs are `given` names: in a loop in time they are not those of its graph."""
     listed = [node.name for node in schedule.graph.inputs] if given is None else given
     known = _results(schedule) | dict(zip(schedule.inputs, listed, strict=False))
-    for step in schedule.steps:
+    units = {unit.first: unit for unit in schedule.again}
+    for number, step in enumerate(schedule.steps):
+        if number in units:
+            yield Row(units[number].path, again_text(units[number].keeps), None, None, "", times)
         match step:
             case Convert():
                 if _is_boundary(step):
@@ -147,7 +151,7 @@ def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] 
                 if not step.carried:
                     found.pop(step.path, None)
             case Repeat():
-                again = f", computed again backwards{f' but for {step.keeps}' * bool(step.keeps)}" * step.remat
+                again = f", {again_text(step.keeps)}" * step.remat
                 yield Row(step.path, f"{step.length} turns{again}", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
             case Region():

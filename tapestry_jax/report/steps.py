@@ -70,6 +70,11 @@ def turns_text(schedule: Schedule, step: Region) -> str:
     return f"{turns} turns, {stages} stages, bubble {stages - 1}/{turns} ({(stages - 1) / turns:.0%})"
 
 
+def again_text(keeps: str) -> str:
+    """That the backward pass computes something again, and what it keeps of it."""
+    return f"computed again backwards{f' but for {keeps}' * bool(keeps)}"
+
+
 def change_text(change: Change, names: tuple[str | None, ...], mesh: MeshShape) -> str:
     """A change of layout in words; empty where nothing is to be told."""
     match change:

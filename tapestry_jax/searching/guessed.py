@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tapestry_jax.planning.derivatives.positions import Positions
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.prediction.alive import alive_at_once
 from tapestry_jax.planning.pricing.marginal import Part, block_counts
-from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule, Unit
 
 
 def guessed(schedule: Schedule, grad: Positions) -> int:
@@ -22,11 +24,16 @@ def guessed(schedule: Schedule, grad: Positions) -> int:
 def _inside(schedule: Schedule, *, keeps: bool) -> tuple[int, int]:
     """The most inside of one operation, and what all of them keep."""
     most = kept = 0
-    for step in schedule.steps:
+    units = {number: unit for unit in schedule.again for number in range(unit.first, unit.end)}
+    again: Counter[Unit] = Counter()
+    for number, step in enumerate(schedule.steps):
         if isinstance(step, Run):
             largest = _largest(schedule, step)
             most = max(most, largest)
-            kept += keeps * largest
+            if number in units:
+                again[units[number]] += keeps * largest
+            else:
+                kept += keeps * largest
         elif isinstance(step, Repeat | Region):
             inside, once = _inside(step.body, keeps=keeps)
             if isinstance(step, Repeat) and not step.remat:
@@ -34,7 +41,8 @@ def _inside(schedule: Schedule, *, keeps: bool) -> tuple[int, int]:
             else:
                 # One turn at a time is computed again, and then keeps what it makes.
                 most = max(most, inside + once)
-    return most, kept
+    # So is one unit at a time, which keeps the inside of all of its kernels.
+    return max([most, *again.values()]), kept
 
 
 def _largest(schedule: Schedule, step: Run) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
 
+from combinators.kernels.jaxprs import new_primitive
 from tapestry_jax.lowering.on_device.varying import RECEIVED
 
 Given = ParamSpec("Given")
@@ -15,6 +21,8 @@ Made = TypeVar("Made")
 
 
 KEPT = "kept"
+LATER = "later"
+"""The name of the primitive of `later`, as programs show it."""
 
 
 def kept(values: list[Any]) -> list[Any]:
@@ -34,3 +42,93 @@ def recomputed(turn: Callable[Given, Made], *, in_loop: bool = True, keeps: bool
     """
     policy: Any = jax.checkpoint_policies.save_only_these_names(RECEIVED, *[KEPT] * keeps)
     return jax.checkpoint(turn, prevent_cse=not in_loop, policy=policy)
+
+
+def recomputed_apart(run: Callable[[list[Any]], list[Any]], *, keeps: bool = False) -> Callable[[list[Any]], list[Any]]:
+    """Steps outside of loops whose backward pass computes them again, from what they read and what was received.
+
+    Both passes stand in one program, which compilers search for what is computed twice. So the second one begins with
+    values of which they do not know that they are those of the first, and not before the gradients of its results are
+    there: else all layers could be computed again at once.
+    """
+    again = recomputed(run, keeps=keeps)
+
+    @jax.custom_vjp
+    def steps(operands: list[Any]) -> list[Any]:
+        return run(operands)
+
+    def forward(operands: list[Any]) -> tuple[list[Any], Any]:
+        return jax.vjp(again, operands)
+
+    def backward(pull: Any, cotangents: list[Any]) -> Any:
+        kept, tree = jax.tree.flatten(pull)
+        smooth = [at for at, each in enumerate(cotangents) if each.dtype != jax.dtypes.float0]
+        kept, given = later(kept, [cotangents[at] for at in smooth])
+        cotangents = list(cotangents)
+        for at, each in zip(smooth, given, strict=True):
+            cotangents[at] = each
+        return jax.tree.unflatten(tree, kept)(cotangents)
+
+    steps.defvjp(forward, backward)
+    return steps
+
+
+def later(values: Sequence[Any], events: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The same values, of which compilers do not know that they are the same, and not before all events are there.
+
+    Args:
+      values: arrays.
+      events: arrays, too.
+
+    Returns:
+      Both, equal to what they were.
+    """
+    found = _later().bind(*values, *events, count=len(values)) if values and events else [*values, *events]
+    return list(found[: len(values)]), list(found[len(values) :])
+
+
+def _by_barrier(*arrays: Any, count: int) -> Any:
+    del count
+    return lax.optimization_barrier(arrays)
+
+
+def _by_choice(*arrays: Any, count: int) -> list[Any]:
+    """XLA takes barriers out of programs for CPUs; it does not see that a number with its last bit set is not zero."""
+    values, events = arrays[:count], arrays[count:]
+    bits = jnp.uint32(1)
+    for event in filter(np.size, events):
+        cell = lax.slice(event, (0,) * event.ndim, (1,) * event.ndim).reshape(())
+        real = lax.real(cell) if jnp.iscomplexobj(cell) else cell
+        bits = bits | lax.bitcast_convert_type(real.astype(jnp.float32), jnp.uint32)
+    return [
+        *(value if _is_special(value) else jnp.where(bits != 0, value, jnp.zeros_like(value)) for value in values),
+        *events,
+    ]
+
+
+def _is_special(value: Any) -> bool:
+    """Whether an array holds no numbers, such as keys of random numbers."""
+    return jnp.issubdtype(value.dtype, jax.dtypes.extended)
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, count: int) -> tuple[Any, Any]:
+    return _later().bind(*primals, count=count), list(tangents)
+
+
+def _batched(arguments: Sequence[Any], places: Sequence[Any], *, count: int) -> tuple[Any, Any]:
+    return _later().bind(*arguments, count=count), places
+
+
+@cache
+def _later() -> Any:
+    """The primitive with its rules, made when it is first needed."""
+    primitive = new_primitive(LATER)
+    primitive.multiple_results = True
+    primitive.def_impl(lambda *arrays, count: arrays)
+    # A barrier varies over all mesh axes over which any of its operands does; here each varies as it did.
+    primitive.def_abstract_eval(lambda *arrays, count: arrays)
+    ad.primitive_jvps[primitive] = _jvp
+    batching.primitive_batchers[primitive] = _batched
+    mlir.register_lowering(primitive, mlir.lower_fun(_by_barrier, multiple_results=True))
+    mlir.register_lowering(primitive, mlir.lower_fun(_by_choice, multiple_results=True), platform="cpu")
+    return primitive

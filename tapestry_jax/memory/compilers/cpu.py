@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from tapestry_jax.lowering.on_device.recomputed import LATER
 from tapestry_jax.memory.compilers.library import grouped
 from tapestry_jax.memory.compilers.order import breadth_first
 from tapestry_jax.memory.compilers.parts import parted
@@ -32,8 +33,10 @@ def _alone(node: Node) -> Node:
     if node.library == "placed":
         # Where several read them, arrays side by side are not put there by each.
         return replace(node, kind=COSTLY)
-    # XLA for CPUs takes barriers out before it fuses.
-    return replace(node, kind=VIEW) if node.kind == HELD else node
+    if node.kind != HELD:
+        return node
+    # XLA for CPUs takes barriers out before it fuses; what comes later is chosen there, cell by cell.
+    return replace(node, kind=FUSED if node.name == LATER else VIEW)
 
 
 def _recomputed(program: Program) -> Program:

@@ -11,7 +11,7 @@ from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.scheduling.received import is_kept
-from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule
+from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, Unit
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,10 @@ def _peak(schedule: Schedule, flow: Flow | None) -> int:
 
 def _by_step(schedule: Schedule, flow: Flow | None) -> Iterator[Alive]:
     """One pass over the steps; with a flow what the backward pass needs stays to the end."""
-    kept = flow.forward if flow is not None else frozenset[int]()
+    again = _again(schedule) if flow is not None else {}
+    # What a unit makes again for its gradient is there besides, when its last step is done.
+    backward = {unit.end - 1: unit for unit in schedule.again} if flow is not None else {}
+    kept = flow.forward - again.keys() if flow is not None else frozenset[int]()
     last = {slot: number for number, step in enumerate(schedule.steps) for slot in step.operands}
     last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
     ends: dict[int, list[int]] = {}
@@ -79,14 +82,27 @@ def _by_step(schedule: Schedule, flow: Flow | None) -> Iterator[Alive]:
                 turns = _kept_by_turns(schedule, step, inside)
                 current += turns
             # What all turns keep is counted; a turn that is computed again has all that it makes at hand besides.
-            again = isinstance(step, Region) or step.remat
-            inner = _peak(step.body, inside if again else None)
+            by_turns = isinstance(step, Region) or step.remat
+            inner = _peak(step.body, inside if by_turns else None)
+        if number in backward and flow is not None:
+            own = {slot for slot, unit in again.items() if unit == backward[number]} & flow.forward
+            inner = max(inner, _bytes(schedule, own - alive))
         most = current + inner
         # What nobody reads any more, and what nobody has ever read.
         over = {slot for slot in (*ends.get(number, ()), *(slot for slot in made if slot not in last)) if slot in alive}
         alive -= over
         current -= _bytes(schedule, over)
         yield Alive(before, turns, most, current)
+
+
+def _again(schedule: Schedule) -> dict[int, Unit]:
+    """The slots that units make for themselves and do not keep, and the unit of each."""
+    found: dict[int, Unit] = {}
+    for unit, own in zip(schedule.again, schedule.made_for_itself(), strict=True):
+        steps = schedule.steps[unit.first : unit.end]
+        computed = (slot for step in steps if not is_kept(schedule, step) for slot in step.results)
+        found |= {slot: unit for slot in computed if slot in own}
+    return found
 
 
 def _flow_inside(step: Repeat | Region, flow: Flow | None) -> Flow | None:
@@ -107,10 +123,10 @@ def _kept_by_turns(schedule: Schedule, step: Repeat | Region, inside: Flow) -> i
 
 def _kept(schedule: Schedule, flow: Flow, *, again: bool) -> int:
     """What one turn keeps: all that a gradient flows through; if computed `again`, what was received or is kept."""
-    found = 0
+    found, units = 0, _again(schedule)
     for step in schedule.steps:
         if not again or is_kept(schedule, step):
-            found += _bytes(schedule, (slot for slot in step.results if slot in flow.forward))
+            found += _bytes(schedule, (slot for slot in step.results if slot in flow.forward and slot not in units))
         if isinstance(step, Repeat | Region):
             inside = _flow_inside(step, flow)
             if inside is not None and not again:

@@ -6,13 +6,13 @@ behind it is needed for its sake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from combinators.frozen import dataclass
 from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, value_dependence
 from tapestry_jax.planning.prediction.flow import Flow
 from tapestry_jax.planning.scheduling.received import is_kept, is_received
-from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step, Unit
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,28 @@ def again_in(schedule: Schedule, flow: Flow) -> Again:
     """What is computed again of a schedule whose backward pass finds its inputs, and what was received."""
     if not any(isinstance(step, Convert) and step.again for step in schedule.steps):
         return Again()
+    if schedule.again:
+        return Again(frozenset().union(*(again_in_unit(schedule, unit, flow) for unit in schedule.again)))
     seeds = {slot for step in schedule.steps for slot in read_by_derivative(schedule, step, flow)}
     handed_on = {slot for slot in schedule.outputs if slot in flow.live}
     # A loop in time around the layers knows nothing of what their own second pass has kept.
-    return Again(_computed(schedule, seeds, is_kept), _computed(schedule, handed_on, is_received))
+    steps = schedule.steps
+    return Again(_computed(schedule, steps, seeds, is_kept), _computed(schedule, steps, handed_on, is_received))
 
 
-def _computed(schedule: Schedule, wanted: Iterable[int], at_hand: Callable[[Schedule, Step], bool]) -> frozenset[int]:
+def again_in_unit(schedule: Schedule, unit: Unit, flow: Flow) -> frozenset[int]:
+    """What is computed again of steps that are so together, for their derivatives; what they read is at hand."""
+    steps = schedule.steps[unit.first : unit.end]
+    seeds = {slot for step in steps for slot in read_by_derivative(schedule, step, flow)}
+    return _computed(schedule, steps, seeds, is_kept)
+
+
+def _computed(
+    schedule: Schedule, steps: Sequence[Step], wanted: Iterable[int], at_hand: Callable[[Schedule, Step], bool]
+) -> frozenset[int]:
     """The slots that are computed to have some, as far as the results of steps are not `at_hand`."""
     found = set(wanted)
-    for step in reversed(schedule.steps):
+    for step in reversed(steps):
         if not found.isdisjoint(step.results) and not at_hand(schedule, step):
             found.update(_read(schedule, step, found))
     return frozenset(found)

@@ -95,19 +95,22 @@ def _add(schedule: Schedule, flow: Flow, sums: Sums, around: Around) -> Room:
     """Add up a schedule; returns the seconds of all its turns."""
     scope = _Scope(schedule, sums.machine)
     total = Room()
+    units = {number for unit in schedule.again for number in range(unit.first, unit.end)}
+    computed_again = replace(around, again=around.again + 1)
     for number, step in enumerate(schedule.steps):
         place = (*around.place, number)
+        here = computed_again if number in units else around
         match step:
             case Run():
                 if any(slot in flow.live for slot in step.results) and not is_barrier(schedule.graph.nodes[step.node]):
                     smooth = any(map(flow.carries_gradient, step.results))
-                    found = _of_run(scope, step, flow, around)
-                    total += sums.add(place, around, found, again=smooth, kept=step.kept)
+                    found = _of_run(scope, step, flow, here)
+                    total += sums.add(place, here, found, again=smooth, kept=step.kept)
             case Repeat():
                 if step.length:
                     total += _of_repeat(schedule, step, flow, sums, around, place)
             case Region():
-                total += _of_region(schedule, step, flow, sums, around, place)
+                total += _of_region(schedule, step, flow, sums, here, place)
             case Convert():
                 copied = copied_bytes(schedule, step)
                 if copied and step.result in flow.live:

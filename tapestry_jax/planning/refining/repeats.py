@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from combinators.frozen import dataclass
 from combinators.operations.shaped import Shaped
-from tapestry_jax.planning.scheduling.schedule import Convert, Run, Schedule, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Run, Schedule, Step, Unit
 
 _WORTHWHILE = 3
 
@@ -23,6 +24,7 @@ class Part:
       operands: slots that come from outside, by first use.
       results: slots that are used outside, in the order of the steps.
       kind: parts of one kind do the same to their operands; None for steps that have no equal.
+      unit: whether the backward pass computes them again together, and what it keeps.
     """
 
     steps: tuple[Step, ...]
@@ -30,13 +32,15 @@ class Part:
     operands: tuple[int, ...] = ()
     results: tuple[int, ...] = ()
     kind: int | None = None
+    unit: Unit | None = None
 
 
 def repeated_parts(schedule: Schedule) -> tuple[Part, ...]:
     """Divide a schedule into parts, so that scopes which do the same are parts of one kind.
 
     Two parts are of one kind when their steps run equal operations on equal blocks with the same wiring, whatever their
-    paths, names and slots. The outermost scopes that have an equal are taken.
+    paths, names and slots. The outermost scopes that have an equal are taken. What the backward pass computes again
+    together is one part, equal to others or not.
 
     Args:
       schedule: of a graph, or of the body of a loop.
@@ -46,7 +50,7 @@ def repeated_parts(schedule: Schedule) -> tuple[Part, ...]:
     """
     # Equal operations on equal types are shaped once: one object, whose identity is cheaper to compare than its fields.
     shaped = {step.node: schedule.graph.shaped(step.node) for step in schedule.steps if isinstance(step, Run)}
-    parts = [Part(schedule.steps)]
+    parts = _around_units(schedule)
     kinds: dict[Hashable, int] = {}
     depth = 1
     while any(part.kind is None and _deepest(part.steps) > depth for part in parts):
@@ -56,12 +60,25 @@ def repeated_parts(schedule: Schedule) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def _around_units(schedule: Schedule) -> list[Part]:
+    """The units of a schedule as parts, and what stands between them."""
+    parts: list[Part] = []
+    end = 0
+    for unit in schedule.again:
+        parts.append(Part(schedule.steps[end : unit.first]))
+        parts.append(Part(schedule.steps[unit.first : unit.end], unit.path, unit=unit))
+        end = unit.end
+    return [part for part in (*parts, Part(schedule.steps[end:])) if part.steps]
+
+
 def _deepest(steps: Sequence[Step]) -> int:
     return max((step.path.count("/") + 1 for step in steps), default=0)
 
 
 def _split(part: Part, depth: int) -> list[Part]:
     """One part for each run of steps below one scope of `depth` names."""
+    if part.unit is not None:
+        return [part]
     runs = groupby(part.steps, key=lambda step: _scope(step.path, depth))
     return [Part(tuple(steps), scope) for scope, steps in runs]
 
@@ -77,7 +94,7 @@ def _matched(
     """Give a kind to every part that has an equal."""
     later = _used_later(schedule, parts)
     described = [
-        _described(schedule, shaped, part, used) if _is_candidate(part) else (part, None)
+        _described(schedule, shaped, part, used) if _is_candidate(part) else (_with_ends(part, used), None)
         for part, used in zip(parts, later, strict=True)
     ]
     count = Counter(key for _, key in described if key is not None)
@@ -85,14 +102,25 @@ def _matched(
     for part, key in described:
         if key is not None and count[key] > 1:
             kind = kinds.setdefault(key, len(kinds))
-            part = Part(part.steps, part.scope, part.operands, part.results, kind)
+            part = replace(part, kind=kind)
         found.append(part)
     return found
 
 
 def _is_candidate(part: Part) -> bool:
     known = all(isinstance(step, Run | Convert) for step in part.steps)
-    return part.kind is None and part.scope != "" and known and len(part.steps) >= _WORTHWHILE
+    worthwhile = part.unit is not None or len(part.steps) >= _WORTHWHILE
+    return part.kind is None and part.scope != "" and known and worthwhile
+
+
+def _with_ends(part: Part, used_later: frozenset[int]) -> Part:
+    """A unit that has no equal, with its operands and results; other parts as they are."""
+    if part.unit is None or part.kind is not None:
+        return part
+    made = [slot for step in part.steps for slot in step.results]
+    own = set(made)
+    read = dict.fromkeys(slot for step in part.steps for slot in step.operands if slot not in own)
+    return replace(part, operands=tuple(read), results=tuple(slot for slot in made if slot in used_later))
 
 
 def _used_later(schedule: Schedule, parts: Sequence[Part]) -> list[frozenset[int]]:
@@ -134,7 +162,7 @@ def _described(
             )
         )
     lines.append(tuple(place[slot] for slot in results))
-    return Part(part.steps, part.scope, tuple(operands), tuple(results)), tuple(lines)
+    return replace(part, operands=tuple(operands), results=tuple(results)), tuple(lines)
 
 
 def _slot(schedule: Schedule, number: int) -> Hashable:

@@ -214,6 +214,25 @@ Step = Convert | Run | Finish | Repeat | Region
 
 
 @dataclass(frozen=True)
+class Unit:
+    """Consecutive steps that the backward pass computes again together, before their gradients.
+
+    Kept is what they read, what other devices sent, and the results of those that are `kept`.
+
+    Attributes:
+      first: the number of the first step.
+      end: the number behind the last one.
+      path: the scope that they share.
+      keeps: as in `Repeat`.
+    """
+
+    first: int
+    end: int
+    path: str
+    keeps: str = ""
+
+
+@dataclass(frozen=True)
 class Schedule:
     """What one device does.
 
@@ -224,6 +243,7 @@ class Schedule:
       inputs: slots of the graph's inputs.
       steps: in order.
       outputs: slots of the graph's outputs.
+      again: what of the steps is computed again, beside repetitions that are; in order.
       platforms: that it is for, as lowering names them; empty where they are not known, and inside of loops. No part of
         what is equal: an abstract mesh is scheduled as the real one is.
     """
@@ -234,4 +254,20 @@ class Schedule:
     inputs: tuple[int, ...]
     steps: tuple[Step, ...]
     outputs: tuple[int, ...]
+    again: tuple[Unit, ...] = ()
     platforms: tuple[str, ...] = field(default=(), compare=False)
+
+    def made_for_itself(self) -> tuple[frozenset[int], ...]:
+        """For each unit the slots that its steps make and nobody outside of it reads."""
+        inside = {number: at for at, unit in enumerate(self.again) for number in range(unit.first, unit.end)}
+        makers: dict[int, int] = {}
+        for number, at in inside.items():
+            makers.update(dict.fromkeys(self.steps[number].results, at))
+        handed = {
+            slot for n, step in enumerate(self.steps) for slot in step.operands if makers.get(slot) != inside.get(n)
+        }
+        made: list[set[int]] = [set() for _ in self.again]
+        for slot, at in makers.items():
+            if slot not in handed:
+                made[at].add(slot)
+        return tuple(frozenset(slots.difference(self.outputs)) for slots in made)

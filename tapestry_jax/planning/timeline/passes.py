@@ -21,6 +21,8 @@ class Passes:
         self.works: defaultdict[Place, list[Work]] = defaultdict(list)
         self.sent: defaultdict[Place, list[TransferCost]] = defaultdict(list)
         self.loops = dict(priced.loops)
+        # The backward pass meets the last step of a unit first, and computes all of it again before.
+        self.units = dict(_units(schedule, ()))
         for place, work in priced.works:
             self.works[place].append(work)
         for place, transfer in priced.transfers:
@@ -60,6 +62,8 @@ class Passes:
     def backward(self, step: Step, place: Place) -> Track:
         """What the gradient of a step takes; of a loop, what it computes again before each turn's."""
         track, sent = Track(), self._sent(place, backward=True)
+        for inner, at in self.units.get(place, ()):
+            track.append(self.again(inner, at, layers=True))
         if isinstance(step, Repeat | Region):
             loop = self.loops.get(place)
             if loop is None or loop.inside:
@@ -67,7 +71,9 @@ class Passes:
             turn = self._body_again(step, place, layers=loop.layers) if loop.again else Track()
             self._compute(turn, place, BACKWARD)
             turn.append(self._body_backward(step, place))
-            return self._loop(step, loop, turn, sent, self._beside(step, place, backward=True), last_first=True)
+            beside = self._beside(step, place, backward=True)
+            track.append(self._loop(step, loop, turn, sent, beside, last_first=True))
+            return track
         after = [each for each in sent if isinstance(step, Convert) or each.kind == "reduce-scatter"]
         self._send(track, [each for each in sent if each not in after])
         self._compute(track, place, BACKWARD)
@@ -147,6 +153,16 @@ class Passes:
     def _compute(self, track: Track, place: Place, part: str) -> None:
         for work in self.works[place]:
             track.add(_computed(work, part, work.cost.forward if part == FORWARD else work.cost.backward))
+
+
+def _units(schedule: Schedule, place: Place) -> Iterator[tuple[Place, list[tuple[Step, Place]]]]:
+    """By the place of its last step the steps of every unit, those of loops in time too."""
+    for unit in schedule.again:
+        numbers = range(unit.first, unit.end)
+        yield (*place, unit.end - 1), [(schedule.steps[number], (*place, number)) for number in numbers]
+    for number, step in enumerate(schedule.steps):
+        if isinstance(step, Region):
+            yield from _units(step.body, (*place, number))
 
 
 def _inside(step: Repeat | Region, place: Place) -> Iterator[tuple[Step, Place]]:

@@ -18,7 +18,7 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.rewrites.deepen import is_barrier
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Slot
 from tapestry_jax.report.placed import said
-from tapestry_jax.report.steps import block_cost, change_text, dims_of, kernels_of, turns_text
+from tapestry_jax.report.steps import again_text, block_cost, change_text, dims_of, kernels_of, turns_text
 
 _SENT = {Gather: "all-gather", Exchange: "all-to-all", Deal: "all-to-all", Share: "all-reduce"}
 
@@ -185,12 +185,15 @@ def _slots(schedule: Schedule, numbers: Sequence[int]) -> list[Slot]:
 
 def _draw(pen: _Pen, schedule: Schedule, known: Known, loops: tuple[Loop, ...], times: int) -> None:
     """Draw the steps of a schedule; `known` says who makes its inputs, and then who makes everything."""
-    for step in schedule.steps:
+    again = {number: unit for unit in schedule.again for number in range(unit.first, unit.end)}
+    for number, step in enumerate(schedule.steps):
         match step:
             case Convert():
                 _convert(pen, schedule, step, known, loops, times)
             case Run():
-                _run(pen, schedule, step, known, loops, times)
+                unit = again.get(number)
+                told = "" if unit is None or step.kept else f"{again_text(unit.keeps)}, with {unit.path}"
+                _run(pen, schedule, step, known, loops, times, told)
             case Finish():
                 _finish(pen, schedule, step, known, loops, times)
             case Repeat():
@@ -234,7 +237,9 @@ def _sent(change: Change, mesh: MeshShape) -> str:
     return next((kind for which, kind in _SENT.items() if isinstance(change, which)), "")
 
 
-def _run(pen: _Pen, schedule: Schedule, step: Run, known: Known, loops: tuple[Loop, ...], times: int) -> None:
+def _run(
+    pen: _Pen, schedule: Schedule, step: Run, known: Known, loops: tuple[Loop, ...], times: int, told: str
+) -> None:
     node = schedule.graph.nodes[step.node]
     if is_barrier(node):
         known |= {made: known[slot] for slot, made in zip(step.operands, step.results, strict=False) if slot in known}
@@ -247,7 +252,7 @@ def _run(pen: _Pen, schedule: Schedule, step: Run, known: Known, loops: tuple[Lo
             read[slot] = _changed(pen, schedule, known[slot], stored, changes, step.path, loops, times)
     flops, size = block_cost(schedule, step) if pen.counted else (None, None)
     results = _slots(schedule, step.results)
-    what = describe_node(node) if isinstance(node, Apply) else ""
+    what = ", ".join(filter(None, (describe_node(node) if isinstance(node, Apply) else "", told)))
     number = pen.add(
         Node(
             step.path,
@@ -278,7 +283,7 @@ def _finish(pen: _Pen, schedule: Schedule, step: Finish, known: Known, loops: tu
 
 
 def _repeat(pen: _Pen, schedule: Schedule, step: Repeat, known: Known, loops: tuple[Loop, ...], times: int) -> None:
-    again = f", computed again backwards{f' but for {step.keeps}' * bool(step.keeps)}" * step.remat
+    again = f", {again_text(step.keeps)}" * step.remat
     inner = pen.loop(step.path, "repeat", f"{step.length} turn{'s' * (step.length != 1)}{again}", loops)
     body = step.body
     inside = {own: known[slot] for own, slot in zip(body.inputs, step.operands, strict=False) if slot in known}

@@ -61,7 +61,7 @@ class MadeOf(Meaning):
         if not any(map(is_cells, row)):
             return run_primitive(equation, row)
         name, avals = equation.primitive.name, [variable.aval for variable in equation.outvars]
-        if name == "optimization_barrier":
+        if name in ("optimization_barrier", "later"):
             return list(row)
         if name == "select_n" and not is_cells(row[0]) and np.all(row[0] == row[0].flat[0] if row[0].size else True):
             # One side alone, which may be numbers.
