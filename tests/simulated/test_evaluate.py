@@ -147,3 +147,9 @@ def test_a_result_of_which_devices_hold_different_copies_is_an_error(mesh8):
     run = jax.shard_map(lambda x: x * 2, mesh=mesh8, in_specs=P("data"), out_specs=P(), check_vma=False)
     with pytest.raises(AssertionError, match="devices disagree"):
         simulated(run, normal(8))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_copies_that_are_no_numbers_are_equal(mesh8, dtype):
+    run = jax.shard_map(lambda x: x - x, mesh=mesh8, in_specs=P("data"), out_specs=P(), check_vma=False)
+    assert np.isnan(simulated(run, jnp.full(8, jnp.inf, dtype)).astype(np.float32)).all()
