@@ -91,11 +91,12 @@ _KERNELS = {
     "tapestry_jax.nnx.images.conv": "Correlate",
     "tapestry_jax.nnx.images.conv_transpose": "Spread",
     "tapestry_jax.nnx.images.pooling": "Pool Averages",
-    "tapestry_jax.nnx.loss": "logsumexp_of_block logsumexp_of_rows",
+    "tapestry_jax.nnx.loss": "logsumexp_of_block logsumexp_of_rows squared_error",
     "tapestry_jax.nnx.norm": "Normalize",
     "tapestry_jax.nnx.norms.scaled": "Scaled",
     "tapestry_jax.nnx.norms.statistics": "CentralSums MeanAndVariance Squares MeanSquare variance_of mean_of",
     "tapestry_jax.nnx.positions": "Rotate",
+    "tapestry_jax.nnx.recurrent.rnn": "Join",
     "tapestry_jax.nnx.rows": "RowsOfBlock Rows RowsWithin EntryOfBlock Entry",
 }
 # What aggregators compute in NumPy, for tests: it works on real arrays at once, so a file may name it in that place

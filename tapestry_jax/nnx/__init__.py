@@ -4,12 +4,14 @@ Modules   Module ModuleArrow
 Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP GLU SwiGLU
           LoRA Dropout MultiHeadAttention
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
+Sequences LSTMCell GRUCell RNN Bidirectional
 Pooling   max_pool min_pool avg_pool
-Models    Sequential Block Stack Transformer TransformerConfig cross_entropy
+Models    Sequential Block Stack Transformer TransformerConfig
+Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
 
-Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `dropout`, and
-`attention` with `positions`; and what is made of them: `stack`, and `transformer` with its `loss`. `rows` are kernels,
-`options` reads what constructors are given.
+Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `recurrent`,
+`dropout`, and `attention` with `positions`; and what is made of them: `stack`, and `transformer` with its `loss`.
+`rows` are kernels, `options` reads what constructors are given.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspos
 from tapestry_jax.nnx.images.pooling import avg_pool as avg_pool
 from tapestry_jax.nnx.images.pooling import max_pool as max_pool
 from tapestry_jax.nnx.images.pooling import min_pool as min_pool
+from tapestry_jax.nnx.loss import contrastive as contrastive
 from tapestry_jax.nnx.loss import cross_entropy as cross_entropy
+from tapestry_jax.nnx.loss import cross_entropy_with as cross_entropy_with
+from tapestry_jax.nnx.loss import mean_squared_error as mean_squared_error
 from tapestry_jax.nnx.modules.arrow import ModuleArrow as ModuleArrow
 from tapestry_jax.nnx.modules.module import Module as Module
 from tapestry_jax.nnx.modules.sequential import Sequential as Sequential
@@ -39,6 +44,10 @@ from tapestry_jax.nnx.projections.linear import Linear as Linear
 from tapestry_jax.nnx.projections.linear import LinearGeneral as LinearGeneral
 from tapestry_jax.nnx.projections.lora import LoRA as LoRA
 from tapestry_jax.nnx.projections.mlp import MLP as MLP
+from tapestry_jax.nnx.recurrent.cells import GRUCell as GRUCell
+from tapestry_jax.nnx.recurrent.cells import LSTMCell as LSTMCell
+from tapestry_jax.nnx.recurrent.rnn import RNN as RNN
+from tapestry_jax.nnx.recurrent.rnn import Bidirectional as Bidirectional
 from tapestry_jax.nnx.stack import Stack as Stack
 from tapestry_jax.nnx.transformer import Block as Block
 from tapestry_jax.nnx.transformer import Transformer as Transformer

@@ -1,4 +1,4 @@
-"""The loss of a language model; every dimension of it can be cut."""
+"""Losses; every dimension of them can be cut."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators import aggregators
-from combinators.arrows.program import program
+from combinators.arguments import is_whole, read_number
+from combinators.arrows.program import Program, program
+from combinators.errors import GraphError, message
+from combinators.leaves.einsum import einsum
 from combinators.leaves.fold import fold
+from combinators.leaves.index import index
+from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
 from combinators.monoids import LogSumExp, Sum
 from combinators.monoids.logsumexp import logsumexp_value
@@ -40,6 +45,112 @@ def cross_entropy(logits: Value, targets: Value) -> Value:
     Raises:
       SignatureError: when targets are not integers or have another shape than the logits' leading dimensions.
     """
+    normalizer, target = _parts(logits, targets)
+    losses = normalizer - target
+    dims = _dims(losses)
+    return fold(aggregators.Mean(), f"{dims} -> ()", name="mean")(losses) if dims else losses
+
+
+def cross_entropy_with(
+    *, label_smoothing: float = 0.0, ignore_index: int | None = None, z_loss: float = 0.0
+) -> Program:
+    """A `cross_entropy` with options: `tp.nnx.cross_entropy_with(label_smoothing=0.1)(logits, targets)`.
+
+        logsumexp(logits) - (1 - a) logits[target] - a mean(logits) + z logsumexp(logits)^2
+
+    Args:
+      label_smoothing: the share `a` of a target that is spread over the whole vocabulary, as in optax and torch.
+      ignore_index: a target that does not count; the mean is that of the others, NaN where there are none.
+      z_loss: the weight `z` of the squared normalizer.
+
+    Returns:
+      An arrow from logits and targets to a scalar.
+
+    Raises:
+      GraphError: when an option is not what it should be.
+    """
+    own = "of cross_entropy_with"
+    share, weight = read_number(label_smoothing, f"label_smoothing= {own}"), read_number(z_loss, f"z_loss= {own}")
+    if not 0 <= share <= 1 or weight < 0:
+        details = (f"label_smoothing is {label_smoothing!r:.40}, z_loss {z_loss!r:.40}",)
+        remedy = "Pass a share from 0 to 1, and a weight from 0 on."
+        raise GraphError(message(f"no such options {own}", *details, remedy=remedy))
+    if ignore_index is not None and not (is_whole(ignore_index) and -(2**31) <= ignore_index < 2**31):
+        details = ("expected an integer of 32 bits, or None", f"got {ignore_index!r:.40}")
+        raise GraphError(message(f"ignore_index= {own} is no target", *details, remedy="Pass one, such as -100."))
+    ignored = None if ignore_index is None else int(ignore_index)
+
+    @program("... vocab, ... -> ()")
+    def cross_entropy(logits: Value, targets: Value) -> Value:
+        check_integers("cross_entropy", "targets", targets)
+        counts = None if ignored is None else targets != ignored
+        # What does not count asks for the first entry, which there always is.
+        normalizer, target = _parts(logits, targets if counts is None else targets * counts)
+        losses = normalizer - (1 - share) * target
+        dims = _dims(losses)
+        if share:
+            losses = losses - share * fold(aggregators.Mean(), f"{dims} v -> {dims}", name="mean_logit")(logits)
+        losses = losses + weight * normalizer * normalizer if weight else losses
+        if not dims:
+            return losses if counts is None else Map(jnp.where)(counts, losses, jnp.nan)
+        if counts is None:
+            return fold(aggregators.Mean(), f"{dims} -> ()", name="mean")(losses)
+        return fold(aggregators.Mean(), f"{dims}, {dims} -> ()", name="mean")(losses, counts)
+
+    return cross_entropy
+
+
+@program("..., ... -> ()")
+def mean_squared_error(predictions: Value, targets: Value) -> Value:
+    """Mean of the squared differences of all cells, in at least 32 bits.
+
+    Args:
+      predictions: any dimensions.
+      targets: the same dimensions.
+
+    Returns:
+      A scalar.
+    """
+    squares = Map(squared_error)(predictions, targets)
+    dims = _dims(squares)
+    return fold(aggregators.Mean(), f"{dims} -> ()", name="mean")(squares) if dims else squares
+
+
+@program("pair embed, pair embed, -> ()")
+def contrastive(left: Value, right: Value, scale: Value) -> Value:
+    """Mean cross-entropy by which each vector of a pair is told from all others of the batch, both ways, as in CLIP.
+
+    The logits are `scale * left . right` of all pairs; vectors are normalised by who calls. The whole batch stands
+    against the whole batch on every mesh, and its second copy, `<name of the pairs>_other`, can be cut as well.
+
+    Args:
+      left: `(pair, embed)`.
+      right: `(pair, embed)`.
+      scale: a scalar.
+
+    Returns:
+      A scalar.
+
+    Source: Radford et al. 2021, figure 3.
+    """
+    pair = str(left.settle().names[0])
+    other = f"{pair}_other"
+    logits = einsum("a e, b e -> a b")(left, right.rename(**{pair: other})) * scale
+    there = cross_entropy(logits, index(pair, logits))
+    return (there + cross_entropy(logits.T, index(other, logits))) / 2
+
+
+def squared_error(prediction: Any, target: Any) -> Any:
+    """The square of a difference, in at least 32 bits."""
+    return jnp.square(_wide(prediction) - _wide(target))
+
+
+def _dims(losses: Value) -> str:
+    return " ".join(f"d{axis}" for axis in range(losses.ndim))
+
+
+def _parts(logits: Value, targets: Value) -> tuple[Value, Value]:
+    """The normalizer of every token and the logit of its target."""
     check_integers("cross_entropy", "targets", targets)
     normalizer = Reduce(
         logsumexp_of_block,
@@ -50,9 +161,7 @@ def cross_entropy(logits: Value, targets: Value) -> Value:
         name="logsumexp",
     )
     target = Reduce(EntryOfBlock(logits.shape[-1]), "... v, ..., @v -> ...", Sum, dense=Entry(), name="target")
-    losses = normalizer(logits) - target(logits, targets)
-    dims = " ".join(f"d{axis}" for axis in range(losses.ndim))
-    return fold(aggregators.Mean(), f"{dims} -> ()", name="mean")(losses) if dims else losses
+    return normalizer(logits), target(logits, targets)
 
 
 @jax.custom_jvp

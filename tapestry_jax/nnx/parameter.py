@@ -15,6 +15,7 @@ from combinators.index_space.tensor_type import TensorType
 from combinators.recording.reorder import astype
 
 lecun_normal: Callable[..., Any] = jax.nn.initializers.lecun_normal()
+orthogonal: Callable[..., Any] = jax.nn.initializers.orthogonal()
 he_uniform: Callable[..., Any] = jax.nn.initializers.he_uniform()
 embedding_normal: Callable[..., Any] = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
 position_normal: Callable[..., Any] = jax.nn.initializers.normal(0.02)

@@ -447,6 +447,22 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.nnx.MLP(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
         {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "activation": {"class"}, "use_bias": FLAG},
     ),
+    "nnx.LSTMCell": (
+        lambda **k: tp.nnx.LSTMCell(**({"in_features": 3, "hidden_features": 2, "rngs": RNGS} | k)),
+        {"in_features": {"1", "np.int64"}, "hidden_features": {"1", "np.int64"}, "gate_fn": {"class"}, "rngs": set()},
+    ),
+    "nnx.GRUCell": (
+        lambda **k: tp.nnx.GRUCell(**({"in_features": 3, "hidden_features": 2, "rngs": RNGS} | k)),
+        {"in_features": {"1", "np.int64"}, "hidden_features": {"1", "np.int64"}, "activation_fn": {"class"}},
+    ),
+    "nnx.RNN": (
+        lambda **k: tp.nnx.RNN(**({"cell": tp.nnx.GRUCell(3, 2, rngs=RNGS)} | k)),
+        {"cell": set(), "reverse": FLAG, "keep_order": FLAG},
+    ),
+    "nnx.cross_entropy_with": (
+        lambda **k: tp.nnx.cross_entropy_with(**k),
+        {"label_smoothing": {"0", "1"}, "z_loss": POSITIVE, "ignore_index": {"None", "-2", "0", "1", "np.int64"}},
+    ),
     "nnx.GLU": (
         lambda **k: tp.nnx.GLU(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
         {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "activation": {"class"}, "use_bias": FLAG},

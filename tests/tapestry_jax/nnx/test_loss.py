@@ -30,6 +30,65 @@ def test_cross_entropy_equals_optax_with_gradients():
     np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-7)
 
 
+def written_out(logits, targets, share, ignored, weight):
+    spread = optax.smooth_labels(jax.nn.one_hot(targets, 11), share)
+    losses = optax.softmax_cross_entropy(logits, spread) + weight * jax.nn.logsumexp(logits, -1) ** 2
+    counts = jnp.ones(targets.shape, bool) if ignored is None else targets != ignored
+    return jnp.sum(jnp.where(counts, losses, 0)) / counts.sum()
+
+
+@pytest.mark.parametrize(("share", "ignored", "weight"), [(0.1, None, 0.0), (0.2, -100, 0.01)])
+def test_options_of_cross_entropy_are_those_of_optax_on_every_mesh(share, ignored, weight):
+    targets = TARGETS if ignored is None else TARGETS.at[0, 2:].set(ignored)
+    loss = tp.nnx.cross_entropy_with(label_smoothing=share, ignore_index=ignored, z_loss=weight)
+    types = tp.TensorType({"batch": 2, "seq": 6, "vocab": 11}), tp.TensorType({"batch": 2, "seq": 6}, jnp.int32)
+    entries = {"batch": "data", "vocab": "model"}
+    planned = tp.plan(tp.trace(loss, *types), tp.mesh(data=2, model=2), entries).compile()
+    expected, wanted = jax.jit(jax.value_and_grad(written_out))(LOGITS, targets, share, ignored, weight)
+    for call in (loss, planned):
+        value, grads = jax.jit(jax.value_and_grad(call))(LOGITS, targets)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+        np.testing.assert_allclose(grads, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_a_loss_of_nothing_is_no_number():
+    assert jnp.isnan(tp.nnx.cross_entropy_with(ignore_index=4)(LOGITS, jnp.full((2, 6), 4)))
+
+
+@pytest.mark.parametrize("options", [{"label_smoothing": 1.5}, {"z_loss": -1.0}, {"ignore_index": 0.5}])
+def test_options_that_are_none_are_told(options):
+    with pytest.raises(tp.GraphError, match="of cross_entropy_with"):
+        tp.nnx.cross_entropy_with(**options)
+
+
+def test_squared_errors_are_those_of_optax():
+    value, grads = jax.jit(jax.value_and_grad(tp.nnx.mean_squared_error))(LOGITS, LOGITS**2)
+    expected, wanted = jax.jit(jax.value_and_grad(lambda x, y: optax.squared_error(x, y).mean()))(LOGITS, LOGITS**2)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(tp.TapestryError):
+        tp.nnx.mean_squared_error(LOGITS, LOGITS[:, :1])
+
+
+def test_pairs_are_told_from_the_whole_batch_on_every_mesh():
+    left, right = LOGITS.reshape(12, 11), jnp.sin(LOGITS.reshape(12, 11))
+
+    def reference(left, right, scale):
+        logits, own = left @ right.T * scale, jnp.arange(12)
+        both = (optax.softmax_cross_entropy_with_integer_labels(each, own).mean() for each in (logits, logits.T))
+        return sum(both) / 2
+
+    pairs = tp.TensorType({"image": 12, "embed": 11})
+    graph = tp.trace(tp.nnx.contrastive, pairs, pairs, tp.TensorType({}))
+    planned = tp.plan(graph, tp.mesh(data=2, model=2), {"image": "data", "image_other": "model"}).compile()
+    operands = left, right, jnp.float32(0.3)
+    calls = {call: jax.jit(jax.value_and_grad(call, (0, 1, 2))) for call in (reference, tp.nnx.contrastive, planned)}
+    expected, *results = (run(*operands) for run in calls.values())
+    for result in results:
+        for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 1, 3)])
 def test_cross_entropy_takes_any_leading_dimensions(shape):
     logits, targets = jnp.broadcast_to(LOGITS[0, 0], (*shape, 11)), jnp.full(shape, 4)
