@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from tapestry_jax.lifting.callables.arguments import Source, is_type, source_of,
 from tapestry_jax.lifting.callables.inputs import Input, check_free_of, no_layers, stacked_inputs
 from tapestry_jax.lifting.callables.layers import stacked_label
 from tapestry_jax.lifting.callables.names import Names, check_free, read_names
-from tapestry_jax.lifting.callables.written import Watch, check_counts, modules_of
+from tapestry_jax.lifting.callables.written import Watch, check_counts, decide, modules_of
 from tapestry_jax.lifting.dims import labels
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.finding.attention import with_attention
@@ -102,7 +103,7 @@ def lift(
     ]
     structs = [struct_of(leaf, kind) for (_, leaf), kind in zip(paths, types, strict=True)]
     out: list[tuple[list[str], Any]] = []
-    counts: list[str] = []
+    counts, opened, decided = list[str](), list[str](), dict[str, bool]()
 
     def flat(*words: Any) -> list[Any]:
         leaves = [_as(leaf, struct) for leaf, struct in zip(words, structs, strict=True)]
@@ -110,14 +111,21 @@ def lift(
         held, rest = (full[0], full[1:]) if source.held is not None else (None, full)
         args = [rebuild(leaf) for (_, rebuild), leaf in zip(split, rest, strict=True)]
         made = source.rebuild(held)
-        watch = Watch(modules_of(made, args, arguments), source.name, state and not source.is_linen)
-        result, found_counts = watch.after(source.call(made, args, state))
-        counts[:] = found_counts
+        watch = Watch(modules_of(made, args, arguments), source.name, state and not source.is_linen, decided)
+        result = source.call(made, args, state)
+        if undecided := watch.open():
+            opened[:] = undecided
+            return list(undecided.values())
+        result, counts[:] = watch.after(result)
         found, tree = jax.tree_util.tree_flatten_with_path(result)
         out.append(([label_of("y", path) for path, _ in found], tree))
         return [_words(leaf, label, source) for (_, leaf), label in zip(found, out[-1][0], strict=True)]
 
-    closed = jax.make_jaxpr(flat)(*(kind.struct for kind in types))
+    flat_types = [kind.struct for kind in types]
+    closed = jax.make_jaxpr(flat)(*flat_types)
+    while not out:
+        decided |= decide(closed.jaxpr, opened, told)
+        closed = jax.make_jaxpr(partial(flat))(*flat_types)  # another function, which JAX has not traced yet
     outputs, out_tree = out[-1]
     if not outputs:
         raise GraphError(message(f"`{source.name}` returns nothing", remedy="Return at least one array."))

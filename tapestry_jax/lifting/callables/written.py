@@ -13,6 +13,7 @@ from combinators.graphs.graph import Graph
 from combinators.recording.function import label_of
 from tapestry_jax.lifting.callables.arguments import is_nnx
 from tapestry_jax.lifting.callables.layers import layers_of
+from tapestry_jax.lifting.callables.passed import origin
 
 HELD = "params"
 """What the arrays are called that are lifted with their module."""
@@ -34,10 +35,12 @@ class Watch:
       modules: by name.
       name: of what is called.
       is_wanted: whether what is written becomes a result.
+      decided: of variables that hold other arrays after a call, whether these are others: transformations of nnx put
+        back what they were given.
     """
 
-    def __init__(self, modules: Mapping[str, Any], name: str, is_wanted: bool) -> None:
-        self._modules, self._is_wanted = modules, is_wanted
+    def __init__(self, modules: Mapping[str, Any], name: str, is_wanted: bool, decided: Mapping[str, bool]) -> None:
+        self._modules, self._is_wanted, self._decided = modules, is_wanted, decided
         self._before = {label: _variables(module) for label, module in modules.items()}
         if is_wanted and not modules:
             raise GraphError(
@@ -47,6 +50,16 @@ class Watch:
                     remedy="Lift a module, or a function of one; leave state= out where the function returns it.",
                 )
             )
+
+    def open(self) -> dict[str, Any]:
+        """The arrays after a call, by input, of which nobody has decided whether they were written."""
+        found = {
+            _input(label, path): _array(variable)
+            for label in self._modules
+            for path, variable in self._written(label).items()
+            if path in self._before[label]
+        }
+        return {label: array for label, array in found.items() if label not in self._decided}
 
     def after(self, result: Any) -> tuple[Any, list[str]]:
         """The results, with what was written behind them where that is wanted; and counts that are lost.
@@ -66,13 +79,24 @@ class Watch:
                     continue
                 if not _is_count(variable) or path not in self._before[label]:
                     raise _lost(".".join(map(str, path)), type(module).__name__)
-                lost.append("/".join(map(str, (label, *path))))
+                lost.append(_input(label, path))
         return result, lost
 
     def _written(self, label: str) -> dict[tuple[Any, ...], Any]:
         before = {path: id(leaf) for path, leaf in self._before[label].items()}
         after = _flat(self._modules[label])
-        return {path: found for path, found in after if before.get(path) != id(_array(found))}
+        return {
+            path: found
+            for path, found in after
+            if before.get(path) != id(_array(found)) and self._decided.get(_input(label, path), True)
+        }
+
+
+def decide(jaxpr: Any, labels: Sequence[str], inputs: Sequence[str]) -> dict[str, bool]:
+    """For each variable whether the last results of a jaxpr, one for each, are others than its inputs."""
+    results = jaxpr.outvars[len(jaxpr.outvars) - len(labels) :]
+    found = [origin(jaxpr, result) for result in results]
+    return {label: at is None or inputs[at] != label for label, at in zip(labels, found, strict=True)}
 
 
 def check_counts(graph: Graph, counts: Iterable[str]) -> None:
@@ -90,6 +114,10 @@ def check_counts(graph: Graph, counts: Iterable[str]) -> None:
         if label in used:
             root, _, path = label.partition("/")
             raise _lost(path.replace("/", "."), graph.name if root == HELD else f"`{root}`")
+
+
+def _input(label: str, path: Sequence[Any]) -> str:
+    return "/".join(map(str, (label, *path)))
 
 
 def _lost(path: str, module: str) -> GraphError:

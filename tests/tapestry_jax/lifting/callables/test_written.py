@@ -14,6 +14,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tapestry_jax.lifting import lift
+from tapestry_jax.lifting.callables.passed import origin
 from tapestry_jax.lifting.callables.written import modules_of
 from tests.tapestry_jax.lifting.agree import close
 
@@ -119,3 +120,38 @@ def test_modules_that_a_call_can_write_are_found_wherever_they_are() -> None:
     norm = nnx.BatchNorm(4, rngs=nnx.Rngs(0))
     assert list(modules_of(norm, [X, {"a": [norm]}], ["x", "held"])) == ["params", "held/a/0"]
     assert modules_of(jnp.tanh, [X], ["x"]) == {}
+
+
+class Transformed(nnx.Module):
+    """Transformations of nnx put back the variables that they were given."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.layers = nnx.vmap(lambda rngs: nnx.Linear(4, 4, rngs=rngs))(rngs.split(3))
+        self.last = Regularised(rngs)
+
+    def __call__(self, x: Any) -> Any:
+        x = nnx.scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)(x, self.layers)
+        return nnx.remat(lambda model, x: model(x))(self.last, nnx.jit(jnp.tanh)(x))
+
+
+def test_what_transformations_put_back_was_not_written() -> None:
+    graph = lift(Transformed(nnx.Rngs(0)), X, state=True)
+    wanted = {"y/0", "y/1/last/norm/mean", "y/1/last/norm/var", "y/1/last/drop/rngs/count"}
+    assert {label for label, _ in graph.outputs} == wanted
+    model = Transformed(nnx.Rngs(0))
+    close(graph(nnx.state(model), X)[0], model(jnp.asarray(X)), 2e-5, "result")
+    model.eval()
+    close(lift(model, X)(nnx.state(model), X), model(jnp.asarray(X)), 2e-5, "evaluated")
+    model.train()
+    with pytest.raises(tp.GraphError, match=r"the call writes `last\.norm\.mean` of a module"):
+        lift(model, X)
+
+
+def test_inputs_are_found_behind_calls_and_loops() -> None:
+    def program(x: Any, y: Any, z: Any) -> Any:
+        turn = lambda carry, row: ((carry[0], carry[1] * 2), (row, row + 1))  # noqa: E731
+        (kept, moved), (rows, others) = jax.lax.scan(turn, (x, y), z)
+        return jax.checkpoint(lambda a, b: (b, a + 1))(moved, kept), rows, others, jax.jit(lambda a: a)(y)
+
+    jaxpr = jax.make_jaxpr(program)(1.0, 2.0, X).jaxpr
+    assert [origin(jaxpr, result) for result in jaxpr.outvars] == [0, None, 2, None, 1]
