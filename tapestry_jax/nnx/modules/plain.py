@@ -70,9 +70,10 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
         given = iter(arrays)
         leaves = [next(given) if isinstance(leaf, Value) else leaf for _, leaf in found]
         held, rest, told = jax.tree.unflatten(tree, leaves)
-        return plain(nnx.merge(graphdef, held), *rest, **told)
+        return plain(with_scopes(nnx.merge(graphdef, held)), *rest, **told)
 
     # The rules of lifting are loaded by the first module that holds a plain layer.
+    from tapestry_jax.lifting.callables.scopes import with_scopes
     from tapestry_jax.lifting.onto import lift_onto
 
     place = [str(part) for part in vars(module)[_PLACE]]
