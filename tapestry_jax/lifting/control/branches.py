@@ -15,6 +15,7 @@ from tapestry_jax.lifting.assign import Named
 from tapestry_jax.lifting.control.inside import Inside, written
 from tapestry_jax.lifting.control.kernel import Choice, OnBlocks, Until, reached
 from tapestry_jax.lifting.dims import Dim
+from tapestry_jax.lifting.rules.inlined import chosen
 from tapestry_jax.lifting.rules.unknown import check
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, coordinates, signature, types_of
@@ -40,7 +41,9 @@ Parts = Callable[[list[Graph], tuple[str, ...], list[int]], Part]
 
 
 def choice(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
-    """One of several programs by a number: what each of them maps is mapped."""
+    """One of several programs by a number: what each of them maps is mapped; a number that is known leaves one."""
+    if not isinstance(atoms[0], int):
+        return chosen(walk, equation, atoms)
     inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
     named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
     outs: list[Named] = []

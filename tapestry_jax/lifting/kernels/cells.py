@@ -14,7 +14,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.lifting.kernels.primitives import Params, run
 
 # These want operands of one shape; the others spread numbers and axes of size 1 by themselves.
-_OF_ONE_SHAPE = frozenset({"select_n", "clamp"})
+_OF_ONE_SHAPE = frozenset({"add_any", "clamp", "select_n"})
 ITSELF = "itself"
 """In the derivative of a function that its author wrote, a call of that function, or of one that it stands in."""
 

@@ -11,7 +11,7 @@ from tapestry_jax.lifting.kernels.primitives import is_known, plain
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
 
-NEUTRAL = frozenset({"copy", "copy_p", "name", "optimization_barrier", "sharding_constraint"})
+NEUTRAL = frozenset({"copy", "copy_p", "device_put", "name", "optimization_barrier", "sharding_constraint"})
 """What gives its operands back; where tensors lie is the plan's to say."""
 
 
@@ -47,4 +47,5 @@ def instruction_of(equation: Any, inputs: Any) -> Instruction | None:
     return None if params is None else Instruction(name, params, tuple(inputs))
 
 
-TABLE = dict.fromkeys(sorted(CELLWISE), cellwise) | dict.fromkeys(sorted(NEUTRAL), same)
+# Which platform a program is for is asked by what chooses between programs (`inlined`).
+TABLE = dict.fromkeys(sorted(CELLWISE - {"platform_index"}), cellwise) | dict.fromkeys(sorted(NEUTRAL), same)

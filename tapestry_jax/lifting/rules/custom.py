@@ -57,7 +57,10 @@ def rule_of(equation: Any, outer: tuple[str, ...], place: str = "") -> Rule | No
     moving = [kind for kind, moves in zip(types, floats, strict=True) if moves]
     pulling = [kind for kind in types_of(equation) if jnp.issubdtype(kind.dtype, jnp.inexact)]
     how, given = (_pushed, moving) if is_pushed else (_pulled, pulling)
-    derivative = jax.make_jaxpr(how(function, floats, len(types)))(*types, *given)
+    try:
+        derivative = jax.make_jaxpr(how(function, floats, len(types)))(*types, *given)
+    except Exception:  # noqa: BLE001 - it is the author's, and may refuse to be taken by some operand
+        return None
     if any(map(is_traced, derivative.consts)):
         raise GraphError(
             message(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from combinators import monoids
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid
 from combinators.operations.operation import Operation
+from tapestry_jax.lifting.kernels.cells import Program
 from tapestry_jax.lifting.kernels.primitives import Bound, Params, plain, run
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, axes, coordinates, signature, types_of
@@ -57,6 +59,8 @@ class Extremum:
 
     def __call__(self, block: Any, at: Any) -> Any:
         """The state of `monoids.ArgMax`: value and coordinate."""
+        if block.dtype == jnp.bool_:
+            block = block.astype(jnp.int8)  # states of monoids are numbers
         place = run(self.primitive, self.params, (block,))[0]
         cell = jnp.expand_dims(place, self.axis)
         return jnp.take_along_axis(block, cell, self.axis).squeeze(self.axis), at[place].astype(place.dtype)
@@ -76,9 +80,12 @@ def arg_extremum(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | N
     (out,), params, name = types_of(equation), plain(equation.params), equation.primitive.name
     listed = [int(axis) for axis in equation.params["axes"]]
     shape = walk.shape(atoms[0])
-    if params is None or len(listed) != 1 or shape[listed[0]] < 2 or walk.dtype(atoms[0]) == jnp.bool_:
+    if params is None or len(listed) != 1:
         return None
     axis = listed[0]
+    if shape[axis] == 1:
+        # The one cell that there is; of none, JAX refuses it.
+        return [walk.cells(name, [], Program((), (np.zeros((), out.dtype)[()],)), out.shape, out.dtype)]
     names = [f"d{at}" for at in range(len(shape))]
     kept = names[:axis] + names[axis + 1 :]
     told = signature([axes(shape, names, bare=kept), *coordinates(names[axis])], [axes(out.shape, kept, bare=kept)])

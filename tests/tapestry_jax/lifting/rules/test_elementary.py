@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.custom_derivatives import SymbolicZero
 from jax.sharding import SingleDeviceSharding
 
+import tapestry_jax as tp
 from tapestry_jax.lifting.rules import cellwise
 from tapestry_jax.lifting.table import RULES
 from tests.tapestry_jax.lifting.agree import agrees
@@ -48,6 +50,17 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda x: jax.lax.with_sharding_constraint(x * 2, SingleDeviceSharding(jax.devices()[0])) + 1,
         X,
     ),
+    "extrema of truth and of one": (lambda x: ((x > 0).argmax(1), x[:1].argmax(0), x[:, :1].argmin(1)), X),
+    "gradients that meet, of which one spreads": (
+        lambda x, c: jax.grad(lambda x: (x.sum(0) * c).sum() + jnp.sin(x).sum())(x),
+        X,
+        X[0],
+    ),
+    "a program for every platform": (
+        lambda x: jnp.diagonal(x) + jax.lax.platform_dependent(x[0], tpu=lambda x: x * 3, default=lambda x: x * 2),
+        floats(4, 4),
+    ),
+    "put on a device": (lambda x: jax.device_put(x * 2) + 1, X),
     "computed again": (lambda x: jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))(x), X),
 }
 
@@ -68,6 +81,28 @@ def beside(x: Any) -> Any:
 
 
 beside.defjvp(lambda primals, tangents: (beside(primals[0]), (tangents[0] * 5, jnp.float32(0))))
+
+
+@jax.custom_jvp
+def scaled(x: Any, by: Any) -> Any:
+    return x * by
+
+
+def by_the_first_alone(primals: Any, tangents: Any) -> Any:
+    if not isinstance(tangents[1], SymbolicZero):
+        raise RuntimeError("the second is fixed")
+    return scaled(*primals), 3 * tangents[0]
+
+
+scaled.defjvp(by_the_first_alone, symbolic_zeros=True)
+
+
+def test_a_derivative_that_refuses_an_operand_is_asked_by_the_others_alone() -> None:
+    graph = tp.lift(scaled, X, X)
+    assert [found.primitive for found in graph.opaque()] == ["custom_jvp_call"]
+    assert (jax.jit(jax.grad(lambda x: graph(x, X).sum()))(jnp.asarray(X)) == 3).all()
+    with pytest.raises(RuntimeError, match="the second is fixed"):
+        jax.grad(lambda by: graph(X, by).sum())(jnp.asarray(X))
 
 
 def test_a_function_with_a_derivative_of_its_own_keeps_the_shapes_of_its_results() -> None:
