@@ -4,13 +4,15 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough laws mutants pairs aot browser lint format bench install
+.PHONY: help demo test thorough laws mutants pairs aot models browser lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # An environment of its own: JAX would look for the TPU and the GPU whose compilers are installed.
 AOT ?= .venv-aot
+# Another one: packages of models want many packages of their own.
+MODELS ?= .venv-models
 # Test processes. Compilation by XLA has threads of its own, so more workers than cores only fight.
 JOBS ?= 2
 # A file is run by one worker. In their own order: doctests, which are short, come last and let both end at once; ordered by
@@ -60,6 +62,12 @@ pairs: $(STAMP) ## random plans of random programs against the programs; PAIRS=1
 aot: $(AOT)/.installed ## the plans of the gallery on the compilers for TPU and CUDA, which are installed into .venv-aot
 	@echo "==> pytest tests/aot"
 	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python -m pytest -q tests/aot
+
+models: $(MODELS)/.installed ## models of other packages, which are installed into .venv-models, lifted and compared
+	@echo "==> python -m benchmarks.lifted --write"
+	@XLA_FLAGS="$(QUICK)" JAX_PLATFORMS=cpu $(MODELS)/bin/python -m benchmarks.lifted --write
+	@echo "==> pytest --thorough tests/benchmarks/test_lifted_models.py"
+	@JAX_PLATFORMS=cpu $(MODELS)/bin/python -m pytest -q --thorough tests/benchmarks/test_lifted_models.py
 
 browser: $(STAMP) ## pages of plans in a headless Chromium, which the system has or TAPESTRY_CHROMIUM names
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
@@ -116,4 +124,10 @@ $(AOT)/.installed: $(STAMP)
 	@echo "==> pip install -e .[aot,test] into $(AOT)  (the compilers take 1.2 GB)"
 	@[ -x $(AOT)/bin/python ] || $(BIN)/python -m venv $(AOT)
 	@$(AOT)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[aot,test]'
+	@touch $@
+
+$(MODELS)/.installed: $(STAMP) benchmarks/lifted/requirements.txt
+	@echo "==> pip install -e .[test] -r benchmarks/lifted/requirements.txt into $(MODELS)"
+	@[ -x $(MODELS)/bin/python ] || $(BIN)/python -m venv $(MODELS)
+	@$(MODELS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]' -r benchmarks/lifted/requirements.txt
 	@touch $@

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.lifted.entry import Entry, Lifted, normal, tokens
+from benchmarks.lifted.entry import Entry, Lifted, normal
 
 
 def mlp() -> Lifted:

@@ -54,13 +54,8 @@ def seq2seq() -> Lifted:
 def recurrent() -> Lifted:
     from flax import nnx
 
-    # The module counts its random streams when it is called; a function of its state returns what it computes.
-    graphdef, state = nnx.split(nnx.RNN(nnx.OptimizedLSTMCell(5, 8, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1)))
-
-    def frames(state: Any, x: Any) -> Any:
-        return nnx.merge(graphdef, state)(x)
-
-    return Lifted(frames, (state, normal(4, 6, 5)), {"x": "batch time _"}, {"batch": "data"})
+    model = nnx.RNN(nnx.OptimizedLSTMCell(5, 8, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    return Lifted(model, (normal(4, 6, 5),), {"inputs": "batch time _"}, {"batch": "data"})
 
 
 def convolutional_recurrent() -> Lifted:

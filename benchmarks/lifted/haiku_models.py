@@ -14,9 +14,9 @@ from benchmarks.lifted.entry import Entry, Lifted, normal, tokens
 def resnet() -> Lifted:
     import haiku as hk
 
-    def classify(x: Any) -> Any:
+    def classify(x: Any, is_training: bool = False) -> Any:
         sizes = {"blocks_per_group": (1, 1, 1, 1), "channels_per_group": (8, 8, 16, 16), "bottleneck": False}
-        return hk.nets.ResNet(num_classes=8, **sizes)(x, is_training=False)
+        return hk.nets.ResNet(num_classes=8, **sizes)(x, is_training)
 
     return _with_state(classify, normal(4, 32, 32, 3), "batch y x rgb")
 
@@ -24,9 +24,9 @@ def resnet() -> Lifted:
 def mobilenet() -> Lifted:
     import haiku as hk
 
-    def classify(x: Any) -> Any:
+    def classify(x: Any, is_training: bool = False) -> Any:
         strides, channels = (1, 2, 1), (8, 16, 16)
-        return hk.nets.MobileNetV1(strides, channels, num_classes=8)(x, is_training=False)
+        return hk.nets.MobileNetV1(strides, channels, num_classes=8)(x, is_training)
 
     return _with_state(classify, normal(4, 16, 16, 3), "batch y x rgb")
 
@@ -122,7 +122,7 @@ def _with_state(function: Callable[..., Any], x: Any, axes: str) -> Lifted:
     import haiku as hk
 
     model = hk.without_apply_rng(hk.transform_with_state(function))
-    params, state = model.init(jax.random.key(0), x)
+    params, state = model.init(jax.random.key(0), x, True)
 
     def call(params: Any, state: Any, x: Any) -> Any:
         return model.apply(params, state, x)[0]

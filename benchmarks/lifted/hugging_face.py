@@ -36,9 +36,7 @@ def llama() -> Lifted:
 def bert() -> Lifted:
     from transformers import BertConfig, FlaxBertModel
 
-    config = BertConfig(
-        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
-    )
+    config = BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
     return _language_model(FlaxBertModel(config), 64)
 
 

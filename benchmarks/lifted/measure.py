@@ -15,35 +15,31 @@ import numpy as np
 import tapestry_jax as tp
 from benchmarks.costs import collective_bytes
 from benchmarks.lifted.entry import Entry, plain
+from benchmarks.lifted.measured import LARGER, LIMIT
 from benchmarks.loom import executions
-from combinators.errors import TapestryError
 from combinators.graphs.walk import operations
 
 Answer = dict[str, Any]
-TOLERANCE = 1e-4
-"""Of the largest cell: what float32 loses when sums are taken in another order, layer after layer."""
-LARGER = 64
-_WRONG = (TapestryError, jax.errors.JAXTypeError, jax.errors.JaxRuntimeError, ValueError, TypeError, KeyError)
 
 
-def measure(entry: Entry, limit: float = 40) -> Answer:
+def measure(entry: Entry, limit: float | None = LIMIT) -> Answer:
     """Lift a model, plan it, and compare.
 
     Args:
       entry: the model.
-      limit: seconds of the search.
+      limit: seconds of the search; None searches nothing.
 
     Returns:
       What the page shows of it; `why` where it cannot be lifted, and where a plan cannot be run.
     """
-    answer: Answer = {"name": entry.name}
+    answer: Answer = {"package": entry.package, "name": entry.name}
     made = entry.make()
     function, args = plain(made)
     args = jax.tree.map(jnp.asarray, args)
     before = time.process_time()
     try:
         graph = tp.lift(made.function, *made.args, names=made.names)
-    except _WRONG as error:
+    except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
         return answer | {"why": _first(error)}
     answer["seconds"] = round(time.process_time() - before, 2)
     answer["operations"] = sum(1 for _ in operations(graph))
@@ -85,7 +81,7 @@ def machine() -> Any:
 
 
 def with_gradients(function: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
-    """A function with its gradients by all floating cells of its arguments, every cell of its results weighed differently."""
+    """A function with its gradients by all floating arguments; every cell of its results weighs differently."""
     tree = jax.tree.structure(tuple(args))
     moving = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(tuple(args))]
 
@@ -115,21 +111,19 @@ def _weighed(result: Any) -> Any:
     return total
 
 
-def _plans(graph: Any, mesh: Any, entries: Mapping[str, Any], limit: float) -> Iterator[tuple[str, Any]]:
+def _plans(graph: Any, mesh: Any, entries: Mapping[str, Any], limit: float | None) -> Iterator[tuple[str, Any]]:
     start: list[tp.Plan] = []
-    for label in ("by hand", "found"):
+    for label in ("by hand", "found") if limit is not None else ("by hand",):
         try:
             if label == "by hand":
                 plan = tp.plan(graph, mesh, entries)
                 start.append(plan)
             else:
                 # What has no time left gives the plan that it began with.
-                plan = tp.search(
-                    graph, mesh, machine(), grad=True, time_limit=limit, start=start[0] if start else None
-                )
+                plan = tp.search(graph, mesh, machine(), grad=True, time_limit=limit, start=start[0] if start else None)
             plan.verify()
             yield label, plan
-        except _WRONG as error:
+        except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
             yield label, {"why": _first(error)}
 
 
@@ -142,13 +136,13 @@ def _planned(plan: Any, function: Any, args: Sequence[Any], want: Any, mesh: Any
     try:
         ours = _compiled(plan.compile(), args, places, made)
         answer |= _errors(ours(*jax.device_put(tuple(args), places)), want)
-    except _WRONG as error:
+    except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
         return answer | {"why": _first(error)}
     answer["collectives"] = sum(executions(ours, mesh).values())
     answer["bytes"] = collective_bytes(ours, mesh).total()
     try:
         automatic = _compiled(function, args, places, made)
-    except _WRONG as error:
+    except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
         return answer | {"automatic": _first(error)}
     theirs = _errors(automatic(*jax.device_put(tuple(args), places)), want)
     counted = {"collectives": sum(executions(automatic, mesh).values())}
@@ -166,9 +160,7 @@ def _errors(got: Any, want: Any) -> Answer:
 
 
 def _difference(got: Any, want: Any) -> float:
-    pairs = [
-        (_array(a), _array(b)) for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True) if b.size
-    ]
+    pairs = [(_array(a), _array(b)) for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True) if b.size]
     largest = max((float(np.abs(b[np.isfinite(b)]).max(initial=0)) for _, b in pairs), default=0.0)
     worst = 0.0
     for a, b in pairs:

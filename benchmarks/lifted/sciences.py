@@ -89,16 +89,13 @@ def pinn() -> Lifted:
     import equinox as eqx
     import jinns
 
-    u, params = jinns.nn.PINN_MLP.create(
-        key=jax.random.key(0),
-        eqx_list=((eqx.nn.Linear, 2, 16), (jax.nn.tanh,), (eqx.nn.Linear, 16, 16), (jax.nn.tanh,), (eqx.nn.Linear, 16, 1)),
-        eq_type="PDENonStatio",
-    )
-    equation = jinns.loss.BurgersEquation()
+    layers = ((eqx.nn.Linear, 2, 16), (jax.nn.tanh,), (eqx.nn.Linear, 16, 16), (jax.nn.tanh,), (eqx.nn.Linear, 16, 1))
+    network, params = jinns.nn.PINN_MLP.create(key=jax.random.key(0), eqx_list=layers, eq_type="PDENonStatio")
+    equation, viscosity = jinns.loss.BurgersEquation(), jinns.parameters.EqParams({"nu": 0.01}, "Viscosity")
 
-    def residual(network: Any, points: Any) -> Any:
-        told = jinns.parameters.Params(nn_params=network, eq_params=jinns.parameters.EqParams({"nu": 0.01}))
-        found = jax.vmap(lambda point: equation.evaluate(point, u, told))(points)
+    def residual(params: Any, points: Any) -> Any:
+        told = jinns.parameters.Params(nn_params=params, eq_params=viscosity)
+        found = jax.vmap(lambda point: equation.evaluate(point, network, told))(points)
         return (found**2).mean()
 
     return Lifted(residual, (params, normal(8, 2)), {"points": "point _"}, {"point": "data"})
