@@ -100,3 +100,14 @@ def test_equal_layers_have_the_paths_of_one_below_the_loop_that_they_become() ->
     found = paths(lift(Layers(nnx.Rngs(0)), X, stack="layer"))
     assert all(path.startswith("blocks/layers/") for path in found)
     assert {"blocks/layers/up/dot_general", "blocks/layers/down/dot_general"} <= set(found)
+
+
+def test_a_path_names_what_is_computed_again() -> None:
+    model = Model(nnx.Rngs(0))
+    graph = lift(lambda model, x: model(x).sum(), model, X, names={"x": "batch time embed"})
+
+    def regions(remat: Any) -> int:
+        run = tp.plan(graph, tp.mesh(a=2), {"batch": "a"}, remat=remat).compile()
+        return str(jax.make_jaxpr(jax.grad(run, argnums=1))(nnx.state(model), X)).count("remat")
+
+    assert regions({"blocks/*": True}) > regions(None)
