@@ -4,7 +4,7 @@ Modules   Module ModuleArrow
 Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP GLU SwiGLU
           LoRA Dropout MultiHeadAttention
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
-Sequences LSTMCell GRUCell RNN Bidirectional
+Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM
 Pooling   max_pool min_pool avg_pool
 Models    Sequential Block Stack Transformer TransformerConfig
 Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
@@ -48,6 +48,7 @@ from tapestry_jax.nnx.recurrent.cells import GRUCell as GRUCell
 from tapestry_jax.nnx.recurrent.cells import LSTMCell as LSTMCell
 from tapestry_jax.nnx.recurrent.rnn import RNN as RNN
 from tapestry_jax.nnx.recurrent.rnn import Bidirectional as Bidirectional
+from tapestry_jax.nnx.recurrent.state_space import DiagonalSSM as DiagonalSSM
 from tapestry_jax.nnx.stack import Stack as Stack
 from tapestry_jax.nnx.transformer import Block as Block
 from tapestry_jax.nnx.transformer import Transformer as Transformer

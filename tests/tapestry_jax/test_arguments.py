@@ -455,6 +455,10 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.nnx.GRUCell(**({"in_features": 3, "hidden_features": 2, "rngs": RNGS} | k)),
         {"in_features": {"1", "np.int64"}, "hidden_features": {"1", "np.int64"}, "activation_fn": {"class"}},
     ),
+    "nnx.DiagonalSSM": (
+        lambda **k: tp.nnx.DiagonalSSM(**({"features": 3, "state": 2, "rngs": RNGS} | k)),
+        {"features": {"1", "np.int64"}, "state": {"1", "np.int64"}, "param_dtype": FLOATS, "rngs": set()},
+    ),
     "nnx.RNN": (
         lambda **k: tp.nnx.RNN(**({"cell": tp.nnx.GRUCell(3, 2, rngs=RNGS)} | k)),
         {"cell": set(), "reverse": FLAG, "keep_order": FLAG},
