@@ -28,4 +28,5 @@ def test_gpt3_on_512_devices_fits_and_is_within_one_in_a_hundred_of_the_best(mac
     assert 60e9 < plan.memory(grad=(0,)).total <= gigabytes * 1e9
     # As people place it: rows over one axis, heads and hidden features over the other; layers are computed again.
     assert plan.remat == (("decoder/layer", True),)
-    assert dict(plan.entries) == {"batch": ("data",), "heads": ("model",), "mlp": ("model",), "vocab": ("model",)}
+    people = {"batch": ("data",), "heads": ("model",), "mlp": ("model",), "vocab": ("model",)}
+    assert people.items() <= dict(plan.entries).items()
