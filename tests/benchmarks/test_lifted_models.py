@@ -89,6 +89,8 @@ def test_gradients_are_those_of_every_floating_argument() -> None:
     assert jnp.allclose(gradients[0], 2 * args[0] * args[1] * jnp.array([-2.5, -1.5, -0.5]) / 3)
 
 
+# Packages warn of each other's versions, and of their own end.
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "entry",
     [
