@@ -13,6 +13,8 @@ _MARK = "module:"
 _PATH = "_tapestry_path"
 # What transformations write around the scopes that they are applied in: `vmap(jvp(decoder/norm))`.
 _TRANSFORMS = re.compile(r"\b\w+\(([^()]*)\)")
+# `jnp.einsum` opens a scope of its specification, such as `BTNH,BSNH->BNTS`.
+_SPEC = "->"
 
 
 def with_scopes(module: Any) -> Any:
@@ -52,11 +54,10 @@ def scope_of(equation: Any, around: str, root: str) -> str:
     told = str(getattr(equation.source_info, "name_stack", ""))
     while (inner := _TRANSFORMS.sub(r"\1", told)) != told:
         told = inner
-    before, mark, after = told.rpartition(_MARK)
+    _, mark, inside = told.rpartition(_MARK)
     if mark:
-        del before
-        around, told = "", after
-    parts = [part for part in told.split("/") if part and not part.startswith(f"{root}.")]
+        around, told = "", inside
+    parts = [part for part in told.split("/") if part and not part.startswith(f"{root}.") and _SPEC not in part]
     if parts and parts[0] == root:
         around, parts = "", parts[1:]
     return "/".join([*([around] if around else []), *(re.sub(r"[^\w.-]", "_", part) for part in parts)])

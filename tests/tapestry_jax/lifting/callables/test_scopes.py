@@ -111,3 +111,11 @@ def test_a_path_names_what_is_computed_again() -> None:
         return str(jax.make_jaxpr(jax.grad(run, argnums=1))(nnx.state(model), X)).count("remat")
 
     assert regions({"blocks/*": True}) > regions(None)
+
+
+def test_specifications_of_einsum_are_no_part_of_the_model() -> None:
+    def model(x: Any, weight: Any) -> Any:
+        with jax.named_scope("mixed"):
+            return jnp.einsum("bsd,df->bsf", x, weight)
+
+    assert paths(lift(model, X, np.ones((8, 8), np.float32))) == ["mixed/dot_general"]
