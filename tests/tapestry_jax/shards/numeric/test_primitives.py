@@ -270,8 +270,8 @@ def test_every_primitive_of_the_table_is_among_them() -> None:
     for group, dtype in EACH:
         if dtype in ("int8", "float32", "complex64"):
             names |= {equation.primitive.name for _, closed in traced(group, dtype) for equation in closed.jaxpr.eqns}
-    # What gives its operand wherever it lies, and a sum that derivatives alone make.
-    assert set(PRIMITIVES) - names == {"add_any", "stop_gradient", "sharding_constraint", "reshard", "pvary"}
+    # What gives its operand wherever it lies, or in its own time, and a sum that derivatives alone make.
+    assert set(PRIMITIVES) - names == {"add_any", "stop_gradient", "sharding_constraint", "reshard", "pvary", "later"}
 
 
 def test_parameters_that_an_entry_does_not_read_are_refused() -> None:
