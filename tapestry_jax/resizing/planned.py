@@ -19,7 +19,14 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.resizing.replan import replan
 
 
-def planned(plan: Plan, program: Any, *specs: Any, names: str | Mapping[str, Any] | None = None) -> Planned:
+def planned(
+    plan: Plan,
+    program: Any,
+    *specs: Any,
+    names: str | Mapping[str, Any] | None = None,
+    state: bool = False,
+    stack: str | None = None,
+) -> Planned:
     """Run a plan on arguments of other sizes too: the last batch of an epoch, evaluation, other lengths.
 
     The first call with new sizes traces the program again, plans it with what the plan was asked for, by hand or by
@@ -31,6 +38,8 @@ def planned(plan: Plan, program: Any, *specs: Any, names: str | Mapping[str, Any
         function or module that is lifted.
       specs: as `tp.trace` and `tp.lift` were given them; names of axes and modules are taken from them, no sizes.
       names: as `tp.lift` was given them.
+      state: as `tp.lift` was given it.
+      stack: as `tp.lift` was given it.
 
     Returns:
       A function of the arguments that `plan.compile()` takes.
@@ -51,14 +60,14 @@ def planned(plan: Plan, program: Any, *specs: Any, names: str | Mapping[str, Any
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         details = f"got {type(plan).__name__}: {plan!r:.80}"
         raise PlanError(message("tp.planned takes a plan first", details, remedy="Write tp.planned(plan, f, *specs)."))
-    return Planned(plan, program, specs, names)
+    return Planned(plan, program, specs, {"names": names, "state": state, "stack": stack})
 
 
 class Planned(Immutable):
     """What `planned` returns."""
 
-    def __init__(self, plan: Plan, program: Any, specs: Sequence[Any], names: Any) -> None:
-        self._first, self._program, self._specs, self._names = plan, program, tuple(specs), names
+    def __init__(self, plan: Plan, program: Any, specs: Sequence[Any], lifted: Mapping[str, Any]) -> None:
+        self._first, self._program, self._specs, self._lifted = plan, program, tuple(specs), lifted
         self._plans: dict[Any, Plan] = {_sizes([node.results[0] for node in plan.graph.inputs]): plan}
         self._compiled: dict[Any, Compiled] = {}
 
@@ -94,7 +103,7 @@ class Planned(Immutable):
         specs = [_resized(spec, arg) for spec, arg in zip(self._specs, own, strict=True)]
         if isinstance(self._program, Arrow) or hasattr(self._program, "__tapestry_arrow__"):
             return trace(self._program, *specs)
-        return lift(self._program, *specs, names=self._names)
+        return lift(self._program, *specs, **self._lifted)
 
     def __repr__(self) -> str:
         return f"tp.planned({self._first!r}, ...)"

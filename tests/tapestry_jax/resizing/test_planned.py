@@ -126,3 +126,24 @@ def test_planned_refuses_what_is_no_plan():
     with pytest.raises(tp.PlanError) as error:
         tp.planned(layer, *TYPES)
     assert "tp.planned takes a plan first" in str(error.value)
+
+
+def test_planned_lifts_again_as_it_was_lifted(mesh2x4):
+    norm, x = nnx.BatchNorm(4, rngs=nnx.Rngs(0)), drawn((8, 4))[0]
+    plan = tp.plan(tp.lift(norm, x, names="batch embed", state=True), mesh2x4, {"batch": "data"})
+    _, written = tp.planned(plan, norm, x, names="batch embed", state=True)(nnx.state(norm), x[:6])
+    np.testing.assert_allclose(written["mean"].get_value(), 0.01 * x[:6].mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_planned_lifts_layers_again_as_one_loop(mesh2x4):
+    def layers(weights, x):
+        for w in weights:
+            x = jnp.tanh(x @ w)
+        return x
+
+    x, *weights = drawn((8, 4), (4, 4), (4, 4), (4, 4))
+    graph = tp.lift(layers, weights, x, names="_, batch embed", stack="layer")
+    plan = tp.plan(graph, mesh2x4, {"batch": "data"})
+    run = tp.planned(plan, layers, weights, x, names="_, batch embed", stack="layer")
+    found = run(tp.stack_layers(graph, weights), x[:6])
+    np.testing.assert_allclose(found, layers(weights, x[:6]), rtol=1e-4, atol=1e-6)
