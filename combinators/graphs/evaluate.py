@@ -122,6 +122,7 @@ def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
             message(
                 f"`{graph.name}` takes {len(inputs)} arrays, got {len(leaves)}",
                 "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in inputs[:8]),
+                *_counts(graph, args),
                 remedy="Pass the arguments that it was traced with.",
             )
         )
@@ -136,6 +137,18 @@ def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
                 )
             )
     return leaves
+
+
+def _counts(graph: Graph, args: Sequence[Any]) -> tuple[str, ...]:
+    """How many arrays each argument holds, where that is not one each."""
+    expected, got = (
+        [child.num_leaves for child in graph.in_tree.children()],
+        [len(jax.tree.leaves(arg)) for arg in args],
+    )
+    if set(expected) == {1}:
+        return ()
+    told = [" and ".join(map(str, counts)) or "none" for counts in (expected, got)]
+    return (f"arrays in each argument: expected {told[0]}, got {told[1]}",)
 
 
 def _keys(tree: Any) -> list[tuple[str, ...]]:

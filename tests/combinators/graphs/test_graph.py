@@ -232,6 +232,14 @@ def test_a_wrong_number_of_arguments_is_refused() -> None:
     )
 
 
+def test_a_wrong_number_of_arrays_is_told_by_argument() -> None:
+    graph = tp.trace(lambda weights, x: plain(x, weights["w"]) + weights["b"], {"w": W, "b": np.float32(1)}, X)
+    with pytest.raises(GraphError) as caught:
+        graph(np.ones((4, 3), np.float32))
+    assert "takes 3 arrays, got 1\n" in str(caught.value)
+    assert "\n  arrays in each argument: expected 2 and 1, got 1\n" in str(caught.value)
+
+
 def test_worked_case_10_add_of_products_is_one_dispatch() -> None:
     graph = tp.trace(lambda w, x, y, z: w * x + y * z, *[X] * 4)
     arrays = [jnp.full((4, 3), float(i)) for i in (2, 3, 5, 7)]
