@@ -50,6 +50,9 @@ _SUMMED = (
 )
 _LEVEL = frozenset(f"{_MOVED} {_COMPUTED} {_SUMMED}".split())
 """Primitives with a finite slope wherever their operands are finite."""
+_PRODUCTS = frozenset(("conv_general_dilated", "dot_general", "integer_pow", "mul", "square"))
+_ORDINARY = 1e6
+"""What the product of two numbers may be in a program that does not overflow."""
 _AROUND = frozenset((*WRAPPERS, "cond", "scan"))
 
 
@@ -68,7 +71,7 @@ def on_valid_rows(
       states: whether it makes the leaves of a state, or those of the result.
     """
     ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
-    if not here.torn or not ranges or _is_level(shaped.operation.kernel, blocks):
+    if not here.torn or not ranges or is_level(shaped.operation.kernel, blocks):
         return run(sizes, blocks)
     axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
     chosen: Any = 0
@@ -121,8 +124,11 @@ def _windowed(shaped: Shaped) -> set[str]:
     return {term.name for axis in axes for term in axis.terms}
 
 
-def _is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
-    """Whether no slope of a kernel is infinite where its operands are finite, as far as its program tells."""
+def is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
+    """Whether no slope of a kernel is infinite where its operands are finite, as far as its program tells.
+
+    Infinite constants and products that overflow make operands of other primitives infinite, so such kernels are not.
+    """
     structs = [jax.ShapeDtypeStruct(block.shape, block.dtype) for block in blocks]
     try:
         program = jax.make_jaxpr(lambda *blocks: jax.tree.leaves(kernel(*blocks)))(*structs)
@@ -132,17 +138,42 @@ def _is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
 
 
 def _has_level(program: Any) -> bool:
-    for equation in getattr(program, "jaxpr", program).eqns:
-        name = equation.primitive.name
-        if name in _AROUND:
-            if not all(map(_has_level, programs_inside(equation))):
-                return False
-        elif name == "div":
-            if not is_literal(equation.invars[1]):
-                return False
-        elif name not in _LEVEL and not (name == "integer_pow" and equation.params["y"] > 0):
-            return False
-    return True
+    constants: Sequence[Any] = getattr(program, "consts", ())
+    equations = getattr(program, "jaxpr", program).eqns
+    return all(map(_is_finite, constants)) and all(map(_is_level_equation, equations))
+
+
+def _is_level_equation(equation: Any) -> bool:
+    name, literals = equation.primitive.name, [atom.val for atom in equation.invars if is_literal(atom)]
+    if not all(map(_is_finite, literals)):
+        return False
+    if name in _AROUND:
+        return all(map(_has_level, programs_inside(equation)))
+    if name == "div":
+        return is_literal(equation.invars[1]) and bool(np.all(np.asarray(literals[-1]) != 0))
+    if name == "gather" and equation.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:
+        # Indices made of padding may lie outside, where the program has none that does.
+        fill = equation.params["fill_value"]
+        return fill is not None and _is_finite(fill)
+    if name in _PRODUCTS and not literals and any(_overflows(atom.aval.dtype) for atom in equation.outvars):
+        return False
+    return name in _LEVEL or (name == "integer_pow" and equation.params["y"] > 0)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a constant is known to hold no infinity and no NaN, times which a cotangent of zero is NaN."""
+    if not jnp.issubdtype(jnp.result_type(value), jnp.inexact):
+        return True
+    try:
+        return bool(np.isfinite(np.asarray(value)).all())
+    except (TypeError, RuntimeError):
+        # It is traced, or lies on devices that are not here.
+        return False
+
+
+def _overflows(dtype: Any) -> bool:
+    """Whether products of ordinary numbers may be infinite, as in float16."""
+    return jnp.issubdtype(dtype, jnp.inexact) and float(jnp.finfo(dtype).max) < _ORDINARY
 
 
 def _ranges(cut: Cut, size: int, mesh: MeshShape) -> tuple[list[Range], NDArray[np.int32]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.lowering.on_device import valid
 from tests.simulated.evaluate import simulated
 
 Program = Callable[..., Any]
@@ -68,6 +69,45 @@ def test_chunks_stripes_and_several_axes_read_what_there_is(entry: Any) -> None:
 def test_a_device_without_an_index_hands_on_nothing_that_is_read(after: Any) -> None:
     # Nine differences in blocks of two: three devices have none, and their rows are nobody's.
     _agrees(lambda s, x: after(_SCALE(s, _NORM(_change()(x)))), 10, {"a": 8}, {"y": "a"})
+
+
+def _looked_up(x: Any) -> Any:
+    """Rows of a table, which are NaN outside of it; neighbours that are equal, as copies are, lie there."""
+    return jnp.take(jnp.arange(1.0, 4.0), (x[1:] == x[:-1]).astype(jnp.int32) * 9, mode="fill") * x[1:]
+
+
+def _weighed(x: Any) -> Any:
+    return jnp.where(x[1:] == x[:-1], jnp.inf, 1.0) * x[1:]
+
+
+def _from_table(x: Any) -> Any:
+    return jnp.stack([jnp.float32(1.0), jnp.float32(jnp.inf)])[(x[1:] == x[:-1]).astype(jnp.int32)] * x[1:]
+
+
+@pytest.mark.parametrize("kernel", [_looked_up, _weighed, _from_table])
+def test_infinite_slopes_come_from_constants_and_from_rows_outside_of_a_table_too(kernel: Any) -> None:
+    slopes = tp.Map(kernel, "(y+[dy]) -> y", sizes={"dy": 2})
+    _agrees(lambda s, x: slopes(_SCALE(s, x)), 10, {"a": 2}, {"y": ("a", tp.chunks(2))})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "expected"),
+    [
+        (lambda x: x[1:] * x[:-1] / 2.0, jnp.float32, True),
+        (lambda x: x[1:] * x[:-1], jnp.float16, False),
+        (lambda x: x[1:] * 2.0 - x[:-1], jnp.float16, True),
+        (lambda x: x[1:] ** 3, jnp.float16, False),
+        (lambda x: x[1:] / 0.0, jnp.float32, False),
+        (lambda x: x[1:] * np.array([1.0, np.inf], np.float32)[0], jnp.float32, True),
+        (lambda x: x[1:] * jnp.asarray(np.array([np.nan] * 3, np.float32)), jnp.float32, False),
+        (lambda x: jnp.take(x, jnp.array([3, 9]), mode="fill"), jnp.float32, False),
+        (lambda x: jnp.take(x, jnp.array([3, 9]), mode="fill", fill_value=0.0), jnp.float32, True),
+        (lambda x: jnp.take(x, jnp.array([3, 9]), mode="clip"), jnp.float32, True),
+        (lambda x: jax.lax.scan(lambda c, _: (jnp.sqrt(c), None), x, None, length=2)[0], jnp.float32, False),
+    ],
+)
+def test_what_makes_slopes_infinite_is_read_off_the_program(kernel: Any, dtype: Any, expected: bool) -> None:
+    assert valid.is_level(kernel, [jnp.zeros(4, dtype)]) is expected
 
 
 def test_folds_of_windows_read_what_there_is() -> None:
