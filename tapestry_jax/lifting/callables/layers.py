@@ -97,6 +97,9 @@ def unstack_layers(arrays: Mapping[str, Any], like: Any) -> Any:
       arrays: by path, as `stack_layers` gives them, or what has their paths, such as their gradients.
       like: a tree of the structure of that one; its leaves are not read.
 
+    Returns:
+      A tree as `like`; each leaf of a layer has the shape of its array without the first axis.
+
     Raises:
       GraphError: where the tree has a leaf that the arrays have not.
     """

@@ -79,7 +79,18 @@ def max_pool(x: Any, window_shape: Sequence[int], strides: Sequence[int] | None 
 
 
 def min_pool(x: Any, window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID") -> Any:
-    """The smallest cell of every window, as `flax.nnx.min_pool`; see `max_pool`."""
+    """The smallest cell of every window, as `flax.nnx.min_pool`.
+
+    Args:
+      x: `(..., *image, channels)`; an array, or a value of a program.
+      window_shape: cells of a window along each axis of the image.
+      strides: from one window to the next, by default 1.
+      padding: `SAME`, `VALID`, or cells before and behind each axis, which are passed over.
+
+    Raises:
+      GraphError: when an argument is not what it should be, or a window may hold padding alone.
+      SignatureError: when `x` is no image, or no window fits.
+    """
     return _extreme("min", x, window_shape, strides, padding)
 
 

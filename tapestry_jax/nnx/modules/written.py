@@ -71,7 +71,8 @@ def _drawing_refuser(path: str) -> Any:
             message(
                 f"the forward pass draws a key from `{path}`, which would count it",
                 "it is a pure program, traced once for all calls: every call would draw the same key",
-                remedy=f"Pass a number of the call, such as the step: tp.random.fold_in(self.{path}.key[...], step).",
+                remedy=f"Pass a number of the call, such as the step: tp.random.fold_in(self.{path}.key[...], step)."
+                + _of_a_part(path),
             )
         )
 
@@ -85,6 +86,11 @@ def _refuse(path: str) -> NoReturn:
             f"the forward pass writes `{path}` of its module",
             "it is a pure program, traced once for all calls and planned onto devices: what it writes would be lost",
             remedy=f"Return the new value beside the result, and store it where the module is called: "
-            f"y, {name} = model(x); model.{path}[...] = {name}. To look at a value, use tp.named.",
+            f"y, {name} = model(x); model.{path}[...] = {name}. To look at a value, use tp.named." + _of_a_part(path),
         )
     )
+
+
+def _of_a_part(path: str) -> str:
+    """What else helps where a part may be a plain layer of Flax, into which its user does not write."""
+    return " Where a plain layer of Flax does it, call model.eval(), or take that of tp.nnx." if "." in path else ""
