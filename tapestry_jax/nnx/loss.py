@@ -60,7 +60,8 @@ def cross_entropy_with(
 
     Args:
       label_smoothing: the share `a` of a target that is spread over the whole vocabulary, as in optax and torch.
-      ignore_index: a target that does not count; the mean is that of the others, NaN where there are none.
+      ignore_index: a target that does not count; the mean is that of the others, NaN where there are none. Logits
+        beside it that are no numbers leave the loss as it is; their gradient may be NaN, as that of `cross_entropy`.
       z_loss: the weight `z` of the squared normalizer.
 
     Returns:

@@ -86,6 +86,7 @@ PLAN = tp.plan(GRAPH, MESH, {"b": "d"})
 Q, K, V = (tp.TensorType({"h": 2, first: 4, last: 3}) for first, last in (("q", "d"), ("keys", "d"), ("keys", "e")))
 BOX = tp.Box((0,), (3,))
 RNGS = nnx.Rngs(0)
+RECURRENT = tp.nnx.RNN(tp.nnx.GRUCell(3, 2, rngs=RNGS))
 CONFIG = tp.nnx.TransformerConfig(layers=1, embed=2, heads=1, vocab=3, mlp=2, max_len=2)
 FLOATS = {"jax array", "np.float32", "struct", "type"}
 POSITIVE = {"0", "1", "10**30", "2.7", "np.int64", "np.float32"}
@@ -404,6 +405,11 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         {"x": {"jax array"}, "window_shape": {"1", "np.int64", "[1, 2]"}, "strides": COUNT | {"None", "[1, 2]"}}
         | {"padding": {"0", "1"}},
     ),
+    "nnx.min_pool": (
+        lambda **k: tp.nnx.min_pool(**({"x": np.ones((5, 4, 2), np.float32), "window_shape": (2, 2)} | k)),
+        {"x": {"jax array"}, "window_shape": {"1", "np.int64", "[1, 2]"}, "strides": COUNT | {"None", "[1, 2]"}}
+        | {"padding": {"0", "1"}},
+    ),
     "nnx.avg_pool": (
         lambda **k: tp.nnx.avg_pool(**({"x": np.ones((5, 4, 2), np.float32), "window_shape": (2, 2)} | k)),
         {"x": {"jax array"}, "window_shape": {"1", "np.int64", "[1, 2]"}, "count_include_pad": FLAG},
@@ -463,6 +469,18 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.nnx.RNN(**({"cell": tp.nnx.GRUCell(3, 2, rngs=RNGS)} | k)),
         {"cell": set(), "reverse": FLAG, "keep_order": FLAG},
     ),
+    "nnx.Bidirectional": (
+        lambda **k: tp.nnx.Bidirectional(**(dict.fromkeys(("forward_rnn", "backward_rnn"), RECURRENT) | k)),
+        {"forward_rnn": set(), "backward_rnn": set()},
+    ),
+    "nnx.mean_squared_error": (
+        lambda **k: tp.nnx.mean_squared_error(*({"predictions": ARRAY, "targets": ARRAY} | k).values()),
+        {"predictions": set(), "targets": set()},
+    ),
+    "nnx.contrastive": (
+        lambda **k: tp.nnx.contrastive(*({"left": ARRAY, "right": ARRAY, "scale": 1.0} | k).values()),
+        {"left": set(), "right": set(), "scale": NUMBERS},
+    ),
     "nnx.cross_entropy_with": (
         lambda **k: tp.nnx.cross_entropy_with(**k),
         {"label_smoothing": {"0", "1"}, "z_loss": POSITIVE, "ignore_index": {"None", "-2", "0", "1", "np.int64"}},
@@ -470,6 +488,11 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
     "nnx.GLU": (
         lambda **k: tp.nnx.GLU(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
         {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "activation": {"class"}, "use_bias": FLAG},
+    ),
+    "nnx.SwiGLU": (
+        lambda **k: tp.nnx.SwiGLU(**({"features": 3, "hidden": 2, "rngs": RNGS} | k)),
+        {"features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "use_bias": FLAG, "rngs": set()}
+        | {"dtype": FLOATS | {"None"}, "param_dtype": FLOATS},
     ),
     "nnx.LoRA": (
         lambda **k: tp.nnx.LoRA(**({"in_features": 3, "lora_rank": 1, "out_features": 2, "rngs": RNGS} | k)),

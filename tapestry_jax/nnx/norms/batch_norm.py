@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from combinators.arguments import read_flag, read_number
 from combinators.errors import GraphError, message
+from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.norms.scaled import Norm
 from tapestry_jax.nnx.norms.statistics import statistics
@@ -20,7 +22,7 @@ class BatchNorm(Norm):
 
     The batch is a fold, so a plan that cuts it merges the statistics: they are those of the whole batch on every mesh.
     A forward pass writes nothing, so while it trains the layer returns what runs along beside its result:
-    `y, running = norm(x)`, then `nnx.update(norm, running)`.
+    `y, running = norm(x)`, then `nnx.update(norm, running)`. What runs along has no gradient by `x`.
 
     Args:
       num_features: size of the last dimension.
@@ -97,5 +99,6 @@ class BatchNorm(Norm):
             return self._scaled(x, known, kept)
         mean, variance = statistics(x, kept)
         old, new = self.momentum, 1 - self.momentum
-        running = {"mean": old * self.mean[...] + new * mean, "var": old * self.var[...] + new * variance}
+        still = Map(lax.stop_gradient)
+        running = {"mean": old * self.mean[...] + new * still(mean), "var": old * self.var[...] + new * still(variance)}
         return self._scaled(x, (mean, variance), kept), running

@@ -15,7 +15,8 @@ from combinators.leaves.map import Map
 from combinators.leaves.rearrange import rearrange
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
-from tapestry_jax.nnx.parameter import lecun_normal, orthogonal, zeros
+from tapestry_jax.nnx.options import read_dtypes
+from tapestry_jax.nnx.parameter import cast, lecun_normal, orthogonal, zeros
 from tapestry_jax.nnx.projections.linear import Linear
 
 State = Any
@@ -35,8 +36,10 @@ class Cell(Module):
         *,
         gate_fn: Callable[..., Any],
         activation_fn: Callable[..., Any],
+        param_dtype: Any = jnp.float32,
     ) -> None:
         own = f"of {type(self).__name__}"
+        _, self.param_dtype = read_dtypes(None, param_dtype, own)
         self.in_features = read_count(in_features, f"in_features= {own}")
         self.hidden_features = read_count(hidden_features, f"hidden_features= {own}")
         self.gate_fn = read_function(gate_fn, f"gate_fn= {own}")
@@ -45,6 +48,10 @@ class Cell(Module):
     def begin(self, x: Value) -> State:
         """The state before the first step, which `x` is."""
         raise NotImplementedError(f"{type(self).__name__} does not define begin")
+
+    def _nothing(self, x: Value) -> Value:
+        """Zeros, at least as wide as the parameters: many steps add to a state, also where they are computed narrow."""
+        return Map(jnp.zeros_like)(cast(x, jnp.promote_types(x.dtype, self.param_dtype)))
 
     def _gate(self, x: Value) -> Value:
         return Map(self.gate_fn)(x)
@@ -66,7 +73,7 @@ class LSTMCell(Cell):
       kernel_init: initializer of the kernels of a step.
       recurrent_kernel_init: initializer of the kernels of the state.
       bias_init: initializer of the biases.
-      dtype: of the computation; by default what JAX promotes inputs and parameters to.
+      dtype: of a step; by default what JAX promotes inputs and parameters to. States are not below `param_dtype`.
       param_dtype: of the parameters.
       rngs: whose stream `params` initialises.
 
@@ -87,7 +94,8 @@ class LSTMCell(Cell):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        super().__init__(in_features, hidden_features, gate_fn=gate_fn, activation_fn=activation_fn)
+        functions: dict[str, Any] = {"gate_fn": gate_fn, "activation_fn": activation_fn}
+        super().__init__(in_features, hidden_features, **functions, param_dtype=param_dtype)
         options: dict[str, Any] = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         step = partial(Linear, in_features, hidden_features, use_bias=False, dims=("embed", "cell"))
         state = partial(Linear, hidden_features, hidden_features, bias_init=bias_init, dims=("hidden", "cell"))
@@ -96,7 +104,7 @@ class LSTMCell(Cell):
 
     def begin(self, x: Value) -> State:
         """Zeros for the cell and for the output."""
-        nothing = Map(jnp.zeros_like)(self.ii(x))
+        nothing = self._nothing(self.ii(x))
         return nothing, nothing.rename(cell="hidden")
 
     def forward(self, state: State, x: Value) -> tuple[State, Value]:
@@ -120,7 +128,7 @@ class GRUCell(Cell):
       kernel_init: initializer of the kernel of a step.
       recurrent_kernel_init: initializer of the kernel of the state.
       bias_init: initializer of the bias.
-      dtype: of the computation; by default what JAX promotes inputs and parameters to.
+      dtype: of a step; by default what JAX promotes inputs and parameters to. States are not below `param_dtype`.
       param_dtype: of the parameters.
       rngs: whose stream `params` initialises.
 
@@ -141,7 +149,8 @@ class GRUCell(Cell):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        super().__init__(in_features, hidden_features, gate_fn=gate_fn, activation_fn=activation_fn)
+        functions: dict[str, Any] = {"gate_fn": gate_fn, "activation_fn": activation_fn}
+        super().__init__(in_features, hidden_features, **functions, param_dtype=param_dtype)
         wide = 3 * self.hidden_features
         options: dict[str, Any] = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         own = {"kernel_init": kernel_init, "bias_init": bias_init} | options
@@ -151,7 +160,7 @@ class GRUCell(Cell):
 
     def begin(self, x: Value) -> State:
         """Zeros."""
-        (nothing, *_) = _apart(Map(jnp.zeros_like)(self.dense_i(x)))
+        (nothing, *_) = _apart(self._nothing(self.dense_i(x)))
         return nothing.rename(cell="hidden")
 
     def forward(self, state: State, x: Value) -> tuple[State, Value]:

@@ -89,8 +89,8 @@ class Bidirectional(Module):
     """Two recurrent layers, from the beginning and from the end, side by side, as `flax.nnx.Bidirectional`.
 
     Args:
-      forward_rnn: from the beginning.
-      backward_rnn: from the end; it is run so whatever its own flags say.
+      forward_rnn: from the beginning, whatever its own flags say.
+      backward_rnn: from the end, in the order of the sequence, whatever its own flags say.
 
     Raises:
       GraphError: when one is no `RNN`.
@@ -102,7 +102,8 @@ class Bidirectional(Module):
                 details = ("expected an RNN", f"got {type(rnn).__name__}: {rnn!r:.80}")
                 remedy = "Pass tp.nnx.RNN(cell)."
                 raise GraphError(message(f"{name}= of Bidirectional is none", *details, remedy=remedy))
-        self.forward_rnn, self.backward_rnn = forward_rnn, RNN(backward_rnn.cell, reverse=True, keep_order=True)
+        self.forward_rnn = RNN(forward_rnn.cell)
+        self.backward_rnn = RNN(backward_rnn.cell, reverse=True, keep_order=True)
 
     def forward(self, x: Value) -> Value:
         """Outputs of both, one behind the other along the last axis."""

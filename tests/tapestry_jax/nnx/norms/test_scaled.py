@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -43,3 +45,9 @@ def test_what_is_normalised_can_be_cut(norm: Any, sums: int) -> None:
     sent = plan.collectives()
     assert [step.kind for step in sent] == ["all-reduce"] * len(sent)
     assert sum(step.bytes for step in sent) <= 2 * sums * 4 * 6 * 4 + 8 * sums
+
+
+def test_what_runs_along_has_no_gradient() -> None:
+    norm = tp.nnx.BatchNorm(8, momentum=0.5, rngs=nnx.Rngs(0))
+    slope = jax.grad(lambda x: sum(jnp.sum(along) for along in norm(x)[1].values()))(jnp.asarray(X))
+    np.testing.assert_array_equal(slope, 0.0)

@@ -83,3 +83,23 @@ def linear() -> Any:
 def test_what_is_no_recurrent_layer_is_told(call: Any, told: str) -> None:
     with pytest.raises(tp.TapestryError, match=told):
         call()
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
+def test_narrow_steps_keep_a_wide_state(kind: str) -> None:
+    """Steps in bfloat16 add to a state of the dtype of the parameters, as in Flax."""
+
+    def run(library: Any) -> Any:
+        return library.RNN(getattr(library, kind)(3, 6, dtype=jnp.bfloat16, rngs=nnx.Rngs(0)))(X)
+
+    ours, theirs = run(tp.nnx), run(nnx)
+    assert ours.dtype == theirs.dtype == jnp.float32
+    np.testing.assert_allclose(ours, theirs, atol=4e-3)
+
+
+def test_flags_of_its_layers_do_not_turn_both_ends_around() -> None:
+    def run(library: Any) -> Any:
+        rnns = (library.RNN(library.GRUCell(3, 6, rngs=nnx.Rngs(at)), reverse=True) for at in range(2))
+        return library.Bidirectional(*rnns)(X)
+
+    np.testing.assert_allclose(run(tp.nnx), run(nnx), rtol=1e-4, atol=1e-5)
