@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ from combinators.operations.shaped import block_structs, shape
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence
 
 Struct = jax.ShapeDtypeStruct
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def value_dependence(graph: Graph, node: int) -> Matrix:
@@ -125,9 +127,12 @@ def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], directi
 @lru_cache(maxsize=4096)
 def _known_by(operation: Operation, structs: tuple[Struct, ...], policy: Any) -> bool:
     shaped = plain(shape(operation, structs))
+    # Policies go by parameters of primitives of JAX. One of others may be called as the policy's own first argument is.
+    own = {told.name for told in inspect.signature(policy).parameters.values() if told.kind in _BY_PLACE}
 
     def known(equation: Any) -> bool:
-        return bool(policy(equation.primitive, *(atom.aval for atom in equation.invars), **equation.params))
+        params = {name: value for name, value in equation.params.items() if name not in own}
+        return bool(policy(equation.primitive, *(atom.aval for atom in equation.invars), **params))
 
     needed = dependence(lambda arrays: run_whole(shaped, arrays), structs, known=known)
     return not any(map(any, needed)) and all(map(any, _value_dependence(operation, structs)))
