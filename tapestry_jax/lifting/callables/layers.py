@@ -23,6 +23,8 @@ def stacked_label(labels: Sequence[str]) -> str | None:
     They differ in one number, which goes up by steps of one size, and are parts of one argument.
     """
     parts = [_NUMBER.split(label) for label in labels]
+    if any(map(_RANGE.search, labels)):
+        return None  # of two ranges in one path nothing tells which one is layers
     if len({len(part) for part in parts}) != 1:
         return None
     places = [at for at in range(len(parts[0])) if len({part[at] for part in parts}) > 1]
@@ -78,13 +80,15 @@ def stack_layers(graph: Graph, tree: Any, argument: str | None = None) -> dict[s
     root = argument if argument is not None else roots[0]
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
     known = {label_of(root, path): leaf for path, leaf in flat}
-    wanted = {label: layers_of(label) or [label] for label in labels if label.startswith(f"{root}/")}
+    # A parameter that the tree has is itself, whatever its path looks like.
+    stacked = {label: None if label in known else layers_of(label) for label in labels if label.startswith(f"{root}/")}
+    wanted = {label: listed or [label] for label, listed in stacked.items()}
     missing = [own for listed in wanted.values() for own in listed if own not in known]
     if missing:
         raise _missing("tp.stack_layers", missing, known)
     return {
         label.removeprefix(f"{root}/"): jnp.stack([known[own] for own in listed])
-        if layers_of(label) is not None
+        if stacked[label] is not None
         else known[listed[0]]
         for label, listed in wanted.items()
     }
@@ -103,12 +107,12 @@ def unstack_layers(arrays: Mapping[str, Any], like: Any) -> Any:
     Raises:
       GraphError: where the tree has a leaf that the arrays have not.
     """
-    known: dict[str, Any] = {}
-    for path, array in arrays.items():
-        layers = layers_of(path)
-        known |= {path: array} if layers is None else {own: array[at] for at, own in enumerate(layers)}
     flat, tree = jax.tree_util.tree_flatten_with_path(like)
     told = [label_of("", path).removeprefix("/") for path, _ in flat]
+    known: dict[str, Any] = {}
+    for path, array in arrays.items():
+        layers = None if path in told else layers_of(path)
+        known |= {path: array} if layers is None else {own: array[at] for at, own in enumerate(layers)}
     missing = [label for label in told if label not in known]
     if missing:
         raise _missing("tp.unstack_layers", missing, known)

@@ -64,6 +64,8 @@ def choice(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
 def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """A program that is repeated while a condition holds: what both map is mapped, so what is asked for is whole."""
     params, inside, values = equation.params, Inside(walk), [walk.value(atom) for atom in atoms]
+    if params["cond_jaxpr"].out_avals[0].shape:
+        return None  # `jax.vmap` of a loop: each cell of the batch stops by itself
     asked, fixed = int(params["cond_nconsts"]), int(params["body_nconsts"])
     named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
     carries = named[asked + fixed :]

@@ -93,7 +93,7 @@ def _found(known: Expressions, step: Any, side: int) -> _Found | None:
     if not jnp.issubdtype(kind, jnp.floating) or values.dtypes[out.result] != kind:
         return None  # it would be rounded in another way
     axes: Axes = tuple(None if size == 1 else at for at, size in enumerate(shape))
-    known.clear(keys)
+    known.clear(keys, kind)
     scores = scores_of_softmax(known, known.of(step.operands[side], axes))
     value = _value(out, side, axes, keys)
     if scores is None or value is None:
@@ -189,8 +189,10 @@ class _Writer:
         scores, keys = self._found.scores, self._found.keys
         seen = [(told, wanted, compared(self._known, told, wanted, keys)) for told, wanted in scores.seen]
         axes = {axis for _, _, axis in seen} - {None}
-        # Every row sees the first key; with another condition it may see none, and weighs all hidden keys alike.
-        is_causal = len(axes) == 1 and (len(seen) == 1 or scores.fill == -math.inf) and _hides(scores.fill)
+        # Every row sees the first key; with another condition it may see none, and weighs all hidden keys alike, and
+        # with a bias what it sees may weigh no more than they do: blocks that causality hides are not computed.
+        is_alone = len(seen) == 1 and not scores.biases
+        is_causal = len(axes) == 1 and (is_alone or scores.fill == -math.inf) and _hides(scores.fill)
         at = axes.pop() if is_causal else None
         masks = [(told, wanted) for told, wanted, axis in seen if at is None or axis != at]
         extra: dict[str, tuple[int, list[int]]] = {}

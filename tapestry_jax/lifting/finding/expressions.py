@@ -31,26 +31,29 @@ class Expressions:
       (primitive, parameters, rule, inputs, which)
       (reduction, expression)       along the one axis that `folded` names
 
-    Conversions between float dtypes are left out: an expression says what is computed, not how it is rounded.
+    Conversions between float dtypes are left out: an expression says what is computed, not how it is rounded. Those
+    to fewer digits than a result has (`kind`) are kept: who writes these means the rounding.
 
     Args:
       steps: in order.
       values: their types.
       folded: the axis that reductions of one axis go along.
+      kind: the dtype of the result that is looked for.
     """
 
     def __init__(self, steps: Iterable[Step], values: Values) -> None:
         self.values = values
         self.folded: int | None = None
+        self.kind: Any = None
         self._depth = 0
         self._makers: dict[int, Step] = {}
         for step in steps:
             self._makers.update(dict.fromkeys(results_of(step), step))
         self.clear(None)
 
-    def clear(self, folded: int | None) -> None:
-        """Forget all expressions; from now on reductions go along `folded`."""
-        self.folded = folded
+    def clear(self, folded: int | None, kind: Any = None) -> None:
+        """Forget all expressions; from now on reductions go along `folded`, and results are of `kind`."""
+        self.folded, self.kind = folded, kind
         self._numbers: dict[Any, Expression] = {}
         self._nodes: list[Any] = []
         self._of: dict[tuple[int, Axes], Expression] = {}
@@ -98,7 +101,7 @@ class Expressions:
         registers += [self._intern(("at", at[dim])) for dim in step.coordinates]
         for told in step.program.instructions:
             inputs = tuple(self._register(registers, entry) for entry in told.inputs)
-            if told.primitive == "convert_element_type" and self._is_float(inputs[0]) and _gives_float(told.params):
+            if told.primitive == "convert_element_type" and self._is_float(inputs[0]) and self._keeps(told.params):
                 registers.append(inputs[0])
                 continue
             registers += [
@@ -117,6 +120,13 @@ class Expressions:
             self._numbers[key] = len(self._nodes)
             self._nodes.append(node)
         return self._numbers[key]
+
+    def _keeps(self, params: Any) -> bool:
+        """Whether a conversion gives a float, of as many digits as the result has."""
+        made = dict(params)["new_dtype"]
+        if not jnp.issubdtype(made, jnp.floating):
+            return False
+        return self.kind is None or jnp.finfo(made).nmant >= jnp.finfo(self.kind).nmant
 
     def _is_float(self, expression: Expression) -> bool:
         """Whether it is known to be a float: what gives booleans or integers is listed nowhere, so ask the origin."""
@@ -137,7 +147,3 @@ def reduced(step: Step | None) -> tuple[str, int] | None:
     if kernel.primitive not in ("reduce_max", "reduce_sum") or len(gone) != 1:
         return None
     return kernel.primitive, int(gone[0])
-
-
-def _gives_float(params: Any) -> bool:
-    return bool(jnp.issubdtype(dict(params)["new_dtype"], jnp.floating))

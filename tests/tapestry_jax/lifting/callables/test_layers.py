@@ -25,6 +25,7 @@ from tapestry_jax.lifting.callables.layers import layers_of, stacked_label
         (["p/first/w", "p/second/w"], None),
         (["w0", "w1"], None),
         (["p0/w", "p1/w"], None),
+        (["p/h0:2/0/w", "p/h0:2/1/w"], None),
     ],
 )
 def test_layers_are_called_by_the_numbers_that_they_have(labels: list[str], want: str | None) -> None:
@@ -51,3 +52,20 @@ def test_what_does_not_fit_is_named() -> None:
         tp.unstack_layers(stacked, p)
     with pytest.raises(tp.GraphError, match=r'(?s)has no stacked layers.*Lift with tp.lift\(..., stack="layer"\)'):
         tp.stack_layers(tp.lift(function, p, q, x), p)
+
+
+def test_parameters_whose_paths_look_like_layers_are_themselves() -> None:
+    def function(p: Any, x: Any) -> Any:
+        for w in p["w"]:
+            x = jnp.tanh(x @ w)
+        return x @ p["head_0:3"]
+
+    p, x = {"w": [at * np.eye(3) for at in range(3)], "head_0:3": np.ones((3, 2))}, np.ones((2, 3))
+    graph = tp.lift(function, p, x, stack="layer")
+    stacked = tp.stack_layers(graph, p)
+    assert {path: array.shape for path, array in stacked.items()} == {"head_0:3": (3, 2), "w/0:3": (3, 3, 3)}
+    np.testing.assert_allclose(graph(stacked, x), function(p, x), rtol=1e-6)
+    back = tp.unstack_layers(stacked, p)
+    assert all(
+        np.array_equal(a, b) for a, b in zip([*back["w"], back["head_0:3"]], [*p["w"], p["head_0:3"]], strict=True)
+    )

@@ -146,3 +146,17 @@ def test_a_dimension_that_one_operation_folds_is_whole_in_all() -> None:
     assert result == named and told == []
     assert named[1] is not None
     assert cut == {names[named[1].find()]}
+
+
+def test_a_loop_over_a_batch_of_which_each_row_stops_by_itself_is_whole() -> None:
+    def row(x: Any) -> Any:
+        return lax.while_loop(
+            lambda c: (jnp.abs(c[1]).sum() < 6) & (c[0] < 5), lambda c: (c[0] + 1, c[1] * 1.3), (0, x)
+        )
+
+    graph = tp.lift(jax.vmap(row), X)
+    assert [found.primitive for found in graph.opaque()] == ["while"]
+    want = jax.vmap(row)(X)
+    assert len({*want[0].tolist()}) > 1
+    for left, right in zip(graph(X), want, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-6)

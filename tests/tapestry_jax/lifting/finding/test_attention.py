@@ -111,6 +111,24 @@ def test_rows_that_see_nothing_are_what_softmax_makes_of_them() -> None:
             np.testing.assert_allclose(run(Q, K, V, SEEN), want, rtol=2e-5, atol=2e-6)
 
 
+def test_what_is_hidden_weighs_as_before_beside_what_a_bias_hides_as_much() -> None:
+    padding = jnp.where(np.arange(12) < 3, -1e9, 0)  # the first three rows see padding alone
+
+    def padded(q: Any, k: Any, v: Any, b: Any) -> Any:
+        return weighted(jax.nn.softmax(causal(scores(q, k) + b, -1e9)), v)
+
+    def lowest(q: Any, k: Any, v: Any, b: Any) -> Any:
+        return weighted(jax.nn.softmax(causal(scores(q, k) + b, -jnp.inf)), v)
+
+    (kernel,) = attentions(padded, Q, K, V, padding)
+    assert not kernel.causal and kernel.fill == -1e9
+    graph = lift(padded, Q, K, V, padding, names=f"{NAMES}, keys")
+    planned = tp.plan(graph, tp.mesh(a=4), {"q": "a", "keys": tp.ring("a")}).compile()
+    np.testing.assert_allclose(planned(Q, K, V, padding), padded(Q, K, V, padding), rtol=2e-5, atol=2e-6)
+    (kernel,) = attentions(lowest, Q, K, V, padding)
+    assert kernel.causal
+
+
 def test_grouped_queries_share_keys() -> None:
     def grouped(q: Any, k: Any, v: Any) -> Any:
         return jax.nn.dot_product_attention(q, k[:, :, :1], v[:, :, :1], is_causal=True)
@@ -151,6 +169,12 @@ OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "hidden scores are moved": lambda q, k, v: weighted(jax.nn.softmax(causal(scores(q, k), -5.0) + KEYS), v),
     "another type comes out": lambda q, k, v: jnp.einsum(
         "bhqk,bkhe->bqhe", jax.nn.softmax(scores(q, k)), v.astype(jnp.bfloat16), preferred_element_type=jnp.float32
+    ),
+    "weights of three digits": lambda q, k, v: weighted(
+        jax.nn.softmax(scores(q, k)).astype(jnp.float8_e4m3fn).astype(jnp.float32), v
+    ),
+    "scores of seven digits": lambda q, k, v: weighted(
+        jax.nn.softmax(scores(q, k).astype(jnp.bfloat16).astype(jnp.float32)), v
     ),
     "the heads are added up": lambda q, k, v: jnp.einsum("bhqk,bkhe->bqe", jax.nn.softmax(scores(q, k)), v),
 }
