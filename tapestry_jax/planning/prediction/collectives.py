@@ -178,7 +178,10 @@ def _of_changes(
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Deal(_, cut):
                 moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
-                yield moved
+                key = (source, tuple(map(_forward, changes[: number + 1])))
+                if key not in seen:
+                    seen.add(key)
+                    yield moved
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Overlap(axis, had, cut, _):
                 others = math.prod(size for other, size in enumerate(shape) if other != axis)

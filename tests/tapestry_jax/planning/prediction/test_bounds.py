@@ -103,3 +103,14 @@ def test_ends_of_scans_over_two_axes_send_what_is_predicted_in_chunks_of_stripes
     graph = tp.trace(scan, tp.TensorType({"r": 3, "p": 7, "q": 5}, jnp.float32))
     entries = {"p": ("a", "b"), "q": (tp.striped("c"), tp.chunks(size=1))}
     assert_contract(tp.plan(graph, tp.mesh(a=2, b=2, c=2), entries), grad=False)
+
+
+def test_a_value_that_is_dealt_into_stripes_for_two_operations_is_sent_once():
+    # Once 192 predicted and 128 compiled: one of both operations reads it on all of `y`.
+    types = (
+        tp.TensorType(dict(zip(names, sizes, strict=True)), jnp.float32)
+        for names, sizes in (("be", (8, 4)), ("ef", (4, 6)), ("fe", (6, 4)))
+    )
+    up, down = tp.einsum("b e, e f -> b f"), tp.einsum("b f, f e -> b e")
+    graph = tp.trace(lambda x, w, v: x + down(up(x, w), v), *types)
+    assert_contract(tp.plan(graph, tp.mesh(x=2, y=4), {"b": tp.striped("x"), "f": "y"}))
