@@ -93,7 +93,8 @@ def graph_of(arrow: Arrow[Any, Any], args: Sequence[Any]) -> tuple[Graph, list[A
     inputs = (*held, *args)
     leaves, tree = jax.tree.flatten(inputs)
     check_usable([f"operand {number}" for number in range(len(leaves))], leaves, arrow.name)
-    key = (tree, tuple(_type_key(leaf, arrow.name) for leaf in leaves))
+    # Whether there are doubles decides what a double of NumPy is.
+    key = (tree, bool(jax.config.read("jax_enable_x64")), tuple(_type_key(leaf, arrow.name) for leaf in leaves))
     known = arrow.graphs
     graph = known.get(key)
     if graph is None:

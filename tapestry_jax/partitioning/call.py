@@ -20,6 +20,7 @@ from combinators.kernels.jaxprs import as_function, part_of
 from tapestry_jax.partitioning.following import following
 from tapestry_jax.partitioning.local import lies, local_program
 from tapestry_jax.partitioning.rule import sharding_rule
+from tapestry_jax.partitioning.settings import Settings
 from tapestry_jax.partitioning.tensors import Tensors
 from tapestry_jax.plan import Plan
 
@@ -29,11 +30,12 @@ class Call(Immutable):
 
     Args:
       graph: the program.
+      settings: of JAX, under which it is traced, whole and in pieces.
       tensors: operands and results; by default those of the program.
     """
 
-    def __init__(self, graph: Graph, tensors: Tensors | None = None) -> None:
-        self._graph, self._tensors = graph, tensors or Tensors.of_graph(graph)
+    def __init__(self, graph: Graph, settings: Settings, tensors: Tensors | None = None) -> None:
+        self._graph, self._settings, self._tensors = graph, settings, tensors or Tensors.of_graph(graph)
 
     def __call__(self, *leaves: Any) -> list[Any]:
         """Apply the operation to its flat operands."""
@@ -41,7 +43,7 @@ class Call(Immutable):
 
     @cached_property
     def _gradient(self) -> Call:
-        return Call(self._graph, self._tensors.gradient)
+        return Call(self._graph, self._settings, self._tensors.gradient)
 
     @cached_property
     def _function(self) -> Callable[..., list[Any]]:
@@ -69,9 +71,10 @@ class Call(Immutable):
     @cached_property
     def _operation(self) -> Callable[..., list[Any]]:
         name, tensors = self._graph.name, self._tensors
-        traced: Any = jax.make_jaxpr(lambda *leaves: self._unplanned(tensors, leaves))(
-            *(kind.struct for kind in tensors.operands)
-        )
+        with self._settings.entered():
+            traced: Any = jax.make_jaxpr(lambda *leaves: self._unplanned(tensors, leaves))(
+                *(kind.struct for kind in tensors.operands)
+            )
         # An operation holds no arrays: those of the program are operands, too.
         program, held = traced.jaxpr, traced.consts
         whole = as_function(part_of(program, program.eqns, [*program.constvars, *program.invars], program.outvars))
@@ -149,7 +152,9 @@ class Call(Immutable):
     def _partition(self, held: int, mesh: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
         plan = self._planned(mesh, operands[held:], results)
         given, made = lies(plan.schedule, self._tensors)
-        local = local_program(plan.schedule, mesh, self._tensors)
+        # XLA asks in a thread of its own, which knows nothing of the `with` statements around the call.
+        with self._settings.entered():
+            local = local_program(plan.schedule, mesh, self._tensors)
         laid = [NamedSharding(mesh, spec) for spec in (*(PartitionSpec(),) * held, *given)]
         return mesh, lambda *pieces: local(*pieces[held:]), [NamedSharding(mesh, spec) for spec in made], tuple(laid)
 

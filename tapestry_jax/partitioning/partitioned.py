@@ -14,6 +14,7 @@ from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
 from tapestry_jax.partitioning.call import Call
 from tapestry_jax.partitioning.following import following
+from tapestry_jax.partitioning.settings import Settings
 from tapestry_jax.plan import Plan
 
 
@@ -51,7 +52,7 @@ class Partitioned(Immutable):
 
     def __init__(self, program: Any) -> None:
         self._program = program
-        self._calls: dict[int, tuple[Graph, Call]] = {}
+        self._calls: dict[tuple[int, Settings], tuple[Graph, Call]] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Run the program on arrays, in the structure of its arguments.
@@ -66,9 +67,10 @@ class Partitioned(Immutable):
             return jax.tree.unflatten(graph.out_tree, compiled(graph)(*leaves))
         for node, leaf in zip(graph.inputs, leaves, strict=True):
             _check_auto(leaf, node.name, graph.name)
-        if id(graph) not in self._calls:
-            self._calls[id(graph)] = graph, Call(graph)
-        return jax.tree.unflatten(graph.out_tree, self._calls[id(graph)][1](*leaves))
+        key = id(graph), Settings.here()
+        if key not in self._calls:
+            self._calls[key] = graph, Call(graph, key[1])
+        return jax.tree.unflatten(graph.out_tree, self._calls[key][1](*leaves))
 
     def plan(self, *args: Any) -> Plan:
         """The plan that follows from operands that lie so: `print(f.plan(x, w).explain())`.

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 from flax import nnx
 
+from combinators.errors import GraphError, message
 from combinators.recording.function import keys_of
 from combinators.recording.value import Value
 
@@ -70,7 +71,11 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
         given = iter(arrays)
         leaves = [next(given) if isinstance(leaf, Value) else leaf for _, leaf in found]
         held, rest, told = jax.tree.unflatten(tree, leaves)
-        return plain(with_scopes(nnx.merge(graphdef, held)), *rest, **told)
+        made = with_scopes(nnx.merge(graphdef, held))
+        before = nnx.graphdef(made)
+        result = plain(made, *rest, **told)
+        _check_kept(module, before, made)
+        return result
 
     # The rules of lifting are loaded by the first module that holds a plain layer.
     from tapestry_jax.lifting.callables.scopes import with_scopes
@@ -80,6 +85,20 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
     called = ["/".join(["params", *place, *keys_of(path[1:])]) if path[0].idx == 0 else "x" for path, _ in values]
     scope = "/".join([*place, *([] if name == "__call__" else [name])])
     return lift_onto(call, [leaf for _, leaf in values], called, scope)
+
+
+def _check_kept(module: Any, before: Any, after: Any) -> None:
+    """Refuse a call that left a module another than it was: what it holds beside arrays, such as a counter."""
+    if nnx.graphdef(after) == before:
+        return
+    place = ".".join(str(part) for part in vars(module)[_PLACE])
+    raise GraphError(
+        message(
+            f"a call of `{place}`, a {type(module).__name__}, sets or adds an attribute of it, or sows a value",
+            "its program is lifted alone, so the next call would not see that, and it would be lost",
+            remedy="Set attributes in __init__, and return what changes; to look at a value, use tp.named.",
+        )
+    )
 
 
 def _is_value(leaf: Any) -> bool:

@@ -201,3 +201,40 @@ def test_plain_layers_that_write_are_refused(layer, told):
     assert told in str(error.value) and "call model.eval(), or take that of tp.nnx" in str(error.value)
     model.eval()
     np.testing.assert_allclose(model(drawn(3, 4)), model.layer(drawn(3, 4)), rtol=1e-5)
+
+
+class Counts(nnx.Module):
+    def __init__(self, rngs):
+        self.up, self.calls = nnx.Linear(16, 32, rngs=rngs), 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return self.up(x) * self.calls
+
+
+class Remembers(Counts):
+    def __call__(self, x):
+        self.seen = nnx.Variable(x)
+        return self.up(x)
+
+
+@pytest.mark.parametrize("layer", [Counts, Remembers])
+def test_plain_layers_that_set_attributes_are_refused(layer):
+    class Holder(tp.nnx.Module):
+        def __init__(self, rngs):
+            self.inner = layer(rngs)
+
+        @property
+        def signature(self):
+            return "batch embed -> batch mlp"
+
+        def forward(self, x):
+            return self.inner(x)
+
+    with pytest.raises(tp.GraphError) as error:
+        Holder(nnx.Rngs(0))(drawn(4, 16))
+    assert str(error.value) == (
+        f"a call of `inner`, a {layer.__name__}, sets or adds an attribute of it, or sows a value\n"
+        "  its program is lifted alone, so the next call would not see that, and it would be lost\n"
+        "  Set attributes in __init__, and return what changes; to look at a value, use tp.named."
+    )
