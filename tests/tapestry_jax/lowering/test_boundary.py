@@ -149,6 +149,14 @@ def test_a_training_step_with_pinned_layouts_sends_what_is_predicted(mesh2x4):
     assert table(compiled_collectives(free.as_text(), plan.mesh)) == table(plan.collectives(grad=True))
 
 
+def test_parameters_are_made_where_they_lie():
+    plan = mlp_plan(tp.mesh(data=2, model=3))
+    for place, shape in zip(plan.in_shardings, (each.shape for each in ARGS), strict=True):
+        made = jax.jit(lambda shape=shape: jax.random.normal(jax.random.key(0), shape), out_shardings=place)()
+        assert made.sharding == place and made.shape == shape
+        np.testing.assert_allclose(made, jax.random.normal(jax.random.key(0), shape), rtol=1e-6)
+
+
 def test_arrays_that_lie_elsewhere_are_brought_before_the_program_runs(mesh2x4):
     plan = mlp_plan(mesh2x4)
     run, expected = plan.compile(), plain(*ARGS)

@@ -179,6 +179,17 @@ def test_infinity_in_one_run_does_not_reach_the_gradient_of_the_next():
         assert slope.tolist() == [0.0, 1.0 + 2.0 + 6.0, 0.0, 0.0, 1.0 + 5.0 + 5.0, 1.0 + 1.0, 5.0]
 
 
+@pytest.mark.parametrize("aggregator", [agg.ArgMin, agg.ArgMax], ids=lambda each: each.__name__)
+def test_the_first_nan_wins_and_has_the_gradient_under_every_plan(aggregator):
+    x, at = np.array([1.0, np.nan, 2.0, np.nan, 0.0, 3.0, 1.0], np.float32), np.arange(COUNT)
+    arrow = tp.fold(aggregator(), "x, x -> ")
+    graph = tp.trace(arrow, x, at)
+    plans = [tp.plan(graph, tp.mesh(m=m), {"x": entry}) for m, entry in ((3, "m"), (2, ("m", tp.chunks(2))))]
+    for run in (arrow, *(plan.compile() for plan in plans)):
+        assert int(run(x, at)["index"]) == 1
+        assert _gradient(lambda x, run=run: run(x, at)["value"])(x).tolist() == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
 def test_law_of_gradients_holds_at_ties():
     x = jnp.asarray(X[:, 0])
     arrow = tp.Reduce(lambda x: jnp.max(x, axis=0), "x -> ", monoids.Max)

@@ -61,6 +61,19 @@ def test_own_module_makes_scopes_and_names():
     np.testing.assert_allclose(module(X), expected, rtol=1e-5)
 
 
+def test_a_module_may_hold_its_rngs():
+    class Keeps(Gated):
+        def __init__(self, rngs: nnx.Rngs):
+            super().__init__(rngs)
+            self.rngs = rngs
+
+    module = Keeps(nnx.Rngs(0))
+    graph = tp.trace(module, X)
+    assert {"params/rngs/default/key", "params/rngs/default/count"} < set(inputs(graph))
+    run = tp.plan(graph, tp.mesh(model=2), {"mlp": "model"}).compile()
+    np.testing.assert_allclose(run(nnx.state(module), X), module(X), rtol=1e-5)
+
+
 def test_names_survive_an_update_from_flax():
     module, other = linear(), nnx.Linear(4, 8, rngs=nnx.Rngs(3))
     nnx.update(module, nnx.state(other))
