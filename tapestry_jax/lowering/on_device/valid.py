@@ -50,6 +50,8 @@ _SUMMED = (
 )
 _LEVEL = frozenset(f"{_MOVED} {_COMPUTED} {_SUMMED}".split())
 """Primitives with a finite slope wherever their operands are finite."""
+_REAL = frozenset(("cos", "logistic", "sin", "tanh"))
+"""Of them those that are bounded for real numbers alone: complex ones meet poles, or exponential growth."""
 _PRODUCTS = frozenset(("conv_general_dilated", "dot_general", "integer_pow", "mul", "square"))
 _ORDINARY = 1e6
 """What the product of two numbers may be in a program that does not overflow."""
@@ -155,6 +157,8 @@ def _is_level_equation(equation: Any) -> bool:
         # Indices made of padding may lie outside, where the program has none that does.
         fill = equation.params["fill_value"]
         return fill is not None and _is_finite(fill)
+    if name in _REAL and any(jnp.issubdtype(atom.aval.dtype, jnp.complexfloating) for atom in equation.outvars):
+        return False
     if name in _PRODUCTS and not literals and any(_overflows(atom.aval.dtype) for atom in equation.outvars):
         return False
     return name in _LEVEL or (name == "integer_pow" and equation.params["y"] > 0)

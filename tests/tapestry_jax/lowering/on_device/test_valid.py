@@ -103,11 +103,27 @@ def test_infinite_slopes_come_from_constants_and_from_rows_outside_of_a_table_to
         (lambda x: jnp.take(x, jnp.array([3, 9]), mode="fill"), jnp.float32, False),
         (lambda x: jnp.take(x, jnp.array([3, 9]), mode="fill", fill_value=0.0), jnp.float32, True),
         (lambda x: jnp.take(x, jnp.array([3, 9]), mode="clip"), jnp.float32, True),
+        (lambda x: jnp.tanh(x[1:]) + jnp.cos(x[:-1]), jnp.float32, True),
+        (lambda x: jnp.abs(x[1:] * x[:-1]), jnp.complex64, True),
+        (lambda x: jnp.tanh(x[1:]), jnp.complex64, False),
+        (lambda x: jax.nn.sigmoid(x[1:]), jnp.complex64, False),
+        (lambda x: jnp.sin(x[1:]), jnp.complex64, False),
+        (lambda x: jnp.cos(1j * x[1:]).real, jnp.float32, False),
         (lambda x: jax.lax.scan(lambda c, _: (jnp.sqrt(c), None), x, None, length=2)[0], jnp.float32, False),
     ],
 )
 def test_what_makes_slopes_infinite_is_read_off_the_program(kernel: Any, dtype: Any, expected: bool) -> None:
     assert valid.is_level(kernel, [jnp.zeros(4, dtype)]) is expected
+
+
+def test_complex_functions_grow_where_real_ones_are_bounded() -> None:
+    def steep(x: Any) -> Any:
+        # Of copies it is the hyperbolic cosine of 1000, which no float64 holds.
+        change = jnp.abs(x[1:] - x[:-1])
+        return change * jnp.cos(1j * jnp.maximum(1000.0 - 1e5 * change, 0.0)).real
+
+    slopes = tp.Map(steep, "(y+[dy]) -> y", sizes={"dy": 2})
+    _agrees(lambda s, x: slopes(_SCALE(s, x)), 10, {"a": 2}, {"y": ("a", tp.chunks(2))})
 
 
 def test_folds_of_windows_read_what_there_is() -> None:
