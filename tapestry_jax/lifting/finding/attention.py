@@ -85,7 +85,7 @@ class _Found:
 
 def _found(known: Expressions, step: Any, side: int) -> _Found | None:
     """Attention behind a product, one of whose operands are its weights."""
-    values, out = known.values, Product(step, known.values.shapes)
+    values, out = known.values, Product(step, known.values)
     shape = out.shapes[side]
     if len(out.folded[side]) != 1 or shape[out.folded[side][0]] == 1 or not out.is_plain:
         return None
@@ -115,7 +115,7 @@ def _products(known: Expressions, scores: Expression) -> list[tuple[Product, Exp
         expression = waiting.pop()
         node = known.node(expression)
         if node[0] == "read" and is_product(step := known.step_of(node[1])):
-            found.append((Product(step, known.values.shapes), expression))
+            found.append((Product(step, known.values), expression))
         inner = [part for part in (node[3] if len(node) == 5 else ()) if part not in seen]
         waiting += inner
         seen.update(inner)

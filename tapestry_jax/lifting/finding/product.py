@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from jax.lax import DotAlgorithmPreset
+
 from tapestry_jax.lifting.kernels.products import Products
-from tapestry_jax.lifting.values import LeafStep, Step
+from tapestry_jax.lifting.values import LeafStep, Step, Values
+
+_OF_HALVES = {
+    "bfloat16": DotAlgorithmPreset.BF16_BF16_F32,
+    "float16": DotAlgorithmPreset.F16_F16_F32,
+}
+"""Operands as they are and sums in float32, as our kernels have them: `jax.nn.dot_product_attention` asks for that."""
 
 
 def is_product(step: Step | None) -> bool:
@@ -20,24 +28,25 @@ class Product:
 
     Args:
       step: the product.
-      shapes: of all values.
+      values: the types of all values.
 
     Attributes:
       folded: the axes of both operands that are contracted.
       batch: those that both share.
       shapes: of the operands.
       result: the value.
-      is_plain: whether it is computed with the digits that everything is computed with.
+      is_plain: whether it is computed with the digits that attention is computed with.
     """
 
-    def __init__(self, step: Any, shapes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, step: Any, values: Values) -> None:
         self.step = step
         params = dict(step.operation.kernel.params)
         folded, batch = params["dimension_numbers"]
         self.folded = (_listed(folded[0]), _listed(folded[1]))
         self.batch = (_listed(batch[0]), _listed(batch[1]))
-        self.is_plain = params.get("precision") is None
-        self.shapes = [shapes[value] for value in step.operands]
+        left, right = (values.dtypes[value].name for value in step.operands)
+        self.is_plain = params.get("precision") in (None, _OF_HALVES.get(left) if left == right else None)
+        self.shapes = [values.shapes[value] for value in step.operands]
         self.result: int = step.results[0]
 
     def free(self, side: int) -> list[int]:

@@ -14,6 +14,7 @@ import tapestry_jax as tp
 from combinators.graphs.walk import operations
 from tapestry_jax.lifting import lift
 from tapestry_jax.lifting.finding.softmax import SURE
+from tapestry_jax.lifting.kernels.attention import FilledAttention
 from tests.tapestry_jax.lifting.agree import agrees
 
 SOURCE = np.random.default_rng(0)
@@ -139,9 +140,26 @@ def test_grouped_queries_share_keys() -> None:
 
 def test_half_precision_is_kept_in_floats_of_32_bits() -> None:
     halves = [jnp.asarray(x, jnp.bfloat16) for x in (Q, K, V)]
-    agrees(
+    graph = agrees(
         lambda q, k, v: jax.nn.dot_product_attention(q, k, v), *halves, names=NAMES, plans=[{"keys": "a"}], rtol=3e-2
     )
+    assert sum("Attention" in type(node.operation.kernel).__name__ for _, node in operations(graph)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sums_in_float32_that_halves_ask_for_are_those_of_our_kernels(dtype: str) -> None:
+    def function(q: Any, k: Any, v: Any, s: Any) -> Any:
+        return jax.nn.dot_product_attention(q, k, v, mask=s)
+
+    halves = [jnp.asarray(x, dtype) for x in (Q, K, V)]
+    (kernel,) = attentions(function, *halves, SEEN)
+    assert isinstance(kernel, FilledAttention)
+    # JAX computes float16 with these sums on no CPU: the reference is float32, of the same numbers.
+    want = function(*(x.astype(jnp.float32) for x in halves), SEEN)
+    got = lift(function, *halves, SEEN)(*halves, SEEN)
+    assert got.dtype == dtype
+    eps = 2 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(got.astype(jnp.float32), want, rtol=eps, atol=eps)
 
 
 OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -164,6 +182,9 @@ OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "weights that are dropped": lambda q, k, v: weighted(jnp.where(ROWS > 3, jax.nn.softmax(scores(q, k)), 0), v),
     "more digits are asked for": lambda q, k, v: weighted(
         jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k, precision="highest")), v
+    ),
+    "fewer digits are asked for": lambda q, k, v: weighted(
+        jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k, precision=jax.lax.DotAlgorithmPreset.BF16_BF16_F32)), v
     ),
     "a factor for every row": lambda q, k, v: weighted(jax.nn.softmax(scores(q, k) * jnp.float32(ROWS)), v),
     "hidden scores are moved": lambda q, k, v: weighted(jax.nn.softmax(causal(scores(q, k), -5.0) + KEYS), v),
