@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from tapestry_jax.lifting.finding.fuse import results_of
 from tapestry_jax.lifting.kernels.primitives import Bound
@@ -32,7 +33,8 @@ class Expressions:
       (reduction, expression)       along the one axis that `folded` names
 
     Conversions between float dtypes are left out: an expression says what is computed, not how it is rounded. Those
-    to fewer digits than a result has (`kind`) are kept: who writes these means the rounding.
+    to fewer digits than a result has (`kind`) are kept: who writes these means the rounding. A number is what it is
+    converted to: -1e9 is `-inf` in float16.
 
     Args:
       steps: in order.
@@ -102,7 +104,7 @@ class Expressions:
         for told in step.program.instructions:
             inputs = tuple(self._register(registers, entry) for entry in told.inputs)
             if told.primitive == "convert_element_type" and self._is_float(inputs[0]) and self._keeps(told.params):
-                registers.append(inputs[0])
+                registers.append(self._converted(inputs[0], told.params))
                 continue
             registers += [
                 self._intern((told.primitive, told.params, told.rule, inputs, which)) for which in range(told.count)
@@ -127,6 +129,14 @@ class Expressions:
         if not jnp.issubdtype(made, jnp.floating):
             return False
         return self.kind is None or jnp.finfo(made).nmant >= jnp.finfo(self.kind).nmant
+
+    def _converted(self, expression: Expression, params: Any) -> Expression:
+        """What is converted between floats: of a number the one that it becomes."""
+        number = self.number(expression)
+        if number is None:
+            return expression
+        with np.errstate(over="ignore"):
+            return self._register([], number.astype(dict(params)["new_dtype"]))
 
     def _is_float(self, expression: Expression) -> bool:
         """Whether it is known to be a float: what gives booleans or integers is listed nowhere, so ask the origin."""

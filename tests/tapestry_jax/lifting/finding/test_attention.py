@@ -112,6 +112,18 @@ def test_rows_that_see_nothing_are_what_softmax_makes_of_them() -> None:
             np.testing.assert_allclose(run(Q, K, V, SEEN), want, rtol=2e-5, atol=2e-6)
 
 
+def test_a_number_that_hides_is_the_one_that_its_type_makes_of_it() -> None:
+    def function(q: Any, k: Any, v: Any, s: Any) -> Any:
+        return weighted(jax.nn.softmax(jnp.where(s, scores(q, k), -1e9)), v)
+
+    halves = [jnp.asarray(x, jnp.float16) for x in (Q, K, V)]
+    (kernel,) = attentions(function, *halves, SEEN)
+    assert kernel.fill == -np.inf
+    got, want = lift(function, *halves, SEEN)(*halves, SEEN), function(*halves, SEEN)
+    assert bool(jnp.isnan(want).any())
+    np.testing.assert_allclose(got, want, rtol=4e-3, atol=4e-3)
+
+
 def test_what_is_hidden_weighs_as_before_beside_what_a_bias_hides_as_much() -> None:
     padding = jnp.where(np.arange(12) < 3, -1e9, 0)  # the first three rows see padding alone
 
