@@ -40,8 +40,21 @@ def recomputed(turn: Callable[Given, Made], *, in_loop: bool = True, keeps: bool
       in_loop: inside a loop the two passes are two programs, which no compiler merges.
       keeps: whether values marked as `kept` are not computed again either.
     """
-    policy: Any = jax.checkpoint_policies.save_only_these_names(RECEIVED, *[KEPT] * keeps)
-    return jax.checkpoint(turn, prevent_cse=not in_loop, policy=policy)
+    return jax.checkpoint(turn, prevent_cse=not in_loop, policy=_named(RECEIVED, *[KEPT] * keeps))
+
+
+@cache
+def _named(*names: str) -> Callable[..., bool]:
+    """A policy that keeps what has one of these names.
+
+    JAX passes the parameters of primitives by keyword, and those of others may be called as arguments of its policies.
+    """
+    kept = jax.checkpoint_policies.save_only_these_names(*names)
+
+    def policy(primitive: Any, /, *_: Any, **params: Any) -> bool:
+        return kept(primitive, name=params.get("name"))
+
+    return policy
 
 
 def recomputed_apart(run: Callable[[list[Any]], list[Any]], *, keeps: bool = False) -> Callable[[list[Any]], list[Any]]:
