@@ -9,6 +9,7 @@ import jax
 from benchmarks.lifted.entry import Entry, Lifted, normal, tokens
 
 _TRANSFORMERS, _DIFFUSERS = "transformers", "diffusers"
+_SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
 def gpt2() -> Lifted:
@@ -21,37 +22,20 @@ def gpt2() -> Lifted:
 def llama() -> Lifted:
     from transformers import FlaxLlamaForCausalLM, LlamaConfig
 
-    config = LlamaConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=16,
-    )
+    config = LlamaConfig(vocab_size=64, num_key_value_heads=2, max_position_embeddings=16, **_SMALL)
     return _language_model(FlaxLlamaForCausalLM(config), 64)
 
 
 def bert() -> Lifted:
     from transformers import BertConfig, FlaxBertModel
 
-    config = BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
-    return _language_model(FlaxBertModel(config), 64)
+    return _language_model(FlaxBertModel(BertConfig(vocab_size=64, **_SMALL)), 64)
 
 
 def vit() -> Lifted:
     from transformers import FlaxViTForImageClassification, ViTConfig
 
-    config = ViTConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        image_size=16,
-        patch_size=4,
-        num_labels=8,
-    )
+    config = ViTConfig(image_size=16, patch_size=4, num_labels=8, **_SMALL)
     return _classifier(FlaxViTForImageClassification(config), normal(4, 3, 16, 16))
 
 
@@ -67,7 +51,7 @@ def resnet() -> Lifted:
 def clip() -> Lifted:
     from transformers import CLIPConfig, FlaxCLIPModel
 
-    text = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    text = _SMALL | {"num_hidden_layers": 1}
     vision = text | {"image_size": 16, "patch_size": 4}
     model = FlaxCLIPModel(CLIPConfig(text_config=text | {"vocab_size": 64}, vision_config=vision, projection_dim=16))
 

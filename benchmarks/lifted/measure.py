@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from benchmarks.loom import executions
 from combinators.graphs.walk import operations
 
 Answer = dict[str, Any]
+Found = TypeVar("Found")
 
 
 def measure(entry: Entry, limit: float | None = LIMIT) -> Answer:
@@ -37,10 +38,9 @@ def measure(entry: Entry, limit: float | None = LIMIT) -> Answer:
     function, args = plain(made)
     args = jax.tree.map(jnp.asarray, args)
     before = time.process_time()
-    try:
-        graph = tp.lift(made.function, *made.args, names=made.names)
-    except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
-        return answer | {"why": _first(error)}
+    graph = _tried(lambda: tp.lift(made.function, *made.args, names=made.names))
+    if isinstance(graph, dict):
+        return answer | graph
     answer["seconds"] = round(time.process_time() - before, 2)
     answer["operations"] = sum(1 for _ in operations(graph))
     answer["opaque"] = dict(sorted(Counter(found.primitive for found in graph.opaque()).items()))
@@ -112,19 +112,20 @@ def _weighed(result: Any) -> Any:
 
 
 def _plans(graph: Any, mesh: Any, entries: Mapping[str, Any], limit: float | None) -> Iterator[tuple[str, Any]]:
-    start: list[tp.Plan] = []
-    for label in ("by hand", "found") if limit is not None else ("by hand",):
-        try:
-            if label == "by hand":
-                plan = tp.plan(graph, mesh, entries)
-                start.append(plan)
-            else:
-                # What has no time left gives the plan that it began with.
-                plan = tp.search(graph, mesh, machine(), grad=True, time_limit=limit, start=start[0] if start else None)
-            plan.verify()
-            yield label, plan
-        except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
-            yield label, {"why": _first(error)}
+    by_hand = _tried(lambda: _verified(tp.plan(graph, mesh, entries)))
+    yield "by hand", by_hand
+    if limit is not None:
+        # What has no time left gives the plan that it began with.
+        start = None if isinstance(by_hand, dict) else by_hand
+        yield (
+            "found",
+            _tried(lambda: _verified(tp.search(graph, mesh, machine(), grad=True, time_limit=limit, start=start))),
+        )
+
+
+def _verified(plan: tp.Plan) -> tp.Plan:
+    plan.verify()
+    return plan
 
 
 def _planned(plan: Any, function: Any, args: Sequence[Any], want: Any, mesh: Any) -> Answer:
@@ -133,20 +134,29 @@ def _planned(plan: Any, function: Any, args: Sequence[Any], want: Any, mesh: Any
     places = plan.in_shardings
     leaves = zip(jax.tree.leaves(places), jax.tree.leaves(tuple(args)), strict=True)
     made = (plan.out_shardings, [place for place, leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)])
+
+    def sent(of: Callable[..., Any]) -> Answer:
+        run = _compiled(of, args, places, made)
+        told = _errors(run(*jax.device_put(tuple(args), places)), want)
+        return told | {"collectives": sum(executions(run, mesh).values()), "bytes": collective_bytes(run, mesh).total()}
+
+    answer |= _tried(lambda: sent(plan.compile()))
+    if "why" in answer:
+        return answer
+    automatic = _tried(lambda: sent(function))
+    return answer | {"automatic": automatic.get("why", automatic)}
+
+
+def _tried(run: Callable[[], Found]) -> Found | Answer:
+    """What a run gives, or `why` where it raises.
+
+    Models are of others: what they meet raises errors of their packages, of JAX and of ours, and each is what the page
+    shows.
+    """
     try:
-        ours = _compiled(plan.compile(), args, places, made)
-        answer |= _errors(ours(*jax.device_put(tuple(args), places)), want)
-    except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
-        return answer | {"why": _first(error)}
-    answer["collectives"] = sum(executions(ours, mesh).values())
-    answer["bytes"] = collective_bytes(ours, mesh).total()
-    try:
-        automatic = _compiled(function, args, places, made)
-    except Exception as error:  # noqa: BLE001 - what is raised is what the page shows
-        return answer | {"automatic": _first(error)}
-    theirs = _errors(automatic(*jax.device_put(tuple(args), places)), want)
-    counted = {"collectives": sum(executions(automatic, mesh).values())}
-    return answer | {"automatic": counted | {"bytes": collective_bytes(automatic, mesh).total()} | theirs}
+        return run()
+    except Exception as error:  # noqa: BLE001 - see above
+        return {"why": _first(error)}
 
 
 def _compiled(function: Any, args: Sequence[Any], places: Any, made: Any) -> Any:
