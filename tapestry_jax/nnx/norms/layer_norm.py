@@ -93,7 +93,7 @@ class LayerNorm(Norm):
         )
 
     def forward(self, x: Value) -> Value:
-        """Normalise; uncut the variance is `mean(x^2) - mean(x)^2`, as in Flax."""
+        """Normalise by the mean and the variance."""
         self._check(x)
         kept = range(x.ndim - 1)
         return self._scaled(x, statistics(x, kept), kept)

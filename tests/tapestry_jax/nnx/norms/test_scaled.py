@@ -51,3 +51,32 @@ def test_what_runs_along_has_no_gradient() -> None:
     norm = tp.nnx.BatchNorm(8, momentum=0.5, rngs=nnx.Rngs(0))
     slope = jax.grad(lambda x: sum(jnp.sum(along) for along in norm(x)[1].values()))(jnp.asarray(X))
     np.testing.assert_array_equal(slope, 0.0)
+
+
+@pytest.mark.parametrize("entries", [{}, {"y": "data"}])
+def test_an_offset_does_not_take_the_variance(entries: Any) -> None:
+    """Cut or not, what is normalised has the digits of its cells, which are whole numbers beside 1e4."""
+    x = np.float32(1e4 + np.random.default_rng(0).integers(-8, 8, (2, 6, 4, 8)))
+    norm = tp.nnx.GroupNorm(8, 2, epsilon=0.0, rngs=nnx.Rngs(0))
+    run = tp.plan(
+        tp.trace(norm, tp.TensorType({"batch": 2, "y": 6, "x": 4, "channels": 8})), tp.mesh(data=2), entries
+    ).compile()
+    groups = np.float64(x).reshape(2, 24, 2, 4)
+    expected = (groups - groups.mean((1, 3), keepdims=True)) / groups.std((1, 3), keepdims=True)
+    np.testing.assert_allclose(run(nnx.state(norm), x), expected.reshape(x.shape), atol=1e-3)
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_an_infinite_cell_has_the_statistics_of_flax(at: int) -> None:
+    x = np.array(X)
+    x[:, at, 0] = np.inf
+    y, running = tp.nnx.BatchNorm(8, rngs=nnx.Rngs(0))(x)
+    theirs = nnx.BatchNorm(8, rngs=nnx.Rngs(0))
+    np.testing.assert_array_equal(y, theirs(x))
+    np.testing.assert_array_equal(running["mean"], theirs.mean[...])
+
+
+def test_statistics_of_nothing_are_nan_as_in_flax() -> None:
+    x = np.ones((0, 6, 8), np.float32)
+    running = tp.nnx.BatchNorm(8, rngs=nnx.Rngs(0))(x)[1]
+    assert np.isnan(running["mean"]).all() and np.isnan(running["var"]).all()
