@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -227,7 +228,7 @@ def convolve(
     dtype = jnp.result_type(x, kernel)
     letters = "DHW"[-rank:]
     y = lax.conv_general_dilated(
-        jnp.reshape(x, (-1, *image)).astype(dtype),
+        jnp.reshape(x, (math.prod(lead), *image)).astype(dtype),
         kernel.astype(dtype),
         strides,
         padding,

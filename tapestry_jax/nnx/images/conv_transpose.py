@@ -44,10 +44,11 @@ class Phases:
         last = (stride + reach - 2 - low) // stride
         return cls(stride, dilation, first, last - first + 1, low + stride * first)
 
-    def ends(self, size: int) -> tuple[int, int]:
-        """Zeros around a dilated block, below none where it holds more than is read."""
+    def ends(self, size: int, length: int) -> tuple[int, int]:
+        """Zeros around a block of `length` cells when it is dilated, below none where it holds more than is read."""
         reach = (size - 1) * self.dilation + 1
-        return self.low, self.stride * (2 - self.reach) - 2 - self.low + reach
+        out = self.stride * max(length - self.reach + 1, 0)
+        return self.low, out + reach - 1 - _dilated(length, self.stride) - self.low
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Spread:
 
     def __call__(self, x: Any, kernel: Any, *, preferred_element_type: Any = None) -> Any:
         """Shape `(..., *windows, features)`; behind a window that makes several cells an axis of these."""
-        padding = tuple(phase.ends(size) for phase, size in zip(self.phases, kernel.shape, strict=False))
+        lengths = x.shape[-len(self.phases) - 1 :]
+        padding = tuple(p.ends(*sizes) for p, *sizes in zip(self.phases, kernel.shape, lengths, strict=False))
         dilations, dilated = (tuple(getattr(p, name) for p in self.phases) for name in ("dilation", "stride"))
         ones = (1,) * len(self.phases)
         y = convolve(x, kernel, ones, dilations, padding=padding, dilated=dilated, preferred=preferred_element_type)
@@ -175,10 +177,14 @@ class ConvTranspose(_Convolution):
 def _extent(length: int, size: int, stride: int, dilation: int, padding: Any, at: int) -> tuple[int, int]:
     """Zeros before the dilated image, and how many cells go out; the rules of `lax.conv_transpose`."""
     reach = (size - 1) * dilation + 1
-    if padding == "VALID":
-        return reach - 1, length * stride + max(reach - stride, 0)
-    if padding == "SAME":
-        total = reach + stride - 2
-        return (reach - 1 if stride > reach - 1 else math.ceil(total / 2)), length * stride
-    low, high = padding[at]
-    return low, (length - 1) * stride + 1 + low + high - reach + 1
+    if isinstance(padding, str):
+        total = reach + stride - 2 + (max(reach - stride, 0) if padding == "VALID" else 0)
+        low = reach - 1 if padding == "VALID" or stride > reach - 1 else math.ceil(total / 2)
+    else:
+        low, total = padding[at][0], sum(padding[at])
+    return low, max(_dilated(length, stride) + total - reach + 1, 0)
+
+
+def _dilated(length: int, stride: int) -> int:
+    """Cells of an axis with zeros between them."""
+    return (length - 1) * stride + 1 if length else 0

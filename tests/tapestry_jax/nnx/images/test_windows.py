@@ -55,3 +55,18 @@ def test_whole_numbers_are_pooled() -> None:
     numbers = np.arange(12).reshape(1, 6, 2)
     np.testing.assert_array_equal(tp.nnx.max_pool(numbers, (3,)), numbers[:, 2:])
     np.testing.assert_array_equal(tp.nnx.min_pool(numbers, 3), numbers[:, :-2])
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "stride", "padding"),
+    [(1, 3, 2, ((0, 0),)), (0, 3, 2, "SAME"), (0, 3, 2, "VALID"), (0, 1, 2, ((0, 0),)), (0, 2, 1, ((3, 3),))],
+)
+def test_transposed_convolutions_of_few_cells_are_those_of_flax(
+    length: int, size: int, stride: int, padding: Any
+) -> None:
+    """No cell that goes out, and cells that go out of none that came in."""
+    x = np.ones((2, length, 3), np.float32)
+    ours, theirs = (
+        library.ConvTranspose(3, 2, (size,), stride, padding=padding, rngs=nnx.Rngs(0))(x) for library in (tp.nnx, nnx)
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
