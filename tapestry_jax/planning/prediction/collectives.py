@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from combinators.frozen import dataclass
 from tapestry_jax.planning.derivatives.gradients import (
     derivative_dependence,
     derivative_needs,
@@ -35,7 +36,7 @@ from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.recomputed import Again, again_in
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
-from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step, Unit
 
 Place = tuple[int, ...]
 """Where a step stands: its number, in the body of the loop of this number, and so on; the outermost loop first."""
@@ -64,23 +65,48 @@ def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -
     """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass."""
     seen: set[Any] = set()
     again = again_in(schedule, flow)
+    brought: dict[Hashable, set[Any]] = {}
     places: list[Place] = []
     found: list[tuple[Step, Collective]] = []
     for number, step in enumerate(schedule.steps):
-        for place, each in _of_step(schedule, step, flow, loops, turning, seen, again):
+        unit = next((unit for unit in schedule.again if unit.first <= number < unit.end), None)
+        twice = _Twice(again, unit, brought)
+        for place, each in _of_step(schedule, step, flow, loops, turning, seen, twice):
             places.append((number, *place))
             found.append((step, replace(each, bound=each.bound or is_still(step, turning))))
     return zip(places, marked(schedule, found), strict=True)
 
 
+@dataclass(frozen=True)
+class _Twice:
+    """What a step does once more in the backward pass.
+
+    Attributes:
+      again: the slots that are computed again.
+      unit: that holds the step; None outside of units.
+      brought: by unit and pass, what has been brought together in it already: XLA merges equal gathers there, too.
+    """
+
+    again: Again
+    unit: Unit | None
+    brought: dict[Hashable, set[Any]]
+
+    def passes(self, slot: int, loops: int) -> Iterator[set[Any]]:
+        """For every pass that makes a slot once more what has been brought in it."""
+        if slot in self.again.backward:
+            yield self.brought.setdefault((self.unit, "backward"), set())
+        if slot in self.again.forward and self.again.backward:
+            yield from (self.brought.setdefault((self.unit, loop), set()) for loop in range(loops - 1))
+
+
 def _of_step(
-    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any], again: Again
+    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any], twice: _Twice
 ) -> Iterator[tuple[Place, Collective]]:
     """What a step sends, and where in it: at the empty place what is its own."""
     match step:
         case Convert():
             yield from _here(_of_convert(schedule, step, flow, seen))
-            yield from _here(_of_repeated(schedule, step, flow, loops, again))
+            yield from _here(_of_repeated(schedule, step, flow, loops, twice))
         case Run():
             yield from _here(_of_gathers(schedule, step, flow, seen, loops))
             yield from _here(_of_run(schedule, step, flow, turning))
@@ -125,13 +151,13 @@ def _of_convert(
     yield from _of_changes(schedule, step.source, step.changes, step.path, smooth, seen, leading)
 
 
-def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: int, again: Again) -> Iterable[Collective]:
+def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: int, twice: _Twice) -> Iterable[Collective]:
     """What brings an operand of a recomputed turn again: once for its derivatives, once for every loop around it."""
     if not step.again or step.result not in flow.live:
         return
-    times = (step.result in again.backward) + (loops - 1) * (step.result in again.forward and bool(again.backward))
-    for found in [*_of_changes(schedule, step.source, step.changes, step.path, False, set())] * times:
-        yield replace(found, backward=True)
+    for brought in twice.passes(step.result, loops):
+        for found in _of_changes(schedule, step.source, step.changes, step.path, False, brought):
+            yield replace(found, backward=True)
 
 
 def _of_changes(

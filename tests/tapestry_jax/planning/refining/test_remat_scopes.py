@@ -273,3 +273,24 @@ def test_second_derivatives_are_those_of_the_program(mesh2x4):
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(run, ARGS, ARGS)
     np.testing.assert_allclose(curvature(run), curvature(reference_deep), rtol=2e-3, atol=2e-3)
+
+
+def _read_twice(x, p):
+    """Reads its parameter beside keys that lie over a mesh axis, and beside none; the gradient of one read is summed."""
+    keyed = tp.Reduce(lambda q, k: jnp.tanh(q @ k.T) @ k, "i [e], j [e] -> i [e]", tp.monoids.Sum)
+    return keyed(p, x.rename(b="keys")) + tp.Map(lambda x, p: jnp.tanh(x * p))(x, p)
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_equal_gathers_of_a_unit_or_a_turn_are_made_again_once(looped):
+    def program(x, *parameters):
+        if looped:
+            return tp.stack(_read_twice, 2, name="loop")(x, *parameters)
+        for p in parameters:
+            x = tp.program("b e, b e -> b e")(_read_twice)(x, p)
+        return x
+
+    parameters = named("layer b e", normal(2, 4, 8)) if looped else named("b e, b e", normal(4, 8), normal(4, 8))
+    graph = tp.trace(program, *named("b e", normal(4, 8)), *parameters)
+    plan = tp.fsdp(tp.plan(graph, tp.mesh(data=2), {"keys": "data"}, remat=True), "data", smallest=1)
+    assert_contract(plan)
