@@ -16,8 +16,13 @@ def is_received(schedule: Schedule, step: Step) -> bool:
         case Run():
             shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
             return not step.carried and bool(in_space(fold_axes(shaped, cuts)))
+        case Finish():
+            # Of loops in time alone nothing was sent.
+            shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+            over = shaped.operation.over
+            return bool(in_space(fold_axes(shaped, cuts) if over is None else cuts[over].axes))
         case _:
-            return isinstance(step, Finish)
+            return False
 
 
 def is_kept(schedule: Schedule, step: Step) -> bool:

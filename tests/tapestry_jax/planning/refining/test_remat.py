@@ -280,3 +280,15 @@ def test_a_layer_runs_twice_and_not_three_times(mesh2x4):
         return lowered.compile().as_text().count(" dot(")
 
     assert products(True) == products("dots") + 1 == products(None) + 1
+
+
+def test_what_loops_in_time_alone_have_added_up_was_not_received():
+    # A chunk of rows runs the turn again, and the turn the loop over `k`, for which weights are gathered once more.
+    def turn(x, w):
+        return tp.Map(jnp.tanh)(matmul(x, w)).rename(n="k")
+
+    x, ws = named("i k, layer k n", normal(6, 8), normal(3, 8, 8))
+    graph = tp.trace(lambda x, ws: tp.stack(turn, 3, name="loop")(x, ws), x, ws)
+    entries = {"i": tp.chunks(2), "k": tp.chunks(2), "n": tp.chunks(2)}
+    plan = tp.fsdp(tp.plan(graph, tp.mesh(data=2), entries, remat=True), "data", smallest=1)
+    assert_contract(plan)

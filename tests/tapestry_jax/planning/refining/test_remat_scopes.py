@@ -276,7 +276,7 @@ def test_second_derivatives_are_those_of_the_program(mesh2x4):
 
 
 def _read_twice(x, p):
-    """Reads its parameter beside keys that lie over a mesh axis, and beside none; the gradient of one read is summed."""
+    """Reads its parameter beside keys that lie over a mesh axis, and beside none: one of both gradients is summed."""
     keyed = tp.Reduce(lambda q, k: jnp.tanh(q @ k.T) @ k, "i [e], j [e] -> i [e]", tp.monoids.Sum)
     return keyed(p, x.rename(b="keys")) + tp.Map(lambda x, p: jnp.tanh(x * p))(x, p)
 
