@@ -56,6 +56,14 @@ def test_statistics_and_counts_are_a_second_result_the_same_on_every_mesh() -> N
     close(nnx.to_pure_dict(nnx.state(ours, kept)), nnx.to_pure_dict(nnx.state(theirs, kept)), 2e-5, "written")
 
 
+def test_statistics_see_no_padding_of_a_batch_that_divides_unevenly() -> None:
+    rows, model, theirs = X[:7] + 3, Regularised(nnx.Rngs(0)), Regularised(nnx.Rngs(0))
+    graph = lift(model, rows, names="batch _", state=True)
+    y, written = tp.plan(graph, tp.mesh(data=4), {"batch": ("data", tp.chunks(2))}).compile()(nnx.state(model), rows)
+    close(y, theirs(jnp.asarray(rows)), 2e-5, "result")
+    close(nnx.to_pure_dict(written)["norm"], nnx.to_pure_dict(nnx.state(theirs.norm, nnx.BatchStat)), 2e-5, "written")
+
+
 def test_what_is_written_to_modules_among_the_arguments_is_told_by_their_names() -> None:
     def loss(model: Any, others: Any, x: Any) -> Any:
         return (others["norm"](model(x)) ** 2).mean()
