@@ -106,6 +106,27 @@ class Steps:
     outputs: list[int] = field(default_factory=list[int])
 
 
+def needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
+    """The steps that an output needs."""
+    used, kept = set(outputs), list[Step]()
+    for step in reversed(steps):
+        if used.isdisjoint(results_of(step)):
+            continue
+        kept.append(step)
+        used.update(operands_of(step))
+    return kept[::-1]
+
+
+def operands_of(step: Step) -> list[int]:
+    """The values that a step reads."""
+    return [value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands
+
+
+def results_of(step: Step) -> list[int]:
+    """The values that a step gives."""
+    return [value for value, _ in step.results] if isinstance(step, CellStep) else step.results
+
+
 @dataclass(eq=False)
 class Values:
     """The types of all values of a lifted function, those inside of loops too."""

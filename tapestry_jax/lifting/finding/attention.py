@@ -15,13 +15,12 @@ from combinators.frozen import dataclass
 from combinators.leaves.attention import attention_operation
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.finding.expressions import Axes, Expression, Expressions
-from tapestry_jax.lifting.finding.fuse import needed, results_of
 from tapestry_jax.lifting.finding.product import Product, is_product
 from tapestry_jax.lifting.finding.softmax import SURE, Scores, compared, read_scores, scores_of_softmax
 from tapestry_jax.lifting.kernels.attention import FilledAttention, FilledDense, Quotient
 from tapestry_jax.lifting.kernels.cells import Program
 from tapestry_jax.lifting.rules.custom import program_of
-from tapestry_jax.lifting.values import CellStep, Dims, LeafStep, LoopStep, Step, Steps, Values
+from tapestry_jax.lifting.values import CellStep, Dims, LeafStep, LoopStep, Step, Steps, Values, needed, results_of
 
 _SAME = Program((), (0,))
 _INNER, _OWN = "d", "e"  # the axis that queries and keys are contracted along, and the one of values alone

@@ -8,9 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from tapestry_jax.lifting.finding.fuse import results_of
 from tapestry_jax.lifting.kernels.primitives import Bound
-from tapestry_jax.lifting.values import CellStep, LeafStep, Step, Values
+from tapestry_jax.lifting.values import CellStep, LeafStep, Step, Values, results_of
 
 Axes = tuple[int | None, ...]
 """For every axis of a value a number that stands for its dimension; None for an axis of size 1."""

@@ -12,7 +12,7 @@ from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.kernels.cells import Cells, Instruction, Program
-from tapestry_jax.lifting.values import CellStep, Dims, LoopStep, Step, Steps
+from tapestry_jax.lifting.values import CellStep, Dims, LoopStep, Step, Steps, needed, operands_of
 
 CHEAP = 16
 """Instructions of a program without operands that are computed again by every reader: masks, positions."""
@@ -159,27 +159,6 @@ def _is_copy(step: CellStep) -> bool:
     if step.program.instructions or len(step.operands) != 1 or len(step.results) != 1:
         return False
     return step.program.outputs == (0,) and step.operands[0][1] == step.results[0][1]
-
-
-def needed(steps: Sequence[Step], outputs: Sequence[int]) -> list[Step]:
-    """The steps that an output needs."""
-    used, kept = set(outputs), list[Step]()
-    for step in reversed(steps):
-        if used.isdisjoint(results_of(step)):
-            continue
-        kept.append(step)
-        used.update(operands_of(step))
-    return kept[::-1]
-
-
-def operands_of(step: Step) -> list[int]:
-    """The values that a step reads."""
-    return [value for value, _ in step.operands] if isinstance(step, CellStep) else step.operands
-
-
-def results_of(step: Step) -> list[int]:
-    """The values that a step gives."""
-    return [value for value, _ in step.results] if isinstance(step, CellStep) else step.results
 
 
 def _operand(dims: Dims) -> Operand:

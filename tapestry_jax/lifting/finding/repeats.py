@@ -15,9 +15,18 @@ from typing import Any
 import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.lifting.finding.fuse import needed, operands_of, results_of
 from tapestry_jax.lifting.finding.same import keys_of
-from tapestry_jax.lifting.values import CellStep, LeafStep, LoopStep, Step, Steps, Values
+from tapestry_jax.lifting.values import (
+    CellStep,
+    LeafStep,
+    LoopStep,
+    Step,
+    Steps,
+    Values,
+    needed,
+    operands_of,
+    results_of,
+)
 
 NAME = "layers"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tapestry_jax.lifting.finding.fuse import operands_of, results_of
-from tapestry_jax.lifting.values import CellStep, LeafStep, Step, Steps, Values
+from tapestry_jax.lifting.values import CellStep, LeafStep, Step, Steps, Values, operands_of, results_of
 
 
 def keys_of(steps: Sequence[Step], values: Values) -> list[int]:
