@@ -163,3 +163,11 @@ def test_inputs_are_found_behind_calls_and_loops() -> None:
 
     jaxpr = jax.make_jaxpr(program)(1.0, 2.0, X).jaxpr
     assert [origin(jaxpr, result) for result in jaxpr.outvars] == [0, None, 2, None, 1]
+
+
+def test_what_changes_places_in_a_loop_is_not_passed_on() -> None:
+    def program(x: Any, y: Any, z: Any) -> Any:
+        return jax.lax.scan(lambda carry, row: ((carry[1], carry[0]), (carry[0], row)), (x, y), z)
+
+    jaxpr = jax.make_jaxpr(program)(1.0, 2.0, X).jaxpr
+    assert [origin(jaxpr, result) for result in jaxpr.outvars] == [None, None, None, 2]
