@@ -96,29 +96,6 @@ class InstanceNorm(Norm):
       rngs: whose stream `params` initialises.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        epsilon: float = 1e-6,
-        use_bias: bool = True,
-        use_scale: bool = True,
-        dims: tuple[str] = ("channels",),
-        dtype: Any = None,
-        param_dtype: Any = jnp.float32,
-        rngs: nnx.Rngs,
-    ) -> None:
-        super().__init__(
-            num_features,
-            epsilon=epsilon,
-            use_bias=use_bias,
-            use_scale=use_scale,
-            dims=dims,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            rngs=rngs,
-        )
-
     def forward(self, x: Value) -> Value:
         """Normalise every channel of every example.
 

@@ -73,12 +73,12 @@ class Norm(Module):
         self,
         num_features: int,
         *,
-        epsilon: float,
-        use_bias: bool,
-        use_scale: bool,
-        dims: tuple[str],
-        dtype: Any,
-        param_dtype: Any,
+        epsilon: float = 1e-6,
+        use_bias: bool = True,
+        use_scale: bool = True,
+        dims: tuple[str] = ("channels",),
+        dtype: Any = None,
+        param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
         own = f"of {type(self).__name__}"

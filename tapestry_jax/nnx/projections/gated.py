@@ -9,15 +9,14 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from combinators.arguments import read_count, read_function
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
-from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.projections.linear import Linear
+from tapestry_jax.nnx.projections.mlp import MLP
 
 
-class GLU(Module):
-    """`down(activation(gate(x)) * up(x))`: as `MLP` two folds in a row, which `mlp` over a mesh axis cuts.
+class GLU(MLP):
+    """`down(activation(gate(x)) * up(x))`: an `MLP` with a gate; `mlp` over a mesh axis cuts it as one.
 
     Args:
       features: size of `embed`.
@@ -42,23 +41,9 @@ class GLU(Module):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        own = f"of {type(self).__name__}"
-        self.features = read_count(features, f"features= {own}")
-        self.activation = read_function(activation, f"activation= {own}")
         options: dict[str, Any] = {"use_bias": use_bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        super().__init__(features, hidden, activation=activation, **options)
         self.gate = Linear(features, hidden, dims=("embed", "mlp"), **options)
-        self.up = Linear(features, hidden, dims=("embed", "mlp"), **options)
-        self.down = Linear(hidden, features, dims=("mlp", "embed"), **options)
-
-    @property
-    def signature(self) -> str:
-        """The last dimension comes back."""
-        return "... embed -> ... embed"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
 
     def forward(self, x: Value) -> Value:
         """Widen twice, gate, narrow."""

@@ -40,8 +40,9 @@ class MLP(Module):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        self.features = read_count(features, "features= of MLP")
-        self.activation = read_function(activation, "activation= of MLP")
+        own = f"of {type(self).__name__}"
+        self.features = read_count(features, f"features= {own}")
+        self.activation = read_function(activation, f"activation= {own}")
         options: dict[str, Any] = {"use_bias": use_bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.up = Linear(features, hidden, dims=("embed", "mlp"), **options)
         self.down = Linear(hidden, features, dims=("mlp", "embed"), **options)
