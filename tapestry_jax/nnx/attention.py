@@ -127,7 +127,7 @@ class MultiHeadAttention(Module):
         return {"embed": self.in_features} | ({self.kv_dim: self.in_kv_features} if self.cross else {})
 
     def forward(self, x: Value, *others: Value) -> Value:
-        """Project, normalise and turn where asked to, attend, project back."""
+        """Project, normalise and turn where asked to, attend, project back: `(..., seq, in_features)` comes back."""
         other = others[0] if self.cross else x
         other = other.rename(seq="keys") if "keys" not in other.names else other
         query, key = self.query(x), self.key(other)

@@ -72,7 +72,7 @@ class Dropout(Module):
         return "... embed -> ... embed" if self.deterministic else "... embed, -> ... embed"
 
     def forward(self, x: Value, *step: Value) -> Value:
-        """Draw for this step.
+        """Draw for this step, an integer scalar; the shape and dtype of `x` come back.
 
         Raises:
           SignatureError: when `x` lacks one of the `broadcast_dims`.

@@ -191,6 +191,9 @@ class Conv(_Convolution):
     def forward(self, x: Value) -> Value:
         """Correlate every window with the kernel, and add the bias.
 
+        Returns:
+          `(..., *windows, out_features)` of an `x` of `(..., *image, in_features)`.
+
         Raises:
           SignatureError: when the channels have another size, or no window fits.
         """

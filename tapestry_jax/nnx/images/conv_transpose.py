@@ -145,6 +145,10 @@ class ConvTranspose(_Convolution):
     def forward(self, x: Value) -> Value:
         """Dilate the image by the strides, correlate it with the kernel, and add the bias.
 
+        Returns:
+          `(..., *image, out_features)` of an `x` of `(..., *image, in_features)`; how many cells an axis then has,
+          perhaps none, is said by `jax.lax.conv_transpose`.
+
         Raises:
           SignatureError: when the channels have another size.
         """

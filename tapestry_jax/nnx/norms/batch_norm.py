@@ -84,10 +84,11 @@ class BatchNorm(Norm):
         return f"... {name} -> ... {name}" + ("" if self.use_running_average else f", {name}, {name}")
 
     def forward(self, x: Value) -> Any:
-        """Normalise over the batch, or by what ran along.
+        """Normalise over the batch, or by what ran along: `(..., num_features)`.
 
         Returns:
-          The result, and while it trains the next running statistics by the names of their attributes.
+          The result in the shape of `x`, and while it trains the next running statistics by the names of their
+          attributes, each `(num_features,)`.
 
         Raises:
           SignatureError: when there is no axis before the features, or they have another size.

@@ -73,7 +73,7 @@ class GroupNorm(Norm):
         self.num_groups = part if group_size is None else self.num_features // part
 
     def forward(self, x: Value) -> Value:
-        """Normalise every group of every example.
+        """Normalise every group of every example: `(n, ..., num_features)`, which comes back.
 
         Raises:
           SignatureError: when there is no axis before the channels, or they have another size.
@@ -97,7 +97,7 @@ class InstanceNorm(Norm):
     """
 
     def forward(self, x: Value) -> Value:
-        """Normalise every channel of every example.
+        """Normalise every channel of every example: `(n, ..., num_features)`, which comes back.
 
         Raises:
           SignatureError: when there are fewer than three axes, or channels of another size.

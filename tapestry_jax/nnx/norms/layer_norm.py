@@ -93,7 +93,7 @@ class LayerNorm(Norm):
         )
 
     def forward(self, x: Value) -> Value:
-        """Normalise by the mean and the variance."""
+        """Normalise `(..., num_features)`, which comes back, by mean and variance."""
         self._check(x)
         kept = range(x.ndim - 1)
         return self._scaled(x, statistics(x, kept), kept)
@@ -135,7 +135,7 @@ class RMSNorm(Norm):
         )
 
     def forward(self, x: Value) -> Value:
-        """Normalise by the root of the mean square."""
+        """Normalise `(..., num_features)`, which comes back, by the root of the mean square."""
         self._check(x)
         kept = range(x.ndim - 1)
         return self._scaled(x, (mean_square(x, kept),), kept)

@@ -46,7 +46,7 @@ class GLU(MLP):
         self.gate = Linear(features, hidden, dims=("embed", "mlp"), **options)
 
     def forward(self, x: Value) -> Value:
-        """Widen twice, gate, narrow."""
+        """Widen twice, gate, narrow: `(..., features)`, which comes back."""
         return self.down(Map(self.activation)(self.gate(x)) * self.up(x))
 
 

@@ -81,7 +81,7 @@ class LoRA(Module):
         return dict(zip(self.dims, (self.in_features, self.out_features), strict=True))
 
     def forward(self, x: Value) -> Value:
-        """Narrow, widen, and add what the base makes of `x`."""
+        """Narrow, widen, and add what the base makes of `x`: `(..., in_features)` to `(..., out_features)`."""
         product = einsum("... i, i o -> ... o")
         narrow = product(cast(x, self.dtype), cast(self.lora_a[...], self.dtype))
         y = product(narrow, cast(self.lora_b[...], self.dtype))

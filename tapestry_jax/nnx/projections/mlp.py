@@ -58,5 +58,5 @@ class MLP(Module):
         return {"embed": self.features}
 
     def forward(self, x: Value) -> Value:
-        """Widen, activate, narrow."""
+        """Widen, activate, narrow: `(..., features)`, which comes back."""
         return self.down(Map(self.activation)(self.up(x)))

@@ -103,12 +103,12 @@ class LSTMCell(Cell):
         self.hi, self.hf, self.hg, self.ho = (state(kernel_init=recurrent_kernel_init, **options) for _ in range(4))
 
     def begin(self, x: Value) -> State:
-        """Zeros for the cell and for the output."""
+        """Zeros for the cell and for the output, each `(..., hidden_features)`."""
         nothing = self._nothing(self.ii(x))
         return nothing, nothing.rename(cell="hidden")
 
     def forward(self, state: State, x: Value) -> tuple[State, Value]:
-        """One step."""
+        """One step: the state as `begin` gives it, and `(..., in_features)` to `(..., hidden_features)`."""
         c, h = state
         i, f = self._gate(self.ii(x) + self.hi(h)), self._gate(self.if_(x) + self.hf(h))
         g, o = self._activated(self.ig(x) + self.hg(h)), self._gate(self.io(x) + self.ho(h))
@@ -159,12 +159,12 @@ class GRUCell(Cell):
         self.dense_h = Linear(hidden_features, wide, use_bias=False, dims=("hidden", "gates"), **own)
 
     def begin(self, x: Value) -> State:
-        """Zeros."""
+        """Zeros `(..., hidden_features)`."""
         (nothing, *_) = _apart(self._nothing(self.dense_i(x)))
         return nothing.rename(cell="hidden")
 
     def forward(self, state: State, x: Value) -> tuple[State, Value]:
-        """One step."""
+        """One step: the state as `begin` gives it, and `(..., in_features)` to `(..., hidden_features)`."""
         (xr, xz, xn), (hr, hz, hn) = _apart(self.dense_i(x)), _apart(self.dense_h(state))
         r, z = self._gate(xr + hr), self._gate(xz + hz)
         n = self._activated(xn + r * hn)

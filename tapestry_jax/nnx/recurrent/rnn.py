@@ -60,7 +60,7 @@ class RNN(Module):
         return {"embed": self.cell.in_features, "hidden": self.cell.hidden_features}
 
     def forward(self, x: Value) -> Value:
-        """The outputs of all steps.
+        """The outputs of all steps: `(..., seq, in_features)` to `(..., seq, hidden_features)`.
 
         Raises:
           SignatureError: when the features have another size, or there is no step.
@@ -106,7 +106,7 @@ class Bidirectional(Module):
         self.backward_rnn = RNN(backward_rnn.cell, reverse=True, keep_order=True)
 
     def forward(self, x: Value) -> Value:
-        """Outputs of both, one behind the other along the last axis."""
+        """Outputs of both, one behind the other along the last axis: `(..., seq, embed)` to `(..., seq, both)`."""
         left, right = self.forward_rnn(x), self.backward_rnn(x)
         sizes = {"both": left.shape[-1] + right.shape[-1]}
         return Map(Join(), "... [a], ... [b] -> ... [both]", sizes=sizes, name="join")(left, right)

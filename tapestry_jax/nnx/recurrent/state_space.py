@@ -59,7 +59,7 @@ class DiagonalSSM(Module):
         return {"embed": self.features}
 
     def forward(self, x: Value) -> Value:
-        """The outputs of all steps."""
+        """The outputs of all steps: `(..., seq, features)`, which comes back."""
         a = Map(jax.nn.sigmoid)(self.decay[...])
         driven = einsum("... e, e n -> ... n")(x, self.b[...]) * (1 - a)
         along = scan(aggregators.Recurrence(), "n, ... t n -> ... t n", over="t", name="recurrence")
