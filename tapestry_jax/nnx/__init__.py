@@ -8,14 +8,18 @@ Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM
 Pooling   max_pool min_pool avg_pool
 Models    Sequential Block Stack Transformer TransformerConfig
 Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
+Training  Trainer TrainingError, loaded on first use
 
 Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `recurrent`,
 `dropout`, and `attention` with `positions`; and what is made of them: `stack`, and `transformer` with its `loss`.
-`rows` are kernels, `options` reads what constructors are given.
+`rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from combinators.lazy import lazily
 from tapestry_jax.nnx.attention import MultiHeadAttention as MultiHeadAttention
 from tapestry_jax.nnx.dropout import Dropout as Dropout
 from tapestry_jax.nnx.images.conv import Conv as Conv
@@ -53,3 +57,15 @@ from tapestry_jax.nnx.stack import Stack as Stack
 from tapestry_jax.nnx.transformer import Block as Block
 from tapestry_jax.nnx.transformer import Transformer as Transformer
 from tapestry_jax.nnx.transformer import TransformerConfig as TransformerConfig
+
+if TYPE_CHECKING:
+    from tapestry_jax.nnx.training.errors import TrainingError as TrainingError
+    from tapestry_jax.nnx.training.trainer import Trainer as Trainer
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "Trainer": "tapestry_jax.nnx.training.trainer:Trainer",
+            "TrainingError": "tapestry_jax.nnx.training.errors:TrainingError",
+        },
+    )

@@ -1,0 +1,57 @@
+"""Numbers that are none: which of a step's came first, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.errors import message
+from tapestry_jax.nnx.training.errors import TrainingError
+
+
+def first_fault(loss: Any, gradients: Any, updates: Any) -> Any:
+    """Where a step first gave infinity or NaN.
+
+    Returns:
+      Two int32: whether the loss did; and counted from 1, the first that did of the gradients by each parameter, and
+      then of what each is changed by, 0 where none did.
+    """
+    leaves = [*jax.tree.leaves(gradients), *jax.tree.leaves(updates)]
+    wrong = jnp.stack([jnp.zeros((), bool), *(~jnp.isfinite(leaf).all() for leaf in leaves)])
+    return jnp.stack([~jnp.isfinite(loss), jnp.argmax(wrong)]).astype(jnp.int32)
+
+
+def described(fault: np.ndarray, paths: Sequence[str]) -> list[str]:
+    """What `first_fault` found, in words.
+
+    Args:
+      fault: its two numbers.
+      paths: of the parameters.
+    """
+    loss, at = int(fault[0]), int(fault[1]) - 1
+    told = ["the loss is not finite"] if loss else []
+    if 0 <= at < len(paths):
+        told.append(
+            f"the first gradient that is not is by `{paths[at]}`"
+            if loss
+            else f"the gradient by `{paths[at]}` is not finite"
+        )
+    elif at >= 0:
+        told.append(f"the update of `{paths[at - len(paths)]}` is not finite")
+    return told
+
+
+def stopped(step: int, told: Sequence[str]) -> TrainingError:
+    """The error of a run that stops at a step."""
+    return TrainingError(
+        message(
+            f"step {step}: {told[0]}",
+            *told[1:],
+            f"the trainer stands before step {step}, with the parameters of then",
+            remedy='Lower the learning rate, clip gradients (clip=1.0), or leave such steps out: nan="skip".',
+        )
+    )

@@ -1,0 +1,149 @@
+"""The loss of a plan as a program for batches of all sizes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from combinators.arrows.program import Program
+from combinators.errors import message
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import type_of
+from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.training.errors import TrainingError
+from tapestry_jax.nnx.training.results import by_path
+from tapestry_jax.plan import Plan
+from tapestry_jax.resizing.planned import Planned, planned
+
+STEP = "step"
+"""The parameter of a loss that is given the number of the step."""
+
+
+@dataclass(frozen=True)
+class LossProgram:
+    """A loss, and what it takes.
+
+    Attributes:
+      run: the planned loss.
+      names: of the arguments of a batch.
+      takes_step: whether the number of the step comes behind them.
+    """
+
+    run: Planned
+    names: tuple[str, ...]
+    takes_step: bool
+
+    @staticmethod
+    def of(loss: Callable[..., Any], model: Any, plan: Plan) -> LossProgram:
+        """What a plan of `tp.trace(loss, model, ...)`, or of `tp.lift(loss, model, ...)`, is for.
+
+        Raises:
+          TrainingError: when it is for another model, or its first argument is no model.
+        """
+        types = argument_types(plan.graph)
+        _check_model(model, types, plan.graph)
+        names = _names(loss, len(types))
+        takes_step = len(types) > 1 and names[-1] == STEP and types[-1] == jax.tree.map(_step_like, types[-1])
+        batch = types[1:]
+        if isinstance(model, Module):
+            run = planned(plan, Program(loss, None), model, *batch)
+        else:
+            axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in plan.graph.inputs}
+            run = planned(plan, loss, model, *batch, names=axes, state=_writes(plan.graph))
+        return LossProgram(run, names[1 : len(names) - takes_step], takes_step)
+
+    def arguments(self, batch: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arrays of a batch, in the order in which the loss takes them.
+
+        Raises:
+          TrainingError: when there are others than it takes.
+        """
+        wrong = [f"no argument is called `{name}`" for name in named if name not in self.names]
+        wrong += [f"`{name}` is given twice" for name in self.names[: len(batch)] if name in named]
+        given = {**dict(zip(self.names, batch, strict=False)), **named}
+        wrong += [f"`{name}` is missing" for name in self.names if name not in given]
+        wrong += [f"{len(batch)} were given" for _ in range(len(batch) > len(self.names))]
+        if wrong:
+            headline = f"a batch has {len(self.names)} arguments: {', '.join(self.names)}"
+            remedy = "Pass what the loss takes behind the model" + "; the step comes by itself." * self.takes_step
+            raise TrainingError(message(headline, *wrong, remedy=remedy.rstrip(".") + "."))
+        return [jax.tree.map(_as_array, given[name]) for name in self.names]
+
+    def read(self, batch: Any) -> list[Any]:
+        """The arrays of a batch: a tuple or list in the order of the loss, a dictionary by name, or the only one.
+
+        Raises:
+          TrainingError: as `arguments` does.
+        """
+        if isinstance(batch, Mapping):
+            return self.arguments((), batch)  # pyright: ignore[reportUnknownArgumentType]
+        return self.arguments(batch if isinstance(batch, tuple | list) else (batch,), {})  # pyright: ignore[reportUnknownArgumentType]
+
+    def plan(self, held: Any, batch: Sequence[Any], step: Any) -> Plan:
+        """The plan for a batch of some sizes."""
+        return self.run.plan(held, *batch, *([step] if self.takes_step else []))
+
+
+def argument_types(graph: Graph) -> tuple[Any, ...]:
+    """The types of a program's arguments, in their structures."""
+    return jax.tree.unflatten(graph.in_tree, [node.results[0] for node in graph.inputs])
+
+
+def _as_array(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+
+
+def _step_like(leaf: Any) -> Any:
+    return leaf if leaf.shape == () and leaf.dtype == jax.numpy.int32 else None
+
+
+def _writes(graph: Graph) -> bool:
+    result = jax.tree.unflatten(graph.out_tree, [ref for _, ref in graph.outputs])
+    leaves = jax.tree.leaves(result, is_leaf=lambda part: isinstance(part, nnx.State))
+    return any(isinstance(leaf, nnx.State) for leaf in leaves)
+
+
+def _names(loss: Callable[..., Any], count: int) -> tuple[str, ...]:
+    function: Any = getattr(loss, "function", loss)
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = [each.name for each in inspect.signature(function).parameters.values() if each.kind in kinds]
+    return (*found[:count], *(f"argument {at}" for at in range(len(found), count)))
+
+
+def _check_model(model: Any, types: Sequence[Any], graph: Graph) -> None:
+    first = types[0] if types else None
+    expected = by_path(first) if isinstance(first, nnx.State) else {}
+    got = by_path(nnx.state(model)) if isinstance(model, nnx.Module) else {}
+    there = {path: variable.get_value() for path, variable in expected.items()}
+    here = {path: type_of(variable.get_value(), path) for path, variable in got.items()}
+    wrong = [f"`{path}` is not in the model" for path in there if path not in here]
+    wrong += [f"`{path}` is not in the plan" for path in here if path not in there]
+    wrong += [
+        f"`{path}` is {_shown(there[path])} in the plan, {_shown(here[path])} in the model"
+        for path in there
+        if path in here and (there[path].shape, there[path].dtype) != (here[path].shape, here[path].dtype)
+    ]
+    if expected and got and not wrong:
+        return
+    told = "it takes no model first" if not expected else f"got {type(model).__name__}" if not got else ""
+    raise TrainingError(
+        message(
+            f"the plan of `{graph.name}` is not one of this loss and this model",
+            *([told] if told else wrong[:_SHOWN]),
+            *([f"and {len(wrong) - _SHOWN} more"] if not told and len(wrong) > _SHOWN else []),
+            remedy="Trace the loss of the same model: tp.plan(tp.trace(loss, model, *types), mesh, {...}).",
+        )
+    )
+
+
+_SHOWN = 20
+
+
+def _shown(kind: Any) -> str:
+    return f"{kind.dtype}{tuple(kind.shape)}"

@@ -1,0 +1,228 @@
+"""Training a model under a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from tapestry_jax.nnx.training.begun import begun, places_begun
+from tapestry_jax.nnx.training.finite import described, stopped
+from tapestry_jax.nnx.training.fitting import fit
+from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
+from tapestry_jax.nnx.training.microbatches import with_microbatches
+from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_share
+from tapestry_jax.nnx.training.places import everywhere, sent
+from tapestry_jax.nnx.training.program import LossProgram
+from tapestry_jax.nnx.training.results import by_path, read_results
+from tapestry_jax.nnx.training.state import TrainState
+from tapestry_jax.nnx.training.step import FAULT, Nan, Stepper
+from tapestry_jax.plan import Plan
+
+
+class Trainer:
+    """Trains a model: its loss under a plan, gradients and the optimizer's update are one program, of all devices.
+
+    Parameters lie as the plan stores them, and what the optimizer keeps of each lies beside it. All arrays have their
+    true shapes, so training gives the same numbers on every mesh. The memory of the old state is given to the new one.
+
+    The loss takes the model and then the arrays of a batch. It returns a scalar, or that and a dictionary, in which a
+    scalar is a metric, the mean of the batch; a pair of scalars a metric as a total and its count; and what is named as
+    variables of the model, `{"norm": running}`, is written to them. A last parameter called `step` gets the number of
+    the step, for `tp.nnx.Dropout`.
+
+    Args:
+      loss: a function of the model and of the arrays of a batch.
+      model: with the first parameters; a module of `tp.nnx`, or one of `flax.nnx` whose loss was lifted. It stays as it
+        is.
+      optimizer: of optax.
+      plan: of `tp.trace(loss, model, *types)`, or of `tp.lift`.
+      clip: the largest global norm of the gradients; larger ones are scaled down to it.
+      microbatches: how many parts of a batch are taken one after the other; the numbers are those of the whole batch.
+      ema: how much an exponential mean of the parameters keeps in a step, such as 0.999.
+      nan: what is done where the loss, a gradient or an update is not finite: `"stop"` raises, with the state of before
+        that step kept; `"skip"` leaves the step out; None looks at nothing.
+      wrt: which variables are trained, a filter of `flax.nnx`.
+
+    Attributes:
+      plan: of the loss.
+      steps: how many steps were taken.
+      skipped: of `nan="skip"`, the steps that were left out, and why.
+
+    Raises:
+      TrainingError: when the plan is for another model, the loss returns no scalar, or an argument cannot be.
+
+    Example:
+      >>> import jax, optax
+      >>> import tapestry_jax as tp
+      >>> from flax import nnx
+      >>> def loss(model, x, y):
+      ...     return tp.nnx.mean_squared_error(model(x), y)
+      >>> model = tp.nnx.Linear(4, 1, rngs=nnx.Rngs(0))
+      >>> x = jax.random.normal(jax.random.key(0), (8, 4))
+      >>> plan = tp.plan(tp.trace(loss, model, x, x[:, :1]), tp.mesh(jax.devices()[:1], data=1))
+      >>> trainer = Trainer(loss, model, optax.sgd(0.5), plan)
+      >>> trainer.fit([(x, x[:, :1])] * 20)["loss"] < 0.5
+      True
+    """
+
+    def __init__(
+        self,
+        loss: Callable[..., Any],
+        model: nnx.Module,
+        optimizer: Any,
+        plan: Plan,
+        *,
+        clip: float | None = None,
+        microbatches: int = 1,
+        ema: float | None = None,
+        nan: Nan = "stop",
+        wrt: Any = nnx.Param,
+    ) -> None:
+        optimizer, ema, nan = read_optimizer(optimizer, clip), read_share(ema), read_nan(nan)
+        self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
+        self._program = LossProgram.of(loss, model, self.plan)
+        self._stepper = Stepper(self._program.run, _as_it_is, optimizer, self._program.takes_step, ema, nan)
+        self._graphdef, self._programs, self._pending = nnx.graphdef(model), dict[Any, Any](), None
+        self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=None)
+        self._paths = list(by_path(self._types.params))
+        read_results(_result_types(self.plan), nnx.state(model), self._types.params)
+        self._state = begun(model, optimizer, self._places, wrt, None)
+
+    def step(self, *batch: Any, **named: Any) -> dict[str, Any]:
+        """Take one step.
+
+        Args:
+          batch: the arrays of a batch, of any size: what the loss takes behind the model.
+          named: the same by name.
+
+        Returns:
+          Metrics by name, scalars on the mesh: `loss`, what the loss tells beside it, `grad_norm` before clipping, and
+          `skipped`. They need not be there yet; `float` waits for them.
+
+        Raises:
+          TrainingError: where numbers were not finite and `nan="stop"`. The next step tells it, or whoever asks for
+            the state, so that no step waits for the one before it.
+        """
+        return self._step(self._program.arguments(batch, named))
+
+    def step_on(self, batch: Any) -> dict[str, Any]:
+        """Take one step on a batch as `fit` is given it."""
+        return self._step(self._program.read(batch))
+
+    def _step(self, args: Sequence[Any]) -> dict[str, Any]:
+        program, places = self._compiled(args, trains=True)
+        self._state, metrics = program(self._state, jax.tree.map(sent, args, places))
+        self.steps += 1
+        before, self._pending = self._pending, (self.steps, metrics.pop(FAULT, None))
+        self._look_at(before)
+        return metrics
+
+    def fit(
+        self,
+        batches: Iterable[Any] | Callable[[int], Any],
+        steps: int | None = None,
+        *,
+        every: int = 100,
+        report: Callable[[int, Mapping[str, float]], Any] | None = None,
+    ) -> dict[str, float]:
+        """Take steps until there were `steps` of them in all, or until there are no more batches.
+
+        Args:
+          batches: tuples of arrays, or dictionaries by name; or a function of the number of the step that makes one.
+          steps: at which step to stop; one that was resumed at step 300 goes on to here.
+          every: after how many steps `report` is called.
+          report: is given the number of steps taken, and the metrics since it was called before.
+
+        Returns:
+          The metrics of all steps taken here: means over all rows, whatever the sizes of batches.
+
+        Raises:
+          TrainingError: where numbers are not finite and `nan="stop"`.
+        """
+        return fit(self, batches, steps, every=every, report=report)
+
+    def evaluate(self, batches: Iterable[Any]) -> dict[str, float]:
+        """The metrics of batches, without training on them: means over all rows, whatever the sizes of batches."""
+        found = NOTHING
+        for batch in batches:
+            args = self._program.read(batch)
+            program, places = self._compiled(args, trains=False)
+            told = program(self.state, jax.tree.map(sent, args, places))
+            # One batch at a time: simulated devices share few threads, and programs in flight together can starve.
+            found += Metrics.of(told, rows_of(args))
+        return found.read()
+
+    @property
+    def state(self) -> TrainState:
+        """All arrays, as they are after the last step; the next step takes their memory.
+
+        Raises:
+          TrainingError: where numbers were not finite and `nan="stop"`.
+        """
+        before, self._pending = self._pending, None
+        self._look_at(before)
+        return self._state
+
+    @property
+    def model(self) -> Any:
+        """The model with the parameters of now, which is a copy; on the mesh, where the plan stores them."""
+        held = nnx.merge_state(self.state.params, self.state.rest)
+        return nnx.merge(self._graphdef, jax.tree.map(jax.numpy.copy, held))
+
+    def rows(self, batch: Any) -> int:
+        """The rows of a batch: the size of the first dimension of its first array."""
+        return rows_of(self._program.read(batch))
+
+    def _compiled(self, args: Sequence[Any], *, trains: bool) -> tuple[Any, Any]:
+        """The program for batches of these sizes, and where it wants them."""
+        key = trains, tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(args))
+        if key not in self._programs:
+            held = nnx.merge_state(self._types.params, self._types.rest)
+            plan = self._program.plan(held, args, self._types.step)
+            batch_at = list(plan.in_shardings[1 : 1 + len(args)])
+            whole = everywhere(plan.mesh)
+            made = (self._places, whole) if trains else whole
+            program = jax.jit(
+                self._stepper.train if trains else self._stepper.evaluate,
+                in_shardings=(self._places, batch_at),
+                out_shardings=made,
+                donate_argnums=0 if trains else (),
+                compiler_options=plan.compiler_options or None,
+            )
+            self._programs[key] = program, batch_at
+        return self._programs[key]
+
+    def _look_at(self, told: Any) -> None:
+        """See whether a step gave numbers; waits for it."""
+        if told is None or told[1] is None:
+            return
+        step, fault = told[0], np.asarray(told[1])
+        if not fault.any():
+            return
+        words = described(fault, self._paths)
+        if self._stepper.nan == "skip":
+            self.skipped.append(f"step {step}: {'; '.join(words)}")
+            return
+        # No step after it changed anything, since the fault is part of the state: taken out, training may go on.
+        self._state = replace(self._state, fault=sent(np.zeros(2, np.int32), self._places.fault))
+        self.steps, self._pending = step - 1, None
+        raise stopped(step, words)
+
+
+def rows_of(args: Sequence[Any]) -> int:
+    """The size of the first dimension of the first array that has one; 1 where none has."""
+    return next((leaf.shape[0] for leaf in jax.tree.leaves(args) if leaf.shape), 1)
+
+
+def _as_it_is(held: Any) -> Any:
+    return held
+
+
+def _result_types(plan: Plan) -> Any:
+    types = [plan.graph.type_of(ref).struct for _, ref in plan.graph.outputs]
+    return jax.tree.unflatten(plan.graph.out_tree, types)

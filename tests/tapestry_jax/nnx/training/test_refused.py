@@ -1,0 +1,139 @@
+"""What a trainer cannot be made of, and what a loss may not return."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+
+MODEL = tp.nnx.Linear(4, 3, rngs=nnx.Rngs(0))
+TYPES = tp.TensorType({"batch": 4, "embed": 4}), tp.TensorType({"batch": 4}, jnp.int32)
+
+
+def loss(model, x, labels):
+    return tp.nnx.cross_entropy(model(x), labels)
+
+
+def plan_of(function=loss, model=MODEL, types=TYPES):
+    return tp.plan(tp.trace(function, model, *types), tp.mesh(jax.devices()[:1], data=1), {})
+
+
+PLAN = plan_of()
+
+
+def refused(*args, **options):
+    with pytest.raises(tp.nnx.TrainingError) as error:
+        tp.nnx.Trainer(*args, **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"clip": 0.0}, "clip= of a trainer is no norm\n  got 0.0"),
+        ({"clip": "1"}, "clip= of a trainer"),
+        ({"ema": 1.0}, "ema= of a trainer is no share\n  got 1.0"),
+        ({"nan": "ignore"}, "nan= of a trainer is not what it should be\n  got 'ignore'"),
+        ({"microbatches": 0}, "microbatches= of a trainer"),
+        (
+            {"microbatches": 5},
+            "microbatches=5 of a trainer are more than rows\n  a device has 4 of the 4 rows of `batch`",
+        ),
+        ({"wrt": nnx.BatchStat}, "wrt=BatchStat of a trainer names nothing that can be trained\n  got no variable"),
+    ],
+)
+def test_options_that_cannot_be(options, said):
+    assert said in refused(loss, MODEL, optax.sgd(0.1), PLAN, **options)
+
+
+def test_an_optimizer_that_is_none():
+    assert "a trainer was given no optimizer" in refused(loss, MODEL, optax.sgd, PLAN)
+
+
+def test_microbatches_said_twice():
+    plan = tp.plan(PLAN.graph, PLAN.mesh, {"batch": tp.chunks(2)})
+    said = refused(loss, MODEL, optax.sgd(0.1), plan, microbatches=2)
+    assert "the plan takes `batch` in chunks already\n  got chunks(2)" in said
+
+
+def test_a_plan_of_another_model_tells_all_differences():
+    other = tp.nnx.Sequential(tp.nnx.Linear(4, 3, rngs=nnx.Rngs(0)))
+    said = refused(loss, other, optax.sgd(0.1), PLAN)
+    assert said.count("is not in the model") == 2 and said.count("is not in the plan") == 2
+    said = refused(loss, tp.nnx.Linear(4, 5, rngs=nnx.Rngs(0)), optax.sgd(0.1), PLAN)
+    assert "`kernel` is float32(4, 3) in the plan, float32(4, 5) in the model" in said and "`bias`" in said
+    types = tp.TensorType({"a": 2}), tp.TensorType({"a": 2})
+    no_model = tp.plan(tp.trace(lambda x, y: tp.fold(tp.aggregators.Sum(), "a -> ()")(x * y), *types), PLAN.mesh, {})
+    assert "it takes no model first" in refused(loss, MODEL, optax.sgd(0.1), no_model)
+    assert "got dict" in refused(loss, {}, optax.sgd(0.1), PLAN)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (lambda model, x, y: model(x), "the loss returns what cannot be trained on"),
+        (
+            lambda model, x, y: (loss(model, x, y), loss(model, x, y)),
+            "expected a scalar of floats, or it and a dictionary",
+        ),
+        (lambda model, x, y: (loss(model, x, y), {"logits": model(x)}), "`logits`, which the loss returns, is neither"),
+        (
+            lambda model, x, y: (loss(model, x, y), {"loss": loss(model, x, y)}),
+            "`loss`, which the loss returns, is neither",
+        ),
+        (
+            lambda model, x, y: (loss(model, x, y), {"bias": model.bias[...] * 2}),
+            "cannot write to `bias`\n  it is trained",
+        ),
+    ],
+)
+def test_what_a_loss_may_not_return(returned, said):
+    assert said in refused(returned, MODEL, optax.sgd(0.1), plan_of(returned))
+
+
+def test_a_variable_written_in_another_shape():
+    norm = tp.nnx.BatchNorm(4, dims=("embed",), rngs=nnx.Rngs(0))
+
+    def told(model, x):
+        y, running = model(x)
+        return tp.nnx.mean_squared_error(y, x), {"mean": tp.fold(tp.aggregators.Sum(), "embed -> ()")(running["mean"])}
+
+    said = refused(told, norm, optax.sgd(0.1), plan_of(told, norm, TYPES[:1]))
+    assert "the loss cannot write to `mean`\n  expected float32(4,)\n  got float32()" in said
+
+
+def test_batches_that_do_not_fit():
+    trainer = tp.nnx.Trainer(loss, MODEL, optax.sgd(0.1), PLAN)
+    x, labels = np.ones((4, 4), "float32"), np.zeros(4, "int32")
+    for args, named, said in [
+        ((x,), {}, "`labels` is missing"),
+        ((x, labels, x), {}, "3 were given"),
+        ((x,), {"x": x, "y": x}, "no argument is called `y`\n  `x` is given twice\n  `labels` is missing"),
+    ]:
+        with pytest.raises(tp.nnx.TrainingError) as error:
+            trainer.step(*args, **named)
+        assert "a batch has 2 arguments: x, labels" in str(error.value) and said in str(error.value)
+    with pytest.raises(tp.TapestryError):
+        trainer.step(x.astype("int32"), labels)
+    with pytest.raises(tp.TapestryError):
+        trainer.step(np.ones((4, 5), "float32"), labels)
+    with pytest.raises(tp.nnx.TrainingError, match="a function of the step, and no last step"):
+        trainer.fit(lambda step: (x, labels))
+    with pytest.raises(tp.nnx.TrainingError, match="was given no batches"):
+        trainer.fit(3)
+    assert trainer.steps == 0
+    assert np.isfinite(float(trainer.step(x, labels=labels)["loss"]))
+    assert trainer.fit([]) == {} and trainer.fit([{"labels": labels, "x": x}])["loss"] > 0
+    assert "loss" in trainer.evaluate([[x, labels]])
+
+
+def test_a_batch_of_no_rows_is_no_number():
+    trainer = tp.nnx.Trainer(loss, MODEL, optax.sgd(0.1), PLAN)
+    trainer.step(np.ones((0, 4), "float32"), np.zeros(0, "int32"))
+    with pytest.raises(tp.nnx.TrainingError, match="step 1: the loss is not finite"):
+        _ = trainer.state
