@@ -9,9 +9,9 @@ from typing import Any
 
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
-from combinators.graphs.nodes import Loop
 from tapestry_jax.planning.entries.items import axes_of
 from tapestry_jax.planning.entries.placement import why_whole
+from tapestry_jax.planning.entries.remat import recomputable
 from tapestry_jax.searching.problem import Problem
 from tapestry_jax.searching.space import Space, Variable
 
@@ -79,12 +79,11 @@ def _of_storage(problem: Problem) -> Iterator[Variable]:
 
 
 def _of_remat(problem: Problem) -> Iterator[Variable]:
-    """Which repeated layers the backward pass computes again."""
+    """Which layers the backward pass computes again: those of a loop, or of one scope."""
     if problem.grad is False or not problem.remat or problem.fixed.remat:
         return
-    for node in problem.graph.nodes:
-        if isinstance(node, Loop) and node.length > 1:
-            yield Variable("remat", node.path, (), (None, True, "dots", "dots_with_no_batch_dims"))
+    for scope in recomputable(problem.graph):
+        yield Variable("remat", scope, (), (None, True, "dots", "dots_with_no_batch_dims"))
 
 
 def _of_classes(problem: Problem) -> Iterator[Variable]:

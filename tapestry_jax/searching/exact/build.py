@@ -99,10 +99,11 @@ class Builder:
         readings: dict[int, list[Reading]] = {}
         uses = Counter(slot for step in schedule.steps for slot in step.operands)
         uses.update(schedule.outputs)
+        own = _Units(scope)
         for number, step in enumerate(schedule.steps):
             match step:
                 case Run():
-                    self._run_once(scope, number, step, homes, readings, uses)
+                    self._run_once(own.of_step(number), number, step, homes, readings, uses)
                 case Repeat():
                     self._repeat(scope, step, homes, readings)
                 case _:
@@ -112,7 +113,7 @@ class Builder:
         else:
             self._come_round(scope, scope.loop, homes, readings)
         for slot, found in readings.items():
-            self._between(scope, slot, homes[slot], found)
+            self._between(own.of_slot(slot), slot, homes[slot], found)
 
     def _come_round(
         self, scope: Scope, loop: Repeat, homes: dict[int, Home], readings: dict[int, list[Reading]]
@@ -269,7 +270,35 @@ class Builder:
         """A value, or another one that is alike: of the same makers and the same readers."""
         self._seen.append(home)
         kind = scope.schedule.slots[slot].type
-        alike = id(scope.schedule), id(home), kind, tuple((each.pick, each.place, each.same) for each in readings)
+        alike = (
+            id(scope.schedule),
+            id(home),
+            kind,
+            scope.unit,
+            tuple((each.pick, each.place, each.same) for each in readings),
+        )
         known = self._values.get(alike)
         value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings)
         self._values[alike] = value, 1 if known is None else known[1] + 1
+
+
+class _Units:
+    """The scopes of a schedule's steps: of layers one by one that are computed again, and of all else."""
+
+    def __init__(self, scope: Scope) -> None:
+        units = scope.schedule.again
+        self._all, self._again = scope, scope
+        if units:
+            share = scope.turns / len(units)
+            received = max(scope.received, 1)
+            self._again = replace(scope, again=scope.again + 1, turns=share, received=received, unit=True)
+        self._steps = {number for unit in units for number in range(unit.first, unit.end)}
+        self._slots = frozenset[int]().union(*scope.schedule.made_for_itself())
+
+    def of_step(self, number: int) -> Scope:
+        """The scope of a step."""
+        return self._again if number in self._steps else self._all
+
+    def of_slot(self, slot: int) -> Scope:
+        """The scope of a value: that of a unit where nobody reads it outside."""
+        return self._again if slot in self._slots else self._all

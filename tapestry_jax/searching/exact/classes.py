@@ -83,4 +83,5 @@ def _first(schedule: Schedule, flow: Flow, number: int) -> Hashable:
         tuple(schedule.slots[slot].type for slot in slots),
         tuple((slot in flow.live, flow.carries_gradient(slot)) for slot in slots),
         step.kept,
+        any(unit.first <= number < unit.end for unit in schedule.again),
     )

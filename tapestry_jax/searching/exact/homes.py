@@ -93,10 +93,12 @@ class Scope:
       again: how many loops around compute it again.
       loop: the innermost of them.
       classes: of its steps.
-      turns: how often what its backward pass reads is kept.
+      turns: how often what its backward pass reads is kept; of layers one by one that are computed again one is at a
+        time, so that each has its share of that.
       received: in what is computed again, how often what other devices sent is kept.
       group: the number of the loop, if something may be sent behind what it computes.
       share: of that, how much.
+      unit: whether it is the steps of such layers alone.
     """
 
     schedule: Schedule
@@ -106,10 +108,11 @@ class Scope:
     again: int = 0
     loop: Repeat | None = None
     classes: Classes = Classes((), ())
-    turns: int = 1
-    received: int = 0
+    turns: float = 1
+    received: float = 0
     group: int | None = None
     share: float = 0.0
+    unit: bool = False
 
 
 @dataclass(frozen=True, eq=False)

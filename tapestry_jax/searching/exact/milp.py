@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from combinators.frozen import dataclass
-from combinators.graphs.nodes import Loop
 from tapestry_jax.machines.laid import lay
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.derivatives.gradients import differentiated
 from tapestry_jax.planning.entries.placement import Placer
-from tapestry_jax.planning.entries.remat import Remat
+from tapestry_jax.planning.entries.remat import Remat, recomputable
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.prediction.flow import flow_of
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
@@ -127,10 +126,10 @@ def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:
 
 
 def _remats(problem: Problem) -> list[Remat]:
-    loops = [node for node in problem.graph.nodes if isinstance(node, Loop) and node.length > 1]
-    if problem.grad is False or problem.fixed.remat or not problem.remat or not loops:
+    scopes = recomputable(problem.graph)
+    if problem.grad is False or problem.fixed.remat or not problem.remat or not scopes:
         return [problem.fixed.remat]
-    return [(), tuple((node.path, True) for node in loops)]
+    return [(), tuple((scope, True) for scope in scopes)]
 
 
 def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> Iterator[Proposal]:

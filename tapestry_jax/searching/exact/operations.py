@@ -213,15 +213,15 @@ class Operations:
         return loop is not None and slot in scope.schedule.inputs[loop.carries : loop.carries + len(loop.axes)]
 
     def _kept(self, scope: Scope, step: Run, cuts: Cuts, place: int) -> tuple[str, bool]:
-        """How the backward pass comes by a slice of what is stacked, and whether it needs it."""
+        """How the backward pass comes by a slice of what is stacked, or an argument, and whether it needs it."""
         loop, slot = scope.loop, step.operands[place]
-        if loop is None or not self._sliced(scope, slot):
+        if not self._sliced(scope, slot) and not (scope.unit and slot in scope.schedule.inputs):
             return "", False
         graph = scope.schedule.graph
         directions = [at for at, operand in enumerate(step.operands) if scope.flow.carries_gradient(operand)]
         smooth = any(map(scope.flow.carries_gradient, step.results))
         needed = smooth and any(derivative_needs(graph, step.node, at, place) for at in directions)
-        if loop.remat:
+        if loop is None or loop.remat:
             # What is computed again for other derivatives may need it too; those are small, such as biases.
             return "again", needed
         shaped = graph.shaped(step.node)

@@ -13,13 +13,14 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.machines.figures import Figure
 from tapestry_jax.machines.known import find
+from tapestry_jax.memory.predicted import memory_needed
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.searching.exact.model import undominated
 from tapestry_jax.searching.exact.solve import solve
 from tests.pairs.programs import draw_program
 from tests.tapestry_jax.searching.exact.modelled import abstract, asked_of, drawn, modelled, problem_of, settled
-from tests.tapestry_jax.searching.programs import mlp
+from tests.tapestry_jax.searching.programs import apart, mlp
 
 
 def block(layers: int, batch: int = 16, embed: int = 128) -> tp.Graph:
@@ -59,6 +60,8 @@ PROGRAMS = {
     "mlp with gradients": (lambda: mlp(512, 256, 1024), (), True),
     "stacked layers": (lambda: block(4), (), True),
     "stacked layers computed again": (lambda: block(4), (("stack", True),), True),
+    "layers one by one": (lambda: apart(3, 4096, 1024, 4096), (), True),
+    "layers one by one computed again": (lambda: apart(3, 4096, 1024, 4096), (("", True),), True),
     "convolutions with gradients": (convolutions, (), True),
 }
 
@@ -80,6 +83,20 @@ def ratios(graph: tp.Graph, machine: str, remat: Any, grad: bool, count: int, **
 def test_prices_are_those_of_the_schedule(name: str):
     make, remat, grad = PROGRAMS[name]
     assert ratios(make(), "h100", remat, grad, 6, data=4, model=2) == pytest.approx([1.0] * 6, rel=1e-6)
+
+
+def test_of_layers_one_by_one_that_are_computed_again_one_at_a_time_is_held():
+    # Backwards the kernel between the products needs what it makes inside.
+    graph = apart(12, 8192, 512, 2048, tp.Map(lambda row: jnp.sort(jnp.exp(row)), "... [f] -> ... [f]"))
+    problem = problem_of(graph, abstract(data=4, model=2), "h100", True)
+    shares: list[float] = []
+    for remat in ((), (("", True),)):
+        found = modelled(problem, remat)
+        choice = solve(found.model).choice
+        schedule = planned(graph, problem.mesh, asked_of(problem, found, choice))
+        held = found.model.held(settled(found, choice, schedule))
+        shares.append(held / memory_needed(schedule, problem.mesh, True).total)
+    assert shares == pytest.approx([1.0, 1.0], rel=0.1)
 
 
 def test_prices_on_a_torus_are_those_of_the_schedule():

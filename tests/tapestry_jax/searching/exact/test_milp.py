@@ -23,7 +23,7 @@ from tapestry_jax.searching.method import Bound, Stop
 from tapestry_jax.searching.space import Space
 from tests.tapestry_jax.searching.exact.modelled import abstract, problem_of
 from tests.tapestry_jax.searching.exact.test_build import block
-from tests.tapestry_jax.searching.programs import mlp
+from tests.tapestry_jax.searching.programs import apart, mlp
 
 
 def found(graph: tp.Graph, machine: str, memory: Any = None, grad: Any = True, **axes: int) -> tp.Plan:
@@ -77,6 +77,28 @@ def test_layers_are_computed_again_where_nothing_else_fits():
     free = found(graph, "h100", "10000GB", data=4, model=4)
     tight = found(graph, "h100", int(0.4 * free.memory(True).total), data=4, model=4)
     assert not free.remat and tight.remat == (("stack", True),)
+
+
+def test_layers_one_by_one_are_computed_again_where_the_best_of_all_candidates_are():
+    # Sizes that no number of chunks divides: mesh axes, storage and what is computed again are all there is to choose.
+    graph, mesh, whole = apart(3, 4098, 1030, 2062), abstract(data=2), {"embed": None, "mlp": None}
+    by_hand = [
+        (plan.cost("h100", True).seconds, plan.memory(True).total, remat)
+        for remat in (None, "dots", "dots_with_no_batch_dims", True)
+        for plan in [tp.plan(graph, mesh, {"batch": "data"} | whole, remat=remat)]
+    ]
+    free = max(size for _, size, _ in by_hand)
+    expected = {1.0: (), 0.9: (("", "dots"),), 0.75: (("", True),)}
+    for share, remat in expected.items():
+        memory = int(share * free)
+        best = tp.search(graph, mesh, "h100", memory, method="exhaustive", entries=whole, grad=True)
+        fitting = [seconds for seconds, size, _ in by_hand if size <= memory]
+        assert best.remat == remat and best.cost("h100", True).seconds == pytest.approx(min(fitting))
+        solved = tp.search(graph, mesh, "h100", memory, method="milp", entries=whole, grad=True)
+        assert solved.memory(True).total <= memory
+        # The program computes all again or nothing; a descent behind it keeps products.
+        worse = 1.0 if share != 0.9 else by_hand[-1][0] / best.cost("h100", True).seconds
+        assert solved.cost("h100", True).seconds == pytest.approx(worse * best.cost("h100", True).seconds)
 
 
 def test_an_all_to_all_is_not_priced_as_an_all_gather():
