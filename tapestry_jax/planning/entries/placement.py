@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from combinators.errors import PlanError, message
 from combinators.graphs.nodes import Apply, Loop
+from combinators.graphs.scopes import above
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.items import Chunks, Halo, Item, Padded, Ring, Striped, axes_of
 from tapestry_jax.planning.entries.loop_rules import check_chunks, check_loops
@@ -38,6 +40,9 @@ class Placer:
     rings: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     single: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
     stopped: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    _found: dict[str, list[tuple[str, Entries]]] = field(
+        default_factory=dict[str, list[tuple[str, Entries]]], init=False, repr=False, compare=False
+    )
 
     def place(self, node: Apply, shaped: Shaped, path: str) -> Placement:
         """The mesh axes of each dimension of an operation; dimensions that are not cut are left out.
@@ -170,14 +175,29 @@ class Placer:
             if dim == name:
                 best = (None, axes)
         depth = -1
-        for scope, entries in self.ops:
-            if (path == scope or path.startswith(scope + "/")) and len(scope) > depth:
+        for scope, entries in self._excepted(path):
+            if len(scope) > depth:
                 for dim, axes in entries:
                     if dim == name:
                         best, depth = (scope, axes), len(scope)
                         if not axes:
                             self.used.add((scope, name))
         return best
+
+    def _excepted(self, path: str) -> list[tuple[str, Entries]]:
+        """The exceptions that hold at a path, in their order: found by its scopes, as most stand elsewhere."""
+        if path not in self._found:
+            numbers = (number for scope in (*above(path), path) for number in self._numbers.get(scope, ()))
+            self._found[path] = [self.ops[number] for number in sorted(numbers)]
+        return self._found[path]
+
+    @cached_property
+    def _numbers(self) -> dict[str, list[int]]:
+        """The numbers of the exceptions by their scopes."""
+        numbers: dict[str, list[int]] = {}
+        for number, (scope, _) in enumerate(self.ops):
+            numbers.setdefault(scope, []).append(number)
+        return numbers
 
     def _check_once(self, node: Apply, shaped: Shaped, path: str, placed: Placement) -> None:
         owner: dict[str, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,7 +16,7 @@ from combinators.frozen import dataclass
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Loop
-from combinators.graphs.scopes import is_inside
+from combinators.graphs.scopes import above, is_inside
 
 Remat = tuple[tuple[str, bool | str], ...]
 """Scope, and whether what it means is computed again, or which results are kept; `""` is the program.
@@ -66,13 +66,13 @@ class Units:
         """The units of a graph."""
         loops = tuple(place.path for place, node in walk.places(graph) if isinstance(node, Loop))
         paths = [place.path for place, _ in walk.operations(graph) if place.graph is graph]
-        above = {scope for path in paths for scope in _above(path)}
+        around = {scope for path in paths for scope in above(path)}
         alike: dict[str, set[str]] = defaultdict(set)
-        for scope in above:
+        for scope in around:
             alike[_NUMBER.sub("", scope)].add(scope)
         several = {scope for found in alike.values() if len(found) > 1 for scope in found}
         numbered = {scope for scope in several if not any(is_inside(loop, scope) for loop in loops)}
-        return Units(loops, frozenset({*above, *paths}), frozenset(numbered))
+        return Units(loops, frozenset({*around, *paths}), frozenset(numbered))
 
     def around(self, path: str, scope: str) -> str | None:
         """The unit that holds an operation, where `scope` is what was written; None where it stands in none.
@@ -83,7 +83,7 @@ class Units:
         whole = "/".join(path.split("/")[: scope.count("/") + 1]) if scope else ""
         if whole in self.numbered:
             return whole
-        parts = [part for part in (*_above(path), path) if part in self.numbered and is_inside(part, whole)]
+        parts = [part for part in (*above(path), path) if part in self.numbered and is_inside(part, whole)]
         if parts:
             return parts[0]
         divided = any(is_inside(part, whole) for part in (*self.loops, *self.numbered))
@@ -107,7 +107,7 @@ def recomputable(graph: Graph) -> tuple[str, ...]:
     """
     units = Units.of(graph)
     loops = [node.path for node in graph.nodes if isinstance(node, Loop) and node.length > 1]
-    outermost = (part for part in units.numbered if units.numbered.isdisjoint(_above(part)))
+    outermost = (part for part in units.numbered if units.numbered.isdisjoint(above(part)))
     around = (
         "/".join(part.split("/")[:-1]) or (f"{_NUMBER.sub('', part)}*" if units.loops else "") for part in outermost
     )
@@ -158,12 +158,6 @@ def _holds(scope: str, path: str) -> bool:
 
 def _is_pattern(scope: str) -> bool:
     return any(sign in scope for sign in "*?[")
-
-
-def _above(path: str) -> Sequence[str]:
-    """The scopes around a path, the outermost first."""
-    names = path.split("/")
-    return ["/".join(names[:depth]) for depth in range(1, len(names))]
 
 
 def _listed(paths: Iterable[str]) -> str:

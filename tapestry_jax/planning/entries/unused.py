@@ -9,7 +9,7 @@ from combinators.errors import PlanError, message
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Loop
-from combinators.graphs.scopes import is_inside
+from combinators.graphs.scopes import above, is_inside
 from tapestry_jax.planning.entries.items import Ring
 from tapestry_jax.planning.entries.loop_rules import unused_ring
 from tapestry_jax.planning.entries.placement import Placer, why_whole
@@ -122,10 +122,13 @@ def _refuse_path(path: Any, known: Mapping[str, Apply], what: str) -> NoReturn:
 
 
 def _check_exceptions(placer: Placer, known: Mapping[str, Apply]) -> None:
+    scopes = {scope for path in known for scope in ("", *above(path), path)}
     for scope, entries in placer.ops:
-        inside = _inside(known, scope)
+        if scope not in scopes:
+            _refuse_path(scope, known, "ops")
         for dim, _ in entries:
             if (scope, dim) not in placer.used:
+                inside = _inside(known, scope)
                 _refuse_there(placer, dim, scope, {name for path in inside for _, name in known[path].names})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,9 @@ from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
 from combinators.graphs.nodes import Apply
-from tapestry_jax.planning.entries.placement import why_whole
+from combinators.graphs.scopes import is_inside
+from tapestry_jax.planning.entries.placement import Placer, why_whole
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tests.tapestry_jax.draw import named
 
 MESH = AbstractMesh((2, 4), ("data", "model"))
@@ -61,3 +65,20 @@ def test_exceptions_go_by_the_longest_path():
         "inner/tanh": {"d0": ("data", "model")},
         "sin": {"d0": ("data",)},
     }
+
+
+def test_of_many_exceptions_the_longest_scope_around_a_path_holds():
+    chance = random.Random(0)
+    names = ["a", "ab", "b", "0", "a.0"]
+    paths = ["/".join(chance.choices(names, k=chance.randint(1, 4))) for _ in range(300)]
+    items = [(), ("data",), ("model",), ("data", "model")]
+    mesh = MeshShape.of(AbstractMesh((2, 2), ("data", "model")))
+    for _ in range(20):
+        scopes = list(dict.fromkeys(chance.choices(paths, k=60)))
+        ops = tuple((scope, ((chance.choice("xy"), chance.choice(items)),)) for scope in scopes)
+        placer = Placer(mesh, (("x", ("data",)),), ops)
+        for path in paths:
+            holds = [own for own in ops if own[1][0][0] == "x" and (path == own[0] or path.startswith(f"{own[0]}/"))]
+            expected = max(holds, key=lambda own: len(own[0]), default=("", (("x", ("data",)),)))
+            assert placer.asked("x", path) == expected[1][0][1]
+            assert placer.is_free("y", path) == (not any(d == "y" and is_inside(path, s) for s, ((d, _),) in ops))
