@@ -26,6 +26,7 @@ from tapestry_jax.searching.exact.operations import Operations
 from tapestry_jax.searching.exact.picks import Picks
 from tapestry_jax.searching.exact.placements import even_layouts, placements
 from tapestry_jax.searching.exact.prices import Prices, Want
+from tapestry_jax.searching.exact.units import Units
 from tapestry_jax.searching.exact.values import times_alike, value_between
 
 
@@ -99,7 +100,7 @@ class Builder:
         readings: dict[int, list[Reading]] = {}
         uses = Counter(slot for step in schedule.steps for slot in step.operands)
         uses.update(schedule.outputs)
-        own = _Units(scope)
+        own = Units.of(scope)
         for number, step in enumerate(schedule.steps):
             match step:
                 case Run():
@@ -186,6 +187,7 @@ class Builder:
             max(scope.received, scope.turns * step.remat) * step.length,
             self._groups if counted else None,
             share_of_layers(step.length) if counted else 0.0,
+            frozenset(body.inputs[step.carries : step.carries + len(step.axes)]),
         )
         inside: dict[int, Home] = {}
         for position, (operand, slot) in enumerate(zip(step.operands, body.inputs, strict=True)):
@@ -274,31 +276,9 @@ class Builder:
             id(scope.schedule),
             id(home),
             kind,
-            scope.unit,
+            scope.again,
             tuple((each.pick, each.place, each.same) for each in readings),
         )
         known = self._values.get(alike)
         value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings)
         self._values[alike] = value, 1 if known is None else known[1] + 1
-
-
-class _Units:
-    """The scopes of a schedule's steps: of layers one by one that are computed again, and of all else."""
-
-    def __init__(self, scope: Scope) -> None:
-        units = scope.schedule.again
-        self._all, self._again = scope, scope
-        if units:
-            share = scope.turns / len(units)
-            received = max(scope.received, 1)
-            self._again = replace(scope, again=scope.again + 1, turns=share, received=received, unit=True)
-        self._steps = {number for unit in units for number in range(unit.first, unit.end)}
-        self._slots = frozenset[int]().union(*scope.schedule.made_for_itself())
-
-    def of_step(self, number: int) -> Scope:
-        """The scope of a step."""
-        return self._again if number in self._steps else self._all
-
-    def of_slot(self, slot: int) -> Scope:
-        """The scope of a value: that of a unit where nobody reads it outside."""
-        return self._again if slot in self._slots else self._all

@@ -48,8 +48,11 @@ def classes(schedule: Schedule, flow: Flow, apart: frozenset[int] = frozenset())
     makers.update((slot, (count + number, 0)) for number, slot in enumerate(schedule.inputs))
     for place, slot in enumerate(schedule.outputs):
         readers.setdefault(slot, []).append((-1 - place, 0))
+    own = own_arguments(schedule)
+    twice = frozenset(number for unit in schedule.again for number in range(unit.first, unit.end))
     found = [
-        colour(_first(schedule, flow, number) if number not in apart else ("apart", number)) for number in range(count)
+        colour(_first(schedule, flow, own, twice, number) if number not in apart else ("apart", number))
+        for number in range(count)
     ]
     for number, slot in enumerate(schedule.inputs):
         kind = schedule.slots[slot].type, flow.carries_gradient(slot)
@@ -70,7 +73,18 @@ def classes(schedule: Schedule, flow: Flow, apart: frozenset[int] = frozenset())
     return Classes(tuple(found[:count]), tuple(found[count:]))
 
 
-def _first(schedule: Schedule, flow: Flow, number: int) -> Hashable:
+def own_arguments(schedule: Schedule) -> frozenset[int]:
+    """Arguments that one layer alone reads: what several read is gathered once, and stays."""
+    unit_of = {number: at for at, unit in enumerate(schedule.again) for number in range(unit.first, unit.end)}
+    readers: dict[int, set[int | None]] = {slot: set() for slot in schedule.inputs}
+    for number, step in enumerate(schedule.steps):
+        for slot in step.operands:
+            if slot in readers:
+                readers[slot].add(unit_of.get(number))
+    return frozenset(slot for slot, found in readers.items() if len(found) == 1 and None not in found)
+
+
+def _first(schedule: Schedule, flow: Flow, own: frozenset[int], twice: frozenset[int], number: int) -> Hashable:
     step = schedule.steps[number]
     if not isinstance(step, Run):
         return "alone", number
@@ -83,5 +97,6 @@ def _first(schedule: Schedule, flow: Flow, number: int) -> Hashable:
         tuple(schedule.slots[slot].type for slot in slots),
         tuple((slot in flow.live, flow.carries_gradient(slot)) for slot in slots),
         step.kept,
-        any(unit.first <= number < unit.end for unit in schedule.again),
+        tuple(slot in own for slot in step.operands),
+        number in twice,
     )

@@ -98,7 +98,8 @@ class Scope:
       received: in what is computed again, how often what other devices sent is kept.
       group: the number of the loop, if something may be sent behind what it computes.
       share: of that, how much.
-      unit: whether it is the steps of such layers alone.
+      sources: what its backward pass may gather again: slices of what is stacked, and arguments that one layer alone
+        reads.
     """
 
     schedule: Schedule
@@ -112,7 +113,7 @@ class Scope:
     received: float = 0
     group: int | None = None
     share: float = 0.0
-    unit: bool = False
+    sources: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

@@ -215,22 +215,27 @@ class Operations:
     def _kept(self, scope: Scope, step: Run, cuts: Cuts, place: int) -> tuple[str, bool]:
         """How the backward pass comes by a slice of what is stacked, or an argument, and whether it needs it."""
         loop, slot = scope.loop, step.operands[place]
-        if not self._sliced(scope, slot) and not (scope.unit and slot in scope.schedule.inputs):
+        if slot not in scope.sources:
             return "", False
-        graph = scope.schedule.graph
-        directions = [at for at, operand in enumerate(step.operands) if scope.flow.carries_gradient(operand)]
-        smooth = any(map(scope.flow.carries_gradient, step.results))
-        needed = smooth and any(derivative_needs(graph, step.node, at, place) for at in directions)
         if loop is None or loop.remat:
             # What is computed again for other derivatives may need it too; those are small, such as biases.
-            return "again", needed
+            return "again", self._needs(scope, step, place)
+        graph = scope.schedule.graph
         shaped = graph.shaped(step.node)
         monoid = shaped.operation.monoid
         folded = any(dim in cuts for dim in shaped.signature.fold_dims)
         sums = monoid is not None and monoid.native == "sum"
         if shaped.operation.over in cuts or (folded and not (sums and presents_linearly(graph, step.node))):
             return "", False
-        return "own", needed
+        return "own", self._needs(scope, step, place)
+
+    def _needs(self, scope: Scope, step: Run, place: int) -> bool:
+        """Whether the gradient of an operation is computed from one of its operands."""
+        flow = scope.flow
+        if not any(map(flow.carries_gradient, step.results)):
+            return False
+        directions = (at for at, operand in enumerate(step.operands) if flow.carries_gradient(operand))
+        return any(derivative_needs(scope.schedule.graph, step.node, at, place) for at in directions)
 
     def _kept_inside(self, scope: Scope, step: Run, work: Worked) -> float:
         """Bytes that are kept inside of its kernel, and of what devices have merged, which is not computed again."""

@@ -47,7 +47,10 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
     made = {key: label for label, key in enumerate(dict.fromkeys(made_keys))}
     read = {key: label for label, key in enumerate(dict.fromkeys(key for keys in read_keys for key in keys))}
     stored = {want: want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read}
-    found = _Found(prices, scope, slot, home, alone=len(read) == 1 or len(readings) == 1)
+    alone, wants = len(read) == 1 or len(readings) == 1, {want for want, _, _, _ in read}
+    found = _Found(
+        prices, scope, slot, home, frozenset(map(_forwards, wants - {*map(_forwards, wants)})) & wants, alone
+    )
     leaves = any(reading.leaves for reading in readings)
     wanted = [(*key, label, prices.number(key[0])) for key, label in read.items()]
     shaped = prices.number((kind.shape, kind.dtype, home.loop or 1))
@@ -82,8 +85,10 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
 class _Found:
     """Prices and sizes of pairs, as far as they have been looked at."""
 
-    def __init__(self, prices: Prices, scope: Scope, slot: int, home: Home, *, alone: bool) -> None:
+    def __init__(self, prices: Prices, scope: Scope, slot: int, home: Home, both: frozenset[Want], alone: bool) -> None:
         self.prices, self.scope, self.slot, self.home, self.alone = prices, scope, slot, home, alone
+        # Wants of readers that do not need the value backwards, beside others that do.
+        self.both = both
         self.known = scope.schedule.slots[slot]
         self.seconds: dict[Pair, float] = {}
         self.saved: dict[Pair, tuple[float, float]] = {}
@@ -107,8 +112,18 @@ class _Found:
         if size:
             self.kept[pair] = self.sizes.setdefault((pair[0], want.layout), (len(self.sizes), size))[0]
         if parts.common and not self.alone:
-            keys = (((pair[0], key), (len(self.common), times * each)) for key, each in parts.common)
-            self.shares[pair] = tuple(self.common.setdefault(key, entry)[0] for key, entry in keys)
+            for key, each in parts.common:
+                self._share(pair, key, times * each)
+        if (forwards := _forwards(want)) in self.both:
+            # One change serves both kinds of readers; what is gathered once more comes on top.
+            once = times * self.prices.parts(self.known.type, have, forwards, self.home.loop or 1).own
+            self.seconds[pair] -= once
+            self._share(pair, forwards, once)
+
+    def _share(self, pair: Pair, key: Any, seconds: float) -> None:
+        """What a pair has in common with others of the same layout, by a key."""
+        number, _ = self.common.setdefault((pair[0], key), (len(self.common), seconds))
+        self.shares[pair] = (*self.shares.get(pair, ()), number)
 
     def _behind(self, pair: Pair, group: int, parts: Parts) -> None:
         """What it sends behind computing, and what it computes."""
@@ -173,6 +188,11 @@ def times_alike(value: Value, times: int) -> Value:
         sizes=tuple(times * each for each in value.sizes),
         behind={pair: tuple((at, times * each) for at, each in own) for pair, own in value.behind.items()},
     )
+
+
+def _forwards(want: Want) -> Want:
+    """The same of a reader whose gradient does not need what is gathered."""
+    return replace(want, needed=False) if want.gathers == "again" else want
 
 
 def _makes(home: Home, option: int) -> Any:

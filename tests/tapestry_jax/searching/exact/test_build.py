@@ -85,6 +85,31 @@ def test_prices_are_those_of_the_schedule(name: str):
     assert ratios(make(), "h100", remat, grad, 6, data=4, model=2) == pytest.approx([1.0] * 6, rel=1e-6)
 
 
+def test_an_argument_that_two_read_in_a_layer_that_is_computed_again_is_changed_once():
+    # Of the rows that go into the first layer the gradient of the product needs them, and that of the sum does not.
+    assert ratios(apart(3, 256, 512, 2048), "h100", (("", True),), True, 12, data=8) == pytest.approx([1.0] * 12, 1e-6)
+
+
+def test_what_several_layers_read_that_are_computed_again_is_priced_none_too_high():
+    # Planning gathers it once for all of them; in layouts of their own each would gather it again.
+    scaled, up = (
+        tp.Map(lambda x, scale: x * scale, "... f, f -> ... f"),
+        tp.einsum("batch embed, embed mlp -> batch mlp"),
+    )
+
+    @tp.program("batch embed, embed mlp, mlp -> batch embed")
+    def layer(x: Any, w: Any, scale: Any) -> Any:
+        return x + tp.einsum("batch mlp, embed mlp -> batch embed")(scaled(up(x, w), scale), w)
+
+    def deep(x: Any, w: Any, scale: Any) -> Any:
+        return tp.fold(tp.aggregators.Mean(), "batch embed -> ")(layer(layer(x, w, scale), w, scale))
+
+    kinds = {"batch": 256, "embed": 512}, {"embed": 512, "mlp": 2048}, {"mlp": 2048}
+    graph = tp.trace(deep, *(tp.TensorType(sizes, jnp.bfloat16) for sizes in kinds))
+    found = ratios(graph, "h100", (("", True),), True, 12, data=4, model=2)
+    assert max(found) <= 1 + 1e-9 and min(found) > 0.8
+
+
 def test_of_layers_one_by_one_that_are_computed_again_one_at_a_time_is_held():
     # Backwards the kernel between the products needs what it makes inside.
     graph = apart(12, 8192, 512, 2048, tp.Map(lambda row: jnp.sort(jnp.exp(row)), "... [f] -> ... [f]"))
