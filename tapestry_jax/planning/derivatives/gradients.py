@@ -10,6 +10,8 @@ from typing import Any
 import jax
 
 from combinators.graphs.graph import Graph
+from combinators.index_space.axis import Axis
+from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import is_inexact
 from combinators.operations.execute import present, states
 from combinators.operations.operation import Operation
@@ -61,6 +63,35 @@ def known_by(graph: Graph, node: int, policy: Any) -> bool:
 def presents_linearly(graph: Graph, node: int) -> bool:
     """Whether no derivative of a fold's result by its merged state is computed from the state's value."""
     return _presents_linearly(*_key(graph, node))
+
+
+def maybe_unread(graph: Graph, node: int) -> frozenset[int]:
+    """The operands of an operation of which its kernel may read no cell, since a boundary answers for all it reads.
+
+    An axis may be so short that some cell of a window lies outside in every place. Which cells of a window a kernel
+    reads is not asked: XLA finds it for some kernels and not for others.
+    """
+    shaped = graph.shaped(node)
+    if shaped.operation.boundary == "valid":
+        return frozenset()
+    types = (graph.type_of(ref) for ref in graph.nodes[node].operands)
+    return frozenset(
+        place
+        for place, (operand, of) in enumerate(zip(shaped.signature.operands, types, strict=True))
+        for axis, cells in zip(operand.axes, of.shape, strict=True)
+        if axis.is_window and _passes_by(shaped.signature, axis, shaped.sizes, cells)
+    )
+
+
+def _passes_by(signature: Signature, axis: Axis, sizes: dict[str, int], cells: int) -> bool:
+    """Whether the first or the last cell of a window lies outside of `cells` cells in every place of the window."""
+    inner = [t for t in axis.terms if signature.role(t.name) != "map"]
+    outer = [t for t in axis.terms if signature.role(t.name) == "map"]
+    reach = [t.coefficient * (sizes[t.name] - 1) for t in inner]
+    places = [t.coefficient * (sizes[t.name] - 1) for t in outer]
+    low, high = axis.offset + sum(min(0, each) for each in places), axis.offset + sum(max(0, each) for each in places)
+    first, last = sum(min(0, each) for each in reach), sum(max(0, each) for each in reach)
+    return any(high + cell < 0 or low + cell >= cells for cell in (first, last))
 
 
 def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:

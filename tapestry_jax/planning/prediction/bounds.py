@@ -1,8 +1,8 @@
 """Where what is predicted is a bound: collectives that JAX or XLA may run less often than the schedule does.
 
-Two rules, and no third one. What does not depend on the turn of a loop may be moved out of it, and run once. And XLA
+Three rules, and no fourth one. What does not depend on the turn of a loop may be moved out of it, and run once. XLA
 sends equal values once: two folds or scans that read one value may exchange the same, and the gradients of two values
-that enter a sum are the same.
+that enter a sum are the same. And where an axis is shorter than the windows over it, kernels may read no cell of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Ref, Rename
 from combinators.index_space.tensor_type import is_inexact
-from tapestry_jax.planning.derivatives.gradients import derivative_needs, state_dependence
+from tapestry_jax.planning.derivatives.gradients import derivative_needs, maybe_unread, state_dependence
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.prediction.collective import Collective
@@ -24,6 +24,16 @@ Turning = tuple[frozenset[int], ...]
 
 Readers = dict[int, list[tuple[Step, int]]]
 """Steps by the slots that they read, and the place among their operands."""
+
+
+def has_unread(schedule: Schedule) -> bool:
+    """Whether a schedule has an operation whose windows may read none of the cells of an operand."""
+    for step in schedule.steps:
+        if isinstance(step, Run) and maybe_unread(schedule.graph, step.node):
+            return True
+        if isinstance(step, Region | Repeat) and has_unread(step.body):
+            return True
+    return False
 
 
 def is_still(step: Step, turning: Turning) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,7 +32,7 @@ from tapestry_jax.planning.geometry.changes import (
 from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
-from tapestry_jax.planning.prediction.bounds import Turning, is_still, marked, sends_still, turning_in
+from tapestry_jax.planning.prediction.bounds import Turning, has_unread, is_still, marked, sends_still, turning_in
 from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.recomputed import Again, again_in
@@ -57,8 +58,26 @@ def placed_collectives(
 ) -> tuple[tuple[Place, Collective], ...]:
     """The same collectives, each with the step that sends it."""
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
+    found = _sent(schedule, sources)
+    if not has_unread(schedule):
+        return found
+    surely = Counter((place, replace(each, bound=False)) for place, each in _sent(schedule, sources, surely=True))
+    return tuple((place, _at_most(place, each, surely)) for place, each in found)
+
+
+def _sent(schedule: Schedule, sources: set[int], *, surely: bool = False) -> tuple[tuple[Place, Collective], ...]:
     # XLA drops what moves no bytes.
-    return tuple((place, found) for place, found in _of(schedule, flow_of(schedule, sources)) if found.bytes)
+    flow = flow_of(schedule, sources, surely=surely)
+    return tuple((place, found) for place, found in _of(schedule, flow) if found.bytes)
+
+
+def _at_most(place: Place, found: Collective, surely: Counter[tuple[Place, Collective]]) -> Collective:
+    """A collective, which is a bound where it is not among those that are `surely` sent; this takes it from them."""
+    key = place, replace(found, bound=False)
+    if surely[key]:
+        surely[key] -= 1
+        return found
+    return replace(found, bound=True)
 
 
 def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterator[tuple[Place, Collective]]:

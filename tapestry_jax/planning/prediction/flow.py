@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
-from tapestry_jax.planning.derivatives.gradients import derivative_dependence, value_dependence
+from tapestry_jax.planning.derivatives.gradients import derivative_dependence, maybe_unread, value_dependence
 from tapestry_jax.planning.scheduling.reads import folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
@@ -22,32 +22,41 @@ class Flow:
       live: an output depends on them.
       forward: they depend, differentiably, on a differentiated input.
       useful: an output depends on them differentiably.
+      surely: what windows may leave unread is taken to be unread.
     """
 
     live: frozenset[int]
     forward: frozenset[int]
     useful: frozenset[int]
+    surely: bool = False
 
     def carries_gradient(self, slot: int) -> bool:
         """Whether a gradient that is not known to be 0 arrives at the slot and goes on to an input."""
         return slot in self.forward and slot in self.useful
 
 
-def flow_of(schedule: Schedule, sources: set[int]) -> Flow:
-    """The flow of a schedule whose inputs `sources` (slots) are differentiated."""
-    live = _backward(schedule, schedule.steps, set(schedule.outputs), smooth=False)
-    forward = _forward(schedule, schedule.steps, sources) if sources else set[int]()
+def flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> Flow:
+    """The flow of a schedule whose inputs `sources` (slots) are differentiated.
+
+    Args:
+      schedule: of a plan.
+      sources: slots that are differentiated.
+      surely: take what windows may leave unread to be unread, see `maybe_unread`.
+    """
+    whole = _Inside(schedule, schedule.steps, (), (), (), surely)
+    live = whole.backward(set(schedule.outputs), smooth=False)
+    forward = whole.forward(sources) if sources else set[int]()
     sinks = (
         {slot for slot in schedule.outputs if is_inexact(schedule.slots[slot].type.dtype)} if sources else set[int]()
     )
-    useful = _backward(schedule, schedule.steps, sinks, smooth=True)
-    return Flow(frozenset(live), frozenset(forward), frozenset(useful))
+    useful = whole.backward(sinks, smooth=True)
+    return Flow(frozenset(live), frozenset(forward), frozenset(useful), surely)
 
 
 def flow_of_body(step: Repeat, outer: Flow) -> Flow:
     """The flow inside a loop, where what is carried flows on from turn to turn."""
     sources = {slot for slot, out in zip(step.body.inputs, step.operands, strict=True) if outer.carries_gradient(out)}
-    return _flow_inside(_inside(step), sources, outer)
+    return _flow_inside(_inside(step, outer.surely), sources, outer)
 
 
 def flow_of_region(step: Region, outer: Flow) -> Flow:
@@ -58,12 +67,12 @@ def flow_of_region(step: Region, outer: Flow) -> Flow:
     body = step.body
     sources = {slot for slot, out in zip(body.inputs, step.operands, strict=False) if outer.carries_gradient(out)}
     handed = tuple((body.inputs[place], body.outputs[number]) for number, place in enumerate(step.handed))
-    return _flow_inside(replace(_inside(step), carried=handed), sources, outer)
+    return _flow_inside(replace(_inside(step, outer.surely), carried=handed), sources, outer)
 
 
 @dataclass(frozen=True)
 class _Inside:
-    """The body of a loop: its steps, and what becomes of the loop's operands and results in it.
+    """A schedule, or the body of a loop: its steps, and what becomes of the loop's operands and results in it.
 
     Attributes:
       schedule: of the body.
@@ -71,6 +80,7 @@ class _Inside:
       entering: operand of the loop and input of the body.
       leaving: output of the body and result of the loop.
       carried: input of the body and the output that enters it in the next turn.
+      surely: what windows may leave unread is taken to be unread.
     """
 
     schedule: Schedule
@@ -78,11 +88,12 @@ class _Inside:
     entering: tuple[tuple[int, int], ...]
     leaving: tuple[tuple[int, int], ...]
     carried: tuple[tuple[int, int], ...]
+    surely: bool
 
     def forward(self, sources: set[int]) -> set[int]:
         """What depends on slots of the body, differentiably, in the same turn or a later one."""
         while True:
-            reached = _forward(self.schedule, self.steps, sources)
+            reached = _forward(self, sources)
             more = {slot for slot, out in self.carried if out in reached and self._is_smooth(slot)} - sources
             if not more:
                 return reached
@@ -91,7 +102,7 @@ class _Inside:
     def backward(self, sinks: set[int], *, smooth: bool) -> set[int]:
         """What slots of the body depend on, in the same turn or an earlier one."""
         while True:
-            reached = _backward(self.schedule, self.steps, sinks, smooth=smooth)
+            reached = _backward(self, sinks, smooth=smooth)
             more = {out for slot, out in self.carried if slot in reached} - sinks
             if not more:
                 return reached
@@ -111,63 +122,67 @@ class _Inside:
         return is_inexact(self.schedule.slots[slot].type.dtype)
 
 
-def _inside(step: Repeat | Region) -> _Inside:
+def _inside(step: Repeat | Region, surely: bool) -> _Inside:
     body, entering = step.body, tuple(zip(step.operands, step.body.inputs, strict=False))
     if isinstance(step, Region):
-        return _Inside(body, body.steps, entering, tuple(zip(step.results_inside, step.results, strict=True)), ())
+        return _Inside(
+            body, body.steps, entering, tuple(zip(step.results_inside, step.results, strict=True)), (), surely
+        )
     leaving = tuple(zip(body.outputs, step.results, strict=True))
     carried = tuple(zip(body.inputs[: step.carries], body.outputs[: step.carries], strict=True))
-    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried)
+    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried, surely)
 
 
 def _flow_inside(inside: _Inside, sources: set[int], outer: Flow) -> Flow:
     forward = inside.forward(sources)
     useful = inside.backward({out for out, result in inside.leaving if result in outer.useful}, smooth=True)
     live = inside.backward({out for out, result in inside.leaving if result in outer.live}, smooth=False)
-    return Flow(frozenset(live), frozenset(forward), frozenset(useful))
+    return Flow(frozenset(live), frozenset(forward), frozenset(useful), outer.surely)
 
 
-def _forward(schedule: Schedule, steps: tuple[Step, ...], sources: set[int]) -> set[int]:
-    reached = set(sources)
-    for step in steps:
+def _forward(inside: _Inside, sources: set[int]) -> set[int]:
+    schedule, reached = inside.schedule, set(sources)
+    for step in inside.steps:
         if isinstance(step, Repeat | Region):
             operands = {slot for slot in step.operands if slot in reached and schedule.slots[slot].has_cells}
-            made = _inside(step).made(operands) if operands else operands
+            made = _inside(step, inside.surely).made(operands) if operands else operands
             reached.update(slot for slot in made if schedule.slots[slot].has_cells)
         else:
-            reached.update(result for operand, result in edges(schedule, step, smooth=True) if operand in reached)
+            reached.update(result for operand, result in _edges(inside, step, smooth=True) if operand in reached)
     return reached
 
 
-def _backward(schedule: Schedule, steps: tuple[Step, ...], sinks: set[int], *, smooth: bool) -> set[int]:
-    reached = set(sinks)
-    for step in reversed(steps):
+def _backward(inside: _Inside, sinks: set[int], *, smooth: bool) -> set[int]:
+    schedule, reached = inside.schedule, set(sinks)
+    for step in reversed(inside.steps):
         if isinstance(step, Repeat | Region):
             results = {slot for slot in step.results if slot in reached and schedule.slots[slot].has_cells}
-            read = _inside(step).read(results, smooth=smooth) if results else results
+            read = _inside(step, inside.surely).read(results, smooth=smooth) if results else results
             reached.update(slot for slot in read if schedule.slots[slot].has_cells)
         else:
-            reached.update(operand for operand, result in edges(schedule, step, smooth=smooth) if result in reached)
+            reached.update(operand for operand, result in _edges(inside, step, smooth=smooth) if result in reached)
     return reached
 
 
-def edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
+def _edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
     """Pairs of slots of which the second depends on the first (`smooth`: with a derivative).
 
     Nothing flows into or out of a tensor without cells, nor through a fold over nothing.
     """
-    found = _edges(schedule, step, smooth=smooth)
-    return [(a, b) for a, b in found if schedule.slots[a].has_cells and schedule.slots[b].has_cells]
+    slots = inside.schedule.slots
+    found = _all_edges(inside, step, smooth=smooth)
+    return [(a, b) for a, b in found if slots[a].has_cells and slots[b].has_cells]
 
 
-def _edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
+def _all_edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
+    schedule = inside.schedule
     match step:
         case Convert():
             return [(step.source, step.result)]
         case Run():
             if folds_nothing(schedule.graph.shaped(step.node)):
                 return []
-            matrix = (derivative_dependence if smooth else value_dependence)(schedule.graph, step.node)
+            matrix = _matrix(inside, step.node, smooth=smooth)
             if step.carried:
                 # A state, or a total, is taken to depend on whatever any result does.
                 row = [any(column) for column in zip(*matrix, strict=True)]
@@ -176,6 +191,16 @@ def _edges(schedule: Schedule, step: Convert | Run | Finish, *, smooth: bool) ->
             return _chosen(schedule, step, matrix, smooth=smooth)
         case Finish():
             return _chosen(schedule, step, [[True] * len(step.operands) for _ in step.results], smooth=smooth)
+
+
+def _matrix(inside: _Inside, node: int, *, smooth: bool) -> Sequence[Sequence[bool]]:
+    """For each result and operand of an operation, whether the one depends on the other."""
+    graph = inside.schedule.graph
+    matrix = (derivative_dependence if smooth else value_dependence)(graph, node)
+    if not inside.surely:
+        return matrix
+    unread = maybe_unread(graph, node)
+    return [[depends and place not in unread for place, depends in enumerate(row)] for row in matrix]
 
 
 def _chosen(schedule: Schedule, step: Run | Finish, matrix: Sequence[Sequence[bool]], *, smooth: bool) -> Edges:

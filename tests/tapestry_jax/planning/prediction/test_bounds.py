@@ -114,3 +114,21 @@ def test_a_value_that_is_dealt_into_stripes_for_two_operations_is_sent_once():
     up, down = tp.einsum("b e, e f -> b f"), tp.einsum("b f, f e -> b e")
     graph = tp.trace(lambda x, w, v: x + down(up(x, w), v), *types)
     assert_contract(tp.plan(graph, tp.mesh(x=2, y=4), {"b": tp.striped("x"), "f": "y"}))
+
+
+@pytest.mark.parametrize(("reads", "cells"), [("ends", 1), ("middle", 1), ("ends", 2)])
+@pytest.mark.parametrize("remat", [None, "dots"])
+def test_windows_that_may_pass_all_cells_by_are_bounds(reads, cells, remat):
+    kernel = {"ends": lambda x: jnp.tanh(x[:, 2:] * x[:, :-2]), "middle": lambda x: jnp.tanh(x[:, 1:-1])}[reads]
+    window = tp.Map(kernel, "b (y+[dy]-1) -> b y", sizes={"dy": 3}, boundary="zero")
+
+    @tp.program("b y, b y -> b y")
+    def layer(x, p):
+        return tp.Map(jnp.tanh)(x + window(p))
+
+    x = tp.TensorType({"b": 4, "y": cells}, jnp.float32)
+    plan = tp.plan(tp.trace(lambda x, p, q: layer(layer(x, p), q), x, x, x), tp.mesh(data=2), {}, remat=remat)
+    plan = tp.fsdp(plan, "data", smallest=1)
+    for grad in (False, True):
+        assert verdict(differences(plan, grad)) == ("bound" if (reads, cells) == ("ends", 1) else "equal")
+        assert {found.bound for found in plan.collectives(grad) if "lambda" in found.path} == {cells == 1}
