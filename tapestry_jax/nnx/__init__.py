@@ -2,17 +2,18 @@
 
 Modules   Module ModuleArrow
 Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP GLU SwiGLU
-          LoRA Dropout MultiHeadAttention
+          LoRA Dropout MultiHeadAttention RotaryScaling
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
 Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM
 Pooling   max_pool min_pool avg_pool
-Models    Sequential Block Stack Transformer TransformerConfig
+Blocks    Sequential Residual Block Stack
+Models    LanguageModel Transformer TransformerConfig, and in `tp.nnx.models`, loaded on request, GPT, Llama
 Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
 Training  Trainer TrainingError, loaded on first use
 
 Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `recurrent`,
-`dropout`, and `attention` with `positions`; and what is made of them: `stack`, and `transformer` with its `loss`.
-`rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
+`dropout`, and `attention` with `positions`; and what is made of them: `blocks`, with their `loss`, and `models`, loaded
+on request. `rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from typing import TYPE_CHECKING
 
 from combinators.lazy import lazily
 from tapestry_jax.nnx.attention import MultiHeadAttention as MultiHeadAttention
+from tapestry_jax.nnx.blocks.language_model import LanguageModel as LanguageModel
+from tapestry_jax.nnx.blocks.residual import Residual as Residual
+from tapestry_jax.nnx.blocks.stack import Stack as Stack
+from tapestry_jax.nnx.blocks.transformer import Block as Block
+from tapestry_jax.nnx.blocks.transformer import Transformer as Transformer
+from tapestry_jax.nnx.blocks.transformer import TransformerConfig as TransformerConfig
 from tapestry_jax.nnx.dropout import Dropout as Dropout
 from tapestry_jax.nnx.images.conv import Conv as Conv
 from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspose
@@ -39,6 +46,7 @@ from tapestry_jax.nnx.norms.group_norm import GroupNorm as GroupNorm
 from tapestry_jax.nnx.norms.group_norm import InstanceNorm as InstanceNorm
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm as LayerNorm
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm as RMSNorm
+from tapestry_jax.nnx.positions import RotaryScaling as RotaryScaling
 from tapestry_jax.nnx.projections.einsum import Einsum as Einsum
 from tapestry_jax.nnx.projections.embed import Embed as Embed
 from tapestry_jax.nnx.projections.embed import PositionEmbed as PositionEmbed
@@ -53,12 +61,9 @@ from tapestry_jax.nnx.recurrent.cells import LSTMCell as LSTMCell
 from tapestry_jax.nnx.recurrent.rnn import RNN as RNN
 from tapestry_jax.nnx.recurrent.rnn import Bidirectional as Bidirectional
 from tapestry_jax.nnx.recurrent.state_space import DiagonalSSM as DiagonalSSM
-from tapestry_jax.nnx.stack import Stack as Stack
-from tapestry_jax.nnx.transformer import Block as Block
-from tapestry_jax.nnx.transformer import Transformer as Transformer
-from tapestry_jax.nnx.transformer import TransformerConfig as TransformerConfig
 
 if TYPE_CHECKING:
+    from tapestry_jax.nnx import models as models
     from tapestry_jax.nnx.training.errors import TrainingError as TrainingError
     from tapestry_jax.nnx.training.trainer import Trainer as Trainer
 else:
@@ -67,5 +72,6 @@ else:
         {
             "Trainer": "tapestry_jax.nnx.training.trainer:Trainer",
             "TrainingError": "tapestry_jax.nnx.training.errors:TrainingError",
+            "models": "tapestry_jax.nnx.models",
         },
     )

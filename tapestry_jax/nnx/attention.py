@@ -14,7 +14,7 @@ from combinators.leaves.attention import attention
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
-from tapestry_jax.nnx.positions import rotary
+from tapestry_jax.nnx.positions import RotaryScaling, rotary
 from tapestry_jax.nnx.projections.linear import LinearGeneral
 
 
@@ -37,6 +37,7 @@ class MultiHeadAttention(Module):
       in_kv_features: size of the last axis of that other tensor, by default `in_features`; where it is another size
         the axis is called `kv_embed`.
       rotary_base: base of the wavelengths of rotary positions of queries and keys; None turns nothing.
+      rotary_scaling: how the rotary positions are slowed down, or None.
       normalize_qk: whether queries and keys are normalised by a `LayerNorm` without bias, `query_ln` and `key_ln`.
       use_bias: whether the projections add biases.
       dtype: of the computation; by default what JAX promotes inputs and parameters to.
@@ -60,6 +61,7 @@ class MultiHeadAttention(Module):
         masked: bool = False,
         in_kv_features: int | None = None,
         rotary_base: float | None = None,
+        rotary_scaling: RotaryScaling | None = None,
         normalize_qk: bool = False,
         use_bias: bool = True,
         dtype: Any = None,
@@ -98,6 +100,7 @@ class MultiHeadAttention(Module):
         self.num_key_value_heads = shared
         self.head_dim = features // num_heads
         self.rotary_base = _read_base(rotary_base, self.head_dim, own)
+        self.rotary_scaling = _read_scaling(rotary_scaling, own)
         heads, names = (num_heads, self.head_dim), ("heads", "head_dim")
         linear = partial(LinearGeneral, use_bias=use_bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         rows, row_names = heads, names
@@ -134,7 +137,8 @@ class MultiHeadAttention(Module):
         if self.query_ln is not None and self.key_ln is not None:
             query, key = self.query_ln(query), self.key_ln(key)
         if self.rotary_base is not None:
-            query, key = rotary(query, "seq", self.rotary_base), rotary(key, "keys", self.rotary_base)
+            turns = (self.rotary_base, self.rotary_scaling)
+            query, key = rotary(query, "seq", *turns), rotary(key, "keys", *turns)
         options: dict[str, Any] = {"mask": others[-1]} if self.masked else {}
         y = attention(query, key, self.value(other), causal="seq" if self.causal else False, **options)
         return self.out(y)
@@ -150,3 +154,12 @@ def _read_base(base: Any, head_dim: int, own: str) -> float | None:
         remedy = "Pass a positive base such as 10000.0, and heads with an even number of features."
         raise GraphError(message(f"no rotary positions {own}", *details, remedy=remedy))
     return number
+
+
+def _read_scaling(scaling: Any, own: str) -> RotaryScaling | None:
+    """How rotary positions are slowed down."""
+    if scaling is None or isinstance(scaling, RotaryScaling):
+        return scaling
+    details = ("expected a RotaryScaling, or None", f"got {type(scaling).__name__}: {scaling!r:.80}")
+    remedy = "Pass tp.nnx.RotaryScaling(8.0, original=8192)."
+    raise GraphError(message(f"rotary_scaling= {own} is not what it should be", *details, remedy=remedy))

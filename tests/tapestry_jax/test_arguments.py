@@ -509,12 +509,16 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         {"num_heads": {"1"}, "in_features": {"1", "np.int64"}, "qkv_features": {"None", "1", "np.int64"}}
         | {"causal": FLAG, "use_bias": FLAG, "num_key_value_heads": {"None", "1"}, "rngs": set()}
         | {"cross": FLAG, "masked": FLAG, "in_kv_features": {"None", "1", "np.int64"}, "normalize_qk": FLAG}
-        | {"rotary_base": POSITIVE - {"0"} | {"None"}},
+        | {"rotary_base": POSITIVE - {"0"} | {"None"}, "rotary_scaling": {"None"}},
+    ),
+    "nnx.RotaryScaling": (
+        lambda **k: tp.nnx.RotaryScaling(**({"factor": 8.0} | k)),
+        {"factor": POSITIVE - {"0"}, "original": COUNT | {"None"}, "low": POSITIVE, "high": POSITIVE - {"0", "1"}},
     ),
     "nnx.TransformerConfig": (
         lambda **k: tp.nnx.TransformerConfig(**({"layers": 1, "embed": 2, "heads": 1, "vocab": 3} | k)),
         {"layers": COUNT, "embed": COUNT, "heads": {"1"}, "vocab": COUNT, "mlp": COUNT | {"None"}, "max_len": COUNT}
-        | {"use_bias": FLAG, "dtype": FLOATS | {"None"}, "param_dtype": FLOATS},
+        | {"use_bias": FLAG, "dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "tied": FLAG},
     ),
     "nnx.Transformer": (
         lambda **k: tp.nnx.Transformer(**({"config": CONFIG, "rngs": RNGS} | k)),

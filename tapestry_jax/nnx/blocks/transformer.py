@@ -8,18 +8,18 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
-from combinators.arguments import is_whole, read_flag
+from combinators.arguments import is_whole, read_flag, read_number
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from combinators.recording.value import Value
 from tapestry_jax.nnx.attention import MultiHeadAttention
-from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.blocks.language_model import LanguageModel
+from tapestry_jax.nnx.blocks.repeated import make_blocks
+from tapestry_jax.nnx.blocks.residual import Residual
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.projections.embed import Embed, PositionEmbed
 from tapestry_jax.nnx.projections.linear import Linear
 from tapestry_jax.nnx.projections.mlp import MLP
-from tapestry_jax.nnx.stack import Stack
 
 _DERIVED = ("mlp", "num_key_value_heads")
 """Sizes that follow from the others where they are not given."""
@@ -42,6 +42,8 @@ class TransformerConfig:
       stacked: whether the blocks are one `Stack`, whose parameters have a leading dimension `layer`: one block is
         traced, planned and compiled for all. The same `rngs` give the same weights.
       num_key_value_heads: heads of keys and values, where several heads of queries share one; by default `heads`.
+      epsilon: added to the variances of the norms.
+      tied: whether the token vectors are the head, too.
 
     Raises:
       GraphError: when a size is not positive, the heads do not divide `embed`, or heads of keys those of queries.
@@ -58,10 +60,12 @@ class TransformerConfig:
     param_dtype: Any = jnp.float32
     stacked: bool = False
     num_key_value_heads: int | None = None
+    epsilon: float = 1e-6
+    tied: bool = False
 
     def __post_init__(self) -> None:
-        own = "of TransformerConfig"
-        names = [*(field.name for field in fields(self)[:6]), "num_key_value_heads"]
+        own = f"of {type(self).__name__}"
+        names = [*(field.name for field in fields(TransformerConfig)[:6]), "num_key_value_heads"]
         sizes: dict[str, Any] = {name: getattr(self, name) for name in names}
         sizes = {name: size for name, size in sizes.items() if size is not None or name not in _DERIVED}
         fits = {name: is_whole(size) and size >= 1 for name, size in sizes.items()}
@@ -73,11 +77,13 @@ class TransformerConfig:
                 f"num_key_value_heads is {self.num_key_value_heads}, which does not divide heads, {self.heads}"
             )
         if wrong:
-            raise GraphError(message("TransformerConfig: no such transformer", *wrong, remedy="Choose other sizes."))
+            headline = f"{type(self).__name__}: no such transformer"
+            raise GraphError(message(headline, *wrong, remedy="Choose other sizes."))
         for name, size in sizes.items():
             object.__setattr__(self, name, int(size))
-        object.__setattr__(self, "use_bias", read_flag(self.use_bias, f"use_bias= {own}"))
-        object.__setattr__(self, "stacked", read_flag(self.stacked, f"stacked= {own}"))
+        for name in ("use_bias", "stacked", "tied"):
+            object.__setattr__(self, name, read_flag(getattr(self, name), f"{name}= {own}"))
+        object.__setattr__(self, "epsilon", read_number(self.epsilon, f"epsilon= {own}"))
         read_dtypes(self.dtype, self.param_dtype, own)
 
     @property
@@ -86,37 +92,22 @@ class TransformerConfig:
         return 4 * self.embed if self.mlp is None else self.mlp
 
 
-class Block(Module):
+class Block(Residual):
     """One layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
         _check(config, rngs, type(self).__name__)
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.features = config.embed
-        self.attention_norm = LayerNorm(config.embed, **dtypes)
+        self.attention_norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         shared: Any = {"num_key_value_heads": config.num_key_value_heads, "use_bias": config.use_bias}
         self.attention = MultiHeadAttention(config.heads, config.embed, **shared, **dtypes)
-        self.mlp_norm = LayerNorm(config.embed, **dtypes)
+        self.mlp_norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         self.mlp = MLP(config.embed, config.hidden, use_bias=config.use_bias, **dtypes)
 
-    @property
-    def signature(self) -> str:
-        """Positions and features come last."""
-        return "... seq embed -> ... seq embed"
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
-
-    def forward(self, x: Value) -> Value:
-        """Attend, then transform every position, both on top of `x`."""
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.mlp(self.mlp_norm(x))
-
-
-class Transformer(Module):
-    """Tokens to logits: token and position vectors, pre-norm causal blocks, a norm and an untied linear head.
+class Transformer(LanguageModel):
+    """Tokens to logits: token and position vectors, pre-norm causal blocks, a norm and a linear head.
 
     Args:
       config: the sizes.
@@ -129,37 +120,13 @@ class Transformer(Module):
         self.config = config
         self.embed = Embed(config.vocab, config.embed, **dtypes)
         self.positions = PositionEmbed(config.max_len, config.embed, **dtypes)
-        self.decoder: nnx.List[Block] | Stack = _blocks(config, rngs)
-        self.norm = LayerNorm(config.embed, **dtypes)
-        self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
-
-    @property
-    def signature(self) -> str:
-        """Token numbers to logits."""
-        return "... seq -> ... seq vocab"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `vocab`."""
-        return {"vocab": self.config.vocab}
-
-    def forward(self, tokens: Value) -> Value:
-        """Logits of the next token at every position.
-
-        Raises:
-          SignatureError: when tokens are not integers, or there are more than `max_len` positions.
-        """
-        x = self.embed(tokens) + self.positions(tokens)
-        blocks = [self.decoder] if isinstance(self.decoder, Stack) else self.decoder
-        for block in blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-def _blocks(config: TransformerConfig, rngs: nnx.Rngs) -> nnx.List[Block] | Stack:
-    if config.stacked:
-        return Stack.of(lambda rngs: Block(config, rngs=rngs), config.layers, rngs=rngs)
-    return nnx.List([Block(config, rngs=rngs) for _ in range(config.layers)])
+        self.decoder = make_blocks(
+            lambda rngs: Block(config, rngs=rngs), config.layers, stacked=config.stacked, rngs=rngs
+        )
+        self.norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
+        self.head: Linear | None = nnx.data(None)
+        if not config.tied:
+            self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
 
 
 def _check(config: Any, rngs: Any, name: str) -> None:

@@ -1,0 +1,202 @@
+"""Llama: RMS norms, rotary positions, grouped queries and a gated feed-forward part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+
+from combinators.errors import GraphError, message
+from combinators.frozen import dataclass
+from tapestry_jax.nnx.attention import MultiHeadAttention
+from tapestry_jax.nnx.blocks.language_model import LanguageModel
+from tapestry_jax.nnx.blocks.repeated import make_blocks
+from tapestry_jax.nnx.blocks.residual import Residual
+from tapestry_jax.nnx.models.fields import check, check_divides, read_config, read_fields
+from tapestry_jax.nnx.models.hugging_face import read_llama_config, read_llama_weights
+from tapestry_jax.nnx.norms.layer_norm import RMSNorm
+from tapestry_jax.nnx.options import read_rngs
+from tapestry_jax.nnx.positions import RotaryScaling
+from tapestry_jax.nnx.projections.embed import Embed
+from tapestry_jax.nnx.projections.gated import SwiGLU
+from tapestry_jax.nnx.projections.linear import Linear
+
+_SIZES = ("layers", "embed", "heads", "vocab", "mlp", "num_key_value_heads", "head_dim")
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """The sizes of a Llama.
+
+    Attributes:
+      layers: how many blocks.
+      embed: size of the residual stream.
+      heads: of each attention.
+      vocab: how many tokens there are.
+      mlp: hidden size of each block.
+      num_key_value_heads: heads of keys and values, which several heads of queries share; by default `heads`.
+      head_dim: features of a head, by default `embed / heads`.
+      rotary_base: base of the wavelengths of positions (`rope_theta`).
+      rotary_scaling: how positions are slowed down for long sequences, as in Llama 3.1, or None.
+      epsilon: added to the mean squares of the norms.
+      attention_bias: whether projections of the attention add biases.
+      mlp_bias: whether those of the feed-forward part do.
+      tied: whether the token vectors are the head, too.
+      stacked: whether the blocks are one `Stack`.
+      dtype: of the computation; by default that of the parameters.
+      param_dtype: of the parameters.
+
+    Raises:
+      GraphError: when a field is not what it should be, or the heads do not fit.
+    """
+
+    layers: int
+    embed: int
+    heads: int
+    vocab: int
+    mlp: int
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    rotary_base: float = 10_000.0
+    rotary_scaling: RotaryScaling | None = None
+    epsilon: float = 1e-6
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    tied: bool = False
+    stacked: bool = True
+    dtype: Any = None
+    param_dtype: Any = jnp.float32
+
+    def __post_init__(self) -> None:
+        flags = ("attention_bias", "mlp_bias", "tied", "stacked")
+        derived = ("num_key_value_heads", "head_dim")
+        read_fields(self, _SIZES, derived=derived, positive=("rotary_base", "epsilon"), flags=flags)
+        if self.num_key_value_heads is None:
+            object.__setattr__(self, "num_key_value_heads", self.heads)
+        check_divides(self, ("num_key_value_heads", "heads"))
+        if self.head_dim is None:
+            check_divides(self, ("heads", "embed"))
+            object.__setattr__(self, "head_dim", self.embed // self.heads)
+        check("LlamaConfig", [f"head_dim is {self.head_dim}, expected an even size"] * (self.features % 2))
+        scaling: Any = self.rotary_scaling
+        if not isinstance(scaling, RotaryScaling | None):
+            check("LlamaConfig", [f"rotary_scaling is {scaling!r:.40}, expected a RotaryScaling"])
+
+    @property
+    def features(self) -> int:
+        """Features of a head."""
+        return self.embed // self.heads if self.head_dim is None else self.head_dim
+
+    @classmethod
+    def from_hugging_face(cls, config: str | PathLike[str] | Mapping[str, Any], **options: Any) -> LlamaConfig:
+        """The sizes that a `config.json` tells, which is read as data.
+
+        Args:
+          config: the file, the folder that it lies in, or what it says.
+          options: fields that the file does not tell, such as `param_dtype=jnp.bfloat16`.
+
+        Raises:
+          FormatError: where it cannot be read, or says what this model cannot do; all of it at once.
+          GraphError: for an option that is no field.
+        """
+        _check_options(options)
+        return cls(**(read_llama_config(config) | options))
+
+
+class LlamaBlock(Residual):
+    """One layer of a Llama."""
+
+    def __init__(self, config: LlamaConfig, *, rngs: nnx.Rngs) -> None:
+        _check(config, rngs, type(self).__name__)
+        dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
+        self.features = config.embed
+        self.attention_norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
+        self.attention = MultiHeadAttention(
+            config.heads,
+            config.embed,
+            config.heads * config.features,
+            num_key_value_heads=config.num_key_value_heads,
+            rotary_base=config.rotary_base,
+            rotary_scaling=config.rotary_scaling,
+            use_bias=config.attention_bias,
+            **dtypes,
+        )
+        self.mlp_norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
+        self.mlp = SwiGLU(config.embed, config.mlp, use_bias=config.mlp_bias, **dtypes)
+
+
+class Llama(LanguageModel):
+    """Tokens to logits: causal blocks with rotary positions, an RMS norm and a linear head.
+
+    Args:
+      config: the sizes.
+      rngs: whose stream `params` initialises.
+
+    Source: Touvron et al. 2023; Grattafiori et al. 2024.
+    """
+
+    def __init__(self, config: LlamaConfig, *, rngs: nnx.Rngs) -> None:
+        _check(config, rngs, type(self).__name__)
+        dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
+        self.config = config
+        self.embed = Embed(config.vocab, config.embed, **dtypes)
+        self.positions = nnx.data(None)
+        self.decoder = make_blocks(
+            lambda rngs: LlamaBlock(config, rngs=rngs), config.layers, stacked=config.stacked, rngs=rngs
+        )
+        self.norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
+        self.head: Linear | None = nnx.data(None)
+        if not config.tied:
+            self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
+
+    @classmethod
+    def abstract(cls, config: LlamaConfig) -> Llama:
+        """The model without numbers, to trace and plan before there are weights."""
+        _check(config, nnx.Rngs(0), cls.__name__)
+        return nnx.eval_shape(lambda: cls(config, rngs=nnx.Rngs(0)))
+
+    @classmethod
+    def from_safetensors(
+        cls,
+        paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+        config: LlamaConfig,
+        *,
+        shardings: Any = None,
+    ) -> Llama:
+        """A model with the weights of files in the format safetensors, which name them as Hugging Face does.
+
+        Files are read as data, one tensor after the other; every header is read before the first number.
+
+        Args:
+          paths: a file, several, or a folder, of which all `*.safetensors` are read.
+          config: the sizes.
+          shardings: where parameters lie, in the structure of the model's state, such as `plan.in_shardings[0]`: no
+            device then holds a parameter that the plan cuts, as a whole. By default they lie on JAX's default device.
+
+        Returns:
+          The model; weights are converted to `config.param_dtype`.
+
+        Raises:
+          FormatError: where a file cannot be read; or where tensors are missing, stand twice, are not those of the
+            model, or have other shapes or dtypes: all of them at once.
+          GraphError: when an argument is not what it should be.
+        """
+        model = cls.abstract(config)
+        nnx.update(model, read_llama_weights(model, paths, shardings))
+        return model
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    unknown = sorted({*options} - {*LlamaConfig.__dataclass_fields__})
+    if unknown:
+        details = (f"expected some of {', '.join(LlamaConfig.__dataclass_fields__)}",)
+        headline = f"LlamaConfig has no field `{'`, `'.join(unknown)}`"
+        raise GraphError(message(headline, *details, remedy="Leave it out."))
+
+
+def _check(config: Any, rngs: Any, name: str) -> None:
+    read_config(config, LlamaConfig, "LlamaConfig(layers=2, embed=64, heads=4, vocab=256, mlp=128)")
+    read_rngs(rngs, f"of {name}")

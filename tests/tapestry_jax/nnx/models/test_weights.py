@@ -1,0 +1,89 @@
+"""Files of weights: what they lack, have too much or otherwise is told at once; what cannot be read, by file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import tapestry_jax as tp
+from tapestry_jax.nnx.models import Llama, LlamaConfig
+from tests.tapestry_jax.nnx.models import llama_reference as reference
+
+CONFIG = LlamaConfig.from_hugging_face(reference.CONFIG)
+HEAD = "these weights are not those of the model"
+
+
+@pytest.fixture
+def weights():
+    return reference.tensors(reference.CONFIG)
+
+
+def refusal(paths):
+    with pytest.raises(tp.FormatError) as error:
+        Llama.from_safetensors(paths, CONFIG)
+    return str(error.value).splitlines()
+
+
+def test_all_wrong_tensors_are_told_at_once(tmp_path, weights):
+    del weights["model.layers.1.self_attn.k_proj.weight"], weights["model.norm.weight"]
+    weights["model.layers.0.mlp.up_proj.weight"] = np.zeros((16, 12), np.float32)
+    weights["model.embed_tokens.weight"] = np.zeros((23, 16), np.int8)
+    weights["model.layers.2.mlp.up_proj.weight"] = np.zeros((12, 16), np.float32)
+    weights["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(3, np.float32)  # follows from the sizes
+    save_file(weights, tmp_path / "model.safetensors")
+    told = refusal(tmp_path / "model.safetensors")
+    assert told[0] == HEAD and sorted(told[1:-1]) == [
+        "  `model.embed_tokens.weight` is of I8, expected one of F64, F32, F16, BF16",
+        "  `model.layers.0.mlp.up_proj.weight` has the shape (16, 12), expected (12, 16)",
+        "  missing: `model.layers.1.self_attn.k_proj.weight` (12, 16)",
+        "  missing: `model.norm.weight` (16,)",
+        "  not of the model: `model.layers.2.mlp.up_proj.weight` (12, 16)",
+    ]
+    assert told[-1] == "  Pass the files of one checkpoint, and the configuration that it was written with."
+
+
+def test_a_tensor_that_stands_twice_is_refused(tmp_path, weights):
+    save_file(weights, tmp_path / "a.safetensors")
+    save_file({"model.norm.weight": np.ones(16, np.float32)}, tmp_path / "b.safetensors")
+    assert refusal(tmp_path)[1:2] == ["  `model.norm.weight` stands in a.safetensors and in b.safetensors"]
+
+
+def test_a_long_list_is_cut(tmp_path):
+    save_file({f"w{number}": np.zeros(1, np.float32) for number in range(60)}, tmp_path / "model.safetensors")
+    told = refusal([tmp_path / "model.safetensors"])
+    assert len(told) == 43 and told[-2] == "  and 41 more"
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "long header", "shapes"])
+def test_files_that_are_damaged_are_told(tmp_path, weights, damage):
+    good, bad = tmp_path / "good.safetensors", tmp_path / "bad.safetensors"
+    save_file(weights, good)
+    content = good.read_bytes()
+    bad.write_bytes(
+        {
+            "empty": b"",
+            "truncated": content[:-100],
+            "long header": (2**40).to_bytes(8, "little") + content[8:],
+            "shapes": content.replace(b"[23,16]", b"[99,16]"),
+        }[damage]
+    )
+    told = refusal([bad, tmp_path / "none.safetensors", good])
+    assert told[0] == "2 of 3 files of weights cannot be read"
+    assert told[1].startswith(f"  {bad}: SafetensorError") and told[2].startswith(f"  {tmp_path}/none.safetensors: ")
+
+
+def test_what_is_no_path_is_refused(tmp_path):
+    for paths in (3, [], [None]):
+        with pytest.raises(tp.GraphError, match="paths= of from_safetensors"):
+            Llama.from_safetensors(paths, CONFIG)
+    with pytest.raises(tp.FormatError, match=r"holds no file \*\.safetensors"):
+        Llama.from_safetensors(tmp_path, CONFIG)
+    with pytest.raises(tp.GraphError, match="config= of Llama is not what it should be"):
+        Llama.from_safetensors(tmp_path, {"layers": 2})
+
+
+def test_the_package_that_reads_them_is_named_where_it_is_not_there(tmp_path, weights, monkeypatch):
+    save_file(weights, tmp_path / "model.safetensors")
+    monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
+    assert refusal(tmp_path)[1] == "  Install it: pip install 'tapestry-jax[weights]'."
