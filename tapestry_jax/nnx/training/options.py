@@ -9,6 +9,8 @@ import optax
 from combinators.arguments import read_number
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
+from tapestry_jax.nnx.training.precision import Precision
+from tapestry_jax.nnx.training.scaling import FIRST, LossScale
 from tapestry_jax.nnx.training.step import Nan
 
 
@@ -59,3 +61,18 @@ def read_nan(nan: Any) -> Nan:
         return nan
     remedy = 'Write nan="stop", nan="skip" or nan=None.'
     raise TrainingError(message("nan= of a trainer is not what it should be", f"got {nan!r:.80}", remedy=remedy))
+
+
+def read_scale(first: Any, precision: Precision) -> LossScale | None:
+    """What the loss is multiplied by, where it is.
+
+    Raises:
+      TrainingError: for what is no number from 1 on.
+    """
+    if first is None:
+        return LossScale.of(FIRST) if precision.scales else None
+    scale = read_number(first, "loss_scale= of a trainer", TrainingError)
+    if scale < 1:
+        remedy = "Pass what the loss is multiplied by at first, such as 2.0**15."
+        raise TrainingError(message("loss_scale= of a trainer is below 1", f"got {first!r}", remedy=remedy))
+    return LossScale.of(scale)

@@ -11,14 +11,17 @@ import numpy as np
 from flax import nnx
 
 from combinators.arrows.program import Program
+from combinators.arrows.tracing import trace
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import type_of
+from tapestry_jax.lifting.lift import lift
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.training.errors import TrainingError
+from tapestry_jax.nnx.training.precision import Precision
 from tapestry_jax.nnx.training.results import by_path
-from tapestry_jax.plan import Plan
+from tapestry_jax.plan import Plan, asked_of, make_plan
 from tapestry_jax.resizing.planned import Planned, planned
 
 STEP = "step"
@@ -33,30 +36,48 @@ class LossProgram:
       run: the planned loss.
       names: of the arguments of a batch.
       takes_step: whether the number of the step comes behind them.
+      precision: in which dtypes it computes.
     """
 
     run: Planned
     names: tuple[str, ...]
     takes_step: bool
+    precision: Precision
 
     @staticmethod
-    def of(loss: Callable[..., Any], model: Any, plan: Plan) -> LossProgram:
+    def of(loss: Callable[..., Any], model: Any, plan: Plan, precision: Precision) -> LossProgram:
         """What a plan of `tp.trace(loss, model, ...)`, or of `tp.lift(loss, model, ...)`, is for.
+
+        Args:
+          loss: the function.
+          model: the module.
+          plan: of the loss as it is. Where it computes in other dtypes it is another program: planned by what the plan
+            was asked for.
+          precision: in which dtypes the program computes.
 
         Raises:
           TrainingError: when it is for another model, or its first argument is no model.
         """
-        types = argument_types(plan.graph)
+        types: Any = argument_types(plan.graph)
         _check_model(model, types, plan.graph)
         names = _names(loss, len(types))
         takes_step = len(types) > 1 and names[-1] == STEP and types[-1] == jax.tree.map(_step_like, types[-1])
-        batch = types[1:]
-        if isinstance(model, Module):
-            run = planned(plan, Program(loss, None), model, *batch)
-        else:
-            axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in plan.graph.inputs}
-            run = planned(plan, loss, model, *batch, names=axes, state=_writes(plan.graph))
-        return LossProgram(run, names[1 : len(names) - takes_step], takes_step)
+        told = names[1 : len(names) - takes_step]
+        precision.check(types[0], told)
+        batch = [*precision.batch(told, types[1 : 1 + len(told)]), *types[1 + len(told) :]]
+        axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in plan.graph.inputs}
+        lifted: dict[str, Any] = {"names": axes, "state": _writes(plan.graph)}
+        program, traced = (Program(loss, None), True) if isinstance(model, Module) else (loss, False)
+        if precision.rules:
+            model = _computing(model, precision)
+            graph = trace(program, model, *batch) if traced else lift(program, model, *batch, **lifted)
+            plan = make_plan(graph, plan.mesh, asked_of(plan))
+        return LossProgram(planned(plan, program, model, *batch, **lifted), told, takes_step, precision)
+
+    def __call__(self, held: Any, batch: Sequence[Any], step: Any) -> Any:
+        """What the loss returns, computed in the dtypes that were asked for."""
+        batch = self.precision.batch(self.names, batch)
+        return self.run(self.precision.held(held), *batch, *([step] if self.takes_step else []))
 
     def arguments(self, batch: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays of a batch, in the order in which the loss takes them.
@@ -87,7 +108,8 @@ class LossProgram:
 
     def plan(self, held: Any, batch: Sequence[Any], step: Any) -> Plan:
         """The plan for a batch of some sizes."""
-        return self.run.plan(held, *batch, *([step] if self.takes_step else []))
+        batch = self.precision.batch(self.names, batch)
+        return self.run.plan(self.precision.held(held), *batch, *([step] if self.takes_step else []))
 
 
 def argument_types(graph: Graph) -> tuple[Any, ...]:
@@ -96,7 +118,17 @@ def argument_types(graph: Graph) -> tuple[Any, ...]:
 
 
 def _as_array(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    return leaf if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) else np.asarray(leaf)
+
+
+def _computing(model: Any, precision: Precision) -> Any:
+    """The module with types for its parameters, in which a program computes."""
+    graphdef, held = nnx.split(model)
+    return nnx.merge(graphdef, precision.held(jax.tree.map(_as_type, held)))
+
+
+def _as_type(leaf: Any) -> Any:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
 def _step_like(leaf: Any) -> Any:

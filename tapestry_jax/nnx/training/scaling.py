@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-LEAST = 1.0
+FIRST, LEAST = 2.0**15, 1.0
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["value", "good"], meta_fields=["period", "factor"])

@@ -25,26 +25,21 @@ class Stepper:
     """What a step does, as a function of arrays.
 
     Attributes:
-      run: the planned loss: the model's state, the arguments of a batch, and the step where it takes that.
-      cast: what the program computes with, of what is stored: the model's state to that in other dtypes.
+      run: the planned loss, of the model's state, the arguments of a batch, and the number of the step.
       optimizer: of optax.
-      takes_step: whether the loss takes the number of the step.
       ema: how much the exponential mean keeps; None where there is none.
       nan: what is done where a number is none.
     """
 
     run: Callable[..., Any]
-    cast: Callable[[Any], Any]
     optimizer: Any
-    takes_step: bool
     ema: float | None
     nan: Nan
 
     def results(self, params: Any, rest: Any, batch: Sequence[Any], step: Any) -> Results:
         """The loss of a batch, and what it tells."""
         held = nnx.merge_state(params, rest)
-        found = self.run(self.cast(held), *batch, *([step] if self.takes_step else []))
-        return read_results(found, held, params)
+        return read_results(self.run(held, batch, step), held, params)
 
     def evaluate(self, state: TrainState, batch: Sequence[Any]) -> Mapping[str, Any]:
         """The metrics of a batch."""

@@ -15,8 +15,9 @@ from tapestry_jax.nnx.training.finite import described, stopped
 from tapestry_jax.nnx.training.fitting import fit
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.microbatches import with_microbatches
-from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_share
+from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
 from tapestry_jax.nnx.training.places import everywhere, sent
+from tapestry_jax.nnx.training.precision import read_precision
 from tapestry_jax.nnx.training.program import LossProgram
 from tapestry_jax.nnx.training.results import by_path, read_results
 from tapestry_jax.nnx.training.state import TrainState
@@ -44,6 +45,11 @@ class Trainer:
       clip: the largest global norm of the gradients; larger ones are scaled down to it.
       microbatches: how many parts of a batch are taken one after the other; the numbers are those of the whole batch.
       ema: how much an exponential mean of the parameters keeps in a step, such as 0.999.
+      precision: the dtype in which the program computes, such as `jnp.bfloat16`; parameters and all else stay as they
+        are stored. Or a mapping from paths to dtypes, `{"": jnp.bfloat16, "head": None}`: of parameters, of modules
+        around them, or names of the batch's arguments; patterns are welcome, and the longest path that fits holds.
+      loss_scale: what the loss is multiplied by at first, and gradients divided by, so that they are numbers of
+        float16; it finds its size by itself. By default 32,768 where `precision` says float16, else none.
       nan: what is done where the loss, a gradient or an update is not finite: `"stop"` raises, with the state of before
         that step kept; `"skip"` leaves the step out; None looks at nothing.
       wrt: which variables are trained, a filter of `flax.nnx`.
@@ -80,18 +86,22 @@ class Trainer:
         clip: float | None = None,
         microbatches: int = 1,
         ema: float | None = None,
+        precision: Any = None,
+        loss_scale: float | None = None,
         nan: Nan = "stop",
         wrt: Any = nnx.Param,
     ) -> None:
         optimizer, ema, nan = read_optimizer(optimizer, clip), read_share(ema), read_nan(nan)
         self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
-        self._program = LossProgram.of(loss, model, self.plan)
-        self._stepper = Stepper(self._program.run, _as_it_is, optimizer, self._program.takes_step, ema, nan)
+        chosen = read_precision(precision)
+        self._program = LossProgram.of(loss, model, self.plan, chosen)
+        self._stepper = Stepper(self._program, optimizer, ema, nan)
         self._graphdef, self._programs, self._pending = nnx.graphdef(model), dict[Any, Any](), None
-        self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=None)
+        scale = read_scale(loss_scale, chosen)
+        self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=scale)
         self._paths = list(by_path(self._types.params))
         read_results(_result_types(self.plan), nnx.state(model), self._types.params)
-        self._state = begun(model, optimizer, self._places, wrt, None)
+        self._state = begun(model, optimizer, self._places, wrt, scale)
 
     def step(self, *batch: Any, **named: Any) -> dict[str, Any]:
         """Take one step.
@@ -174,6 +184,11 @@ class Trainer:
         held = nnx.merge_state(self.state.params, self.state.rest)
         return nnx.merge(self._graphdef, jax.tree.map(jax.numpy.copy, held))
 
+    def plan_of(self, *batch: Any, **named: Any) -> Plan:
+        """The plan of the loss for a batch of some sizes, in the dtypes that it computes in; arrays or their types."""
+        args = self._program.arguments(batch, named)
+        return self._program.plan(nnx.merge_state(self._types.params, self._types.rest), args, self._types.step)
+
     def rows(self, batch: Any) -> int:
         """The rows of a batch: the size of the first dimension of its first array."""
         return rows_of(self._program.read(batch))
@@ -182,8 +197,7 @@ class Trainer:
         """The program for batches of these sizes, and where it wants them."""
         key = trains, tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(args))
         if key not in self._programs:
-            held = nnx.merge_state(self._types.params, self._types.rest)
-            plan = self._program.plan(held, args, self._types.step)
+            plan = self.plan_of(*args)
             batch_at = list(plan.in_shardings[1 : 1 + len(args)])
             whole = everywhere(plan.mesh)
             made = (self._places, whole) if trains else whole
@@ -217,10 +231,6 @@ class Trainer:
 def rows_of(args: Sequence[Any]) -> int:
     """The size of the first dimension of the first array that has one; 1 where none has."""
     return next((leaf.shape[0] for leaf in jax.tree.leaves(args) if leaf.shape), 1)
-
-
-def _as_it_is(held: Any) -> Any:
-    return held
 
 
 def _result_types(plan: Plan) -> Any:
