@@ -3,7 +3,7 @@
 Users write `import tapestry_jax as tp`, which hands on every name of this package beside its own (`help(tp)`):
 
 Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
-Programs  program iterate stack Either Arrow
+Programs  program iterate unchanged stack Either Arrow
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace Graph TensorType
 Spaces    Box Signature Projection exact_cover
@@ -56,6 +56,8 @@ from combinators.operations.dense import Dense as Dense
 
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
+    from combinators.arrows.conditions import unchanged as unchanged
 else:
-    # A file for each of them: a tenth of all that is imported.
-    __getattr__, __dir__ = lazily(__name__, {"aggregators": "combinators.aggregators"})
+    # A file for each aggregator: a tenth of all that is imported. Few programs have the others.
+    _PLACES = {"aggregators": "combinators.aggregators", "unchanged": "combinators.arrows.conditions:unchanged"}
+    __getattr__, __dir__ = lazily(__name__, _PLACES)

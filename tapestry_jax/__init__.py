@@ -1,7 +1,7 @@
 """Maps, monoids and arrows over index spaces, planned onto meshes: `import tapestry_jax as tp`.
 
 Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
-Programs  program iterate stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
+Programs  program iterate unchanged stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace lift stack_layers unstack_layers Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
@@ -71,6 +71,7 @@ from tapestry_jax.stored import store_padded as store_padded
 
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
+    from combinators import unchanged as unchanged
     from tapestry_jax import machines as machines
     from tapestry_jax.aot.topology import topology as topology
     from tapestry_jax.assertions import assert_collectives as assert_collectives

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast, overload
 
 import jax
 
@@ -66,17 +66,53 @@ class Stack(Arrow[Any, Any]):
         return record_loop(self, turn, values[0], stacked, length=self._n, over=self._over, stacked_tree=tree)[0]
 
 
-def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
-    """Repeat `step(carry, *constants) -> carry` `n` times.
+@overload
+def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate: ...
+
+
+@overload
+def iterate(
+    step: Step,
+    *,
+    until: Any,
+    at_most: int,
+    derivative: str = "forwards",
+    terms: int | None = None,
+    name: str | None = None,
+) -> Arrow[Any, Any]: ...
+
+
+def iterate(
+    step: Step,
+    n: int | None = None,
+    *,
+    until: Any = None,
+    at_most: int | None = None,
+    derivative: str = "forwards",
+    terms: int | None = None,
+    name: str | None = None,
+) -> Arrow[Any, Any]:
+    """Repeat `step(carry, *constants) -> carry` `n` times, or until a condition holds.
 
     Args:
       step: an arrow or a function of values; its result has the type of its first operand. A step that gives several
         results carries as many operands. Values around it that it uses are constants too.
       n: how often; 0 gives the carry back.
+      until: a function of the first operands of the step, as many as it takes, that gives one flag; or
+        `tp.unchanged(rtol=1e-6)`. The loop ends before the first turn in which it holds; `unchanged` needs one turn.
+      at_most: with `until`, the most turns.
+      derivative: with `until`. `"forwards"`: `jax.jvp` alone, of the turns that are taken. `"unrolled"`: all
+        `at_most` turns are taken, and change nothing once the condition holds. `"implicit"`: of a fixed point, by
+        `terms` terms of its Neumann series: the turns from it that are differentiated.
+      terms: with `derivative="implicit"`, how many.
       name: for paths and errors.
 
+    Returns:
+      An arrow to the last carry; with `until` to `(state, steps, converged)`.
+
     Raises:
-      CompositionError: (when applied) where the carry does not come out as it went in.
+      CompositionError: (when applied) where the carry does not come out as it went in, or `until` gives no single flag.
+      GraphError: where options do not belong together; for a gradient through a loop that has none backwards.
 
     Example:
       >>> import jax.numpy as jnp
@@ -85,8 +121,34 @@ def iterate(step: Step, n: int, *, name: str | None = None) -> Iterate:
       >>> swap = iterate(lambda u, v: (v, u), 3)
       >>> [x.item() for x in swap(jnp.int32(1), jnp.int32(2))]
       [2, 1]
+      >>> halves = iterate(lambda x: x / 2, until=lambda x: x < 1.0, at_most=20)(jnp.float32(10))
+      >>> halves.state.item(), halves.steps.item(), halves.converged.item()
+      (0.625, 4, True)
     """
-    return Iterate(step, n, name)
+    if until is None and (at_most is not None or terms is not None or derivative != "forwards"):
+        raise GraphError(
+            message(
+                "tp.iterate takes at_most=, derivative= and terms= with until=",
+                remedy="Give the condition, or a number of turns alone: tp.iterate(step, 32).",
+            )
+        )
+    if until is None:
+        return Iterate(step, cast("int", n), name)
+    if n is not None:
+        raise GraphError(
+            message(
+                "tp.iterate takes a number of turns, or a condition",
+                f"got n={n!r} and until=",
+                remedy="With until= write at_most=: tp.iterate(step, until=condition, at_most=100).",
+            )
+        )
+    # Few programs have such loops.
+    from combinators.arrows.conditions import read_until
+    from combinators.arrows.until import IterateUntil
+
+    until, most, count = read_until(until, at_most, derivative, terms, _count)
+    called = read_optional_name(name, "name= of tp.iterate") or "iterate"
+    return IterateUntil(_step(step, "tp.iterate"), until, most, derivative, count, called)
 
 
 def stack(layer: Step, n: int, over: str = "layer", *, name: str | None = None) -> Stack:

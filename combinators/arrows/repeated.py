@@ -25,6 +25,7 @@ def record_loop(
     over: str | None,
     stacked_tree: Any = None,
     several: bool = False,
+    until: bool = False,
 ) -> tuple[Any, Any]:
     """Write the loop of a part down in the program that its operands belong to.
 
@@ -38,6 +39,7 @@ def record_loop(
       over: the dimension that they go along, where they go along one.
       stacked_tree: the structure of the slices.
       several: whether a turn may carry several operands on, of which `carry` is the first and `constants` the next.
+      until: whether the loop ends before the first turn in which the first leaf of the carry holds.
 
     Returns:
       The last carry, and the outputs of all turns stacked.
@@ -71,7 +73,7 @@ def record_loop(
         out_tree.append(tree)
         return [*jax.tree.leaves(after), *leaves]
 
-    results = recording.loop(flat, carries, stacked, held, length, over, part.name, part.holders())
+    results = recording.loop(flat, carries, stacked, held, length, over, part.name, part.holders(), until)
     count = carried.num_leaves
     return jax.tree.unflatten(carried, results[:count]), jax.tree.unflatten(out_tree[0], results[count:])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from combinators.errors import FormatError, TapestryError, message
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename
 from combinators.index_space.naming import find
@@ -88,6 +90,10 @@ def _check_loop(node: Loop, operands: Sequence[TensorType], place: str) -> None:
     carries, stacked = node.carries, len(node.axes)
     _require(carries >= 0 and carries + stacked <= len(operands), place, "it has fewer operands than it names")
     _require(node.length >= 0, place, f"its length is {node.length}")
+    if node.until:
+        _require(carries and not stacked and len(node.results) == carries, place, "it ends by a carry, and has slices")
+        flag = (operands[0].shape, operands[0].dtype)
+        _require(flag == ((), np.dtype(np.bool_)), place, f"it ends by carry 0, which is {operands[0]}")
     check_graph(node.body, f"{place}, body")
     slices = [
         _without(kind, axis, node, place)

@@ -74,6 +74,8 @@ def _of_labels(mine: Node, theirs: Node) -> list[str] | None:
         return ["binds its dimensions to other names", f"{mine.names}, expected {theirs.names}"]
     if isinstance(mine, Loop) and isinstance(theirs, Loop) and mine.length != theirs.length:
         return ["turns another number of times", f"{mine.length}, expected {theirs.length}"]
+    if isinstance(mine, Loop) and isinstance(theirs, Loop) and mine.until != theirs.until:
+        return ["ends otherwise", *(f"{'by a condition' if n.until else 'after all turns'}" for n in (mine, theirs))]
     return None
 
 

@@ -44,7 +44,7 @@ def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 
 
 def run_loop(node: Loop, operands: Sequence[Any], run_body: Any) -> list[Any]:
-    """Run a loop node by `lax.scan`; `run_body(graph, inputs)` runs the body once."""
+    """Run a loop node by `lax.scan`, or until its carry says so; `run_body(graph, inputs)` runs the body once."""
     carries = list(operands[: node.carries])
     stacked = [
         jnp.moveaxis(value, axis, 0)
@@ -56,6 +56,11 @@ def run_loop(node: Loop, operands: Sequence[Any], run_body: Any) -> list[Any]:
         outputs = run_body(node.body, [*carry, *slices, *constants])
         return outputs[: node.carries], outputs[node.carries :]
 
+    if node.until:
+        # Few programs have such loops.
+        from combinators.numerics.until import run_until
+
+        return run_until(lambda carry: step(carry, [])[0], carries, node.length, node.path)
     final, outputs = lax.scan(step, carries, stacked, length=node.length)
     return [*final, *outputs]
 

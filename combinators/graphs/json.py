@@ -21,6 +21,7 @@ from combinators.stored.codec import decode, encode
 from combinators.stored.json import (
     LARGEST_TEXT,
     REMEDY,
+    boolean,
     entries,
     integer,
     listed,
@@ -149,6 +150,8 @@ def _node_to_json(node: Node, depth: int) -> dict[str, Any]:
             return {"kind": "rename", **common, "names": [list(pair) for pair in node.names]}
         case Loop():
             own = {"length": node.length, "over": node.over, "carries": node.carries, "axes": list(node.axes)}
+            if node.until:
+                own["until"] = True
             return {"kind": "loop", **common, **own, "body": _graph_to_json(node.body, depth + 1)}
 
 
@@ -168,6 +171,7 @@ def _named_to_json(pairs: Sequence[tuple[str, Ref]]) -> list[Any]:
 _GRAPH = ("name", "operations", "nodes", "outputs", "named", "in_tree", "out_tree")
 # What files of this version did not have from the beginning, and what it is where they lack it.
 _LATER: dict[str, Any] = {"suggested": []}
+_LATER_IN_LOOPS: dict[str, Any] = {"until": False}
 _KEYS = {
     "input": ("kind", "path", "types"),
     "apply": ("kind", "path", "types", "operands", "names", "operation"),
@@ -215,7 +219,7 @@ class _Reader:
         kind = cast("dict[str, Any]", stored).get("kind") if isinstance(stored, dict) else None
         if not isinstance(kind, str) or kind not in _KEYS:
             raise malformed(where, f"a node of kind {', '.join(_KEYS)}", stored)
-        parts = entries(stored, _KEYS[kind], where)
+        parts = entries(stored, _KEYS[kind], where, _LATER_IN_LOOPS if kind == "loop" else None)
         path = _label(parts["path"], f"{where}, path")
         where = f"{where} ({shown(path)})"
         kinds = enumerate(listed(parts["types"], f"{where}, types"))
@@ -256,6 +260,7 @@ class _Reader:
             tuple(integer(axis, f"{where}, axes") for axis in listed(parts["axes"], f"{where}, axes")),
             types,
             path,
+            boolean(parts["until"], f"{where}, until"),
         )
 
 

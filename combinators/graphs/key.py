@@ -75,7 +75,8 @@ def _line(node: Node, moved: dict[int, int], name: _Names) -> str:
         case Rename():
             return f"rename {[(name(old), name(new)) for old, new in node.names]} {wires} {types}"
         case Loop():
-            return f"loop {node.length} {node.over} {node.carries} {node.axes} {node.body.key} {wires} {types}"
+            turns = f"{node.length}{' until' * node.until}"
+            return f"loop {turns} {node.over} {node.carries} {node.axes} {node.body.key} {wires} {types}"
         case Apply():
             # The name of an operation is a label, as its path is.
             names = [(dim, name(bound)) for dim, bound in sorted(node.names)]

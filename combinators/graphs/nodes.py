@@ -70,12 +70,13 @@ class Loop(Immutable):
 
     Attributes:
       body: its inputs are the carries, then one slice of each stacked operand, then the constants.
-      length: how often the body runs.
+      length: how often the body runs; at most, with `until`.
       over: the dimension that the stacked operands and outputs have more than their slices; None without them.
       operands: carries, stacked operands, constants.
       carries: how many operands are carried.
       axes: for each stacked operand the position of `over`.
       results: the final carries, then the stacked outputs with `over` in front.
+      until: whether it ends before the first turn in which carry 0, a bool, holds. It has no slices then.
     """
 
     body: Graph
@@ -86,6 +87,7 @@ class Loop(Immutable):
     axes: tuple[int, ...]
     results: tuple[TensorType, ...]
     path: str
+    until: bool = False
 
 
 Node = Input | Apply | Rename | Loop

@@ -62,7 +62,8 @@ def describe_node(node: Node) -> str:
         case Rename():
             return "rename " + ", ".join(f"{old} to {new}" for old, new in node.names)
         case Loop():
-            return f"loop {node.length} times" + (f" over {node.over}" if node.over is not None else "")
+            most = "at most " * node.until
+            return f"loop {most}{node.length} times" + (f" over {node.over}" if node.over is not None else "")
         case Apply():
             operation = node.operation
             words = [bound_signature(node)]

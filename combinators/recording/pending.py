@@ -43,6 +43,7 @@ class PendingLoop:
     over: str | None
     carries: int
     axes: tuple[int, ...]
+    until: bool = False
 
 
 def axes_of(nodes: Sequence[Pending]) -> Iterator[AxisName]:
@@ -121,7 +122,8 @@ def _resolved_node(pending: Pending, moved: Mapping[int, int], resolve: Resolver
         outputs = [(f"y/{i}", value) for i, value in enumerate(loop.outputs)]
         trees = jax.tree.structure((0,) * len(operands)), jax.tree.structure((0,) * len(outputs))
         body = resolved_graph(loop.nodes, loop.named, outputs, *trees, pending.path, resolve)
-        return Loop(body, loop.length, loop.over, operands, loop.carries, loop.axes, results, pending.path)
+        wiring = operands, loop.carries, loop.axes, results
+        return Loop(body, loop.length, loop.over, *wiring, pending.path, loop.until)
     assert pending.shaped is not None and pending.bound is not None
     operation = pending.shaped.operation
     # Variables may have become one only after this operation was recorded.

@@ -141,10 +141,12 @@ class Trace:
         over: str | None,
         name: str,
         holders: Sequence[object] = (),
+        until: bool = False,
     ) -> list[Value]:
         """Run `step` on `(carries, slices, constants)` `length` times; it returns the carries, then outputs.
 
         Where nothing is stacked, there are no outputs: a step that returns more carries the first constants as well.
+        With `until` it ends before the first turn in which the first carry holds.
 
         Returns:
           The final carries, then each output with `over` in front.
@@ -176,7 +178,7 @@ class Trace:
         operands += (self._value(ref) for ref in body._captured)
         check_carries(name, carries, outputs[: len(carries)])
         axes = tuple(axis for _, axis in stacked)
-        loop = PendingLoop(body._nodes, body._named, outputs, length, over, len(carries), axes)
+        loop = PendingLoop(body._nodes, body._named, outputs, length, over, len(carries), axes, until)
         types: list[tuple[Names, jax.ShapeDtypeStruct]] = [(v.axes, v.struct) for v in outputs[: len(carries)]]
         for value in outputs[len(carries) :]:
             assert over is not None

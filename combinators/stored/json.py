@@ -134,6 +134,17 @@ def integer(stored: Any, where: str) -> int:
     return stored
 
 
+def boolean(stored: Any, where: str) -> bool:
+    """True or false.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    if type(stored) is not bool:
+        raise malformed(where, "true or false", stored)
+    return stored
+
+
 def shown(label: str) -> str:
     """A label from a file as an error prints it: short, and without characters that steer a terminal."""
     short = label if len(label) <= 120 else f"{label[:120]}..."

@@ -234,6 +234,12 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         return run(carry, slices, outside)
 
+    if step.until:
+        # Few programs have such loops.
+        from combinators.numerics.until import run_until
+
+        return run_until(lambda carry: turn(carry, {})[0], arrays[:count], step.length, step.path)
+
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
         final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)
         return [*final, *outputs]

@@ -152,7 +152,7 @@ def _rows(schedule: Schedule, found: Sent, times: int = 1, given: Sequence[str] 
                     found.pop(step.path, None)
             case Repeat():
                 again = f", {again_text(step.keeps)}" * step.remat
-                yield Row(step.path, f"{step.length} turns{again}", None, None, "", times)
+                yield Row(step.path, f"{'at most ' * step.until}{step.length} turns{again}", None, None, "", times)
                 yield from _rows(step.body, found, times * step.length)
             case Region():
                 notes = [collective_text(item, times) for item in found.get(step.path, ())]

@@ -83,7 +83,7 @@ class _Reader:
             reads = self._wires.pop(step.makes[0])[: step.carries] + reads[step.carries :]
         kinds = tuple(self._type(value) for value in step.makes)
         path = self._program.values[step.makes[0]].path if step.makes else step.path
-        node = Loop(body, length, step.over, (), step.carries, step.axes, kinds, path)
+        node = Loop(body, length, step.over, (), step.carries, step.axes, kinds, path, step.until)
         self._put(step.makes, reads, node, step.path)
 
     def _put(self, makes: tuple[int, ...], reads: tuple[int, ...], node: Node, path: str) -> None:
@@ -150,7 +150,8 @@ class _Reader:
                 nodes.append(Rename(operands, node.names, node.results, node.path))
             else:
                 axes, kinds = node.axes, node.results
-                nodes.append(Loop(node.body, node.length, node.over, operands, node.carries, axes, kinds, node.path))
+                wiring = operands, node.carries, axes, kinds
+                nodes.append(Loop(node.body, node.length, node.over, *wiring, node.path, node.until))
         outputs = tuple((name, ref(program.pieces[piece].value, f"output {name}")) for name, piece in program.outputs)
         named = tuple((name, ref(value, name)) for name, value in program.named if value in self._made)
         trees = program.in_tree, program.out_tree

@@ -206,6 +206,7 @@ _READERS: dict[type, Mapping[str, Reader]] = {
         **dict.fromkeys(("axes", "operands", "makes", "results"), _INTS),
         "over": _or_none(_text),
         "stage": _or_none(_of(Range)),
+        "until": _bool,
         "body": _body,
     },
 }

@@ -200,6 +200,7 @@ class Repeat:
       makes: the tensors that the loop defines.
       results: pieces.
       stage: of a pipeline, the iterations of each device.
+      until: whether it ends before the first turn in which carry 0 holds.
     """
 
     path: str
@@ -217,6 +218,7 @@ class Repeat:
     makes: tuple[int, ...]
     results: tuple[int, ...]
     stage: Range | None = None
+    until: bool = False
 
 
 Step = Take | Block | Move | Merge | Present | View | Next | Repeat

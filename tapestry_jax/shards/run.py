@@ -256,6 +256,8 @@ class _Machine:
         last = step.first + step.turns * step.depth if step.stage is None else step.stage.limit[1]
         stacked: list[list[Any]] = [[] for _ in body.outputs[step.carries :]]
         for iteration in range(step.first, last, step.depth):
+            if step.until and carries[0]:
+                break
             machine = _Machine(self.shared, body)
             given = list(carries)
             for number, array in enumerate(rest):

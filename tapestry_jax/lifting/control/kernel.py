@@ -13,6 +13,7 @@ from combinators.graphs.evaluate import run_loop
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Loop, Ref
 from combinators.graphs.opaque import opaque_operations
+from combinators.numerics.until import run_until
 from combinators.operations.execute import axis_modes, read_operand, run_blocks
 from combinators.operations.ready import ready
 from combinators.operations.shaped import Shaped
@@ -160,11 +161,14 @@ class Until(Controlled):
         operands = _alike(operands, told)
         of_condition, of_body = self.constants
         asked, fixed = operands[:of_condition], operands[of_condition : of_condition + of_body]
-        last = lax.while_loop(
-            lambda carry: self.condition(coordinates, [*asked, *carry])[0],
-            lambda carry: _alike(self.body(coordinates, [*fixed, *carry]), told),
-            operands[of_condition + of_body :],
-        )
+
+        def with_flag(carry: list[Any]) -> list[Any]:
+            return [~self.condition(coordinates, [*asked, *carry])[0], *carry]
+
+        def turn(carry: list[Any]) -> list[Any]:
+            return with_flag(_alike(self.body(coordinates, [*fixed, *carry[1:]]), told))
+
+        last = run_until(turn, with_flag(operands[of_condition + of_body :]), None, "while")[1:]
         out = [last[at] for at in self.wanted]
         return out[0] if len(out) == 1 else tuple(out)
 

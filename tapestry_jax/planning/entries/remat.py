@@ -64,7 +64,8 @@ class Units:
     @staticmethod
     def of(graph: Graph) -> Units:
         """The units of a graph."""
-        loops = tuple(place.path for place, node in walk.places(graph) if isinstance(node, Loop))
+        # A loop that ends by a condition has no backward pass.
+        loops = tuple(place.path for place, node in walk.places(graph) if isinstance(node, Loop) and not node.until)
         paths = [place.path for place, _ in walk.operations(graph) if place.graph is graph]
         around = {scope for path in paths for scope in above(path)}
         alike: dict[str, set[str]] = defaultdict(set)
@@ -106,7 +107,7 @@ def recomputable(graph: Graph) -> tuple[str, ...]:
     Parts that stand in no scope are named by a pattern, or by the whole program where it has no loops.
     """
     units = Units.of(graph)
-    loops = [node.path for node in graph.nodes if isinstance(node, Loop) and node.length > 1]
+    loops = [node.path for node in graph.nodes if isinstance(node, Loop) and node.length > 1 and not node.until]
     outermost = (part for part in units.numbered if units.numbered.isdisjoint(above(part)))
     around = (
         "/".join(part.split("/")[:-1]) or (f"{_NUMBER.sub('', part)}*" if units.loops else "") for part in outermost

@@ -407,4 +407,5 @@ def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterat
             stacked.add(early.result)
         yield from _here(_of_convert(body, early, inner, seen, leading))
     for inside, found in _of(body, inner, loops + step.remat, turning_in(step, turning)):
-        yield inside, replace(found, times=found.times * step.length)
+        # How many turns a condition leaves depends on data.
+        yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until)

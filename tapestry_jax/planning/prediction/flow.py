@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from combinators.errors import PlanError
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
 from tapestry_jax.planning.derivatives.gradients import derivative_dependence, maybe_unread, value_dependence
@@ -42,6 +43,9 @@ def flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> F
       schedule: of a plan.
       sources: slots that are differentiated.
       surely: take what windows may leave unread to be unread, see `maybe_unread`.
+
+    Raises:
+      PlanError: where a gradient would go through a loop that ends by a condition.
     """
     whole = _Inside(schedule, schedule.steps, (), (), (), surely)
     live = whole.backward(set(schedule.outputs), smooth=False)
@@ -50,7 +54,26 @@ def flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> F
         {slot for slot in schedule.outputs if is_inexact(schedule.slots[slot].type.dtype)} if sources else set[int]()
     )
     useful = whole.backward(sinks, smooth=True)
-    return Flow(frozenset(live), frozenset(forward), frozenset(useful), surely)
+    flow = Flow(frozenset(live), frozenset(forward), frozenset(useful), surely)
+    _check_backwards(schedule, flow)
+    return flow
+
+
+def _check_backwards(schedule: Schedule, flow: Flow) -> None:
+    """Refuse a gradient through a loop that ends by a condition.
+
+    Raises:
+      PlanError: naming the loop.
+    """
+    for step in schedule.steps if flow.forward else ():
+        if isinstance(step, Repeat) and step.until and any(map(flow.carries_gradient, step.results)):
+            # Few programs have such loops.
+            from combinators.numerics.until import no_gradient
+
+            raise PlanError(no_gradient(step.path))
+        if isinstance(step, Repeat | Region):
+            inside = flow_of_body(step, flow) if isinstance(step, Repeat) else flow_of_region(step, flow)
+            _check_backwards(step.body, inside)
 
 
 def flow_of_body(step: Repeat, outer: Flow) -> Flow:
@@ -81,6 +104,7 @@ class _Inside:
       leaving: output of the body and result of the loop.
       carried: input of the body and the output that enters it in the next turn.
       surely: what windows may leave unread is taken to be unread.
+      flag: of a loop that ends by one, its input and output in the body: needed for whatever is.
     """
 
     schedule: Schedule
@@ -89,6 +113,7 @@ class _Inside:
     leaving: tuple[tuple[int, int], ...]
     carried: tuple[tuple[int, int], ...]
     surely: bool
+    flag: tuple[int, ...] = ()
 
     def forward(self, sources: set[int]) -> set[int]:
         """What depends on slots of the body, differentiably, in the same turn or a later one."""
@@ -101,6 +126,8 @@ class _Inside:
 
     def backward(self, sinks: set[int], *, smooth: bool) -> set[int]:
         """What slots of the body depend on, in the same turn or an earlier one."""
+        if sinks and not smooth:
+            sinks = sinks | {*self.flag}
         while True:
             reached = _backward(self, sinks, smooth=smooth)
             more = {out for slot, out in self.carried if slot in reached} - sinks
@@ -130,7 +157,8 @@ def _inside(step: Repeat | Region, surely: bool) -> _Inside:
         )
     leaving = tuple(zip(body.outputs, step.results, strict=True))
     carried = tuple(zip(body.inputs[: step.carries], body.outputs[: step.carries], strict=True))
-    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried, surely)
+    flag = (body.inputs[0], body.outputs[0]) if step.until else ()
+    return _Inside(body, (*step.prologue, *body.steps), entering, leaving, carried, surely, flag)
 
 
 def _flow_inside(inside: _Inside, sources: set[int], outer: Flow) -> Flow:

@@ -80,6 +80,10 @@ def _take_in(ledger: Ledger, step: Repeat, loop: Loop, inner: Ledger) -> None:
 
 def _check_turns(ledger: Ledger, step: Repeat, loop: Loop) -> None:
     stage, stages = step.stage, ledger.site.stages
+    if step.until != loop.until:
+        ends = "when a carry holds", "after all turns"
+        what = f"ends {ends[not step.until]}, where its program ends {ends[not loop.until]}"
+        refuse(step.path, what, f"at most {loop.length} turns")
     if (step.carries, step.axes) != (loop.carries, loop.axes):
         refuse(step.path, "carries, or slices, other operands than its program")
     if stage is None:

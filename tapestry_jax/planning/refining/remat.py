@@ -37,7 +37,7 @@ def _step(step: Step, remat: Remat, around: str | None) -> Step:
     match step:
         case Repeat():
             scope, chosen = wanted_remat(step.path, remat)
-            again = bool(chosen) and scope != around and step.length > 1
+            again = bool(chosen) and scope != around and step.length > 1 and not step.until
             body = _marked(step.body, remat, scope if again else around)
             keeps = chosen if again and isinstance(chosen, str) else ""
             return replace(step, body=_keeping(body, keeps) if keeps else body, remat=again, keeps=keeps)

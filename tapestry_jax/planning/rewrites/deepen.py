@@ -145,6 +145,14 @@ def _check(loop: Loop, prefix: str, depths: dict[str, int], depth: int) -> None:
                 remedy=f"Give a depth of at most {loop.length}." if loop.length else "Leave the halo out.",
             )
         )
+    if depth > 1 and loop.until:
+        raise PlanError(
+            message(
+                f"`{path}` ends when a condition holds, so its turns cannot be taken {depth} at once",
+                f"depth {listed}",
+                remedy=f"Write tp.halo(depth=1), or ask every {depth} turns: tp.iterate(step, {depth}) inside of it.",
+            )
+        )
     if depth > 1 and (loop.axes or len(loop.results) > loop.carries):
         raise PlanError(
             message(

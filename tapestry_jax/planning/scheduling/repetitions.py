@@ -76,7 +76,8 @@ def schedule_repetition(demands: Demands, index: int, frame: Frame, run: RunBody
         results.append(frame.store(Ref(index, number), layout))
     length = node.length if stage is None else stage.block
     wiring = index, tuple(operands), tuple(results), inside, prologue
-    frame.steps.append(Repeat(*wiring, length, node.carries, node.axes, path, stage, node.length))
+    repeat = Repeat(*wiring, length, node.carries, node.axes, path, stage, node.length, until=node.until)
+    frame.steps.append(repeat)
 
 
 def schedule_pipeline(demands: Demands, index: int, group: Group, frame: Frame, run: RunBody) -> None:

@@ -193,6 +193,7 @@ class Repeat:
         sent, instead of finding all that the turn has made.
       keeps: what of such a turn is kept besides, a name in `KEPT` of `planning/entries/remat.py`: the results of
         steps inside that are `kept`.
+      until: whether it ends before the first turn in which carry 0 holds, and takes `length` turns at most.
     """
 
     node: int
@@ -208,6 +209,7 @@ class Repeat:
     layers: int = 0
     remat: bool = False
     keeps: str = ""
+    until: bool = False
 
 
 Step = Convert | Run | Finish | Repeat | Region

@@ -284,7 +284,9 @@ def _finish(pen: _Pen, schedule: Schedule, step: Finish, known: Known, loops: tu
 
 def _repeat(pen: _Pen, schedule: Schedule, step: Repeat, known: Known, loops: tuple[Loop, ...], times: int) -> None:
     again = f", {again_text(step.keeps)}" * step.remat
-    inner = pen.loop(step.path, "repeat", f"{step.length} turn{'s' * (step.length != 1)}{again}", loops)
+    inner = pen.loop(
+        step.path, "repeat", f"{'at most ' * step.until}{step.length} turn{'s' * (step.length != 1)}{again}", loops
+    )
     body = step.body
     inside = {own: known[slot] for own, slot in zip(body.inputs, step.operands, strict=False) if slot in known}
     number = inner[-1].number

@@ -12,7 +12,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.shards.lowered.layout import is_empty, laid
 from tapestry_jax.shards.lowered.merged import fold_of, take_merge, take_scan, take_scattered
 from tapestry_jax.shards.lowered.moved import Queue, refuse, take_move
-from tapestry_jax.shards.lowered.sent import Context, Lowered, lowered
+from tapestry_jax.shards.lowered.sent import UNKNOWN_TURNS, Context, Lowered, lowered
 from tapestry_jax.shards.parts import Block, Merge, Move, Present, Program, Repeat, Shared, Take
 from tapestry_jax.shards.ranges import end_in_digits
 
@@ -27,7 +27,7 @@ def check_lowered(shared: Shared, program: Program, closed: Any) -> None:
     _check_digits(shared, program)
     found = lowered(closed, {*_paths(program)}, counts)
     _check_ends(shared, program, found)
-    walk = _Walk(shared, found)
+    walk = _Walk(shared, found, open_ended=frozenset(_open_ended(program)))
     walk.follow(program)
     # Before scans over the mesh and in time, passes over their loops find the totals: what stands there is sent again.
     for _ in range(_first_passes(shared, program)):
@@ -57,6 +57,15 @@ def _paths(program: Program) -> Iterator[str]:
         yield getattr(step, "path", "")
         if isinstance(step, Repeat):
             yield from _paths(step.body)
+
+
+def _open_ended(program: Program) -> Iterator[str]:
+    """The loops that end by a condition."""
+    for step in program.steps:
+        if isinstance(step, Repeat):
+            if step.until:
+                yield step.turn
+            yield from _open_ended(step.body)
 
 
 def _first_passes(shared: Shared, program: Program) -> int:
@@ -102,6 +111,7 @@ class _Walk:
     folds: dict[tuple[int, int, int], Any] = field(default_factory=dict[tuple[int, int, int], Any])
     only: Set[tuple[str, Context]] | None = None
     turns: dict[str, set[Context]] = field(default_factory=dict[str, set[Context]])
+    open_ended: frozenset[str] = frozenset()
 
     def follow(self, program: Program, repeat: Repeat | None = None) -> None:
         """Account for what the steps of a program send, in their order."""
@@ -134,7 +144,9 @@ class _Walk:
         options: list[list[Context]] = []
         for loop in loops:
             known = kinds[loop]
-            if known.kind == "ring":
+            if loop in self.open_ended:
+                options.append([(UNKNOWN_TURNS,)])
+            elif known.kind == "ring":
                 # The last turn of what goes round is apart; where every device has all pieces, nothing goes round.
                 options.append([(known.count - 1,), ()] if loop in rotating else [(known.count,)])
             elif known.kind == "pipeline":

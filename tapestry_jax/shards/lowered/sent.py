@@ -12,6 +12,9 @@ from combinators.kernels.jaxprs import programs_inside
 Context = tuple[int, ...]
 """How often the loops around something turn, the outermost first."""
 
+UNKNOWN_TURNS = -1
+"""Of a loop that ends by a condition."""
+
 _REDUCED = {"psum": "sum", "psum2": "sum", "psum_invariant": "sum", "pmax": "max", "pmin": "min"}
 _GATHERS = ("all_gather", "all_gather_invariant")
 # What names mesh axes and sends nothing.
@@ -123,7 +126,7 @@ class _Reader:
             path = self._known(scope) or around
             inner = list(programs_inside(equation))
             if equation.primitive.name in ("scan", "while"):
-                turns = equation.params.get("length", -1)
+                turns = equation.params.get("length", UNKNOWN_TURNS)
                 for program in inner:
                     self.read(getattr(program, "jaxpr", program), "", path, (*context, turns))
                 continue

@@ -44,6 +44,7 @@ def write_repeat(scope: Scope, step: Repeat, write: Callable[[Scope], None]) -> 
             makes=makes,
             results=_results(scope, step, origin, loop, makes),
             stage=None if step.stage is None else scope.range_of(step.stage, loop.length),
+            until=step.until,
         )
     )
 
