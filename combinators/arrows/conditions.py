@@ -34,7 +34,7 @@ class Unchanged:
     atol: float
     rtol: float
 
-    def __call__(self, before: Any, after: Any) -> Any:
+    def of(self, before: Any, after: Any) -> Any:
         """One flag of two states."""
         pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
         near = IsNear(self.atol, self.rtol)
@@ -102,7 +102,7 @@ def read_until(
     """
     convert = getattr(until, "__tapestry_arrow__", None)
     until = convert() if convert is not None else until
-    if not callable(until):
+    if not callable(until) and not isinstance(until, Unchanged):
         raise GraphError(
             message(
                 "until= of tp.iterate is no condition",

@@ -114,7 +114,7 @@ class IterateUntil(Arrow[Any, Any]):
 
     def _holds(self, before: tuple[Any, ...], after: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
         if isinstance(self._until, Unchanged):
-            return self._until(before, after)
+            return self._until.of(before, after)
         return self._asked(trace_of(jax.tree.leaves(after), self.name), operands)
 
     def _asked(self, trace: Trace, operands: tuple[Any, ...]) -> Any:
