@@ -75,9 +75,10 @@ def maybe_unread(graph: Graph, node: int) -> frozenset[int]:
     if shaped.operation.boundary == "valid":
         return frozenset()
     types = (graph.type_of(ref) for ref in graph.nodes[node].operands)
+    arrays = (operand for operand in shaped.signature.operands if operand.coordinate is None)
     return frozenset(
         place
-        for place, (operand, of) in enumerate(zip(shaped.signature.operands, types, strict=True))
+        for place, (operand, of) in enumerate(zip(arrays, types, strict=True))
         for axis, cells in zip(operand.axes, of.shape, strict=True)
         if axis.is_window and _passes_by(shaped.signature, axis, shaped.sizes, cells)
     )

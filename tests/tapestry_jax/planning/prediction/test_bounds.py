@@ -132,3 +132,10 @@ def test_windows_that_may_pass_all_cells_by_are_bounds(reads, cells, remat):
     for grad in (False, True):
         assert verdict(differences(plan, grad)) == ("bound" if (reads, cells) == ("ends", 1) else "equal")
         assert {found.bound for found in plan.collectives(grad) if "lambda" in found.path} == {cells == 1}
+
+
+def test_bounds_of_windows_beside_coordinates() -> None:
+    """Coordinates are operands of the signature and no tensors."""
+    window = tp.window(tp.aggregators.Sum(), 3, "t -> t")
+    plan = tp.plan(tp.trace(window, tp.TensorType({"t": 12})), tp.mesh(data=4), {"t": "data"})
+    assert [(each.kind, each.bytes, each.bound) for each in plan.collectives()] == [("collective-permute", 8, False)]
