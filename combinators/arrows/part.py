@@ -28,8 +28,8 @@ class Part(Immutable, abc.ABC):
         return self.apply(*values)
 
     @functools.cached_property
-    def graphs(self) -> dict[Any, Graph]:
-        """The graphs that calls on arrays were traced to, by the types of the arrays."""
+    def graphs(self) -> dict[Any, tuple[Graph, tuple[int, ...]]]:
+        """The graphs that calls on arrays were traced to, by the types of the arrays, and which holders they write."""
         return {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -75,6 +75,14 @@ class Holder(Part):
     def held_types(self) -> Any:
         """The same pytree with what tells types (arrays, or `TensorType`s that name the axes)."""
         return self.held()
+
+    def written(self, before: Any, after: Any) -> Any:
+        """What a program wrote: of the values that stood for its arrays, and that do now, a pytree of the new ones."""
+        raise NotImplementedError(f"{type(self).__name__} holds what no program writes")
+
+    def store(self, written: Any) -> None:
+        """Keep the arrays that a call wrote."""
+        raise NotImplementedError(f"{type(self).__name__} holds what no program writes")
 
     @property
     def held_name(self) -> str:

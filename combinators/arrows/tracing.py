@@ -32,7 +32,9 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
         parameters, or a pytree of these. Nothing is computed.
 
     Returns:
-      The graph. Arrays that an arrow holds (parameters, bound operands) are its first arguments.
+      The graph. Arrays that an arrow holds (parameters, bound operands) are its first arguments. Where variables of
+      modules are written, the result is a pair, behind what the program returns what was written: of a module its
+      `nnx.State`, of other programs a dictionary of these by argument.
 
     Raises:
       GraphError: for arguments that are not arrays, or a function that returns something else than values.
@@ -50,6 +52,11 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
       >>> print(graph.type_of(graph.outputs[0][1]))
       float32(seq=4, keys=4)
     """
+    return _traced(function, arguments)[0]
+
+
+def _traced(function: Any, arguments: Sequence[Any]) -> tuple[Graph, tuple[int, ...]]:
+    """The graph, and which of the arrow's holders it writes."""
     named = getattr(function, "name", None)
     name = str(named or (short_name(function) if hasattr(function, "__name__") else "program"))
     convert = getattr(function, "__tapestry_arrow__", None)
@@ -65,7 +72,8 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
     holders = target.holders() if isinstance(target, Part) else []
     names = _distinct([*(holder.held_name for holder in holders), *_parameter_names(target, len(arguments))])
     split = [_split(argument) for argument in arguments]
-    specs = [*(holder.held_types() for holder in holders), *(leaves for leaves, _ in split)]
+    specs = [*(holder.held_types() for holder in holders), *(leaves for leaves, _, _ in split)]
+    writers: list[int] = []
 
     def run(*values: Any) -> Any:
         held, given = values[: len(holders)], values[len(holders) :]
@@ -73,22 +81,45 @@ def trace(function: Arrow[Any, Any] | Callable[..., Any], *arguments: Any) -> Gr
         assert program is not None
         for holder, leaves in zip(holders, held, strict=True):
             program.provide(holder, leaves)
-        rebuilt = [rebuild(leaves) for (_, rebuild), leaves in zip(split, given, strict=True)]
-        if isinstance(target, Part):
-            return target.apply_top(*rebuilt)
-        return target(*rebuilt)
+        rebuilt = [rebuild(leaves) for (_, rebuild, _), leaves in zip(split, given, strict=True)]
+        result = target.apply_top(*rebuilt) if isinstance(target, Part) else target(*rebuilt)
+        written: dict[str, Any] = {}
+        for at, (holder, leaves) in enumerate(zip(holders, held, strict=True)):
+            if program.held(holder) is not leaves:
+                writers.append(at)
+                written[names[at]] = holder.written(leaves, program.held(holder))
+        for label, (_, _, wrote), made, leaves in zip(names[len(holders) :], split, rebuilt, given, strict=True):
+            if (found := wrote(made, leaves)) is not None:
+                written[label] = found
+        if not written:
+            return result
+        return result, written[names[0]] if isinstance(target, Holder) else written
 
-    return trace_function(run, specs, names, name)
+    graph = trace_function(run, specs, names, name)
+    return graph, tuple(writers)
 
 
 def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
     """Run an arrow on arrays: traced once per types, then a jitted function."""
-    graph, arrays = graph_of(arrow, args)
-    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
+    graph, writers, arrays = _graph_of(arrow, args)
+    result = jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
+    if not writers:
+        return result
+    result, written = result
+    holders = arrow.holders()
+    parts = [written] if isinstance(arrow, Holder) else list(written.values())
+    for at, part in zip(writers, parts, strict=True):
+        holders[at].store(part)
+    return result
 
 
 def graph_of(arrow: Arrow[Any, Any], args: Sequence[Any]) -> tuple[Graph, list[Any]]:
     """The graph of an arrow for arrays, traced once per types, and its inputs: what the arrow holds, then these."""
+    graph, _, arrays = _graph_of(arrow, args)
+    return graph, arrays
+
+
+def _graph_of(arrow: Arrow[Any, Any], args: Sequence[Any]) -> tuple[Graph, tuple[int, ...], list[Any]]:
     held = [holder.held() for holder in arrow.holders()]
     inputs = (*held, *args)
     leaves, tree = jax.tree.flatten(inputs)
@@ -96,12 +127,13 @@ def graph_of(arrow: Arrow[Any, Any], args: Sequence[Any]) -> tuple[Graph, list[A
     # Whether there are doubles decides what a double of NumPy is.
     key = (tree, bool(jax.config.read("jax_enable_x64")), tuple(_type_key(leaf, arrow.name) for leaf in leaves))
     known = arrow.graphs
-    graph = known.get(key)
-    if graph is None:
+    found = known.get(key)
+    if found is None:
         # Arrays may be JAX tracers here (under grad or vmap): only their types are looked at.
         types = jax.tree.map(lambda leaf: type_of(leaf, f"an argument of `{arrow.name}`"), tuple(args))
-        graph = known[key] = trace(arrow, *types)
-    return graph, [as_array(leaf, node.results[0]) for node, leaf in zip(graph.inputs, leaves, strict=True)]
+        found = known[key] = _traced(arrow, types)
+    graph, writers = found
+    return graph, writers, [as_array(leaf, node.results[0]) for node, leaf in zip(graph.inputs, leaves, strict=True)]
 
 
 def _type_key(leaf: Any, name: str) -> Any:
@@ -112,10 +144,10 @@ def _type_key(leaf: Any, name: str) -> Any:
         return kind.shape, kind.dtype
 
 
-def _split(argument: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """An argument's arrays, and how to put values in their place: modules come apart and together again."""
+def _split(argument: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    """An argument's arrays, how to put values in their place, and what was written to what was made of them."""
     splitter = getattr(argument, "__tapestry_split__", None)
-    return splitter() if splitter is not None else (argument, lambda leaves: leaves)
+    return splitter() if splitter is not None else (argument, lambda leaves: leaves, lambda made, leaves: None)
 
 
 def _parameter_names(target: Any, count: int) -> list[str]:

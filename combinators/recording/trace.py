@@ -54,6 +54,22 @@ class Trace:
         """Say which values stand for the arrays of an arrow that holds some."""
         self._held[id(holder)] = (holder, values)
 
+    def write(self, holder: object, values: Any) -> None:
+        """Say which values stand for the arrays of an arrow from now on.
+
+        Raises:
+          GraphError: inside of a loop, which does not carry them.
+        """
+        if self.outer is not None:
+            raise GraphError(
+                message(
+                    f"`{getattr(holder, 'name', holder)}` writes what it holds inside of a loop",
+                    "the loop does not carry it, so the next turn would not see it, and it would be lost",
+                    remedy="Carry it through the loop, and write what comes out; layers of a tp.nnx.Stack may write.",
+                )
+            )
+        self.provide(holder, values)
+
     def held(self, holder: object) -> Any:
         """The values that stand for the arrays of an arrow.
 

@@ -6,14 +6,15 @@ Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
 Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM
 Pooling   max_pool min_pool avg_pool
-Blocks    Sequential Residual Block Stack
+Blocks    Sequential Residual Block Stack with_cache
 Models    LanguageModel Transformer TransformerConfig, and in `tp.nnx.models`, loaded on request, GPT, Llama
 Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
 Training  Trainer TrainingError, loaded on first use
 
 Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `recurrent`,
-`dropout`, and `attention` with `positions`; and what is made of them: `blocks`, with their `loss`, and `models`, loaded
-on request. `rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
+`dropout`, and `attention` with `positions` and the `cache` that it decodes with; and what is made of them: `blocks`,
+with their `loss`, and `models`, loaded on request. `rows` are kernels, `options` reads what constructors are given.
+`training` is the trainer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tapestry_jax.nnx.blocks.stack import Stack as Stack
 from tapestry_jax.nnx.blocks.transformer import Block as Block
 from tapestry_jax.nnx.blocks.transformer import Transformer as Transformer
 from tapestry_jax.nnx.blocks.transformer import TransformerConfig as TransformerConfig
+from tapestry_jax.nnx.blocks.with_cache import with_cache as with_cache
 from tapestry_jax.nnx.dropout import Dropout as Dropout
 from tapestry_jax.nnx.images.conv import Conv as Conv
 from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspose

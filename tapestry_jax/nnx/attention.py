@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,12 @@ from flax import nnx
 
 from combinators.arguments import read_count, read_flag, read_number
 from combinators.errors import GraphError, message
+from combinators.index_space.tensor_type import TensorType
 from combinators.leaves.attention import attention
+from combinators.leaves.index import index
+from combinators.leaves.map import Map
 from combinators.recording.value import Value
+from tapestry_jax.nnx.cache import Within, positions_after, put_rows, visible
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
 from tapestry_jax.nnx.positions import RotaryScaling, rotary
@@ -112,6 +117,9 @@ class MultiHeadAttention(Module):
         self.key = linear(self.in_kv_features, heads, dims=(self.kv_dim, names))
         self.value = linear(self.in_kv_features, heads, dims=(self.kv_dim, names))
         self.out = linear(rows, in_features, dims=(row_names, "embed"))
+        self.cached_key: nnx.Cache[Any] | None = nnx.data(None)
+        self.cached_value: nnx.Cache[Any] | None = nnx.data(None)
+        self.cache_index: nnx.Cache[Any] | None = nnx.data(None)
         self.query_ln: LayerNorm | None = nnx.data(None)
         self.key_ln: LayerNorm | None = nnx.data(None)
         if read_flag(normalize_qk, f"normalize_qk= {own}"):
@@ -131,17 +139,60 @@ class MultiHeadAttention(Module):
 
     def forward(self, x: Value, *others: Value) -> Value:
         """Project, normalise and turn where asked to, attend, project back: `(..., seq, in_features)` comes back."""
+        mask = others[-1] if self.masked else None
+        if self.cache_index is not None:
+            return self._decoded(x, self.cache_index, mask)
         other = others[0] if self.cross else x
         other = other.rename(seq="keys") if "keys" not in other.names else other
-        query, key = self.query(x), self.key(other)
-        if self.query_ln is not None and self.key_ln is not None:
-            query, key = self.query_ln(query), self.key_ln(key)
+        query, key = self._normalized(self.query(x), self.key(other))
         if self.rotary_base is not None:
             turns = (self.rotary_base, self.rotary_scaling)
             query, key = rotary(query, "seq", *turns), rotary(key, "keys", *turns)
-        options: dict[str, Any] = {"mask": others[-1]} if self.masked else {}
-        y = attention(query, key, self.value(other), causal="seq" if self.causal else False, **options)
+        y = attention(query, key, self.value(other), causal="seq" if self.causal else False, mask=mask)
         return self.out(y)
+
+    def cache_types(self, leading: Sequence[tuple[str, int]], length: int, dtype: Any) -> dict[str, TensorType]:
+        """The variables of a cache, by attribute; none where keys are made of another tensor.
+
+        Args:
+          leading: names and sizes of the dimensions before the positions.
+          length: the largest number of positions.
+          dtype: of keys and values.
+
+        Raises:
+          GraphError: when a position sees those behind it.
+        """
+        if self.cross:
+            return {}
+        if not self.causal:
+            remedy = "Make it with causal=True, or leave the cache out."
+            told = "what it gave for earlier positions depends on later ones"
+            raise GraphError(message("attention that is not causal cannot decode", told, remedy=remedy))
+        kind = [*leading, ("keys", length), ("heads", self.num_key_value_heads), ("head_dim", self.head_dim)]
+        rows = TensorType(kind, dtype)
+        return {"cached_key": rows, "cached_value": rows, "cache_index": TensorType([], jnp.int32)}
+
+    def _normalized(self, query: Value, key: Value) -> tuple[Value, Value]:
+        if self.query_ln is None or self.key_ln is None:
+            return query, key
+        return self.query_ln(query), self.key_ln(key)
+
+    def _decoded(self, x: Value, count: Any, mask: Value | None) -> Value:
+        """Attend to what was seen before, and to `x`, which is written behind it."""
+        cached: Any = (self.cached_key, self.cached_value)
+        positions = positions_after(count[...], "seq", x)
+        query, key = self._normalized(self.query(x), self.key(x))
+        if self.rotary_base is not None:
+            turns = (self.rotary_base, self.rotary_scaling, positions)
+            query, key = (rotary(each, "seq", *turns) for each in (query, key))
+        for kept, rows in zip(cached, (key, self.value(x)), strict=True):
+            kept[...] = put_rows(kept[...], rows, count[...])
+        keys, values = (kept[...] for kept in cached)
+        seen = Map(visible, "q, k -> q k", name="visible")(positions, index("keys", keys))
+        seen = seen if mask is None else mask & seen
+        y = self.out(attention(query, keys, values, mask=seen))
+        count[...] = count[...] + x.shape[x.axis("seq")]
+        return Map(Within(keys.shape[keys.axis("keys")]), "... s e, s -> ... s e", name="within")(y, positions)
 
 
 def _read_base(base: Any, head_dim: int, own: str) -> float | None:

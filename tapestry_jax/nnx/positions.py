@@ -84,12 +84,16 @@ class Rotate:
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
 
 
-def rotary(x: Value, over: str, base: float, scaling: RotaryScaling | None = None) -> Value:
-    """Turn the features of `x`, its last axis, by the coordinates along `over`.
+def rotary(
+    x: Value, over: str, base: float, scaling: RotaryScaling | None = None, positions: Value | None = None
+) -> Value:
+    """Turn the features of `x`, its last axis, by positions, which are by default the coordinates along `over`.
 
     Source: Su et al. 2021, with the pairs of Llama.
     """
     at = x.axis(over)
     names = [f"d{axis}" for axis in range(x.ndim - 1)]
-    text = f"{' '.join(names)} [f], @{names[at]} -> {' '.join(names)} [f]"
-    return Map(Rotate(base, at - x.ndim, scaling), text, name="rotary")(x)
+    given = names[at] if positions is not None else f"@{names[at]}"
+    text = f"{' '.join(names)} [f], {given} -> {' '.join(names)} [f]"
+    operands = (x,) if positions is None else (x, positions)
+    return Map(Rotate(base, at - x.ndim, scaling), text, name="rotary")(*operands)

@@ -12,12 +12,14 @@ from jax import lax
 
 from combinators.arguments import read_count, read_dimension, read_function, read_list
 from combinators.arrows.loops import stack
+from combinators.arrows.repeated import record_loop, sliced_axis
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.modules.symbolic import merge, state_types
+from tapestry_jax.nnx.modules.written import check_complete
 from tapestry_jax.nnx.options import read_rngs
 
 
@@ -84,11 +86,24 @@ class Stack(Module):
     def forward(self, x: Value) -> Value:
         """Run the layers one after the other."""
         graphdef, state = nnx.split(self.layer)
+        variables = [variable for _, variable in nnx.to_flat_state(state)]
+        values = [variable.get_raw_value() for variable in variables]
+        written: list[int] = []
 
-        def layer(carry: Value, values: Any) -> Value:
-            return merge(graphdef, state, values).forward(carry)
+        def layer(carry: Value, *slices: Value) -> tuple[Value, list[Value]]:
+            module = merge(graphdef, state, slices)
+            y = module.forward(carry)
+            after = check_complete(module, slices)
+            written[:] = [at for at, (new, old) in enumerate(zip(after, slices, strict=True)) if new is not old]
+            return y, [after[at] for at in written]
 
-        return stack(layer, self.length, self.over, name="layer")(x, jax.tree.leaves(state))
+        loop = stack(lambda carry: carry, self.length, self.over, name="layer")
+        stacked = [(value, sliced_axis(value, self.over, self.length, loop.name)) for value in values]
+        tree = jax.tree.structure(tuple(values))
+        y, news = record_loop(loop, layer, x, stacked, length=self.length, over=self.over, stacked_tree=tree)
+        for at, new in zip(written, news, strict=True):
+            variables[at].set_raw_value(new)
+        return y
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.recording.current import trace_of
 from tapestry_jax.nnx.modules.symbolic import label, merge, program_of, state_types
-from tapestry_jax.nnx.modules.written import check_unwritten
+from tapestry_jax.nnx.modules.written import check_complete, store, written_state
 
 if TYPE_CHECKING:
     from tapestry_jax.nnx.modules.module import Module
@@ -75,12 +75,23 @@ class ModuleArrow(Holder, Arrow[Any, Any]):
         return self._run(values, whole=True)
 
     def _run(self, values: Sequence[Any], *, whole: bool) -> Any:
-        held = trace_of(jax.tree.leaves(values), self.name).held(self)
+        recording = trace_of(jax.tree.leaves(values), self.name)
+        held = recording.held(self)
         module = merge(self.graphdef, self.held(), held)
         program = program_of(module, values, self.name)
         result = program.apply_top(*values) if whole else program.apply(*values)
-        check_unwritten(module, held)
+        after = check_complete(module, held)
+        if any(new is not old for new, old in zip(after, jax.tree.leaves(held), strict=True)):
+            recording.write(self, jax.tree.unflatten(jax.tree.structure(held), after))
         return result
+
+    def written(self, before: Any, after: Any) -> Any:
+        """The state of the variables that were written."""
+        return written_state(nnx.state(self.module), before, after)
+
+    def store(self, written: Any) -> None:
+        """Write the variables of the module."""
+        store(self.module, written)
 
     def _signature(self) -> Signature | None:
         text = self.module.signature
@@ -107,6 +118,6 @@ _ARROWS: WeakValueDictionary[int, ModuleArrow] = WeakValueDictionary()
 
 
 @lru_cache(maxsize=256)
-def _graphs_of(graphdef: Any) -> dict[Any, Graph]:
+def _graphs_of(graphdef: Any) -> dict[Any, tuple[Graph, tuple[int, ...]]]:
     del graphdef
     return {}

@@ -23,8 +23,9 @@ class Module(nnx.Module):
     Called on arrays, a module is traced once per structure and types and runs as an ordinary JAX function: `nnx.jit`,
     `nnx.grad`, `nnx.state`, optax and Orbax see a Flax module.
 
-    The forward pass is a pure program: writing a variable or an attribute in it is an error. A running statistic is
-    returned beside the result and stored where the module is called: `y, mean = model(x)`, `model.mean[...] = mean`.
+    The forward pass may write all of a variable, `self.mean[...] = mean`: it is a further result of the program. A call
+    on arrays stores it, as one of Flax does; `run = plan.compile()` gives a pair, `y, written = run(nnx.state(model),
+    x)`, for `nnx.update(model, written)`. To set an attribute, or to sow, is an error.
 
     Attributes:
       signature: what `forward` takes and gives, or None. Its names are given to axes of inputs that have none; up to
@@ -71,7 +72,7 @@ class Module(nnx.Module):
     def __tapestry_arrow__(self) -> Arrow[Any, Any]:
         return arrow_of(self)
 
-    def __tapestry_split__(self) -> tuple[Any, Callable[[Any], Any]]:
+    def __tapestry_split__(self) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]]:
         return split(self)
 
     def __rshift__(self, other: Any) -> Arrow[Any, Any]:

@@ -72,10 +72,12 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
         leaves = [next(given) if isinstance(leaf, Value) else leaf for _, leaf in found]
         held, rest, told = jax.tree.unflatten(tree, leaves)
         made = with_scopes(nnx.merge(graphdef, held))
-        before = nnx.graphdef(made)
+        before, variables = nnx.graphdef(made), _held(made)
+        old = [variable.get_raw_value() for variable in variables]
         result = plain(made, *rest, **told)
         _check_kept(module, before, made)
-        return result
+        new = [variable.get_raw_value() for variable in _held(made)]
+        return result, {at: after for at, after in enumerate(new) if after is not old[at]}
 
     # The rules of lifting are loaded by the first module that holds a plain layer.
     from tapestry_jax.lifting.callables.scopes import with_scopes
@@ -84,7 +86,11 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
     place = [str(part) for part in vars(module)[_PLACE]]
     called = ["/".join(["params", *place, *keys_of(path[1:])]) if path[0].idx == 0 else "x" for path, _ in values]
     scope = "/".join([*place, *([] if name == "__call__" else [name])])
-    return lift_onto(call, [leaf for _, leaf in values], called, scope)
+    result, written = lift_onto(call, [leaf for _, leaf in values], called, scope)
+    variables = _held(module)
+    for at, new in written.items():
+        variables[at].set_raw_value(new)
+    return result
 
 
 def _check_kept(module: Any, before: Any, after: Any) -> None:
@@ -99,6 +105,10 @@ def _check_kept(module: Any, before: Any, after: Any) -> None:
             remedy="Set attributes in __init__, and return what changes; to look at a value, use tp.named.",
         )
     )
+
+
+def _held(module: Any) -> list[nnx.Variable[Any]]:
+    return [variable for _, variable in nnx.to_flat_state(nnx.state(module))]
 
 
 def _is_value(leaf: Any) -> bool:

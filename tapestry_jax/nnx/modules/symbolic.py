@@ -14,7 +14,7 @@ from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.plain import lend
-from tapestry_jax.nnx.modules.written import guard
+from tapestry_jax.nnx.modules.written import check_complete, guard, written_state
 
 if TYPE_CHECKING:
     from tapestry_jax.nnx.modules.module import Module
@@ -23,15 +23,19 @@ _LEADING = ("batch", "seq")
 _SCOPE = "_tapestry_scope"
 
 
-def split(module: Module) -> tuple[nnx.State[Any, Any], Callable[[Any], Module]]:
+def split(module: Module) -> tuple[nnx.State[Any, Any], Callable[[Any], Module], Callable[[Module, Any], Any]]:
     """Take a module apart.
 
     Returns:
       The types of its variables, a state whose flattening order is that of `nnx.state`, and how to rebuild the module
-      from values in their place.
+      from values in their place; and of what was rebuilt, and these values, the state of what was written, or None.
     """
-    graphdef = nnx.graphdef(module)
-    return state_types(module), lambda values: merge(graphdef, nnx.state(module), values)
+    graphdef, state = nnx.split(module)
+
+    def written(made: Module, values: Any) -> Any:
+        return written_state(state, values, check_complete(made, values))
+
+    return state_types(module), lambda values: merge(graphdef, state, values), written
 
 
 def merge(graphdef: Any, state: Any, values: Any) -> Module:

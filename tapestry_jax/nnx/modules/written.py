@@ -1,20 +1,24 @@
-"""What `forward` writes into its module would be lost, so writing is refused where it happens."""
+"""What `forward` writes into variables: a further result of the program, which is stored where the module is called."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import jax
 from flax import nnx
 
 from combinators.errors import GraphError, message
+from combinators.index_space.naming import AxisVariable, find, unify
+from combinators.recording.value import Value
 
 _GUARDED = "_tapestry_guarded"
-_HOOK = "on_set_value"
+_PATH = "_tapestry_path"
+_ALL = object()
 
 
 def guard(module: Any) -> None:
-    """Make a module that stands for values of a program refuse to be written.
+    """Make the variables of a module take values of a program, and refuse attributes and what would be lost.
 
     Args:
       module: made for one trace; nobody else holds it or its variables.
@@ -23,9 +27,8 @@ def guard(module: Any) -> None:
         object.__setattr__(part, _GUARDED, ".".join(map(str, path)))
     for path, variable in nnx.iter_graph(module):
         if isinstance(variable, nnx.Variable):
-            variable.set_metadata(_HOOK, _refuser(".".join(map(str, path))))
-        if isinstance(variable, nnx.RngCount):  # read by drawing alone, before anything is drawn
-            variable.set_metadata("on_get_value", _drawing_refuser(".".join(map(str, path[:-1]))))
+            variable.set_metadata(_PATH, ".".join(map(str, path)))
+            object.__setattr__(variable, "__class__", _written_kind(type(variable)))
 
 
 def check_unguarded(module: Any, name: str) -> None:
@@ -36,57 +39,124 @@ def check_unguarded(module: Any, name: str) -> None:
     """
     if _GUARDED in vars(module):
         above = vars(module)[_GUARDED]
-        _refuse(f"{above}.{name}" if above else name)
+        _refuse_attribute(f"{above}.{name}" if above else name)
 
 
-def check_unwritten(module: Any, values: Any) -> None:
-    """Compare the variables of a module with the values that they were given.
+def check_complete(module: Any, values: Any) -> list[Value]:
+    """What the variables of a module stand for after a forward pass.
 
     Args:
       module: that `guard` saw before the forward pass.
       values: what its variables stood for then.
 
     Raises:
-      GraphError: when there are others now.
+      GraphError: when there are more of them, such as what was sown.
     """
-    after, before = jax.tree.leaves(nnx.state(module)), jax.tree.leaves(values)
-    if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
+    flat, before = nnx.to_flat_state(nnx.state(module)), jax.tree.leaves(values)
+    if len(flat) != len(before):
         known = {id(leaf) for leaf in before}
-        paths = (path for path, leaf in nnx.to_flat_state(nnx.state(module)) if id(leaf.get_raw_value()) not in known)
-        _refuse(".".join(map(str, next(paths, ("a variable",)))))
+        paths = (path for path, variable in flat if id(variable.get_raw_value()) not in known)
+        _refuse_attribute(".".join(map(str, next(paths, ("a variable",)))))
+    return [variable.get_raw_value() for _, variable in flat]
 
 
-def _refuser(path: str) -> Any:
-    def refuse(variable: Any, value: Any) -> NoReturn:
-        del variable, value
-        _refuse(path)
+def written_state(state: Any, before: Any, after: Any) -> nnx.State[Any, Any] | None:
+    """The part of a state that a forward pass wrote, or None.
 
-    return refuse
+    Args:
+      state: of the module; paths, classes and metadata of its variables.
+      before: what its variables stood for, a pytree with as many leaves.
+      after: the same after the forward pass.
+    """
+    flat = nnx.to_flat_state(state)
+    pairs = zip(flat, jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    found = [(path, variable.replace(new)) for (path, variable), old, new in pairs if new is not old]
+    return nnx.from_flat_state(found) if found else None
 
 
-def _drawing_refuser(path: str) -> Any:
-    def refuse(variable: Any, value: Any) -> NoReturn:
-        del variable, value
-        raise GraphError(
-            message(
-                f"the forward pass draws a key from `{path}`, which would count it",
-                "it is a pure program, traced once for all calls: every call would draw the same key",
-                remedy=f"Pass a number of the call, such as the step: tp.random.fold_in(self.{path}.key[...], step)."
-                + _of_a_part(path),
-            )
+def store(module: Any, written: Any) -> None:
+    """Write arrays into the variables of a module, as Flax does: not from inside of a transformation around it."""
+    variables: dict[Any, Any] = dict(nnx.to_flat_state(nnx.state(module)))
+    holders = {path: part for path, part in nnx.iter_graph(module) if isinstance(part, nnx.Variable)}
+    for path, new in nnx.to_flat_state(written):
+        assert path in variables
+        holders[path].set_raw_value(new.get_raw_value())
+
+
+@lru_cache(maxsize=256)
+def _written_kind(kind: Any) -> type:
+    """The same class of variables, which looks at values of a program before it takes them."""
+    if hasattr(kind, "_tapestry_plain"):
+        return kind
+
+    class Written(kind):  # pyright: ignore[reportUntypedBaseClass]
+        __slots__ = ()
+        _tapestry_plain = kind
+
+        def get_value(self, *, index: Any = _ALL) -> Any:
+            if isinstance(self.get_raw_value(), Value) and issubclass(kind, nnx.RngCount):
+                _refuse_drawing(self.get_metadata()[_PATH])
+            return super().get_value() if index is _ALL else super().get_value(index=index)
+
+        def set_value(self, value: Any, *, index: Any = _ALL) -> None:
+            old = self.get_raw_value()
+            if not isinstance(old, Value):
+                return super().set_value(value) if index is _ALL else super().set_value(value, index=index)
+            if index is not _ALL and index is not ...:
+                _refuse(self.get_metadata()[_PATH], f"got an index, {index!r:.60}", "a part of it alone")
+            return self.set_raw_value(value)
+
+        def set_raw_value(self, value: Any, **options: Any) -> None:
+            old = self.get_raw_value()
+            if isinstance(old, Value):
+                _check_new(self.get_metadata()[_PATH], old, value)
+            super().set_raw_value(value, **options)
+
+    Written.__name__, Written.__qualname__, Written.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Written
+
+
+def _check_new(path: str, old: Value, new: Any) -> None:
+    if not isinstance(new, Value):
+        _refuse(path, f"got {type(new).__name__}: {new!r:.80}", "what is no value of the program")
+    if not old.trace.is_inside(new.trace):
+        remedy = "Carry it through the loop, and write what comes out; layers in a tp.nnx.Stack may write their own."
+        _refuse(path, f"got {new!r}", "inside of a loop that does not carry it", remedy)
+    names = [(find(a), find(b)) for a, b in zip(old.axes, new.axes, strict=False)]
+    fits = old.shape == new.shape and old.dtype == new.dtype
+    if not fits or any(isinstance(a, str) and isinstance(b, str) and a != b for a, b in names):
+        remedy = "Give it the type that it has: transpose, rename or x.astype(...)."
+        _refuse(path, f"it is {old!r}, and gets {new!r}", "something of another type", remedy)
+    for a, b in names:
+        if isinstance(a, AxisVariable) or isinstance(b, AxisVariable):
+            unify(a, b)
+
+
+def _refuse(
+    path: str, got: str, what: str, remedy: str = "Compute all of the new value, and write `[...]`."
+) -> NoReturn:
+    raise GraphError(message(f"the forward pass writes into `{path}` of its module {what}", got, remedy=remedy))
+
+
+def _refuse_drawing(path: str) -> NoReturn:
+    stream = path.rpartition(".")[0]
+    raise GraphError(
+        message(
+            f"the forward pass draws a key from `{stream}`, by functions of arrays",
+            "it is a program of values, traced once for all calls",
+            remedy=f"Draw with tp.random: tp.random.fold_in(self.{stream}.key[...], step).",
         )
+    )
 
-    return refuse
 
-
-def _refuse(path: str) -> NoReturn:
+def _refuse_attribute(path: str) -> NoReturn:
     name = path.rpartition(".")[2]
     raise GraphError(
         message(
-            f"the forward pass writes `{path}` of its module",
-            "it is a pure program, traced once for all calls and planned onto devices: what it writes would be lost",
-            remedy=f"Return the new value beside the result, and store it where the module is called: "
-            f"y, {name} = model(x); model.{path}[...] = {name}. To look at a value, use tp.named." + _of_a_part(path),
+            f"the forward pass writes `{path}` of its module, which is no variable that it has",
+            "it is a pure program, traced once for all calls and planned onto devices: what it sets would be lost",
+            remedy=f"Make a variable in __init__ and write its value, self.{name}[...] = {name}. To look at a value, "
+            "use tp.named." + _of_a_part(path),
         )
     )
 

@@ -21,8 +21,8 @@ class BatchNorm(Norm):
     """Mean 0 and variance 1 over all axes but the last, as `flax.nnx.BatchNorm`.
 
     The batch is a fold, so a plan that cuts it merges the statistics: they are those of the whole batch on every mesh.
-    A forward pass writes nothing, so while it trains the layer returns what runs along beside its result:
-    `y, running = norm(x)`, then `nnx.update(norm, running)`. What runs along has no gradient by `x`.
+    While it trains it writes what runs along, which a call on arrays stores and a compiled plan gives beside its
+    result. What runs along has no gradient by `x`.
 
     Args:
       num_features: size of the last dimension.
@@ -79,16 +79,11 @@ class BatchNorm(Norm):
 
     @property
     def signature(self) -> str:
-        """The last dimension holds the features; two running statistics come behind the result while it trains."""
-        (name,) = self.dims
-        return f"... {name} -> ... {name}" + ("" if self.use_running_average else f", {name}, {name}")
+        """The last dimension holds the features."""
+        return f"... {self.dims[0]} -> ... {self.dims[0]}"
 
-    def forward(self, x: Value) -> Any:
-        """Normalise over the batch, or by what ran along: `(..., num_features)`.
-
-        Returns:
-          The result in the shape of `x`, and while it trains the next running statistics by the names of their
-          attributes, each `(num_features,)`.
+    def forward(self, x: Value) -> Value:
+        """Normalise over the batch, or by what ran along: `(..., num_features)`, which comes back.
 
         Raises:
           SignatureError: when there is no axis before the features, or they have another size.
@@ -101,5 +96,6 @@ class BatchNorm(Norm):
         mean, variance = statistics(x, kept)
         old, new = self.momentum, 1 - self.momentum
         still = Map(lax.stop_gradient)
-        running = {"mean": old * self.mean[...] + new * still(mean), "var": old * self.var[...] + new * still(variance)}
-        return self._scaled(x, (mean, variance), kept), running
+        for running, now in ((self.mean, mean), (self.var, variance)):
+            running[...] = old * running[...] + new * still(now)
+        return self._scaled(x, (mean, variance), kept)

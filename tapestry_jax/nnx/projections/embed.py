@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_dimension, read_function
-from combinators.errors import SignatureError, message
+from combinators.errors import GraphError, SignatureError, message
+from combinators.index_space.tensor_type import TensorType
 from combinators.leaves.einsum import einsum
 from combinators.leaves.index import index
 from combinators.leaves.map import Map
@@ -118,9 +120,25 @@ class PositionEmbed(Module):
         embedding_init, rngs = read_function(embedding_init, f"embedding_init= {own}"), read_rngs(rngs, own)
         shape = (self.num_embeddings, self.features)
         self.embedding = parameter(embedding_init, shape, self.dims, rngs=rngs, dtype=param_dtype)
+        self.cache_index: nnx.Cache[Any] | None = nnx.data(None)
+
+    def cache_types(self, leading: Sequence[tuple[str, int]], length: int, dtype: Any) -> dict[str, TensorType]:
+        """The number of positions that were seen.
+
+        Raises:
+          GraphError: when there are fewer positions than `length`.
+        """
+        del leading, dtype
+        if length > self.num_embeddings:
+            details = (f"the table of positions has {self.num_embeddings}, and the cache {length}",)
+            remedy = "Make the cache shorter, or the table larger."
+            raise GraphError(message("a cache is longer than there are positions", *details, remedy=remedy))
+        return {"cache_index": TensorType([], jnp.int32)}
 
     def forward(self, like: Value) -> Value:
         """The vectors of the coordinates of `like` along `over`, with the axes `over` and that of the features.
+
+        With a cache coordinates begin behind those of the calls before; behind the last position vectors are NaN.
 
         Raises:
           GraphError: when `like` has no such axis.
@@ -135,7 +153,12 @@ class PositionEmbed(Module):
                     remedy="Pass shorter sequences, or make the table of positions larger.",
                 )
             )
-        return Map(RowsWithin(), "p, [n] e -> p e", name="take")(positions, cast(self.embedding[...], self.dtype))
+        kernel: Any = RowsWithin()
+        if self.cache_index is not None:
+            seen = self.cache_index[...]
+            kernel, positions = Rows(), positions + seen
+            self.cache_index[...] = seen + positions.shape[0]
+        return Map(kernel, "p, [n] e -> p e", name="take")(positions, cast(self.embedding[...], self.dtype))
 
 
 def check_integers(where: str, what: str, value: Value) -> None:

@@ -187,20 +187,23 @@ def test_plain_layers_whose_parameters_have_names_keep_them():
     assert [node.results[0].names for node in graph.inputs] == [("mlp",), ("width", "mlp"), ("x_0", "width")]
 
 
-@pytest.mark.parametrize(
-    ("layer", "told"),
-    [
-        (lambda rngs: nnx.BatchNorm(4, rngs=rngs), "the forward pass writes `layer."),
-        (lambda rngs: nnx.Dropout(0.5, rngs=rngs), "the forward pass draws a key from `layer."),
-    ],
-)
-def test_plain_layers_that_write_are_refused(layer, told):
-    model = Calls(layer(nnx.Rngs(0)), lambda layer, x: layer(x))
-    with pytest.raises(tp.GraphError) as error:
-        model(drawn(3, 4))
-    assert told in str(error.value) and "call model.eval(), or take that of tp.nnx" in str(error.value)
-    model.eval()
-    np.testing.assert_allclose(model(drawn(3, 4)), model.layer(drawn(3, 4)), rtol=1e-5)
+@pytest.mark.parametrize("kind", ["BatchNorm", "Dropout"])
+def test_plain_layers_write_as_in_flax(kind):
+    """What they write is stored by a call, and comes out of a plan: statistics, and how often a key was drawn."""
+    options = {"rate": 0.5} if kind == "Dropout" else {"num_features": 4}
+    layer, theirs = (getattr(nnx, kind)(rngs=nnx.Rngs(0), **options) for _ in range(2))
+    model, x = Calls(layer, lambda layer, x: layer(layer(x))), drawn(6, 4)
+    run = tp.plan(tp.trace(model, tp.TensorType({"b": 6, "c": 4})), tp.mesh(data=2), {"b": "data"}).compile()
+    for _ in range(2):
+        planned, written = run(nnx.state(model), x)
+        expected = theirs(theirs(x))
+        for y in (planned, model(x)):
+            np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+        known = dict(nnx.to_flat_state(nnx.state(theirs)))
+        for path, variable in nnx.to_flat_state(written["layer"]):
+            for got in (variable, dict(nnx.to_flat_state(nnx.state(model.layer)))[path]):
+                np.testing.assert_allclose(got[...], known[path][...], rtol=1e-5, atol=1e-6)
+    assert len(jax.tree.leaves(written)) == (1 if kind == "Dropout" else 2)
 
 
 class Counts(nnx.Module):

@@ -1,0 +1,139 @@
+"""Decoding with a cache: token by token as the whole sequence at once, and as Flax's own, under plans and not."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+from tapestry_jax.nnx.cache import put_rows
+from tests.contract import assert_contract
+
+X = np.float32(np.random.default_rng(0).standard_normal((2, 6, 8)))
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "grouped and turned": {"num_key_value_heads": 2, "rotary_base": 100.0},
+    "normalised": {"normalize_qk": True},
+}
+
+
+def layer_of(name: str) -> Any:
+    return tp.nnx.MultiHeadAttention(4, 8, rngs=nnx.Rngs(0), **OPTIONS[name])
+
+
+def steps(sizes: list[int], call: Any) -> Any:
+    """Results of calls one after the other, side by side."""
+    ends = np.cumsum([0, *sizes])
+    return np.concatenate([call(X[:, a:b]) for a, b in itertools.pairwise(ends)], axis=1)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_steps_are_the_whole_sequence(name: str) -> None:
+    layer = layer_of(name)
+    decoder = tp.nnx.with_cache(layer, 2, 7)
+    np.testing.assert_allclose(steps([3, 1, 2], decoder), layer(X), rtol=1e-4, atol=1e-4)
+    assert decoder.cache_index[...] == 6 and layer.cache_index is None
+    beyond = decoder(X[:, :2])
+    assert np.isfinite(beyond[:, 0]).all() and np.isnan(beyond[:, 1]).all()
+
+
+@pytest.mark.parametrize("name", ["plain", "normalised"])
+def test_steps_are_those_of_flax(name: str) -> None:
+    layer = layer_of(name)
+    theirs = nnx.MultiHeadAttention(4, 8, decode=True, rngs=nnx.Rngs(0), **OPTIONS[name])
+    nnx.update(theirs, nnx.state(layer))
+    theirs.init_cache((2, 7, 8))
+    ours = tp.nnx.with_cache(layer, 2, 7)
+    np.testing.assert_allclose(steps([1] * 6, ours), steps([1] * 6, theirs), rtol=1e-4, atol=1e-4)
+    for part in ("cached_key", "cached_value", "cache_index"):
+        np.testing.assert_allclose(getattr(ours, part)[...], getattr(theirs, part)[...], atol=1e-4, err_msg=part)
+
+
+PLANS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "batch and heads": ("plain", 8, {"batch": "data", "heads": "model"}),
+    "keys": ("normalised", 8, {"keys": ("data", "model")}),
+    "keys, uneven, in chunks": ("grouped and turned", 7, {"keys": ("data", tp.chunks(2)), "heads": "model"}),
+    "queries of a prompt": ("grouped and turned", 8, {"seq": "data", "keys": tp.ring("data")}),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_steps_on_a_mesh(name: str) -> None:
+    kind, length, entries = PLANS[name]
+    layer, mesh = layer_of(kind), tp.mesh(data=2, model=2)
+    decoder = tp.nnx.with_cache(layer, 2, length)
+    runs: dict[int, Any] = {}
+    for size in (1, 4):
+        plan = tp.plan(tp.trace(decoder, tp.TensorType({"batch": 2, "seq": size, "embed": 8})), mesh, entries)
+        plan.verify()
+        assert_contract(plan, False)
+        runs[size] = plan.compile()
+    state = nnx.state(decoder)
+
+    def call(x: Any) -> Any:
+        nonlocal state
+        y, written = runs[x.shape[1]](state, x)
+        state = nnx.merge_state(state, written)
+        return y
+
+    np.testing.assert_allclose(steps([4, 1, 1], call), layer(X), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8])
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_rows_are_put_where_they_belong(length: int, count: int) -> None:
+    """On a device, over a mesh evenly and unevenly, at every place, and beyond the end."""
+    draw = np.random.default_rng(length + count)
+    cache, rows = (np.float32(draw.standard_normal((1, n, 2, 2))) for n in (length, count))
+    types = [tp.TensorType({"b": 1, name: n, "h": 2, "d": 2}) for name, n in (("keys", length), ("seq", count))]
+    graph = tp.trace(put_rows, *types, tp.TensorType({}, jnp.int32))
+    runs = [tp.plan(graph, tp.mesh(data=2), entries).compile() for entries in ({}, {"keys": "data"})]
+    for first in range(length + 2):
+        expected, kept = cache.copy(), max(0, min(count, length - first))
+        expected[:, first : first + kept] = rows[:, :kept]
+        for run in runs:
+            np.testing.assert_array_equal(run(cache, rows, np.int32(first)), expected)
+
+
+SIZES: dict[str, Any] = {"layers": 2, "embed": 8, "heads": 2, "vocab": 11, "max_len": 9}
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_transformer_decodes(stacked: bool) -> None:
+    model = tp.nnx.Transformer(tp.nnx.TransformerConfig(**SIZES, stacked=stacked), rngs=nnx.Rngs(0))
+    tokens = np.arange(12).reshape(2, 6) % 11
+    decoder = tp.nnx.with_cache(model, 2, 8, dtype=jnp.float32)
+    got = np.concatenate([decoder(tokens[:, :4]), decoder(tokens[:, 4:5]), decoder(tokens[:, 5:])], axis=1)
+    np.testing.assert_allclose(got, model(tokens), rtol=1e-4, atol=1e-5)
+    assert {leaf.shape for leaf in jax.tree.leaves(nnx.state(decoder, nnx.Cache))} == (
+        {(2,), (2, 2, 8, 2, 4), ()} if stacked else {(), (2, 8, 2, 4)}
+    )
+
+
+def test_a_mask_hides_what_is_cached() -> None:
+    """A prompt that is padded on the left: its first two positions are seen by nobody."""
+    options: dict[str, Any] = {"masked": True, "rngs": nnx.Rngs(0)}
+    layer = tp.nnx.MultiHeadAttention(2, 8, **options)
+    plain = tp.nnx.MultiHeadAttention(2, 8, rngs=nnx.Rngs(1))
+    nnx.update(plain, nnx.state(layer))
+    decoder = tp.nnx.with_cache(layer, {"batch": 2}, 6)
+    mask = np.broadcast_to(np.arange(6) >= 2, (2, 1, 6))
+    got = np.concatenate([decoder(X[:, at : at + 1], mask) for at in range(6)], axis=1)
+    np.testing.assert_allclose(got[:, 2:], plain(X[:, 2:]), rtol=1e-4, atol=1e-5)
+
+
+def test_what_has_no_cache_is_told() -> None:
+    rngs = nnx.Rngs(0)
+    for model, told in (
+        (tp.nnx.Linear(8, 8, rngs=rngs), "nothing in the model keeps a cache"),
+        (tp.nnx.MultiHeadAttention(2, 8, causal=False, rngs=rngs), "attention that is not causal cannot decode"),
+        (tp.nnx.PositionEmbed(4, 8, rngs=rngs), "a cache is longer than there are positions"),
+    ):
+        with pytest.raises(tp.GraphError, match=told):
+            tp.nnx.with_cache(model, 2, 8)
