@@ -87,6 +87,7 @@ _KERNELS = {
     "combinators.until": "IsNear Zero",
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",
+    "tapestry_jax.nnx.attention.cache": "PutRows Within visible",
     "tapestry_jax.nnx.cast": "Cast",
     "tapestry_jax.nnx.dropout": "Keep",
     "tapestry_jax.nnx.images.conv": "Correlate",
@@ -172,6 +173,7 @@ MOVED: Mapping[str, str] = MappingProxyType(
         "combinators.window": "combinators.leaves.window",
         "tapestry_jax.nnx.cast:Cast": "combinators.recording.reorder:Cast",
         "tapestry_jax.nnx.norm": "tapestry_jax.nnx.norms.layer_norm",
+        "tapestry_jax.nnx.positions": "tapestry_jax.nnx.attention.positions",
     }
 )
 """What no longer lives where it was published: `"module"` or `"module:name"` to where it is now."""

@@ -12,9 +12,8 @@ Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
 Training  Trainer TrainingError, loaded on first use
 
 Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `recurrent`,
-`dropout`, and `attention` with `positions` and the `cache` that it decodes with; and what is made of them: `blocks`,
-with their `loss`, and `models`, loaded on request. `rows` are kernels, `options` reads what constructors are given.
-`training` is the trainer.
+`dropout` and `attention`; and what is made of them: `blocks`, with their `loss`, and `models`, loaded on request.
+`rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from combinators.lazy import lazily
-from tapestry_jax.nnx.attention import MultiHeadAttention as MultiHeadAttention
+from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention as MultiHeadAttention
+from tapestry_jax.nnx.attention.positions import RotaryScaling as RotaryScaling
 from tapestry_jax.nnx.blocks.language_model import LanguageModel as LanguageModel
 from tapestry_jax.nnx.blocks.residual import Residual as Residual
 from tapestry_jax.nnx.blocks.stack import Stack as Stack
@@ -48,7 +48,6 @@ from tapestry_jax.nnx.norms.group_norm import GroupNorm as GroupNorm
 from tapestry_jax.nnx.norms.group_norm import InstanceNorm as InstanceNorm
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm as LayerNorm
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm as RMSNorm
-from tapestry_jax.nnx.positions import RotaryScaling as RotaryScaling
 from tapestry_jax.nnx.projections.einsum import Einsum as Einsum
 from tapestry_jax.nnx.projections.embed import Embed as Embed
 from tapestry_jax.nnx.projections.embed import PositionEmbed as PositionEmbed

@@ -11,7 +11,7 @@ from flax import nnx
 from combinators.arguments import is_whole, read_flag, read_number
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from tapestry_jax.nnx.attention import MultiHeadAttention
+from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
 from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.blocks.residual import Residual

@@ -32,7 +32,7 @@ def with_cache(model: Any, batch: int | Mapping[str, int], length: int, *, dtype
       GraphError: when nothing in the model keeps a cache, a layer of it sees what comes later, or has fewer positions.
 
     Example:
-      >>> from tapestry_jax.nnx.attention import MultiHeadAttention
+      >>> from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
       >>> layer = MultiHeadAttention(2, 8, rngs=nnx.Rngs(0))
       >>> decoder = with_cache(layer, 3, 16)
       >>> decoder.cached_key.shape

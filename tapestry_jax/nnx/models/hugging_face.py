@@ -16,8 +16,8 @@ from flax import nnx
 from combinators.errors import FormatError, GraphError, first_line, message
 from combinators.frozen import dataclass
 from combinators.stored.json import read_json
+from tapestry_jax.nnx.attention.positions import RotaryScaling
 from tapestry_jax.nnx.models.weights import check_tensors, find_files, read_headers, read_tensor
-from tapestry_jax.nnx.positions import RotaryScaling
 
 _FIELDS = {
     "num_hidden_layers": "layers",

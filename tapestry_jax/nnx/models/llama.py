@@ -11,7 +11,8 @@ from flax import nnx
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
-from tapestry_jax.nnx.attention import MultiHeadAttention
+from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
+from tapestry_jax.nnx.attention.positions import RotaryScaling
 from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.blocks.residual import Residual
@@ -19,7 +20,6 @@ from tapestry_jax.nnx.models.fields import check, check_divides, read_config, re
 from tapestry_jax.nnx.models.hugging_face import read_llama_config, read_llama_weights
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
-from tapestry_jax.nnx.positions import RotaryScaling
 from tapestry_jax.nnx.projections.embed import Embed
 from tapestry_jax.nnx.projections.gated import SwiGLU
 from tapestry_jax.nnx.projections.linear import Linear

@@ -16,10 +16,10 @@ from combinators.leaves.attention import attention
 from combinators.leaves.index import index
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
-from tapestry_jax.nnx.cache import Within, positions_after, put_rows, visible
+from tapestry_jax.nnx.attention.cache import Within, positions_after, put_rows, visible
+from tapestry_jax.nnx.attention.positions import RotaryScaling, rotary
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
-from tapestry_jax.nnx.positions import RotaryScaling, rotary
 from tapestry_jax.nnx.projections.linear import LinearGeneral
 
 

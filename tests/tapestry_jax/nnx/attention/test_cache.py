@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.cache import put_rows
+from tapestry_jax.nnx.attention.cache import put_rows
 from tests.contract import assert_contract
 
 X = np.float32(np.random.default_rng(0).standard_normal((2, 6, 8)))
@@ -111,6 +111,8 @@ def test_a_transformer_decodes(stacked: bool) -> None:
     decoder = tp.nnx.with_cache(model, 2, 8, dtype=jnp.float32)
     got = np.concatenate([decoder(tokens[:, :4]), decoder(tokens[:, 4:5]), decoder(tokens[:, 5:])], axis=1)
     np.testing.assert_allclose(got, model(tokens), rtol=1e-4, atol=1e-5)
+    graph = tp.trace(decoder, tp.TensorType({"batch": 2, "seq": 1}, jnp.int32))
+    assert tp.Graph.from_json(graph.to_json()).key == graph.key
     assert {leaf.shape for leaf in jax.tree.leaves(nnx.state(decoder, nnx.Cache))} == (
         {(2,), (2, 2, 8, 2, 4), ()} if stacked else {(), (2, 8, 2, 4)}
     )
