@@ -4,44 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from combinators.arguments import read_count
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
-
-if TYPE_CHECKING:
-    from tapestry_jax.nnx.training.trainer import Trainer
+from tapestry_jax.nnx.training.saving.saved import Saved
 
 Report = Callable[[int, Mapping[str, float]], Any]
 
 
-def fit(trainer: Trainer, batches: Any, steps: Any, *, every: Any, report: Report | None) -> dict[str, float]:
+def fit(
+    trainer: Trainer, batches: Any, steps: Any, *, every: Any, report: Report | None, saved: Saved | None
+) -> dict[str, float]:
     """See `Trainer.fit`."""
     last = None if steps is None else read_count(steps, "steps= of trainer.fit", least=0, error=TrainingError)
     every = read_count(every, "every= of trainer.fit", error=TrainingError)
-    recent = total = NOTHING
-    pending: list[tuple[Any, int]] = []
-    for batch in _from(batches, trainer.steps, last):
+    given = batches if callable(batches) else _iterator(batches)
+    if saved is not None:
+        saved.begin(given)
+    total, pending = NOTHING, list[tuple[Any, int]]()
+
+    def tell() -> Metrics:
+        recent = sum((Metrics.of(told, rows) for told, rows in pending), NOTHING)
+        pending.clear()
+        _ = trainer.state  # whether the last step gave numbers
+        if report is not None:
+            report(trainer.steps, recent.read())
+        if saved is not None:
+            saved.save(trainer.state, trainer.steps, None, given)
+        return recent
+
+    for batch in _from(given, trainer.steps, last):
         pending.append((trainer.step_on(batch), trainer.rows(batch)))
-        if len(pending) < every and trainer.steps != last:
-            continue
-        recent, pending = _added(pending), []
-        total += recent
-        if report is not None:
-            report(trainer.steps, recent.read())
-    if pending:
-        recent = _added(pending)
-        total += recent
-        if report is not None:
-            report(trainer.steps, recent.read())
-    _ = trainer.state  # whether the last step gave numbers
-    return total.read()
+        if len(pending) == every:
+            total += tell()
+    return (total + tell() if pending else total).read()
 
 
-def _added(found: list[tuple[Any, int]]) -> Metrics:
-    return sum((Metrics.of(told, rows) for told, rows in found), NOTHING)
+def _iterator(batches: Any) -> Iterator[Any]:
+    try:
+        return iter(batches)
+    except TypeError as error:
+        details = f"got {type(batches).__name__}: {batches!r:.80}"
+        remedy = "Pass tuples of arrays one after the other, or a function of the number of the step."
+        raise TrainingError(message("trainer.fit was given no batches", details, remedy=remedy)) from error
 
 
 def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int | None) -> Iterator[Any]:
@@ -54,8 +62,4 @@ def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int |
             )
         yield from (batches(step) for step in range(start, last))
         return
-    if not isinstance(batches, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        details = f"got {type(batches).__name__}: {batches!r:.80}"
-        remedy = "Pass tuples of arrays one after the other, or a function of the number of the step."
-        raise TrainingError(message("trainer.fit was given no batches", details, remedy=remedy))
     yield from islice(batches, None if last is None else max(0, last - start))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.nnx.training.step import FAULT
+from tapestry_jax.nnx.training.stepping.step import FAULT
 
 
 @dataclass(frozen=True)

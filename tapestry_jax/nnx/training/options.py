@@ -10,8 +10,8 @@ from combinators.arguments import read_number
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.precision import Precision
-from tapestry_jax.nnx.training.scaling import FIRST, LossScale
-from tapestry_jax.nnx.training.step import Nan
+from tapestry_jax.nnx.training.stepping.scaling import FIRST, LossScale
+from tapestry_jax.nnx.training.stepping.step import Nan
 
 
 def read_optimizer(optimizer: Any, clip: Any) -> Any:

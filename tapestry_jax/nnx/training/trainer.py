@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
 
-from tapestry_jax.nnx.training.begun import begun, places_begun
-from tapestry_jax.nnx.training.finite import described, stopped
+from combinators.errors import message
+from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.fitting import fit
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.microbatches import with_microbatches
 from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
-from tapestry_jax.nnx.training.places import everywhere, sent
 from tapestry_jax.nnx.training.precision import read_precision
 from tapestry_jax.nnx.training.program import LossProgram
 from tapestry_jax.nnx.training.results import by_path, read_results
-from tapestry_jax.nnx.training.state import TrainState
-from tapestry_jax.nnx.training.step import FAULT, Nan, Stepper
+from tapestry_jax.nnx.training.saving.saved import Saved
+from tapestry_jax.nnx.training.stepping.begun import begun, places_begun
+from tapestry_jax.nnx.training.stepping.finite import described, stopped
+from tapestry_jax.nnx.training.stepping.places import everywhere, sent
+from tapestry_jax.nnx.training.stepping.state import TrainState
+from tapestry_jax.nnx.training.stepping.step import FAULT, Nan, Stepper
 from tapestry_jax.plan import Plan
 
 
@@ -53,6 +57,8 @@ class Trainer:
       nan: what is done where the loss, a gradient or an update is not finite: `"stop"` raises, with the state of before
         that step kept; `"skip"` leaves the step out; None looks at nothing.
       wrt: which variables are trained, a filter of `flax.nnx`.
+      checkpoint: the folder of checkpoints, which `fit` writes as often as it reports; needs Orbax.
+      keep: how many of the newest are kept.
 
     Attributes:
       plan: of the loss.
@@ -90,6 +96,8 @@ class Trainer:
         loss_scale: float | None = None,
         nan: Nan = "stop",
         wrt: Any = nnx.Param,
+        checkpoint: str | PathLike[str] | None = None,
+        keep: int = 2,
     ) -> None:
         optimizer, ema, nan = read_optimizer(optimizer, clip), read_share(ema), read_nan(nan)
         self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
@@ -102,6 +110,7 @@ class Trainer:
         self._paths = list(by_path(self._types.params))
         read_results(_result_types(self.plan), nnx.state(model), self._types.params)
         self._state = begun(model, optimizer, self._places, wrt, scale)
+        self._saved = None if checkpoint is None else Saved.of(checkpoint, keep)
 
     def step(self, *batch: Any, **named: Any) -> dict[str, Any]:
         """Take one step.
@@ -144,8 +153,9 @@ class Trainer:
 
         Args:
           batches: tuples of arrays, or dictionaries by name; or a function of the number of the step that makes one.
+            An iterator with `get_state` and `set_state`, as those of Grain, goes on where a checkpoint was written.
           steps: at which step to stop; one that was resumed at step 300 goes on to here.
-          every: after how many steps `report` is called.
+          every: after how many steps `report` is called, and a checkpoint written where there is a folder.
           report: is given the number of steps taken, and the metrics since it was called before.
 
         Returns:
@@ -154,7 +164,42 @@ class Trainer:
         Raises:
           TrainingError: where numbers are not finite and `nan="stop"`.
         """
-        return fit(self, batches, steps, every=every, report=report)
+        return fit(self, batches, steps, every=every, report=report, saved=self._saved)
+
+    def save(self, record: Mapping[str, Any] | None = None) -> None:
+        """Write a checkpoint of this step: all arrays in their true shapes, whatever the mesh.
+
+        Args:
+          record: what else is to be known later, as far as JSON can say it.
+
+        Raises:
+          TrainingError: without `checkpoint=`; where the folder holds checkpoints of a run that was not restored; or
+            where numbers were not finite and `nan="stop"`.
+        """
+        self._folder().save(self.state, self.steps, record)
+
+    def restore(self, step: int | None = None) -> dict[str, Any]:
+        """Go on from a checkpoint, which may have been written on another mesh; on the same one, bit by bit.
+
+        Args:
+          step: by default the newest one.
+
+        Returns:
+          The record that was written with it.
+
+        Raises:
+          TrainingError: without `checkpoint=`; where there is none, or it cannot be read; for one of another model or
+            optimizer, with all that differs.
+        """
+        self._state, self.steps, record = self._folder().restore(step, self._types, self._places)
+        self._pending = None
+        return record
+
+    def _folder(self) -> Saved:
+        if self._saved is None:
+            remedy = 'Write tp.nnx.Trainer(..., checkpoint="run/").'
+            raise TrainingError(message("the trainer was given no folder for checkpoints", remedy=remedy))
+        return self._saved
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, float]:
         """The metrics of batches, without training on them: means over all rows, whatever the sizes of batches."""

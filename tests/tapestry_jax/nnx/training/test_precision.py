@@ -10,7 +10,6 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.training.scaling import LossScale
 
 ROWS, FEATURES, HIDDEN = 8, 6, 10
 TYPES = tp.TensorType({"batch": ROWS, "embed": FEATURES}), tp.TensorType({"batch": ROWS, "embed": FEATURES})
@@ -148,17 +147,6 @@ def test_a_loss_that_is_no_number_stops_scaled_training_too():
     trainer.step(np.full((ROWS, FEATURES), np.inf, "float32"), batch()[1])
     with pytest.raises(tp.nnx.TrainingError, match="step 1: the loss is not finite"):
         _ = trainer.state
-
-
-def test_the_scale_follows_the_rule_of_the_field():
-    scale, expected, counter = LossScale(jnp.float32(8), jnp.int32(0), 3, 2.0), 8.0, 0
-    for finite in [True, True, True, True, False, True, True, False, False, False, False, False, True, True, True]:
-        scale = scale.after(jnp.bool_(finite))
-        # As `DynamicLossScale.adjust` of jmp states it.
-        grown = expected * 2 if counter == 2 else expected
-        expected, counter = (grown if finite else max(1.0, expected / 2)), (counter + 1) % 3 * finite
-        assert (float(scale.value), int(scale.good)) == (expected, counter)
-    assert float(LossScale(jnp.float32(3e38), jnp.int32(2), 3, 2.0).after(jnp.bool_(True)).value) == np.float32(3e38)
 
 
 @pytest.mark.parametrize(

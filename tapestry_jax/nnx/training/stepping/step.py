@@ -12,10 +12,10 @@ import optax
 from flax import nnx
 
 from combinators.frozen import dataclass
-from tapestry_jax.nnx.training.finite import first_fault
 from tapestry_jax.nnx.training.results import Results, by_path, read_results
-from tapestry_jax.nnx.training.scaling import LEAST
-from tapestry_jax.nnx.training.state import TrainState
+from tapestry_jax.nnx.training.stepping.finite import first_fault
+from tapestry_jax.nnx.training.stepping.scaling import LEAST
+from tapestry_jax.nnx.training.stepping.state import TrainState
 
 Nan = Literal["stop", "skip"] | None
 

@@ -11,8 +11,8 @@ from flax import nnx
 
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
-from tapestry_jax.nnx.training.places import everywhere, following, placed, places_of, sent
-from tapestry_jax.nnx.training.state import TrainState
+from tapestry_jax.nnx.training.stepping.places import everywhere, following, placed, places_of, sent
+from tapestry_jax.nnx.training.stepping.state import TrainState
 from tapestry_jax.plan import Plan
 
 

@@ -1,0 +1,37 @@
+"""What of a run is stored beside its arrays: how far it is, where its batches were, and what users add."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from combinators.errors import message
+from tapestry_jax.nnx.training.errors import TrainingError
+
+
+def is_resumable(batches: Any) -> bool:
+    """Whether batches say where they are, and go there: iterators of Grain do, and others that have its two methods."""
+    return callable(getattr(batches, "get_state", None)) and callable(getattr(batches, "set_state", None))
+
+
+def place_in(batches: Any) -> Any:
+    """Where batches are, as JSON can say it.
+
+    Raises:
+      TrainingError: when it cannot.
+    """
+    place = batches.get_state()
+    if isinstance(place, bytes):
+        return {"bytes": base64.b64encode(place).decode()}
+    try:
+        return {"json": json.loads(json.dumps(place))}
+    except (TypeError, ValueError) as error:
+        details = (f"get_state gives {type(place).__name__}: {error}"[:200],)
+        remedy = "Give bytes, or what JSON can say."
+        raise TrainingError(message("where the batches are cannot be stored", *details, remedy=remedy)) from error
+
+
+def go_on(batches: Any, place: Any) -> None:
+    """Bring batches to where they were."""
+    batches.set_state(base64.b64decode(place["bytes"]) if "bytes" in place else place["json"])

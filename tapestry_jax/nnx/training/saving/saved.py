@@ -1,0 +1,93 @@
+"""The checkpoints of one run: what is written into its folder, and how a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from combinators.arguments import read_count
+from combinators.errors import message
+from tapestry_jax.nnx.training.errors import TrainingError
+from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
+from tapestry_jax.nnx.training.saving.resuming import go_on, is_resumable, place_in
+from tapestry_jax.nnx.training.stepping.state import TrainState
+
+
+class Saved:
+    """A folder of checkpoints, and whether it belongs to this run.
+
+    Args:
+      checkpoints: of the folder.
+    """
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints, self._is_ours, self._place = checkpoints, False, None
+
+    @staticmethod
+    def of(folder: str | PathLike[str], keep: Any) -> Saved:
+        """Read what a trainer is told of checkpoints.
+
+        Raises:
+          TrainingError: for no number of checkpoints, or without Orbax.
+        """
+        return Saved(Checkpoints(Path(folder), read_count(keep, "keep= of a trainer", error=TrainingError)))
+
+    def begin(self, batches: Any) -> None:
+        """What `fit` is given goes to where it was when the checkpoint was written that the run goes on from.
+
+        Raises:
+          TrainingError: where it cannot, or the folder belongs to another run.
+        """
+        self._check_ours()
+        place, self._place = self._place, None
+        if place is None:
+            return
+        if not is_resumable(batches):
+            details = f"got {type(batches).__name__}, which has no set_state"
+            remedy = "Pass an iterator of the kind with which the checkpoint was written."
+            raise TrainingError(
+                message("the batches cannot go to where those of the checkpoint were", details, remedy=remedy)
+            )
+        go_on(batches, place)
+
+    def save(self, state: TrainState, step: int, record: Mapping[str, Any] | None, batches: Any = None) -> None:
+        """Write a checkpoint.
+
+        Raises:
+          TrainingError: where the folder belongs to another run.
+        """
+        self._check_ours()
+        self._is_ours = True
+        place = place_in(batches) if is_resumable(batches) else None
+        self._checkpoints.save(step, state, {"step": step, "record": dict(record or {}), "batches": place})
+
+    def restore(
+        self, step: int | None, types: TrainState, places: TrainState
+    ) -> tuple[TrainState, int, dict[str, Any]]:
+        """The arrays of a checkpoint, its step and its record.
+
+        Raises:
+          TrainingError: where there is none, it cannot be read, or is one of another model or optimizer.
+        """
+        there = self._checkpoints.steps()
+        if not there or (step is not None and step not in there):
+            told = f" of step {step}" if step is not None else ""
+            details = [f"there are those of {', '.join(map(str, there))}"] if there else []
+            remedy = "Train first: trainer.fit writes checkpoints, and so does trainer.save()."
+            raise TrainingError(message(f"no checkpoint{told} in {self._checkpoints.folder}", *details, remedy=remedy))
+        chosen = there[-1] if step is None else step
+        state = self._checkpoints.arrays(chosen, types, places)
+        found = self._checkpoints.record(chosen)
+        self._is_ours, self._place = True, found["batches"]
+        return state, chosen, found["record"]
+
+    def _check_ours(self) -> None:
+        if self._is_ours or not (there := self._checkpoints.steps()):
+            return
+        details = f"it holds that of step {there[-1]}"
+        remedy = "Go on from it with trainer.restore(), name another folder, or remove this one."
+        raise TrainingError(
+            message(f"{self._checkpoints.folder} holds checkpoints of another run", details, remedy=remedy)
+        )

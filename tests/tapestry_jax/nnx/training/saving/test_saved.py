@@ -1,0 +1,210 @@
+"""Checkpoints: what is restored goes on as if nothing had been, on the same mesh bit by bit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+from tapestry_jax.nnx.training.saving.resuming import is_resumable
+
+MESHES = {
+    "one": ({"data": 1}, {}),
+    "2x4": ({"data": 2, "model": 4}, {"batch": "data", "mlp": "model"}),
+}
+TYPES = (
+    tp.TensorType({"batch": 8, "embed": 6}),
+    tp.TensorType({"batch": 8}, jnp.int32),
+    tp.TensorType({}, jnp.int32),
+)
+
+
+class Model(tp.nnx.Module):
+    """Sizes that do not divide, written state, random numbers."""
+
+    def __init__(self, hidden=10):
+        rngs = nnx.Rngs(0)
+        self.up = tp.nnx.Linear(6, hidden, dims=("embed", "mlp"), rngs=rngs)
+        self.norm = tp.nnx.BatchNorm(hidden, dims=("mlp",), rngs=rngs)
+        self.drop, self.down = tp.nnx.Dropout(0.2, rngs=rngs), tp.nnx.Linear(hidden, 5, dims=("mlp", "c"), rngs=rngs)
+
+    def forward(self, x, step):
+        y, running = self.norm(self.up(x))
+        return self.down(self.drop(y, step)), running
+
+
+def loss(model, x, labels, step):
+    logits, running = model(x, step)
+    return tp.nnx.cross_entropy(logits, labels), {"norm": running}
+
+
+def trainer_of(folder=None, where="2x4", optimizer=None, hidden=10, **options):
+    axes, entries = MESHES[where]
+    mesh = tp.mesh(jax.devices()[: int(np.prod(list(axes.values())))], **axes)
+    model = Model(hidden)
+    plan = tp.plan(tp.trace(loss, model, *TYPES), mesh, entries)
+    optimizer = optimizer or optax.adamw(1e-2)
+    return tp.nnx.Trainer(loss, model, optimizer, plan, checkpoint=folder, **{"ema": 0.9, **options})
+
+
+def batch(step):
+    random = np.random.default_rng(step)
+    return random.normal(size=(8, 6)).astype("float32"), random.integers(0, 5, 8).astype("int32")
+
+
+class Stream:
+    """Batches that say where they are, as those of Grain: by JSON, or by bytes."""
+
+    def __init__(self, as_bytes=False):
+        self.at, self._as_bytes = 0, as_bytes
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.at += 1
+        return batch(self.at)
+
+    def get_state(self):
+        return str(self.at).encode() if self._as_bytes else {"at": self.at}
+
+    def set_state(self, state):
+        self.at = int(state) if self._as_bytes else state["at"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with a checkpoint of step 3, the losses of six steps without a stop, and the state of step 3."""
+    folder, trainer = tmp_path_factory.mktemp("run"), trainer_of(precision=jnp.float16)
+    losses = [float(trainer.step(*batch(step))["loss"]) for step in range(1, 7)]
+    first = trainer_of(folder, precision=jnp.float16)
+    first.fit(Stream(), steps=3)
+    return folder, losses, first
+
+
+def leaves(trainer):
+    return [
+        np.asarray(leaf)
+        for leaf in jax.tree.leaves(trainer.state)
+        if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    ]
+
+
+def test_a_run_that_goes_on_gives_the_same_losses_bit_by_bit(saved):
+    folder, losses, first = saved
+    again = trainer_of(folder, precision=jnp.float16, keep=9)
+    assert again.restore() == {} and again.steps == 3
+    for found, kept in zip(leaves(again), leaves(first), strict=True):
+        np.testing.assert_array_equal(found, kept)
+    stream, told = Stream(), []
+    again.fit(stream, steps=6, every=1, report=lambda step, found: told.append(found["loss"]))
+    assert stream.at == 6 and told == losses[3:]
+
+
+def test_a_checkpoint_is_restored_on_another_mesh(saved):
+    folder, losses, first = saved
+    one = trainer_of(folder, "one", precision=jnp.float16)
+    one.restore(3)
+    for found, kept in zip(leaves(one), leaves(first), strict=True):
+        np.testing.assert_array_equal(found, kept)
+    places = jax.tree.leaves(jax.tree.map(lambda leaf: len(leaf.devices()), one.state))
+    assert {*places} == {1}
+    assert float(one.step(*batch(4))["loss"]) == pytest.approx(losses[3], rel=1e-2)
+
+
+def test_a_record_is_kept_and_bytes_are_a_place(tmp_path):
+    trainer = trainer_of(tmp_path / "run", "one")
+    trainer.step(*batch(0))
+    trainer.save({"losses": [1.5]})
+    trainer.fit(Stream(as_bytes=True), steps=3)
+    other = trainer_of(tmp_path / "run", "one")
+    assert other.restore(1) == {"losses": [1.5]} and other.steps == 1
+    other.restore()
+    stream = Stream(as_bytes=True)
+    other.fit(stream, steps=4)
+    assert stream.at == 3, "two batches were taken before the checkpoint, and one behind it"
+
+
+def refused(call, *args, **options):
+    with pytest.raises(tp.nnx.TrainingError) as error:
+        call(*args, **options)
+    return str(error.value)
+
+
+def test_another_model_and_another_optimizer_list_all_differences(saved):
+    folder = saved[0]
+    said = refused(trainer_of(folder, hidden=12, optimizer=optax.sgd(0.1, momentum=0.9), ema=None).restore)
+    assert "is not one of this model and this optimizer" in said
+    assert "params.up.kernel: float32(6, 10) there, float32(6, 12) here" in said.replace(".value", "")
+    assert said.count("mu.") == 6 and said.count("nu.") == 6 and said.count("trace.") == 6 and said.count("ema.") == 6
+    assert said.count("there, not here") == 6 + 6 + 6 + 1 + 2 and said.count("scale.") >= 2
+
+
+def test_a_folder_of_another_run_is_not_written_to(saved):
+    said = refused(trainer_of(saved[0], precision=jnp.float16).fit, Stream(), steps=1)
+    assert f"{saved[0]} holds checkpoints of another run\n  it holds that of step" in said
+    assert "trainer.restore()" in refused(trainer_of(saved[0], precision=jnp.float16).save)
+
+
+def test_batches_that_cannot_go_where_they_were(saved):
+    trainer = trainer_of(saved[0], precision=jnp.float16)
+    trainer.restore()
+    assert "got list_iterator, which has no set_state" in refused(trainer.fit, [batch(0)])
+
+
+def test_what_is_not_there_is_told(tmp_path):
+    trainer = trainer_of(tmp_path / "none", "one")
+    assert refused(trainer.restore).startswith(f"no checkpoint in {tmp_path / 'none'}\n")
+    assert "the trainer was given no folder for checkpoints" in refused(trainer_of(where="one").save)
+    assert "keep= of a trainer" in refused(trainer_of, tmp_path, "one", keep=0)
+    trainer.save()
+    said = refused(trainer.restore, 7)
+    assert "no checkpoint of step 7 in" in said and "there are those of 0" in said
+    data = max((tmp_path / "none" / "0" / "arrays").rglob("d/*"), key=lambda file: file.stat().st_size)
+    os.truncate(data, 10)
+    said = refused(trainer.restore)
+    assert f"the checkpoint {tmp_path / 'none' / '0'} cannot be read" in said
+    assert f"{data.name} is truncated or changed: 10 bytes" in said
+
+
+def test_places_that_no_file_can_hold(tmp_path):
+    class Other(Stream):
+        def get_state(self):
+            return {1, 2}
+
+    said = refused(trainer_of(tmp_path / "run", "one").fit, Other(), steps=1)
+    assert is_resumable(Other()) and not is_resumable([batch(0)]) and not is_resumable(iter([batch(0)]))
+    assert "where the batches are cannot be stored\n  get_state gives set" in said
+
+
+def test_without_orbax_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    said = refused(trainer_of, tmp_path, "one")
+    assert "checkpoints of a trainer need orbax-checkpoint, which is not installed" in said
+    assert "pip install orbax-checkpoint" in said
+
+
+def test_iterators_of_grain_go_on(tmp_path):
+    grain = pytest.importorskip("grain", reason="needs `pip install grain`")
+    data = grain.MapDataset.source([batch(step) for step in range(9)]).shuffle(seed=1).repeat()
+    losses = []
+
+    def told(step, found):
+        losses.append((step, found["loss"]))
+
+    whole = trainer_of(where="one")
+    whole.fit(iter(data.to_iter_dataset()), steps=8, every=1, report=told)
+    trainer_of(tmp_path / "run", "one").fit(data.to_iter_dataset(), steps=5)
+    again = trainer_of(tmp_path / "run", "one")
+    again.restore()
+    expected, losses[:] = losses[5:], []
+    again.fit(data.to_iter_dataset(), steps=8, every=1, report=told)
+    assert losses == expected
