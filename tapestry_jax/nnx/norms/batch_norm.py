@@ -14,7 +14,6 @@ from combinators.errors import GraphError, message
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.norms.scaled import Norm
-from tapestry_jax.nnx.norms.statistics import statistics
 
 
 class BatchNorm(Norm):
@@ -29,6 +28,7 @@ class BatchNorm(Norm):
       use_running_average: whether what ran along is used; the result then comes alone.
       momentum: how much of what ran along is kept.
       epsilon: added to the variance.
+      use_fast_variance: one pass over what is uncut; beside a large offset it loses the digits of the variance.
       use_bias: whether a bias is added.
       use_scale: whether a scale is multiplied.
       dims: name of the last dimension.
@@ -53,6 +53,7 @@ class BatchNorm(Norm):
         epsilon: float = 1e-5,
         use_bias: bool = True,
         use_scale: bool = True,
+        use_fast_variance: bool = True,
         dims: tuple[str] = ("channels",),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -68,6 +69,7 @@ class BatchNorm(Norm):
             epsilon=epsilon,
             use_bias=use_bias,
             use_scale=use_scale,
+            use_fast_variance=use_fast_variance,
             dims=dims,
             dtype=dtype,
             param_dtype=param_dtype,
@@ -93,7 +95,7 @@ class BatchNorm(Norm):
         if self.use_running_average:
             known: Any = (self.mean[...], self.var[...])  # values here, as all variables
             return self._scaled(x, known, kept)
-        mean, variance = statistics(x, kept)
+        mean, variance = self._statistics(x, kept)
         old, new = self.momentum, 1 - self.momentum
         still = Map(lax.stop_gradient)
         for running, now in ((self.mean, mean), (self.var, variance)):

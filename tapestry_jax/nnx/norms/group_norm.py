@@ -11,7 +11,6 @@ from combinators.arguments import read_count
 from combinators.errors import GraphError, message
 from combinators.recording.value import Value
 from tapestry_jax.nnx.norms.scaled import Norm
-from tapestry_jax.nnx.norms.statistics import statistics
 
 
 class GroupNorm(Norm):
@@ -24,6 +23,7 @@ class GroupNorm(Norm):
       num_groups: how many groups they make; None where `group_size` says it.
       group_size: channels of a group.
       epsilon: added to the variance.
+      use_fast_variance: one pass over what is uncut; beside a large offset it loses the digits of the variance.
       use_bias: whether a bias is added.
       use_scale: whether a scale is multiplied.
       dims: name of the last dimension.
@@ -44,6 +44,7 @@ class GroupNorm(Norm):
         epsilon: float = 1e-6,
         use_bias: bool = True,
         use_scale: bool = True,
+        use_fast_variance: bool = True,
         dims: tuple[str] = ("channels",),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -54,6 +55,7 @@ class GroupNorm(Norm):
             epsilon=epsilon,
             use_bias=use_bias,
             use_scale=use_scale,
+            use_fast_variance=use_fast_variance,
             dims=dims,
             dtype=dtype,
             param_dtype=param_dtype,
@@ -79,7 +81,7 @@ class GroupNorm(Norm):
           SignatureError: when there is no axis before the channels, or they have another size.
         """
         self._check(x, 2)
-        return self._scaled(x, statistics(x, (0,), groups=self.num_groups), (0,), self.num_groups)
+        return self._scaled(x, self._statistics(x, (0,), groups=self.num_groups), (0,), self.num_groups)
 
 
 class InstanceNorm(Norm):
@@ -88,6 +90,7 @@ class InstanceNorm(Norm):
     Args:
       num_features: the channels, the last dimension.
       epsilon: added to the variance.
+      use_fast_variance: one pass over what is uncut; beside a large offset it loses the digits of the variance.
       use_bias: whether a bias is added.
       use_scale: whether a scale is multiplied.
       dims: name of the last dimension.
@@ -104,4 +107,4 @@ class InstanceNorm(Norm):
         """
         self._check(x, 3)
         kept = (0, x.ndim - 1)
-        return self._scaled(x, statistics(x, kept), kept)
+        return self._scaled(x, self._statistics(x, kept), kept)

@@ -12,7 +12,7 @@ from jax import lax
 from combinators.frozen import dataclass
 from combinators.recording.value import Value
 from tapestry_jax.nnx.norms.scaled import Norm
-from tapestry_jax.nnx.norms.statistics import mean_square, statistics
+from tapestry_jax.nnx.norms.statistics import mean_square
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class LayerNorm(Norm):
     Args:
       num_features: size of the last dimension; a fold, which a plan may cut.
       epsilon: added to the variance.
+      use_fast_variance: one pass over what is uncut; beside a large offset it loses the digits of the variance.
       use_bias: whether a bias is added.
       use_scale: whether a scale is multiplied.
       dims: name of the dimension.
@@ -76,6 +77,7 @@ class LayerNorm(Norm):
         epsilon: float = 1e-6,
         use_bias: bool = True,
         use_scale: bool = True,
+        use_fast_variance: bool = True,
         dims: tuple[str] = ("embed",),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -86,6 +88,7 @@ class LayerNorm(Norm):
             epsilon=epsilon,
             use_bias=use_bias,
             use_scale=use_scale,
+            use_fast_variance=use_fast_variance,
             dims=dims,
             dtype=dtype,
             param_dtype=param_dtype,
@@ -96,7 +99,7 @@ class LayerNorm(Norm):
         """Normalise `(..., num_features)`, which comes back, by mean and variance."""
         self._check(x)
         kept = range(x.ndim - 1)
-        return self._scaled(x, statistics(x, kept), kept)
+        return self._scaled(x, self._statistics(x, kept), kept)
 
 
 class RMSNorm(Norm):

@@ -17,7 +17,7 @@ from combinators.frozen import dataclass
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
-from tapestry_jax.nnx.norms.statistics import axes_of
+from tapestry_jax.nnx.norms.statistics import axes_of, statistics
 from tapestry_jax.nnx.options import read_dims, read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import ones, parameter, zeros
 
@@ -76,6 +76,7 @@ class Norm(Module):
         epsilon: float = 1e-6,
         use_bias: bool = True,
         use_scale: bool = True,
+        use_fast_variance: bool = True,
         dims: tuple[str] = ("channels",),
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -89,6 +90,7 @@ class Norm(Module):
             raise GraphError(message(f"epsilon= {own} is negative", f"got {epsilon!r}", remedy=remedy))
         self.dims = read_dims(dims, 1, f"dims= {own}")
         self.dtype, param_dtype = read_dtypes(dtype, param_dtype, own)
+        self.use_fast_variance = read_flag(use_fast_variance, f"use_fast_variance= {own}")
         rngs = read_rngs(rngs, own)
         self.scale: nnx.Param[jax.Array] | None = nnx.data(None)
         self.bias: nnx.Param[jax.Array] | None = nnx.data(None)
@@ -114,20 +116,24 @@ class Norm(Module):
             remedy = "Change the module's num_features, or what comes in."
             raise SignatureError(message(f"{type(self).__name__}: the input does not fit", *details, remedy=remedy))
 
-    def _scaled(self, x: Value, statistics: tuple[Value, ...], kept: Collection[int], groups: int = 0) -> Value:
+    def _statistics(self, x: Value, kept: Collection[int], *, groups: int = 0) -> tuple[Value, Value]:
+        """Mean and variance along the axes that are not kept."""
+        return statistics(x, kept, groups=groups, fast=self.use_fast_variance)
+
+    def _scaled(self, x: Value, by: tuple[Value, ...], kept: Collection[int], groups: int = 0) -> Value:
         """By a variance, or a mean and a variance, that carry the axes `kept`, and the groups of the last one."""
         parameters = [p[...] for p in (self.scale, self.bias) if p is not None]
         operand, carried = axes_of(x.ndim, kept, grouped=groups > 0)
         last = operand[operand.rindex("(") :] if groups else operand.split()[-1]
-        text = ", ".join([operand, *(carried for _ in statistics), *(last for _ in parameters)]) + f" -> {operand}"
+        text = ", ".join([operand, *(carried for _ in by), *(last for _ in parameters)]) + f" -> {operand}"
         kernel = Scaled(
             self.epsilon,
             tuple(axis for axis in range(x.ndim - (groups > 0)) if axis not in kept),
-            len(statistics) == 2,
+            len(by) == 2,
             self.scale is not None,
             self.bias is not None,
             self.num_features // groups if groups else 0,
             None if self.dtype is None else jnp.dtype(self.dtype),
         )
         sizes = {"groups": groups} if groups else None
-        return Map(kernel, text, sizes=sizes, name="normalize")(x, *statistics, *parameters)
+        return Map(kernel, text, sizes=sizes, name="normalize")(x, *by, *parameters)

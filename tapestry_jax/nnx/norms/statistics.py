@@ -38,11 +38,7 @@ class CentralSums:
 
 @dataclass(frozen=True)
 class MeanAndVariance:
-    """Mean and variance of a whole tensor in one pass, of what is left when its first cells are taken away.
-
-    `mean(x^2) - mean(x)^2` of `x` itself, as Flax has it, loses what an offset beside the spread takes. A cell is away
-    from the mean of `n` by at most `sqrt(n)` deviations, so that what is lost here is at most some `n` roundings of the
-    variance.
+    """Mean and variance of a whole tensor in one pass: `mean(x^2) - mean(x)^2`, as in Flax.
 
     Attributes:
       axes: that are folded.
@@ -55,13 +51,9 @@ class MeanAndVariance:
     def __call__(self, x: Any) -> tuple[Any, Any]:
         """Two arrays with the axes that are left, in at least 32 bits."""
         wide, axes = _apart(x, self.axes, self.group)
-        # Whatever is taken away, both are the same functions of `x`: it has no part in the gradient.
-        first = lax.stop_gradient(_first(wide, axes))
-        moved = jnp.mean(wide + -first, axis=axes)
-        # With the other sign, or XLA on CPUs writes the difference, which two sums would share, to memory.
-        squares = jnp.mean(lax.square(first - wide), axis=axes)
+        mean = jnp.mean(wide, axis=axes)
         # Rounding can make the difference negative.
-        return moved + jnp.squeeze(first, axes), jnp.maximum(0.0, squares - lax.square(moved))
+        return mean, jnp.maximum(0.0, jnp.mean(lax.square(wide), axis=axes) - lax.square(mean))
 
 
 @dataclass(frozen=True)
@@ -109,19 +101,22 @@ def mean_of(state: Any) -> Any:
     return total / jnp.maximum(count, 1).astype(total.dtype)
 
 
-def statistics(x: Value, kept: Collection[int], *, groups: int = 0) -> tuple[Value, Value]:
+def statistics(x: Value, kept: Collection[int], *, groups: int = 0, fast: bool = True) -> tuple[Value, Value]:
     """Mean and variance along the axes of `x` that are not kept.
 
     Args:
       x: the tensor.
       kept: the axes that means and variances carry.
       groups: of the cells of the last axis, each with its own mean; 0 folds this axis whole or keeps it.
+      fast: whether those of what is uncut are found in one pass, as Flax does unless it is told not to.
     """
     folded = tuple(axis for axis in range(x.ndim) if axis not in kept and not (groups and axis == x.ndim - 1))
     group = x.shape[-1] // groups if groups else 0
     operand, result = axes_of(x.ndim, kept, grouped=groups > 0)
     text = f"{operand} -> {result}, {result}"
-    options: dict[str, Any] = {"dense": MeanAndVariance(folded, group), "name": "moments"}
+    options: dict[str, Any] = {"name": "moments"}
+    if fast:
+        options["dense"] = MeanAndVariance(folded, group)
     if groups:
         options["sizes"] = {"groups": groups}
     return Reduce(CentralSums(folded, group), text, Moments, present=variance_of, **options)(x)
@@ -142,14 +137,6 @@ def axes_of(rank: int, kept: Collection[int], *, grouped: bool = False) -> tuple
     if grouped:
         names[-1] = "(groups [member])"
     return " ".join(names), " ".join(result) or "()"
-
-
-def _first(x: Any, axes: Collection[int]) -> Any:
-    """The first cell along some axes, each of which stays with one; zero where there is none, or it is not finite."""
-    if not all(x.shape[axis] for axis in axes):
-        return jnp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)], x.dtype)
-    cells = x[tuple(slice(1) if axis in axes else slice(None) for axis in range(x.ndim))]
-    return jnp.where(jnp.isfinite(cells), cells, 0)
 
 
 def _apart(x: Any, axes: tuple[int, ...], group: int) -> tuple[Any, tuple[int, ...]]:
