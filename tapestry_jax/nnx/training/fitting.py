@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from combinators.arguments import read_count
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.saving.saved import Saved
+from tapestry_jax.nnx.training.stepping.state import TrainState
 
 Report = Callable[[int, Mapping[str, float]], Any]
 
 
+class Steps(Protocol):
+    """What takes steps: a trainer."""
+
+    steps: int
+
+    @property
+    def state(self) -> TrainState:
+        """All arrays, once the last step is known to have given numbers."""
+        ...
+
+    def step_on(self, batch: Any) -> dict[str, Any]:
+        """Take one step."""
+        ...
+
+    def rows(self, batch: Any) -> int:
+        """The rows of a batch."""
+        ...
+
+
 def fit(
-    trainer: Trainer, batches: Any, steps: Any, *, every: Any, report: Report | None, saved: Saved | None
+    trainer: Steps, batches: Any, steps: Any, *, every: Any, report: Report | None, saved: Saved | None
 ) -> dict[str, float]:
     """See `Trainer.fit`."""
     last = None if steps is None else read_count(steps, "steps= of trainer.fit", least=0, error=TrainingError)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -33,30 +33,24 @@ def read_results(result: Any, held: Any, trained: Any) -> Results:
     """Read what a loss returned: arrays, or their types.
 
     Args:
-      result: a scalar; a pair of it and a mapping from names of metrics, or of variables of the model, to arrays; or
-        what `tp.lift(..., state=True)` makes of either.
+      result: a scalar; or a pair of it and a mapping from names to metrics. Behind either a graph gives what the model
+        writes, which `tp.trace` and `tp.lift(..., state=True)` add.
       held: the state of the model.
       trained: the part of it that the optimizer changes.
 
     Raises:
       TrainingError: for anything else.
     """
-    variables, written = by_path(held), dict[str, Any]()
-    if _is_lifted(result):
+    written: dict[str, Any] = {}
+    if _tells_written(result):
         result, states = result
         for state in states.values():
             written |= {path: variable.get_value() for path, variable in by_path(state).items()}
     loss, told = _parted(result)
-    metrics: dict[str, Any] = {}
-    for name, value in _flat(told):
-        if name in variables:
-            written[name] = value
-        else:
-            metrics[name] = _metric(name, value, variables)
-    fixed = by_path(trained)
+    variables, fixed = by_path(held), by_path(trained)
     for path, value in written.items():
         _check_written(path, value, variables[path], path in fixed)
-    return Results(loss, metrics, written)
+    return Results(loss, {name: _metric(name, value) for name, value in told.items()}, written)
 
 
 def by_path(state: Any) -> dict[str, Any]:
@@ -64,8 +58,8 @@ def by_path(state: Any) -> dict[str, Any]:
     return {".".join(map(str, path)): variable for path, variable in nnx.to_flat_state(state)}
 
 
-def _is_lifted(result: Any) -> bool:
-    """Whether what was written comes as `tp.lift(..., state=True)` returns it: states by the names of arguments."""
+def _tells_written(result: Any) -> bool:
+    """Whether what was written comes behind the result, as graphs give it: states by the names of arguments."""
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping) and result[1]):  # pyright: ignore[reportUnknownArgumentType]
         return False
     states: Any = result[1]
@@ -87,27 +81,17 @@ def _parted(result: Any) -> tuple[Any, Any]:
     )
 
 
-def _flat(told: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in told.items():
-        path = f"{above}{name}"
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{path}.")
-        else:
-            yield path, value
-
-
-def _metric(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+def _metric(name: Any, value: Any) -> Any:
     parts: Any = value if isinstance(value, tuple | list) else (value,)
-    if len(parts) in (1, 2) and all(_is_scalar(part) for part in parts) and name not in _OURS:
+    if len(parts) in (1, 2) and all(_is_scalar(part) for part in parts) and isinstance(name, str) and name not in _OURS:
         return tuple(parts) if len(parts) == 2 else value
-    near = [path for path in known if path.startswith(f"{name.partition('.')[0]}.")]
     raise TrainingError(
         message(
-            f"`{name}`, which the loss returns, is neither a metric nor a variable of the model",
+            f"`{name}`, which the loss returns, is no metric",
             "a metric is a scalar, the mean of the batch, or a pair of scalars, a total and its count; "
             f"{' and '.join(_OURS)} are the trainer's own",
-            f"got {jax.tree.map(_described, value)}" + (f"; the model has {', '.join(near[:4])}" if near else ""),
-            remedy="Reduce it to a scalar, or name the variable that it is written to, such as 'norm.mean'.",
+            f"got {jax.tree.map(_described, value)}",
+            remedy="Reduce it to a scalar, and give it another name.",
         )
     )
 
@@ -121,8 +105,8 @@ def _check_written(path: str, value: Any, variable: Any, is_trained: bool) -> No
     if not is_trained and expected == got:
         return
     details = ("it is trained: the optimizer changes it",) if is_trained else (f"expected {expected}", f"got {got}")
-    remedy = "Return what is no parameter, such as running statistics, in the shape and dtype of its variable."
-    raise TrainingError(message(f"the loss cannot write to `{path}`", *details, remedy=remedy))
+    remedy = "Write to variables that are not trained, in their shapes and dtypes; or train others: wrt=."
+    raise TrainingError(message(f"a model that is trained cannot write to `{path}`", *details, remedy=remedy))
 
 
 def _is_scalar(value: Any) -> bool:

@@ -36,9 +36,9 @@ class Trainer:
     true shapes, so training gives the same numbers on every mesh. The memory of the old state is given to the new one.
 
     The loss takes the model and then the arrays of a batch. It returns a scalar, or that and a dictionary, in which a
-    scalar is a metric, the mean of the batch; a pair of scalars a metric as a total and its count; and what is named as
-    variables of the model, `{"norm": running}`, is written to them. A last parameter called `step` gets the number of
-    the step, for `tp.nnx.Dropout`.
+    scalar is a metric, the mean of the batch, and a pair of scalars a metric as a total and its count. What the model
+    writes, such as running statistics, is kept. A last parameter called `step` gets the number of the step, for
+    `tp.nnx.Dropout`.
 
     Args:
       loss: a function of the model and of the arrays of a batch.
