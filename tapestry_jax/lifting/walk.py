@@ -14,10 +14,11 @@ from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import is_key
 from combinators.kernels.jaxprs import is_literal
 from combinators.operations.operation import Operation
+from tapestry_jax.lifting.callables.place import place_of
 from tapestry_jax.lifting.callables.scopes import scope_of
 from tapestry_jax.lifting.constants import constant_step, scalar_of
 from tapestry_jax.lifting.kernels.cells import Instruction, Program
-from tapestry_jax.lifting.place import place_of
+from tapestry_jax.lifting.trees.prefixes import with_prefixes
 from tapestry_jax.lifting.values import Atom, CellStep, Dims, LeafStep, LoopStep, Step, Steps, Values
 
 KEYS = "random keys"
@@ -43,8 +44,17 @@ class Walk:
         self.place, self.scope, self.root = "", "", ""
         self.within: Any = None
 
-    def run(self, jaxpr: Any, constants: Sequence[Any], atoms: Sequence[Atom]) -> list[Atom]:
-        """Write down a jaxpr, whose inputs are `atoms`; returns its results."""
+    def run(
+        self, jaxpr: Any, constants: Sequence[Any], atoms: Sequence[Atom], *, as_written: bool = False
+    ) -> list[Atom]:
+        """Write down a jaxpr, whose inputs are `atoms`; returns its results.
+
+        Args:
+          jaxpr: the program.
+          constants: that it holds.
+          atoms: its inputs.
+          as_written: each equation by itself, where several would be one scan.
+        """
         outer, self.within = self.within, jaxpr
         known: dict[Any, Atom] = dict(zip(jaxpr.invars, atoms, strict=True))
         for var, value in zip(jaxpr.constvars, constants, strict=True):
@@ -54,7 +64,7 @@ class Walk:
         def read(atom: Any) -> Atom:
             return scalar_of(atom.val, atom.aval.dtype) if is_literal(atom) else known[atom]
 
-        for equation in jaxpr.eqns:
+        for equation in jaxpr.eqns if as_written else with_prefixes(jaxpr):
             results = self.equation(equation, [read(atom) for atom in equation.invars])
             known |= dict(zip(equation.outvars, results, strict=True))
         self.within = outer

@@ -28,7 +28,7 @@ def _is_library(file: str) -> bool:
 
 
 def _is_part_of(file: str, packages: frozenset[str]) -> bool:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     parts = Path(file).parts
     below = Path(file).is_relative_to(root) and len(parts) > len(root.parts) and parts[len(root.parts)] in packages
     inside = "site-packages" in parts and parts[parts.index("site-packages") + 1] in packages
