@@ -59,7 +59,7 @@ class Walk:
         known: dict[Any, Atom] = dict(zip(jaxpr.invars, atoms, strict=True))
         for var, value in zip(jaxpr.constvars, constants, strict=True):
             reader = next((equation for equation in jaxpr.eqns if var in equation.invars), None)
-            known[var] = self.constant(value, place_of(reader) or self.place)
+            known[var] = self.constant(value, place_of(reader, self.place))
 
         def read(atom: Any) -> Atom:
             return scalar_of(atom.val, atom.aval.dtype) if is_literal(atom) else known[atom]
@@ -73,7 +73,7 @@ class Walk:
     def equation(self, equation: Any, atoms: list[Atom]) -> list[Atom]:
         """Write down one equation."""
         outer, around, first = self.place, self.scope, len(self.steps)
-        self.place, self.scope = place_of(equation) or outer, scope_of(equation, around, self.root)
+        self.place, self.scope = place_of(equation, outer), scope_of(equation, around, self.root)
         rule = self.rules.get(self.kind(equation))
         found = rule(self, equation, atoms) if rule is not None else None
         if found is None and _has_keys(equation):
@@ -95,7 +95,7 @@ class Walk:
     def inner(self) -> Walk:
         """A walk for the body of a loop."""
         made = Walk(self.rules, self.unknown, self.values, self.through)
-        made.root = self.root
+        made.root, made.place = self.root, self.place
         return made
 
     def shape(self, atom: Atom) -> tuple[int, ...]:

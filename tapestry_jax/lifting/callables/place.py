@@ -10,11 +10,18 @@ _LIBRARIES = frozenset({"jax", "flax", "combinators", "tapestry_jax"})
 _PACKAGES = tuple({str(Path(sysconfig.get_paths()[name])) for name in ("purelib", "platlib", "stdlib")})
 
 
-def place_of(equation: Any) -> str:
-    """`file:line (function)` of the innermost frame that the user wrote; empty where nothing tells it."""
+def place_of(equation: Any, around: str = "") -> str:
+    """`file:line (function)` of the innermost frame that the user wrote; empty where nothing tells it.
+
+    Args:
+      equation: of a jaxpr.
+      around: where the call was written that it stands in: frames of what is jitted end at that.
+    """
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = list(getattr(traceback, "frames", ()))
     own = [frame for frame in frames if not _is_library(frame.file_name)]
+    if not own and around:
+        return around
     found = own or [frame for frame in frames if not _is_part_of(frame.file_name, _LIBRARIES)]
     if not found:
         return ""

@@ -62,14 +62,17 @@ def choice(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
 
 
 def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
-    """A program that is repeated while a condition holds: what both map is mapped, so what is asked for is whole."""
+    """A program that is repeated while a condition holds: what both map is mapped, so what is asked for is whole.
+
+    Under `jax.vmap` the condition has the batch, and each cell of it stops by itself: along that it can be cut.
+    """
     params, inside, values = equation.params, Inside(walk), [walk.value(atom) for atom in atoms]
-    if params["cond_jaxpr"].out_avals[0].shape:
-        return None  # `jax.vmap` of a loop: each cell of the batch stops by itself
     asked, fixed = int(params["cond_nconsts"]), int(params["body_nconsts"])
     named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
     carries = named[asked + fixed :]
-    inside.run(written(walk, params["cond_jaxpr"], "condition"), [*named[:asked], *carries])
+    (holds,) = inside.run(written(walk, params["cond_jaxpr"], "condition"), [*named[:asked], *carries])
+    for own in carries:
+        inside.unite(holds, own[: len(holds)])
     outs = inside.run(written(walk, params["body_jaxpr"], "body"), named[asked:])
     for own, other in zip(carries, outs, strict=True):
         inside.unite(own, other)
@@ -88,6 +91,7 @@ def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
             OnBlocks(body, cut, (*second, *(fixed + at for at in carried)), tuple(carried)),
             (len(first), len(second)),
             tuple(carried.index(at) for at in wanted),
+            len(holds),
         )
         operands = [*first, *(asked + at for at in second), *(asked + fixed + at for at in carried)]
         return Part(lambda opaque, at: Until(opaque, at, *told), told[:2], operands)

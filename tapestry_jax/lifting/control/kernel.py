@@ -140,19 +140,21 @@ class Choice(Controlled):
 
 @dataclass(frozen=True)
 class Until(Controlled):
-    """A program that is repeated while a condition holds, which maps nothing that is cut.
+    """A program that is repeated while a condition holds, which has nothing that is cut but a batch.
 
     Attributes:
       condition: of its constants and the carries.
       body: of its constants and the carries.
       constants: how many the condition and the body have.
       wanted: the positions of the carries that are results.
+      batch: how many axes the condition has, the first ones of all carries: each cell stops by itself.
     """
 
     condition: OnBlocks
     body: OnBlocks
     constants: tuple[int, int]
     wanted: tuple[int, ...]
+    batch: int = 0
 
     def __call__(self, *blocks: Any) -> Any:
         """The last carries."""
@@ -162,15 +164,25 @@ class Until(Controlled):
         of_condition, of_body = self.constants
         asked, fixed = operands[:of_condition], operands[of_condition : of_condition + of_body]
 
-        def with_flag(carry: list[Any]) -> list[Any]:
-            return [~self.condition(coordinates, [*asked, *carry])[0], *carry]
+        def asked_of(carry: list[Any]) -> list[Any]:
+            goes_on = self.condition(coordinates, [*asked, *carry])[0]
+            return [~goes_on.any(), goes_on, *carry]
 
-        def turn(carry: list[Any]) -> list[Any]:
-            return with_flag(_alike(self.body(coordinates, [*fixed, *carry[1:]]), told))
+        def turn(state: list[Any]) -> list[Any]:
+            _, goes_on, *carry = state
+            made = self.body(coordinates, [*fixed, *carry])
+            if self.batch:
+                made = [_chosen(goes_on, new, old) for new, old in zip(made, carry, strict=True)]
+            return asked_of(_alike(made, told))
 
-        last = run_until(turn, with_flag(operands[of_condition + of_body :]), None, "while")[1:]
+        last = run_until(turn, asked_of(operands[of_condition + of_body :]), None, "while")[2:]
         out = [last[at] for at in self.wanted]
         return out[0] if len(out) == 1 else tuple(out)
+
+
+def _chosen(goes_on: Any, new: Any, old: Any) -> Any:
+    """What a batch is after a turn: that of those that go on."""
+    return jnp.where(goes_on.reshape(goes_on.shape + (1,) * (old.ndim - goes_on.ndim)), new, old)
 
 
 def reached(graph: Graph, wanted: Iterable[Ref]) -> set[int]:

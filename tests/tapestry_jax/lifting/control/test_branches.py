@@ -148,15 +148,48 @@ def test_a_dimension_that_one_operation_folds_is_whole_in_all() -> None:
     assert cut == {names[named[1].find()]}
 
 
-def test_a_loop_over_a_batch_of_which_each_row_stops_by_itself_is_whole() -> None:
+def test_rows_that_stop_by_themselves_take_turns_of_their_own() -> None:
     def row(x: Any) -> Any:
         return lax.while_loop(
             lambda c: (jnp.abs(c[1]).sum() < 6) & (c[0] < 5), lambda c: (c[0] + 1, c[1] * 1.3), (0, x)
         )
 
-    graph = tp.lift(jax.vmap(row), X)
-    assert [found.primitive for found in graph.opaque()] == ["while"]
-    want = jax.vmap(row)(X)
-    assert len({*want[0].tolist()}) > 1
-    for left, right in zip(graph(X), want, strict=True):
-        np.testing.assert_allclose(left, right, rtol=1e-6)
+    assert len({*jax.vmap(row)(X)[0].tolist()}) > 1
+    assert agrees(jax.vmap(row), X, plans=[{"full": "b"}], grads=False).opaque() == ()
+
+
+def root(x: Any) -> Any:
+    """Newton's square root, and how many turns it took."""
+    return lax.while_loop(
+        lambda c: jnp.abs(c[0] * c[0] - x) > 1e-5, lambda c: (0.5 * (c[0] + x / c[0]), c[1] + 1), (x, 0)
+    )
+
+
+def grown(x: Any, w: Any) -> Any:
+    return lax.while_loop(lambda y: (y**2).sum() < 50.0, lambda y: y * 1.5 + jnp.tanh(w @ y), x)
+
+
+# The function, its arguments, plans, and the dimensions that can be cut: a device stops when its own cells have.
+BATCHES: dict[str, Any] = {
+    "numbers": (jax.vmap(root), (SOURCE.uniform(1, 9, 13),), [{"x_0": ("a", "b")}, {"x_0": tp.chunks(2)}], {"x_0"}),
+    "rows": (jax.vmap(grown, (0, None)), (X[:, :4], W[:4, :4]), [{"x_0": "b"}], {"x_0"}),
+    "numbers twice": (
+        jax.vmap(jax.vmap(root)),
+        (SOURCE.uniform(1, 9, (5, 6)),),
+        [{"x_0": "b", "x_1": "a"}],
+        {"x_0", "x_1"},
+    ),
+    "what was sorted, where copies fill blocks": (
+        lambda x: jax.vmap(lambda x: lax.while_loop(lambda c: c < 100, lambda c: c * 2, x))(jnp.sort(x)),
+        (SOURCE.uniform(1, 9, 13),),
+        [{"x_0": ("a", "b")}],
+        {"x_0"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_loop_of_which_each_cell_stops_by_itself_is_cut_along_its_batch(name: str) -> None:
+    function, args, plans, cut = BATCHES[name]
+    graph = agrees(function, *(arg.astype("f4") for arg in args), plans=plans, grads=False)
+    assert graph.opaque() == () and set(dims(graph)) == cut
