@@ -2,7 +2,7 @@
 
 Users write `import tapestry_jax as tp`, which hands on every name of this package beside its own (`help(tp)`):
 
-Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
+Leaves    Map Reduce Scan fold scan window einsum rearrange stencil attention index random identity named Dense
 Programs  program iterate unchanged stack Either Arrow
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace Graph TensorType
@@ -57,7 +57,12 @@ from combinators.operations.dense import Dense as Dense
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
     from combinators.arrows.conditions import unchanged as unchanged
+    from combinators.leaves.stencil import stencil as stencil
 else:
     # A file for each aggregator: a tenth of all that is imported. Few programs have the others.
-    _PLACES = {"aggregators": "combinators.aggregators", "unchanged": "combinators.arrows.conditions:unchanged"}
+    _PLACES = {
+        "aggregators": "combinators.aggregators",
+        "stencil": "combinators.leaves.stencil:stencil",
+        "unchanged": "combinators.arrows.conditions:unchanged",
+    }
     __getattr__, __dir__ = lazily(__name__, _PLACES)

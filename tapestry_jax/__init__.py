@@ -1,6 +1,6 @@
 """Maps, monoids and arrows over index spaces, planned onto meshes: `import tapestry_jax as tp`.
 
-Leaves    Map Reduce Scan fold scan window einsum rearrange attention index random identity named Dense
+Leaves    Map Reduce Scan fold scan window einsum rearrange stencil attention index random identity named Dense
 Programs  program iterate unchanged stack Either Arrow, and `>>`, `&`, `*`, `|` of arrows
 Merging   monoids aggregators Monoid Aggregator Frame
 Graphs    trace lift stack_layers unstack_layers Graph TensorType infer Inferred
@@ -71,6 +71,7 @@ from tapestry_jax.stored import store_padded as store_padded
 
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
+    from combinators import stencil as stencil
     from combinators import unchanged as unchanged
     from tapestry_jax import machines as machines
     from tapestry_jax.aot.topology import topology as topology
