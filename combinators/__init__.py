@@ -57,12 +57,12 @@ from combinators.operations.dense import Dense as Dense
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
     from combinators.arrows.conditions import unchanged as unchanged
-    from combinators.leaves.stencil import stencil as stencil
+    from combinators.stencils.stencil import stencil as stencil
 else:
     # A file for each aggregator: a tenth of all that is imported. Few programs have the others.
     _PLACES = {
         "aggregators": "combinators.aggregators",
-        "stencil": "combinators.leaves.stencil:stencil",
+        "stencil": "combinators.stencils.stencil:stencil",
         "unchanged": "combinators.arrows.conditions:unchanged",
     }
     __getattr__, __dir__ = lazily(__name__, _PLACES)

@@ -24,7 +24,7 @@ _PLACES = {
     "search": "tapestry_jax.searching.search:search",
     "stack_layers": "tapestry_jax.lifting.callables.layers:stack_layers",
     "topology": "tapestry_jax.aot.topology:topology",
-    "stencil": "combinators.leaves.stencil:stencil",
+    "stencil": "combinators.stencils.stencil:stencil",
     "unchanged": "combinators.arrows.conditions:unchanged",
     "unstack_layers": "tapestry_jax.lifting.callables.layers:unstack_layers",
 }

@@ -169,7 +169,7 @@ MOVED: Mapping[str, str] = MappingProxyType(
         "combinators.scan_ends": "combinators.leaves.scan_ends",
         "combinators.segments": "combinators.aggregation.segments",
         "combinators.slicing": "combinators.recording.slicing",
-        "combinators.stencil": "combinators.numerics.neighbours",
+        "combinators.stencil": "combinators.stencils.neighbours",
         "combinators.until": "combinators.arrows.conditions",
         "combinators.widening": "combinators.operations.widening",
         "combinators.window": "combinators.leaves.window",

@@ -137,11 +137,7 @@ def test_stencil_of_few_cells(boundary: Any, size: int) -> None:
     mode: Any = (
         {"mode": NUMPY[boundary]} if isinstance(boundary, str) else {"mode": "constant", "constant_values": boundary}
     )
-    if size == 0 and boundary in ("periodic", "edge"):
-        with pytest.raises(SignatureError, match="has no cell to read"):
-            tp.stencil(lambda u: u[-3], {"x": (-3, 2)}, boundary=boundary)(u)
-        return
-    p = np.pad(u, 3, **mode)
+    p = np.pad(u, 3, **mode) if size else np.zeros(6)
     found = tp.stencil(lambda u: u[-3] + 10 * u[2], {"x": (-3, 2)}, boundary=boundary)(u)
     np.testing.assert_allclose(found, p[:size] + 10 * p[5 : 5 + size])
 

@@ -8,21 +8,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.arguments import is_whole, read_function, read_mapping, read_name, read_optional_name
+from combinators.arguments import is_whole, read_function, read_optional_name
 from combinators.arrows.arrow import Arrow
 from combinators.errors import CompositionError, KernelError, SignatureError, message
 from combinators.index_space.axis import Axis, Term
-from combinators.index_space.boundary import BOUNDARIES
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.kernels.elementwise import check_elementwise
 from combinators.kernels.kernel import short_name
-from combinators.numerics.neighbours import Ends, Field, Neighbours, Offsets, Side, StencilKernel
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
 from combinators.recording.value import Value
-
-SIDES = ("one-sided", "edge", "reflect", "zero")
+from combinators.stencils.boundary import read_boundary, read_reach
+from combinators.stencils.neighbours import Ends, Field, Neighbours, Offsets, Side, StencilKernel
 
 
 def stencil(
@@ -65,8 +63,8 @@ def stencil(
     """
     read_function(cell, "the function of a cell in tp.stencil", KernelError)
     called = read_optional_name(name, "name= of tp.stencil") or short_name(cell)
-    spans = _read_reach(reach)
-    return Stencil(cell, spans, _read_boundary(boundary, [dim for dim, _ in spans]), called)
+    spans = read_reach(reach)
+    return Stencil(cell, spans, read_boundary(boundary, [dim for dim, _ in spans]), called)
 
 
 class Stencil(Arrow[Any, Any]):
@@ -251,61 +249,3 @@ def _free(name: str, used: Collection[str]) -> str:
     while name in used:
         name += "_"
     return name
-
-
-def _read_reach(reach: Any) -> tuple[tuple[str, tuple[int, int]], ...]:
-    found: list[tuple[str, tuple[int, int]]] = []
-    for dim, span in read_mapping(reach, "the reach of tp.stencil", SignatureError).items():
-        name = read_name(dim, "a dimension of tp.stencil", SignatureError)
-        pair = tuple(span) if isinstance(span, tuple | list) else ()
-        if len(pair) != 2 or not all(map(is_whole, pair)) or not pair[0] <= 0 <= pair[1]:
-            raise SignatureError(
-                message(
-                    f"the reach of tp.stencil along `{name}` is no pair of offsets around 0",
-                    f"got {span!r}",
-                    remedy=f'Write {{"{name}": (-1, 1)}}.',
-                )
-            )
-        found.append((name, (int(pair[0]), int(pair[1]))))
-    if not found:
-        raise SignatureError(message("tp.stencil has no dimension", remedy='Write its reach: {"x": (-1, 1)}.'))
-    return tuple(found)
-
-
-def _read_boundary(boundary: Any, dims: Sequence[str]) -> tuple[tuple[Side, Side] | str, ...]:
-    """For each dimension a mode of `tp.Map`, or what answers at both ends."""
-    given = boundary if isinstance(boundary, Mapping) else dict.fromkeys(dims, boundary)
-    if set(given) != {*dims}:
-        raise SignatureError(
-            message(
-                "boundary= of tp.stencil speaks of other dimensions",
-                f"expected {', '.join(dims)}, got {', '.join(map(str, given))}",
-                remedy="Give one boundary for all, or one for each dimension.",
-            )
-        )
-    return tuple(_read_mode(given[dim], dim) for dim in dims)
-
-
-def _read_mode(given: Any, dim: str) -> tuple[Side, Side] | str:
-    if isinstance(given, str) and given in BOUNDARIES:
-        return given
-    pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
-    if len(pair) != 2 or not all(_is_side(side) for side in pair):
-        raise SignatureError(
-            message(
-                f"unknown boundary of tp.stencil along `{dim}`",
-                f"got {given!r}",
-                remedy=f"Use one of {', '.join(BOUNDARIES)}, one-sided, a number, or a pair of {', '.join(SIDES)} and "
-                "numbers.",
-            )
-        )
-    return _side(pair[0]), _side(pair[1])
-
-
-def _is_side(given: Any) -> bool:
-    return given in SIDES if isinstance(given, str) else isinstance(given, int | float) and not isinstance(given, bool)
-
-
-def _side(given: Any) -> Side:
-    """The block has the cells of an edge itself."""
-    return {"edge": None, "zero": 0}.get(given, given) if isinstance(given, str) else given
