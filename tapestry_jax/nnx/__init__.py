@@ -2,7 +2,7 @@
 
 Modules   Module ModuleArrow
 Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP GLU SwiGLU
-          LoRA Dropout MultiHeadAttention RotaryScaling
+          LoRA Dropout MultiHeadAttention RotaryScaling MoE Auxiliary
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
 Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM
 Pooling   max_pool min_pool avg_pool
@@ -12,8 +12,8 @@ Losses    cross_entropy cross_entropy_with mean_squared_error contrastive
 Training  Trainer TrainingError, loaded on first use
 
 Read `modules`, what a module is, with `parameter`; then the layers: `projections`, `norms`, `images`, `recurrent`,
-`dropout` and `attention`; and what is made of them: `blocks`, with their `loss`, and `models`, loaded on request.
-`rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
+`dropout`, `attention`, `experts`; and what is made of them: `blocks`, with their `loss`, and `models`, loaded on
+request. `rows` are kernels, `options` reads what constructors are given. `training` is the trainer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tapestry_jax.nnx.blocks.transformer import Transformer as Transformer
 from tapestry_jax.nnx.blocks.transformer import TransformerConfig as TransformerConfig
 from tapestry_jax.nnx.blocks.with_cache import with_cache as with_cache
 from tapestry_jax.nnx.dropout import Dropout as Dropout
+from tapestry_jax.nnx.experts.mixture import Auxiliary as Auxiliary
+from tapestry_jax.nnx.experts.mixture import MoE as MoE
 from tapestry_jax.nnx.images.conv import Conv as Conv
 from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspose
 from tapestry_jax.nnx.images.pooling import avg_pool as avg_pool

@@ -499,6 +499,28 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         {"in_features": {"1", "np.int64"}, "lora_rank": {"1", "np.int64"}, "out_features": {"1", "np.int64"}}
         | {"base_module": {"None"}, "dims": set(), "a_initializer": set(), "b_initializer": set(), "rngs": set()},
     ),
+    "nnx.MoE": (
+        lambda **k: tp.nnx.MoE(**({"num_experts": 2, "features": 2, "hidden": 3, "rngs": RNGS} | k)),
+        {"num_experts": {"np.int64"}, "features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "top_k": {"1"}}
+        | {
+            "capacity_factor": POSITIVE - {"0"} | {"None"},
+            "normalized": FLAG | {"None"},
+            "gated": FLAG,
+            "activation": {"class"},
+        }
+        | {"dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "rngs": set()},
+    ),
+    "nnx.with_cache": (
+        lambda **k: tp.nnx.with_cache(
+            **({"model": tp.nnx.PositionEmbed(64, 2, rngs=RNGS), "batch": 2, "length": 3} | k)
+        ),
+        {
+            "model": set(),
+            "batch": COUNT | {"np.int64", "{}", "{a: 1}"},
+            "length": {"1", "np.int64"},
+            "dtype": FLOATS | {"None"},
+        },
+    ),
     "nnx.Dropout": (
         lambda **k: tp.nnx.Dropout(**({"rate": 0.5, "rngs": RNGS} | k)),
         {"rate": {"0", "1"}, "deterministic": FLAG, "rngs": set()}
