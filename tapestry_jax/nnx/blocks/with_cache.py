@@ -42,7 +42,7 @@ def with_cache(model: Any, batch: int | Mapping[str, int], length: int, *, dtype
     """
     leading = _read_leading(batch)
     length = read_count(length, "length= of with_cache")
-    dtype = read_float_dtype(dtype, "dtype= of with_cache") or jnp.float32
+    dtype = read_float_dtype(jnp.float32 if dtype is None else dtype, "dtype= of with_cache")
     made: Any = nnx.merge(*nnx.split(model))
     parts = dict(nnx.iter_modules(made))
     is_cached = False
