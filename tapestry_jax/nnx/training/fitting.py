@@ -8,18 +8,21 @@ from typing import Any, Protocol
 
 from combinators.arguments import read_count
 from combinators.errors import message
+from combinators.frozen import dataclass
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
+from tapestry_jax.nnx.training.progress import Bar, bar
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
-Report = Callable[[int, Mapping[str, float]], Any]
+Report = Callable[[int, Mapping[str, float]], Mapping[str, float] | None]
 
 
 class Steps(Protocol):
     """What takes steps: a trainer."""
 
     steps: int
+    history: list[dict[str, float]]
 
     @property
     def state(self) -> TrainState:
@@ -30,37 +33,72 @@ class Steps(Protocol):
         """Take one step."""
         ...
 
+    def told(self) -> dict[str, Any]:
+        """What a checkpoint holds beside arrays."""
+        ...
+
     def rows(self, batch: Any) -> int:
         """The rows of a batch."""
         ...
 
 
+@dataclass(frozen=True)
+class Telling:
+    """How often, and to whom, a loop tells of itself.
+
+    Attributes:
+      every: after how many steps.
+      report: who is told, and may answer with further metrics; or None.
+      progress: whether a bar is shown.
+    """
+
+    every: int
+    report: Report | None
+    progress: bool
+
+    def row(self, step: int, found: Metrics) -> dict[str, float]:
+        """What is known after a step, and answered."""
+        known = found.read()
+        answer = None if self.report is None else self.report(step, known)
+        return {"step": step, **known, **{name: float(value) for name, value in (answer or {}).items()}}
+
+
 def fit(
-    trainer: Steps, batches: Any, steps: Any, *, every: Any, report: Report | None, saved: Saved | None
+    trainer: Steps, batches: Any, steps: Any, told: Telling, saved: Saved | None, save_every: Any
 ) -> dict[str, float]:
     """See `Trainer.fit`."""
     last = None if steps is None else read_count(steps, "steps= of trainer.fit", least=0, error=TrainingError)
-    every = read_count(every, "every= of trainer.fit", error=TrainingError)
+    every = read_count(told.every, "every= of trainer.fit", error=TrainingError)
+    save_every = read_count(save_every, "save_every= of trainer.fit", error=TrainingError)
     given = batches if callable(batches) else _iterator(batches)
     if saved is not None:
         saved.begin(given)
-    total, pending = NOTHING, list[tuple[Any, int]]()
+    total, pending, at = NOTHING, list[tuple[Any, int]](), trainer.steps
+    with bar(told.progress, trainer.steps, last) as shown:
+        for batch in _from(given, trainer.steps, last):
+            pending.append((trainer.step_on(batch), trainer.rows(batch)))
+            is_last = trainer.steps == last
+            if len(pending) == every or is_last:
+                total += _tell(trainer, pending, told, shown)
+            if saved is not None and (trainer.steps % save_every == 0 or is_last):
+                saved.save(trainer.state, trainer.steps, trainer.told(), given)
+                at = trainer.steps
+        if pending:
+            total += _tell(trainer, pending, told, shown)
+    if saved is not None and trainer.steps > at:
+        saved.save(trainer.state, trainer.steps, trainer.told(), given)
+    return total.read()
 
-    def tell() -> Metrics:
-        recent = sum((Metrics.of(told, rows) for told, rows in pending), NOTHING)
-        pending.clear()
-        _ = trainer.state  # whether the last step gave numbers
-        if report is not None:
-            report(trainer.steps, recent.read())
-        if saved is not None:
-            saved.save(trainer.state, trainer.steps, None, given)
-        return recent
 
-    for batch in _from(given, trainer.steps, last):
-        pending.append((trainer.step_on(batch), trainer.rows(batch)))
-        if len(pending) == every:
-            total += tell()
-    return (total + tell() if pending else total).read()
+def _tell(trainer: Steps, pending: list[tuple[Any, int]], told: Telling, shown: Bar) -> Metrics:
+    """Add up what the last steps found, and tell it."""
+    recent = sum((Metrics.of(found, rows) for found, rows in pending), NOTHING)
+    count = len(pending)
+    pending.clear()
+    _ = trainer.state  # whether the last step gave numbers
+    trainer.history.append(told.row(trainer.steps, recent))
+    shown.advance(count, trainer.history[-1])
+    return recent
 
 
 def _iterator(batches: Any) -> Iterator[Any]:

@@ -13,10 +13,11 @@ from flax import nnx
 
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
-from tapestry_jax.nnx.training.fitting import fit
+from tapestry_jax.nnx.training.fitting import Telling, fit
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.microbatches import with_microbatches
 from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
+from tapestry_jax.nnx.training.plots import plot
 from tapestry_jax.nnx.training.precision import read_precision
 from tapestry_jax.nnx.training.program import LossProgram
 from tapestry_jax.nnx.training.results import by_path, read_results
@@ -63,6 +64,8 @@ class Trainer:
     Attributes:
       plan: of the loss.
       steps: how many steps were taken.
+      history: of each report of `fit` the step and the metrics.
+      record: what else checkpoints hold, as far as JSON can say it.
       skipped: of `nan="skip"`, the steps that were left out, and why.
 
     Raises:
@@ -110,6 +113,7 @@ class Trainer:
         self._paths = list(by_path(self._types.params))
         read_results(_result_types(self.plan), nnx.state(model), self._types.params)
         self._state = begun(model, optimizer, self._places, wrt, scale)
+        self.history, self.record = list[dict[str, float]](), dict[str, Any]()
         self._saved = None if checkpoint is None else Saved.of(checkpoint, keep)
 
     def step(self, *batch: Any, **named: Any) -> dict[str, Any]:
@@ -147,7 +151,9 @@ class Trainer:
         steps: int | None = None,
         *,
         every: int = 100,
-        report: Callable[[int, Mapping[str, float]], Any] | None = None,
+        report: Callable[[int, Mapping[str, float]], Mapping[str, float] | None] | None = None,
+        progress: bool = False,
+        save_every: int = 1000,
     ) -> dict[str, float]:
         """Take steps until there were `steps` of them in all, or until there are no more batches.
 
@@ -155,8 +161,11 @@ class Trainer:
           batches: tuples of arrays, or dictionaries by name; or a function of the number of the step that makes one.
             An iterator with `get_state` and `set_state`, as those of Grain, goes on where a checkpoint was written.
           steps: at which step to stop; one that was resumed at step 300 goes on to here.
-          every: after how many steps `report` is called, and a checkpoint written where there is a folder.
-          report: is given the number of steps taken, and the metrics since it was called before.
+          every: after how many steps there is a row more in `history`, and `report` is called.
+          report: is given the number of steps taken, and the metrics since it was called before. What it returns, such
+            as the loss of held-out batches, is added to the row.
+          progress: whether a bar shows how far it is; needs tqdm.
+          save_every: after how many steps a checkpoint is written, where there is a folder; and at the end.
 
         Returns:
           The metrics of all steps taken here: means over all rows, whatever the sizes of batches.
@@ -164,36 +173,46 @@ class Trainer:
         Raises:
           TrainingError: where numbers are not finite and `nan="stop"`.
         """
-        return fit(self, batches, steps, every=every, report=report, saved=self._saved)
+        told = Telling(every, report, progress)
+        return fit(self, batches, steps, told, self._saved, save_every)
 
-    def save(self, record: Mapping[str, Any] | None = None) -> None:
-        """Write a checkpoint of this step: all arrays in their true shapes, whatever the mesh.
-
-        Args:
-          record: what else is to be known later, as far as JSON can say it.
+    def save(self) -> None:
+        """Write a checkpoint of this step: all arrays in their true shapes, whatever the mesh; `history` and `record`.
 
         Raises:
           TrainingError: without `checkpoint=`; where the folder holds checkpoints of a run that was not restored; or
             where numbers were not finite and `nan="stop"`.
         """
-        self._folder().save(self.state, self.steps, record)
+        self._folder().save(self.state, self.steps, self.told())
 
-    def restore(self, step: int | None = None) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
+        """What a checkpoint holds beside arrays."""
+        return {"history": self.history, "record": dict(self.record)}
+
+    def restore(self, step: int | None = None) -> None:
         """Go on from a checkpoint, which may have been written on another mesh; on the same one, bit by bit.
 
         Args:
-          step: by default the newest one.
-
-        Returns:
-          The record that was written with it.
+          step: by default the newest one. Later ones give way to the next that is written.
 
         Raises:
           TrainingError: without `checkpoint=`; where there is none, or it cannot be read; for one of another model or
             optimizer, with all that differs.
         """
-        self._state, self.steps, record = self._folder().restore(step, self._types, self._places)
-        self._pending = None
-        return record
+        self._state, self.steps, told = self._folder().restore(step, self._types, self._places)
+        self.history, self.record, self._pending = told["history"], told["record"], None
+
+    def plot(self, path: str | PathLike[str], levels: Mapping[str, float] | None = None) -> None:
+        """Draw the losses of `history` over the steps, as a picture; needs matplotlib.
+
+        Args:
+          path: of the file, whose ending says which kind it is.
+          levels: lines to compare with, by name.
+
+        Raises:
+          TrainingError: without matplotlib, or before there is anything to draw.
+        """
+        plot(self.history, path, levels or {})
 
     def _folder(self) -> Saved:
         if self._saved is None:

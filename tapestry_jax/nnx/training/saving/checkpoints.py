@@ -56,6 +56,10 @@ class Checkpoints:
         if jax.process_index() == 0:
             _write_sums(self.folder / str(step))
 
+    def remove(self, step: int) -> None:
+        """Remove the checkpoint of a step."""
+        self._open().delete(step)
+
     def record(self, step: int) -> dict[str, Any]:
         """What was written beside the arrays of a step.
 

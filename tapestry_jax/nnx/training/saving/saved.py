@@ -23,7 +23,7 @@ class Saved:
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints, self._is_ours, self._place = checkpoints, False, None
+        self._checkpoints, self._is_ours, self._place, self._newer = checkpoints, False, None, list[int]()
 
     @staticmethod
     def of(folder: str | PathLike[str], keep: Any) -> Saved:
@@ -52,21 +52,30 @@ class Saved:
             )
         go_on(batches, place)
 
-    def save(self, state: TrainState, step: int, record: Mapping[str, Any] | None, batches: Any = None) -> None:
-        """Write a checkpoint.
+    def save(self, state: TrainState, step: int, told: Mapping[str, Any], batches: Any = None) -> None:
+        """Write a checkpoint; those of later steps than the run went on from give way to it.
+
+        Args:
+          state: the arrays.
+          step: of the checkpoint.
+          told: what else is stored, as far as JSON can say it.
+          batches: what `fit` was given, whose place is stored where it has one.
 
         Raises:
           TrainingError: where the folder belongs to another run.
         """
         self._check_ours()
         self._is_ours = True
+        for later in self._newer:
+            self._checkpoints.remove(later)
+        self._newer = []
         place = place_in(batches) if is_resumable(batches) else None
-        self._checkpoints.save(step, state, {"step": step, "record": dict(record or {}), "batches": place})
+        self._checkpoints.save(step, state, {**told, "batches": place})
 
     def restore(
         self, step: int | None, types: TrainState, places: TrainState
     ) -> tuple[TrainState, int, dict[str, Any]]:
-        """The arrays of a checkpoint, its step and its record.
+        """The arrays of a checkpoint, its step, and what else was stored.
 
         Raises:
           TrainingError: where there is none, it cannot be read, or is one of another model or optimizer.
@@ -80,8 +89,8 @@ class Saved:
         chosen = there[-1] if step is None else step
         state = self._checkpoints.arrays(chosen, types, places)
         found = self._checkpoints.record(chosen)
-        self._is_ours, self._place = True, found["batches"]
-        return state, chosen, found["record"]
+        self._is_ours, self._place, self._newer = True, found["batches"], [later for later in there if later > chosen]
+        return state, chosen, found
 
     def _check_ours(self) -> None:
         if self._is_ours or not (there := self._checkpoints.steps()):

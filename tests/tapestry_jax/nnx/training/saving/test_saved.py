@@ -99,11 +99,12 @@ def leaves(trainer):
 def test_a_run_that_goes_on_gives_the_same_losses_bit_by_bit(saved):
     folder, losses, first = saved
     again = trainer_of(folder, precision=jnp.float16, keep=9)
-    assert again.restore() == {} and again.steps == 3
+    again.restore()
+    assert again.steps == 3 and [row["step"] for row in again.history] == [3]
     for found, kept in zip(leaves(again), leaves(first), strict=True):
         np.testing.assert_array_equal(found, kept)
     stream, told = Stream(), []
-    again.fit(stream, steps=6, every=1, report=lambda step, found: told.append(found["loss"]))
+    again.fit(stream, steps=6, every=1, save_every=2, report=lambda step, found: told.append(found["loss"]))
     assert stream.at == 6 and told == losses[3:]
 
 
@@ -121,14 +122,25 @@ def test_a_checkpoint_is_restored_on_another_mesh(saved):
 def test_a_record_is_kept_and_bytes_are_a_place(tmp_path):
     trainer = trainer_of(tmp_path / "run", "one")
     trainer.step(*batch(0))
-    trainer.save({"losses": [1.5]})
+    trainer.record["losses"] = [1.5]
+    trainer.save()
     trainer.fit(Stream(as_bytes=True), steps=3)
     other = trainer_of(tmp_path / "run", "one")
-    assert other.restore(1) == {"losses": [1.5]} and other.steps == 1
+    other.restore(1)
+    assert other.record == {"losses": [1.5]} and other.steps == 1 and other.history == []
     other.restore()
+    assert [row["step"] for row in other.history] == [3]
     stream = Stream(as_bytes=True)
     other.fit(stream, steps=4)
     assert stream.at == 3, "two batches were taken before the checkpoint, and one behind it"
+    other.restore(3)
+    other.step(*batch(9))
+    other.save()
+    after = trainer_of(tmp_path / "run", "one")
+    after.restore()
+    np.testing.assert_array_equal(leaves(after)[3], leaves(other)[3])
+    with pytest.raises(AssertionError):
+        np.testing.assert_array_equal(leaves(after)[3], leaves(trainer)[3])
 
 
 def refused(call, *args, **options):

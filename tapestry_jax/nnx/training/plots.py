@@ -1,0 +1,43 @@
+"""The curve of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from combinators.errors import message
+from tapestry_jax.nnx.training.errors import TrainingError
+from tapestry_jax.nnx.training.extras import required
+
+
+def plot(history: Sequence[Mapping[str, float]], path: str | PathLike[str], levels: Mapping[str, float]) -> None:
+    """Draw all metrics that are losses: `loss`, and what ends in it.
+
+    Args:
+      history: rows with a `step` each.
+      path: of the file; it appears whole.
+      levels: lines to compare with, by name.
+
+    Raises:
+      TrainingError: without matplotlib, or without rows.
+    """
+    names = list(dict.fromkeys(name for row in history for name in row if name.endswith("loss")))
+    if not names:
+        raise TrainingError(message("there is nothing to draw yet", remedy="Train first: trainer.fit(batches)."))
+    # A figure of its own, not the one that pyplot keeps: no window is opened, and nothing of the user's is changed.
+    figure: Any = required("matplotlib.figure", "matplotlib", "pictures").Figure(figsize=(8, 4.5), layout="constrained")
+    axes: Any = figure.subplots()
+    for name in names:
+        rows = [(row["step"], row[name]) for row in history if name in row]
+        axes.plot(*zip(*rows, strict=True), ".-" if len(rows) < 50 else "-", label=name.replace("_", " "))
+    for style, (name, level) in zip(("--", ":", "-.") * len(levels), levels.items(), strict=False):
+        axes.axhline(level, color="black", linewidth=1, linestyle=style, label=f"{name}: {level:.4g}")
+    axes.set(xlabel="step", ylabel="loss")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    target = Path(path)
+    partial = target.with_name(f"{target.stem}.partial{target.suffix}")
+    figure.savefig(partial, dpi=150)
+    partial.replace(target)

@@ -1,0 +1,66 @@
+"""One process of a run over four CPU devices, which prints its losses: `one_of_several.py COUNT NUMBER PORT FOLDER`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import jax
+
+if __name__ == "__main__":
+    count, number, port, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    jax.config.update("jax_num_cpu_devices", 4 // count)
+    if count > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+import tapestry_jax as tp
+
+
+class Model(tp.nnx.Module):
+    def __init__(self):
+        rngs = nnx.Rngs(0)
+        self.up = tp.nnx.Linear(6, 8, dims=("embed", "mlp"), rngs=rngs)
+        self.norm = tp.nnx.BatchNorm(8, dims=("mlp",), rngs=rngs)
+        self.down = tp.nnx.Linear(8, 5, dims=("mlp", "classes"), rngs=rngs)
+
+    def forward(self, x):
+        return self.down(self.norm(self.up(x)))
+
+
+def loss(model, x, labels):
+    return tp.nnx.cross_entropy(model(x), labels)
+
+
+def batch(step):
+    """Every process makes the whole batch, and gives its devices their part; that of step 2 does not divide."""
+    random, rows = np.random.default_rng(step), 5 if step == 2 else 8
+    return random.normal(size=(rows, 6)).astype("float32"), random.integers(0, 5, rows).astype("int32")
+
+
+def trainer_of(folder):
+    types = tp.TensorType({"batch": 8, "embed": 6}), tp.TensorType({"batch": 8}, jnp.int32)
+    mesh = tp.mesh(jax.devices()[:4], data=2, model=2)
+    plan = tp.plan(tp.trace(loss, Model(), *types), mesh, {"batch": "data", "mlp": "model"})
+    return tp.nnx.Trainer(loss, Model(), optax.adamw(1e-2), plan, clip=0.5, ema=0.9, checkpoint=folder)
+
+
+def losses(folder):
+    """Of four steps; of a fifth after a restart; and of a batch that is not trained on."""
+    found = []
+    first = trainer_of(folder)
+    first.fit(batch, steps=4, every=1, report=lambda step, told: found.append(told["loss"]))
+    again = trainer_of(folder)
+    again.restore()
+    found.append(float(again.step(*batch(4))["loss"]))
+    return [*found, again.evaluate([batch(5)])["loss"]]
+
+
+if __name__ == "__main__":
+    told = {"losses": losses(folder), "devices": len(jax.devices()), "local": len(jax.local_devices())}
+    print("told", json.dumps(told), flush=True)

@@ -1,0 +1,46 @@
+"""Several processes, each with devices of its own, train as one does: `jax.distributed`, with gloo between CPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tapestry_jax.nnx.training.one_of_several import losses
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_two_processes_give_the_losses_of_one(tmp_path: Path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = Path(__file__).with_name("one_of_several.py")
+    kept = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+    environment = {**os.environ, **kept, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, script, "2", str(number), str(port), tmp_path / "two"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    try:
+        done = [process.communicate(timeout=300) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0, 0], done[0][1][-2000:] + done[1][1][-2000:]
+    told = [json.loads(out.split("told ")[1]) for out, _ in done]
+    assert all(each["devices"] == 4 and each["local"] == 2 for each in told)
+    assert told[0] == told[1]
+    alone = losses(tmp_path / "one")
+    # Sums between processes may be taken in another order.
+    assert all(abs(a - b) <= 1e-6 for a, b in zip(told[0]["losses"], alone, strict=True)), (told[0]["losses"], alone)
+    assert len(alone) == 6 and alone[0] > alone[3] > 0

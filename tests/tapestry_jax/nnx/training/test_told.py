@@ -1,0 +1,56 @@
+"""What a loop tells of itself: rows, a bar, a picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+
+
+def loss(model, x, y):
+    return tp.nnx.mean_squared_error(model(x), y)
+
+
+X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
+
+
+@pytest.fixture
+def trainer():
+    model = tp.nnx.Linear(4, 4, rngs=nnx.Rngs(0))
+    plan = tp.plan(tp.trace(loss, model, X, X), tp.mesh(jax.devices()[:1], data=1), {})
+    return tp.nnx.Trainer(loss, model, optax.sgd(0.1), plan)
+
+
+def test_rows_of_history_hold_what_the_report_answers(trainer):
+    trainer.fit([(X, X)] * 5, every=2, report=lambda step, found: {"held_loss": 2 * found["loss"]})
+    assert [row["step"] for row in trainer.history] == [2, 4, 5]
+    assert all(row["held_loss"] == 2 * row["loss"] > 0 == row["skipped"] for row in trainer.history)
+    trainer.fit([(X, X)], report=lambda step, found: None)
+    assert trainer.history[-1]["step"] == 6 and "held_loss" not in trainer.history[-1]
+
+
+def test_a_bar_and_a_picture(trainer, capsys, tmp_path: Path):
+    trainer.fit([(X, X)] * 4, steps=4, every=2, progress=True)
+    assert "4/4" in capsys.readouterr().err
+    trainer.plot(tmp_path / "loss.png", {"zero": 0.0})
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["loss.png"]
+
+
+def test_what_is_not_installed_or_not_there_yet(trainer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    with pytest.raises(tp.nnx.TrainingError, match="there is nothing to draw yet"):
+        trainer.plot(tmp_path / "loss.png")
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(tp.nnx.TrainingError, match="bars of a trainer need tqdm, which is not installed"):
+        trainer.fit([(X, X)], progress=True)
+    trainer.fit([(X, X)])
+    with pytest.raises(tp.nnx.TrainingError, match="pictures of a trainer need matplotlib, which is not installed"):
+        trainer.plot(tmp_path / "loss.png")
