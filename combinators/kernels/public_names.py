@@ -99,6 +99,7 @@ _KERNELS = {
     "tapestry_jax.nnx.images.conv_transpose": "Spread",
     "tapestry_jax.nnx.images.pooling": "Pool Averages",
     "tapestry_jax.nnx.loss": "logsumexp_of_block logsumexp_of_rows squared_error",
+    "tapestry_jax.nnx.models.sampling": "Nucleus kept gumbel",
     "tapestry_jax.nnx.norm": "Normalize",
     "tapestry_jax.nnx.norms.scaled": "Scaled",
     "tapestry_jax.nnx.norms.statistics": "CentralSums MeanAndVariance Squares MeanSquare variance_of mean_of",

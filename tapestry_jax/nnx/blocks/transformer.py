@@ -93,15 +93,21 @@ class TransformerConfig:
 
 
 class Block(Residual):
-    """One layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`."""
+    """One layer: `x + attention(norm(x))`, then `x + mlp(norm(x))`.
 
-    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+    Args:
+      config: the sizes.
+      causal: whether a position sees only itself and what comes before it.
+      rngs: whose stream `params` initialises.
+    """
+
+    def __init__(self, config: TransformerConfig, *, causal: bool = True, rngs: nnx.Rngs) -> None:
         _check(config, rngs, type(self).__name__)
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.features = config.embed
         self.attention_norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         shared: Any = {"num_key_value_heads": config.num_key_value_heads, "use_bias": config.use_bias}
-        self.attention = MultiHeadAttention(config.heads, config.embed, **shared, **dtypes)
+        self.attention = MultiHeadAttention(config.heads, config.embed, causal=causal, **shared, **dtypes)
         self.mlp_norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         self.mlp = MLP(config.embed, config.hidden, use_bias=config.use_bias, **dtypes)
 

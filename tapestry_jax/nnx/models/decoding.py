@@ -1,0 +1,248 @@
+"""Decoding: tokens that follow prompts, drawn one after the other, with a cache, under a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+
+from combinators.arguments import read_count, read_function
+from combinators.arrows.tracing import trace
+from combinators.errors import GraphError, SignatureError, message
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import TensorType
+from combinators.leaves import random
+from combinators.recording.value import Value
+from tapestry_jax.nnx.blocks.language_model import LanguageModel
+from tapestry_jax.nnx.blocks.with_cache import with_cache
+from tapestry_jax.nnx.models.sampling import Sampling
+from tapestry_jax.nnx.options import read_float_dtype
+
+_KEY, _POSITION = TensorType({"words": 2}, jnp.uint32), TensorType({}, jnp.int32)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The two programs of decoding, as functions of arrays.
+
+    Attributes:
+      empty: the variables of a decoder that has seen nothing; those of the model among them.
+      prompt: from variables, the first tokens of all prompts, key and position to the next token and what was written.
+      step: the same for one token of each row.
+      places: where the variables lie, or None.
+    """
+
+    empty: Any
+    prompt: Callable[..., Any]
+    step: Callable[..., Any]
+    places: Any
+
+
+class Generator:
+    """Draws the tokens that follow prompts. What is traced, planned and compiled for prompts of one shape is kept.
+
+    A prompt goes through the model at once, and fills the cache of keys and values. Each further token is one more run
+    of a program for one position, in a loop on the devices. Both are graphs like any other: `plan` places them.
+
+    Which token is drawn is a function of the logits, the key, the row and the position alone, so that the same ones are
+    drawn on every mesh, to the rounding of the logits.
+
+    Args:
+      model: a language model of `tp.nnx`.
+      n: how many tokens follow each prompt.
+      plan: from a graph to its plan, `lambda graph: tp.plan(graph, mesh, {"batch": "data", "heads": "model"})`; called
+        for the program of the prompt and that of a step. By default nothing is planned.
+      temperature: by which logits are divided; at 0 the largest one is taken.
+      top_k: how many of the largest logits are drawn from; by default all.
+      top_p: the probability that the most probable tokens reach together that are drawn from; by default all are.
+      positions: of the cache; by default as many as are needed. Where a plan cuts `keys`, a number that its mesh axes
+        divide keeps the pieces where they are.
+      dtype: of the cache; by default that of the token vectors.
+
+    Raises:
+      GraphError: when an argument is not what it should be.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        n: int,
+        *,
+        plan: Callable[[Graph], Any] | None = None,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        positions: int | None = None,
+        dtype: Any = None,
+    ) -> None:
+        _check_model(model)
+        self.model, self.count = model, read_count(n, "n= of Generator")
+        self.plan = None if plan is None else read_function(plan, "plan= of Generator")
+        self.sampling = Sampling(temperature, top_k, top_p)
+        self.positions = None if positions is None else read_count(positions, "positions= of Generator")
+        own = model.embed.dtype or model.embed.embedding[...].dtype
+        self.dtype = read_float_dtype(dtype, "dtype= of Generator") or own
+        self._made: dict[tuple[int, int, int], tuple[Decoding, Callable[..., Any]]] = {}
+
+    def __call__(self, prompt: Any, *, key: Any = None, lengths: Any = None) -> jax.Array:
+        """The tokens that follow.
+
+        Args:
+          prompt: integers `(batch, positions)`.
+          key: `jax.random.key(seed)`; it may be left out where nothing is drawn.
+          lengths: of prompts that are shorter than others, `(batch,)`; what stands behind them is not read.
+
+        Returns:
+          int32 `(batch, n)`: of each row what follows its own prompt.
+
+        Raises:
+          SignatureError: when prompts are no such integers, or no tokens of the model.
+          GraphError: without a key where tokens are drawn, or for more positions than the model has.
+        """
+        tokens, counts = self._read(prompt, lengths)
+        words = self._read_key(key)
+        batch, shared, total = len(tokens), int(counts.min()), int(counts.max()) + self.count
+        known = self._made.get((batch, shared, total))
+        if known is None:
+            decoding = self._decoding(batch, shared, total)
+            known = self._made[batch, shared, total] = (decoding, jax.jit(self._loop(decoding, shared, total)))
+        decoding, loop = known
+        # The model's own variables as they are now, and an empty cache.
+        state = nnx.merge_state(decoding.empty, nnx.state(self.model))
+        if decoding.places is not None:
+            state = jax.device_put(state, decoding.places)
+        return loop(state, tokens, counts, words)
+
+    def _loop(self, decoding: Decoding, shared: int, total: int) -> Callable[..., Any]:
+        def run(state: Any, tokens: Any, counts: Any, words: Any) -> Any:
+            token, cache = decoding.prompt(state, tokens[:, :shared], words, jnp.int32(shared))
+
+            def turn(carry: Any, at: Any) -> Any:
+                cache, token = carry
+                # Where a prompt goes on it is read; only behind it what was drawn.
+                given = lax.dynamic_index_in_dim(tokens, jnp.minimum(at, tokens.shape[1] - 1), 1, keepdims=False)
+                token = jnp.where(at < counts, given, token)
+                following, cache = decoding.step(nnx.merge_state(state, cache), token[:, None], words, at + 1)
+                return (cache, following), token
+
+            begin, turns = (cache, token), jnp.arange(shared, total - 1, dtype=jnp.int32)
+            (_, last), made = lax.scan(turn, begin, turns)
+            behind = jnp.concatenate([made, last[None]])  # from the position `shared` on
+            places = counts[None] - shared + jnp.arange(self.count)[:, None]
+            return jnp.take_along_axis(behind, places, 0).T
+
+        return run
+
+    def _decoding(self, batch: int, shared: int, total: int) -> Decoding:
+        positions = total if self.positions is None else self.positions
+        if positions < total:
+            details = (f"the longest prompt and what follows it are {total}", f"got {positions}")
+            raise GraphError(message("positions= of Generator are too few", *details, remedy="Pass more, or None."))
+        decoder = with_cache(self.model, batch, positions, dtype=self.dtype)
+        sampling = self.sampling
+
+        def program(decoder: LanguageModel, tokens: Value, key: Value, position: Value) -> Value:
+            features = decoder.features(tokens)
+            last = features if tokens.shape[1] == 1 else features[:, -1:]
+            return sampling.choose(decoder.logits(last)[:, 0], random.fold_in(key, position))
+
+        def made(count: int) -> tuple[Callable[..., Any], Any]:
+            tokens = TensorType({"batch": batch, "seq": count}, jnp.int32)
+            graph = trace(program, decoder, tokens, _KEY, _POSITION)
+            plan = None if self.plan is None else self.plan(graph)
+            run = graph if plan is None else plan.compile()
+
+            def call(*args: Any) -> tuple[Any, Any]:
+                token, written = run(*args)
+                return token, written["decoder"]
+
+            return call, None if plan is None else plan.in_shardings[0]
+
+        prompt, _ = made(shared)
+        step, places = made(1)
+        return Decoding(nnx.state(decoder), prompt, step, places)
+
+    def _read(self, prompt: Any, lengths: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        tokens = np.asarray(prompt)
+        if tokens.ndim != 2 or not np.issubdtype(tokens.dtype, np.integer) or not tokens.size:
+            details = ("expected integers (batch, positions)", f"got {tokens.dtype} {tokens.shape}")
+            raise SignatureError(message("these are no prompts", *details, remedy="Pass a batch of token numbers."))
+        counts = np.full(len(tokens), tokens.shape[1]) if lengths is None else np.asarray(lengths)
+        fits = counts.shape == tokens.shape[:1] and np.issubdtype(counts.dtype, np.integer)
+        if not fits or counts.min() < 1 or counts.max() > tokens.shape[1]:
+            details = (f"expected {len(tokens)} integers from 1 to {tokens.shape[1]}", f"got {lengths!r:.80}")
+            raise SignatureError(message("lengths= of prompts", *details, remedy="Pass the length of each prompt."))
+        read = tokens[np.arange(tokens.shape[1]) < counts[:, None]]
+        vocab = self.model.embed.num_embeddings
+        if read.min() < 0 or read.max() >= vocab:
+            details = (f"expected numbers from 0 to {vocab - 1}", f"got {int(read.min())} to {int(read.max())}")
+            remedy = "Encode the prompts with the vocabulary of the model."
+            raise SignatureError(message("prompts hold tokens that the model does not have", *details, remedy=remedy))
+        return np.clip(tokens, 0, vocab - 1).astype(np.int32), counts.astype(np.int32)
+
+    def _read_key(self, key: Any) -> Any:
+        if key is not None:
+            return jax.random.key_data(random.fold_in(key, 0)) if _is_typed(key) else random.fold_in(key, 0)
+        if not self.sampling.is_greedy:
+            remedy = "Pass key=jax.random.key(0), or temperature=0.0."
+            raise GraphError(message("drawing tokens needs a key", remedy=remedy))
+        return np.zeros(2, np.uint32)
+
+
+def generate(
+    model: LanguageModel,
+    prompt: Any,
+    n: int,
+    *,
+    plan: Callable[[Graph], Any] | None = None,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    key: Any = None,
+    lengths: Any = None,
+    positions: int | None = None,
+    dtype: Any = None,
+) -> jax.Array:
+    """Draw the tokens that follow prompts, once: `Generator` with these arguments, called.
+
+    Args:
+      model: a language model of `tp.nnx`.
+      prompt: integers `(batch, positions)`.
+      n: how many tokens follow each prompt.
+      plan: as `Generator` takes it.
+      temperature: by which logits are divided; at 0 the largest one is taken.
+      top_k: how many of the largest logits are drawn from; by default all.
+      top_p: the probability that the most probable tokens reach together that are drawn from; by default all are.
+      key: `jax.random.key(seed)`, where tokens are drawn.
+      lengths: of prompts that are shorter than others, `(batch,)`.
+      positions: of the cache, as `Generator` takes them.
+      dtype: of the cache; by default that of the token vectors.
+
+    Returns:
+      int32 `(batch, n)`.
+
+    Raises:
+      SignatureError: when prompts are no tokens of the model.
+      GraphError: when an argument is not what it should be.
+    """
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    return Generator(model, n, plan=plan, positions=positions, dtype=dtype, **sampling)(
+        prompt, key=key, lengths=lengths
+    )
+
+
+def _is_typed(key: Any) -> bool:
+    return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+
+
+def _check_model(model: Any) -> None:
+    if not isinstance(model, LanguageModel):
+        details = ("expected a LanguageModel", f"got {type(model).__name__}: {model!r:.80}")
+        remedy = "Pass one, such as tp.nnx.models.Llama, or derive yours from tp.nnx.LanguageModel."
+        raise GraphError(message("model= of Generator cannot decode", *details, remedy=remedy))

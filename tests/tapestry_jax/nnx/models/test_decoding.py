@@ -1,0 +1,116 @@
+"""Decoding: greedily as without a cache, by the same draws on every mesh, for prompts of several lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+from tapestry_jax.nnx.models import GPT, Generator, GPTConfig, Llama, LlamaConfig, generate
+from tests.contract import assert_contract
+
+PROMPT = np.random.default_rng(0).integers(0, 31, (4, 5)).astype(np.int32)
+LENGTHS = np.array([2, 5, 3, 4])
+TENSORS = {"batch": "data", "heads": "model", "mlp": "model", "vocab": "model"}
+PLANS: dict[str, Any] = {"tensors": TENSORS, "keys": {"batch": "data", "keys": "model"}}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Llama(LlamaConfig(2, 16, 8, 31, 24, num_key_value_heads=4), rngs=nnx.Rngs(0))
+
+
+def without_cache(model, prompt, lengths, n):
+    """The most probable tokens, by the whole sequence each time: padded, since later positions are not seen."""
+    tokens, rows = np.pad(prompt, ((0, 0), (0, n))), np.arange(len(prompt))
+    logits = jax.jit(tp.trace(model, tokens))
+    for at in range(n):
+        tokens[rows, lengths + at] = np.argmax(logits(nnx.state(model), tokens)[rows, lengths + at - 1], -1)
+    return tokens[rows[:, None], lengths[:, None] + np.arange(n)]
+
+
+@pytest.fixture(scope="module")
+def greedy(model):
+    """What follows each prompt of its own length."""
+    return without_cache(model, PROMPT, LENGTHS, 6)
+
+
+def test_greedy_tokens_are_those_without_a_cache(model, greedy):
+    # What stands behind the end of a short prompt is not read.
+    filled = np.where(np.arange(5) < LENGTHS[:, None], PROMPT, -100)
+    np.testing.assert_array_equal(generate(model, filled, 6, lengths=LENGTHS), greedy)
+
+
+def test_gpt_decodes_up_to_its_last_position():
+    gpt = GPT(GPTConfig(2, 8, 2, 31, max_len=8), rngs=nnx.Rngs(0))
+    np.testing.assert_array_equal(generate(gpt, PROMPT, 3), without_cache(gpt, PROMPT, np.full(4, 5), 3))
+    with pytest.raises(tp.GraphError, match="a cache is longer than there are positions"):
+        generate(gpt, PROMPT, 4)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_tokens_are_the_same_on_every_mesh(model, greedy, mesh2x4, name):
+    plans: list[Any] = []
+
+    def plan(graph):
+        plans.append(tp.plan(graph, mesh2x4, PLANS[name]))
+        return plans[-1]
+
+    np.testing.assert_array_equal(generate(model, PROMPT, 6, lengths=LENGTHS, plan=plan, positions=12), greedy)
+    for each in plans:
+        assert_contract(each, False)
+        # No keys and no values are sent: they stay where they were written.
+        cache = max(each.graph.type_of(ref).nbytes for _, ref in each.graph.outputs)
+        assert cache == 4 * 2 * 4 * 12 * 4 * 2 and max(step.bytes for step in each.collectives()) < cache / 8
+
+
+def test_what_is_drawn_is_the_same_on_every_mesh(model, greedy, mesh2x4):
+    options: dict[str, Any] = {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "key": jax.random.key(3)}
+    drawn = generate(model, PROMPT, 6, **options)
+    planned = generate(model, PROMPT, 6, plan=lambda graph: tp.plan(graph, mesh2x4, TENSORS), **options)
+    np.testing.assert_array_equal(planned, drawn)
+    assert (np.asarray(drawn)[1] != greedy[1]).any()
+
+
+def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(model):
+    seen: list[Any] = []
+    generator = Generator(model, 3, plan=lambda graph: seen.append(graph), temperature=1.0)
+    first, again, other = (generator(PROMPT, key=jax.random.key(seed)) for seed in (0, 0, 1))
+    assert len(seen) == 2
+    np.testing.assert_array_equal(first, again)
+    assert (np.asarray(first) != np.asarray(other)).any()
+    before = model.head.kernel[...]
+    model.head.kernel[...] = jnp.roll(before, 1, axis=1)
+    moved = generator(PROMPT, key=jax.random.key(0))
+    model.head.kernel[...] = before
+    assert (np.asarray(first) != np.asarray(moved)).any() and len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "expected"),
+    [
+        (lambda m: generate(m, PROMPT + 7, 2), tp.SignatureError, "expected numbers from 0 to 30"),
+        (lambda m: generate(m, PROMPT - 1, 2), tp.SignatureError, "prompts hold tokens that the model does not have"),
+        (lambda m: generate(m, PROMPT[0], 2), tp.SignatureError, "expected integers (batch, positions)"),
+        (lambda m: generate(m, PROMPT * 1.0, 2), tp.SignatureError, "these are no prompts"),
+        (lambda m: generate(m, PROMPT[:, :0], 2), tp.SignatureError, "these are no prompts"),
+        (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3, 6]), tp.SignatureError, "4 integers from 1 to 5"),
+        (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3]), tp.SignatureError, "lengths= of prompts"),
+        (lambda m: generate(m, PROMPT, 2, positions=6), tp.GraphError, "positions= of Generator"),
+        (lambda m: generate(m, PROMPT, 0), tp.GraphError, "n= of Generator"),
+        (lambda m: generate(m, PROMPT, 2, temperature=1.0), tp.GraphError, "drawing tokens needs a key"),
+        (lambda m: generate(m, PROMPT, 2, plan=3), tp.GraphError, "plan= of Generator"),
+        (lambda m: generate(m, PROMPT, 2, dtype=jnp.int32), tp.GraphError, "dtype= of Generator"),
+        (lambda m: generate(m, PROMPT, 2, temperature=1.0, key=3), tp.GraphError, "key"),
+        (lambda m: generate(m.head, PROMPT, 2), tp.GraphError, "model= of Generator cannot decode"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(model, call, error, expected):
+    with pytest.raises(error) as raised:
+        call(model)
+    assert expected in str(raised.value)
