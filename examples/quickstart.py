@@ -7,20 +7,19 @@ units and the vocabulary; what runs is one program for all devices, with the col
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from dataclasses import asdict
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from checkpoint import Checkpoints
+import numpy as np
 from flax import nnx
-from picture import draw_losses
 from searched import NONE, found_beside
-from settings import DEFAULT_STEPS, Options, Settings, read_options
-from text import SYMBOLS, Tables, Text, held_out_rows, standard_library, training_batch
-from tqdm import tqdm
-from training import Trainer, loss, sample
+from settings import DEFAULT_STEPS, Options, read_options
+from text import SYMBOLS, Tables, Text, held_out_batches, held_out_rows, standard_library, training_batch
+from training import compare, loss, optimizer, sample
 
 import tapestry_jax as tp
 
@@ -33,11 +32,10 @@ def main() -> None:
     """Run the demo."""
     options, began = read_options(), time.perf_counter()
     settings, out = options.settings, options.out
+    if options.resume and not (out / "checkpoint").is_dir():
+        raise SystemExit(f"error: no checkpoint in {(out / 'checkpoint').resolve()}\n  Run once without --resume.")
     mesh = make_mesh(options.mesh)
-    checkpoints = Checkpoints(out / "checkpoint", fresh=not options.resume)
-    start, saved = checkpoints.last() if options.resume else (0, None)
     text = standard_library()
-    record = open_record(options, text, start, saved)
     print(f"text: {text.files} files, {text.train.size:,} bytes to train on, {text.held_out.size:,} held out")
     tables = Tables.count(text.train, mesh)
 
@@ -53,27 +51,74 @@ def main() -> None:
     if options.machine != NONE and not options.resume:
         print(*found_beside(plan, options.machine), sep="\n", flush=True)
 
-    trainer = Trainer(plan, model, settings)
-    count = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model)))
+    if not options.resume:
+        shutil.rmtree(out / "checkpoint", ignore_errors=True)
+    trainer = tp.nnx.Trainer(loss, model, optimizer(settings.learning_rate), plan, checkpoint=out / "checkpoint")
+    count = sum(leaf.size for leaf in jax.tree.leaves(trainer.state.params))
     shown = " x ".join(f"{name}={size}" for name, size in mesh.shape.items())
     print(f"model: {count:,} parameters; mesh: {shown} {mesh.devices.flat[0].platform} devices")
-    if options.resume:
-        trainer.state = checkpoints.restore(start, trainer.state)
-        print(f"resumed from step {start}")
-    train(trainer, text, settings, checkpoints, record, start)
-    checkpoints.close()
+    last, start = begin(trainer, options, text), trainer.steps
+
+    few = held_out_batches(text.held_out, settings.batch, settings.length, 8)
+    print(f"step {start}: {compare(trainer, model, few[0])}", flush=True)
+    trained = time.perf_counter()
+
+    def report(step: int, found: Any) -> dict[str, float] | None:
+        if step % REPORT_EVERY and step < last:
+            return None
+        held_out = trainer.evaluate(few)["loss"]
+        speed = (step - start) * settings.batch * settings.length / (time.perf_counter() - trained)
+        told = f"step {step}: loss {found['loss']:.3f}, held out {held_out:.3f}, {speed:,.0f} tokens/s"
+        print(f"\n{told}; {compare(trainer, model, few[0])}", flush=True)
+        return {"held_out_loss": held_out}
+
+    trainer.fit(
+        lambda step: training_batch(text.train, settings.batch, settings.length, settings.seed, step),
+        last,
+        every=10,
+        report=report,
+        progress=True,
+        save_every=REPORT_EVERY,
+    )
 
     rows = held_out_rows(text.held_out, settings.batch, settings.length, 64)
-    final, tabled = trainer.evaluate(rows), {"bigram": tables.bigram_loss(rows), "trigram": tables.trigram_loss(rows)}
-    print(f"held-out loss after {record['until']} steps: {final:.3f} nats per byte, on {rows[..., 2:].size:,} bytes")
+    final = trainer.evaluate(held_out_batches(text.held_out, settings.batch, settings.length, 64))["loss"]
+    tabled = {"bigram": tables.bigram_loss(rows), "trigram": tables.trigram_loss(rows)}
+    print(f"held-out loss after {last} steps: {final:.3f} nats per byte, on {rows[..., 2:].size:,} bytes")
     for name, own in tabled.items():
         print(f"  {'below' if final < own else 'not below'} the {name} table of the training text, {own:.3f}")
-    draw_losses(out / "loss.png", record["losses"], record["held_out"], final, tabled)
-    for drawn in sample(trainer, model, PROMPTS, settings.length, options.temperature):
+    trainer.plot(out / "loss.png", {f"{name} table, held out": own for name, own in tabled.items()})
+    for drawn in sample(trainer, PROMPTS, settings.length, options.temperature, np.random.default_rng(settings.seed)):
         lines = drawn.decode("latin-1").strip("\n").split("\n")
         print("sample:", *("  | " + printable(line) for line in lines), sep="\n")
     print(f"wrote {out / 'plan.json'}, {out / 'loss.png'} and {out / 'checkpoint'}")
-    print(f"{time.perf_counter() - began:.0f} s in all; --resume goes on from step {record['until']}")
+    print(f"{time.perf_counter() - began:.0f} s in all; --resume goes on from step {last}")
+
+
+def begin(trainer: tp.nnx.Trainer, options: Options, text: Text) -> int:
+    """Go on from the checkpoint, if that is wanted; the step to stop at.
+
+    Raises:
+      SystemExit: when the checkpoint cannot be read, belongs to another run, or lies past the last step.
+    """
+    settings: dict[str, Any] = {**asdict(options.settings), "text": text.fingerprint}
+    if not options.resume:
+        trainer.record = {"settings": settings, "until": options.steps or DEFAULT_STEPS}
+        return trainer.record["until"]
+    try:
+        trainer.restore()
+    except tp.TapestryError as error:
+        raise SystemExit(f"error: {error}") from error
+    there, start = trainer.record["settings"], trainer.steps
+    changed = [f"  {name}: {there.get(name)} there, {now} here" for name, now in settings.items() if there[name] != now]
+    if changed:
+        raise SystemExit("\n".join(["error: the checkpoint belongs to another run", *changed, "  Give its options."]))
+    if options.steps is not None and options.steps < start:
+        raise SystemExit(f"error: the checkpoint is at step {start}, past --steps {options.steps}\n  Ask for more.")
+    print(f"resumed from step {start}")
+    until = trainer.record["until"] if trainer.record["until"] > start else start + DEFAULT_STEPS
+    trainer.record["until"] = options.steps or until
+    return trainer.record["until"]
 
 
 def make_mesh(axes: dict[str, int]) -> Any:
@@ -86,56 +131,6 @@ def make_mesh(axes: dict[str, int]) -> Any:
     # What is not planned runs beside what is.
     jax.config.update("jax_default_device", devices[0])
     return tp.mesh(devices, **axes)
-
-
-def open_record(options: Options, text: Text, start: int, saved: dict[str, Any] | None) -> dict[str, Any]:
-    """What is saved beside the arrays: what the run belongs to, its losses so far, and the step to stop at.
-
-    Raises:
-      SystemExit: when the checkpoint belongs to another run, or lies past the last step.
-    """
-    settings: dict[str, Any] = {**asdict(options.settings), "text": text.fingerprint}
-    if saved is None:
-        return {"settings": settings, "losses": [], "held_out": [], "until": options.steps or DEFAULT_STEPS}
-    there = saved["settings"]
-    changed = [
-        f"  {name}: {there.get(name)} there, {now} here" for name, now in settings.items() if there.get(name) != now
-    ]
-    if changed:
-        raise SystemExit("\n".join(["error: the checkpoint belongs to another run", *changed, "  Give its options."]))
-    if options.steps is not None and options.steps < start:
-        raise SystemExit(f"error: the checkpoint is at step {start}, past --steps {options.steps}\n  Ask for more.")
-    until = saved["until"] if saved["until"] > start else start + DEFAULT_STEPS
-    return {**saved, "until": options.steps or until}
-
-
-def train(
-    trainer: Trainer, text: Text, settings: Settings, checkpoints: Checkpoints, record: dict[str, Any], start: int
-) -> None:
-    """Train from `start` to the step that the record names; report and save on the way."""
-    last, spent = record["until"], 0.0
-    few = held_out_rows(text.held_out, settings.batch, settings.length, 8)
-    print("step {}: planned loss {:.6f}, unplanned {:.6f}".format(start, *trainer.compare(few[0])), flush=True)
-    with tqdm(total=last, initial=start, unit="step", mininterval=1.0) as bar:
-        for step in range(start, last):
-            began = time.perf_counter()
-            value = trainer.train(*training_batch(text.train, settings.batch, settings.length, settings.seed, step))
-            spent += time.perf_counter() - began
-            record["losses"].append(round(value, 5))
-            speed = (step + 1 - start) * settings.batch * settings.length / spent
-            bar.set_postfix_str(f"loss {value:.3f}, {speed:,.0f} tokens/s", refresh=False)
-            bar.update()
-            if (step + 1) % REPORT_EVERY and step + 1 < last:
-                continue
-            held_out = trainer.evaluate(few)
-            record["held_out"].append([step + 1, held_out])
-            planned, plain = trainer.compare(few[0])
-            checkpoints.save(step + 1, trainer.state, record)
-            recent = record["losses"][-REPORT_EVERY:]
-            bar.write(
-                f"step {step + 1}: loss {sum(recent) / len(recent):.3f}, held out {held_out:.3f}, "
-                f"{speed:,.0f} tokens/s; planned loss {planned:.6f}, unplanned {plain:.6f}; checkpoint saved"
-            )
 
 
 def printable(line: str) -> str:

@@ -79,6 +79,11 @@ def held_out_rows(data: np.ndarray, batch: int, length: int, count: int) -> np.n
     return _rows(data, starts, length + 2).reshape(count, batch, length + 2)
 
 
+def held_out_batches(data: np.ndarray, batch: int, length: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The same rows as tokens and targets."""
+    return [(row[:, 1:-1], row[:, 2:]) for row in held_out_rows(data, batch, length, count)]
+
+
 def _rows(data: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:
     return data[starts[:, None] + np.arange(length)].astype(np.int32)
 
