@@ -238,7 +238,9 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         # Few programs have such loops.
         from combinators.numerics.until import run_until
 
-        return run_until(lambda carry: turn(carry, {})[0], arrays[:count], step.length, step.path)
+        last = run_until(lambda carry: turn(carry, {})[0], arrays[:count], step.length, step.path)
+        # A loop in time around it hands zeros back where nothing is differentiated.
+        return [lax.stop_gradient(value) for value in last] if step.stopped else last
 
     if step.stage is None or step.stage.block * here.size(step.stage.axes) == step.layers:
         final, outputs = lax.scan(turn, list(arrays[:count]), stacked, length=step.length)

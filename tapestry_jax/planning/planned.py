@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.remat import check_remat
@@ -49,4 +50,9 @@ def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
     refined = regathered(rematerialised(schedule, asked.remat))
     check_all_used(placer, graph)
     check_remat(graph, asked.remat)
+    if any(node.until for _, node in walk.loops(ready)):
+        # Few programs have loops that end by a condition.
+        from tapestry_jax.planning.prediction.stopped import stopped
+
+        refined = stopped(refined)
     return replace(refined, platforms=platforms)

@@ -47,6 +47,13 @@ def flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> F
     Raises:
       PlanError: where a gradient would go through a loop that ends by a condition.
     """
+    flow = any_flow_of(schedule, sources, surely=surely)
+    _check_backwards(schedule, flow)
+    return flow
+
+
+def any_flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> Flow:
+    """The same, also where a gradient would go through a loop that has none."""
     whole = _Inside(schedule, schedule.steps, (), (), (), surely)
     live = whole.backward(set(schedule.outputs), smooth=False)
     forward = whole.forward(sources) if sources else set[int]()
@@ -54,9 +61,7 @@ def flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> F
         {slot for slot in schedule.outputs if is_inexact(schedule.slots[slot].type.dtype)} if sources else set[int]()
     )
     useful = whole.backward(sinks, smooth=True)
-    flow = Flow(frozenset(live), frozenset(forward), frozenset(useful), surely)
-    _check_backwards(schedule, flow)
-    return flow
+    return Flow(frozenset(live), frozenset(forward), frozenset(useful), surely)
 
 
 def _check_backwards(schedule: Schedule, flow: Flow) -> None:

@@ -194,6 +194,7 @@ class Repeat:
       keeps: what of such a turn is kept besides, a name in `KEPT` of `planning/entries/remat.py`: the results of
         steps inside that are `kept`.
       until: whether it ends before the first turn in which carry 0 holds, and takes `length` turns at most.
+      stopped: of such a loop, whether no output depends on it differentiably.
     """
 
     node: int
@@ -210,6 +211,7 @@ class Repeat:
     remat: bool = False
     keeps: str = ""
     until: bool = False
+    stopped: bool = False
 
 
 Step = Convert | Run | Finish | Repeat | Region

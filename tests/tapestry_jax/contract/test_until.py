@@ -129,7 +129,7 @@ def test_until_conjugate_gradients_are_those_of_scipy() -> None:
         (MESH, {"i": "model", "j": "data"}),
         (UNEVEN, {"i": "data"}),
         (MESH, {"i": ("data", "model"), "j": tp.chunks(3)}),
-        ({"data": 1}, {"i": ("data", tp.chunks(2))}),
+        pytest.param({"data": 1}, {"i": ("data", tp.chunks(2))}, marks=pytest.mark.thorough),
     ],
     ids=["two axes", "uneven", "chunks", "one device"],
 )
@@ -192,6 +192,20 @@ def test_until_every_right_side_of_a_vmap_ends_by_itself() -> None:
     sides = np.stack([B, 0 * B])
     _, steps, converged = jax.vmap(run, in_axes=(None, 0))(A, sides)
     assert steps.tolist() == [int(gradients(A, side)[1]) for side in sides] and converged.all()
+
+
+def test_until_is_passed_by_gradients_that_do_not_need_it() -> None:
+    """A loop in time hands zeros back to what it reads; a loop without a gradient must not be asked for one."""
+
+    @tp.program("n -> ")
+    def loss(x: Any) -> Any:
+        largest = tp.fold(tp.aggregators.Max(), "n -> ")
+        found = tp.iterate(lambda u: u * 0.5, until=lambda u: largest(u) < 0.1, at_most=50)(x)
+        return tp.fold(tp.aggregators.Sum(), "n -> ")(x * tp.Map(jax.lax.stop_gradient)(found.state))
+
+    plan = tp.plan(tp.trace(loss, B), tp.mesh(**UNEVEN), {"n": ("data", tp.chunks(3))})
+    plan.verify()
+    assert_same(plan, (B,))
 
 
 @pytest.mark.parametrize("options", [{"derivative": "unrolled"}, {"derivative": "implicit", "terms": 12}])
