@@ -50,6 +50,7 @@ class Repeated:
     name: str
     outputs: list[Named]
     scope: str
+    until: bool = False
 
 
 @dataclass(eq=False)
@@ -208,7 +209,7 @@ class Assigner:
             else:
                 outputs.append(self._without(named, over))
                 self.give(step.results[number], (over, *outputs[-1]))
-        told = (step.carries, step.stacked, step.length, step.results, over, step.name, outputs, step.scope)
+        told = (step.carries, step.stacked, step.length, step.results, over, step.name, outputs, step.scope, step.until)
         return Repeated(body, operands, *told)
 
     def _over(self, step: LoopStep, stacked: Sequence[int]) -> Dim | None:

@@ -73,7 +73,8 @@ class Emitter:
             results = self.run(inner[0].trace if inner else program, step.body, inner, step.scope)
             return [self._renamed(value, named) for value, named in zip(results, step.outputs, strict=True)]
 
-        return program.loop(body, carries, stacked, constants, step.length, self.label(step.over), step.name)
+        told = step.length, self.label(step.over), step.name
+        return program.loop(body, carries, stacked, constants, *told, until=step.until)
 
     def _call(self, value: Value, named: Named) -> Value:
         """Give the axes of a value their names where they have none yet."""

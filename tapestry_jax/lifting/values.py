@@ -75,6 +75,7 @@ class LoopStep:
       stacked: how many are sliced along their first axis.
       length: of the scan.
       results: final carries, then stacked outputs.
+      until: whether it ends before the first turn in which carry 0 holds.
     """
 
     body: Steps
@@ -86,6 +87,7 @@ class LoopStep:
     name: str = "scan"
     place: str = ""
     scope: str = ""
+    until: bool = False
 
 
 Step = CellStep | LeafStep | LoopStep

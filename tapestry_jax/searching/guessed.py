@@ -36,7 +36,9 @@ def _inside(schedule: Schedule, *, keeps: bool) -> tuple[int, int]:
                 kept += keeps * largest
         elif isinstance(step, Repeat | Region):
             inside, once = _inside(step.body, keeps=keeps)
-            if isinstance(step, Repeat) and not step.remat:
+            if isinstance(step, Repeat) and step.until:
+                most = max(most, inside)  # no turn keeps anything
+            elif isinstance(step, Repeat) and not step.remat:
                 most, kept = max(most, inside), kept + step.length * once
             else:
                 # One turn at a time is computed again, and then keeps what it makes.

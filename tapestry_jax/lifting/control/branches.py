@@ -14,6 +14,7 @@ from combinators.operations.operation import Operation
 from tapestry_jax.lifting.assign import Named
 from tapestry_jax.lifting.control.inside import Inside, written
 from tapestry_jax.lifting.control.kernel import Choice, OnBlocks, Until, reached
+from tapestry_jax.lifting.control.until import looped
 from tapestry_jax.lifting.dims import Dim
 from tapestry_jax.lifting.rules.inlined import chosen
 from tapestry_jax.lifting.rules.unknown import check
@@ -96,7 +97,7 @@ def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
         operands = [*first, *(asked + at for at in second), *(asked + fixed + at for at in carried)]
         return Part(lambda opaque, at: Until(opaque, at, *told), told[:2], operands)
 
-    return _Written(walk, equation, values, named, carries).run(inside, part)
+    return _Written(walk, equation, values, named, carries).run(inside, part) or looped(walk, equation, atoms)
 
 
 def _inputs(graph: Graph, outputs: Iterable[int]) -> list[int]:

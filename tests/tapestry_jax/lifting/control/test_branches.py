@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 
 import tapestry_jax as tp
+from combinators.graphs.nodes import Loop
 from tapestry_jax.lifting.control.inside import Inside, written
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
@@ -104,10 +105,32 @@ def test_what_every_program_inside_maps_can_be_cut(name: str) -> None:
     ],
     ids=["asks for all of its cells", "reads cells under a second name", "turns what it carries"],
 )
-def test_a_loop_of_which_nothing_can_be_cut_stays_opaque(function: Any) -> None:
-    graph = tp.lift(function, np.int32(3), W)
-    assert [found.primitive for found in graph.opaque()] == ["while"]
-    close(graph(np.int32(3), W), function(np.int32(3), jnp.asarray(W)), 2e-5, "unplanned")
+def test_a_loop_whose_cells_need_each_other_is_a_loop_of_the_graph(function: Any) -> None:
+    graph = agrees(function, np.int32(3), W, grads=False)
+    assert graph.opaque() == () and len(dims(graph)) == 2
+    (loop,) = (node for node in graph.nodes if isinstance(node, Loop))
+    assert loop.until
+
+
+def test_a_solver_that_was_lifted_is_cut_as_a_written_one() -> None:
+    def solve(a: Any, b: Any) -> Any:
+        def step(state: Any) -> Any:
+            x, r, p, rr, count = state
+            q = a @ p
+            length = rr / (p @ q)
+            x, r = x + length * p, r - length * q
+            return x, r, r + (r @ r) / rr * p, r @ r, count + 1
+
+        first = jnp.zeros_like(b), b, b, b @ b, 0
+        return lax.while_loop(lambda state: (state[3] > 1e-6) & (state[4] < 40), step, first)[::4]
+
+    root = SOURCE.normal(size=(12, 12))
+    args = (np.eye(12) + 0.05 * root @ root.T).astype("f4"), SOURCE.normal(size=12).astype("f4")
+    graph = tp.lift(solve, *args, names="row column, row")
+    plan = tp.plan(graph, tp.mesh(a=4), {"row": "a"})
+    plan.verify()
+    close(plan.compile()(*plan.put(*args)), solve(*args), 1e-4, "planned")
+    assert graph.opaque() == () and {sent.kind for sent in plan.collectives()} <= {"all-gather", "all-reduce"}
 
 
 def test_what_is_not_known_inside_is_listed() -> None:
