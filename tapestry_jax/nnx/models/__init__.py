@@ -1,12 +1,12 @@
 """Models made of the layers of `tp.nnx`, loaded on request: `tp.nnx.models.Llama`.
 
-Decoders  GPT GPTConfig Llama LlamaConfig LlamaBlock
+Decoders  GPT GPTConfig Llama LlamaConfig LlamaBlock RotaryDecoder Mixtral MixtralConfig
 Decoding  generate Generator Sampling
 Images    ViT ViTConfig ResNet ResNetConfig ResidualBlock Mixer MixerConfig MixerBlock
 
-Read `gpt` and `llama`, and `decoding` with `sampling`; then `vit`, `mixer` with the `patches` of both, and `resnet`.
-`fields` reads configurations, `hugging_face` names and shapes of published weights, and `weights` the files that hold
-them.
+Read `gpt`, `llama` and `mixtral`, and `decoding` with `sampling`; then `vit`, `mixer` with the `patches` of both, and
+`resnet`. `fields` reads configurations, `hugging_face` names and shapes of published weights, and `weights` the files
+that hold them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from tapestry_jax.nnx.models.gpt import GPTConfig as GPTConfig
 from tapestry_jax.nnx.models.llama import Llama as Llama
 from tapestry_jax.nnx.models.llama import LlamaBlock as LlamaBlock
 from tapestry_jax.nnx.models.llama import LlamaConfig as LlamaConfig
+from tapestry_jax.nnx.models.llama import RotaryDecoder as RotaryDecoder
 from tapestry_jax.nnx.models.mixer import Mixer as Mixer
 from tapestry_jax.nnx.models.mixer import MixerBlock as MixerBlock
 from tapestry_jax.nnx.models.mixer import MixerConfig as MixerConfig
+from tapestry_jax.nnx.models.mixtral import Mixtral as Mixtral
+from tapestry_jax.nnx.models.mixtral import MixtralConfig as MixtralConfig
 from tapestry_jax.nnx.models.resnet import ResidualBlock as ResidualBlock
 from tapestry_jax.nnx.models.resnet import ResNet as ResNet
 from tapestry_jax.nnx.models.resnet import ResNetConfig as ResNetConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -107,9 +107,15 @@ class LlamaConfig:
 
 
 class LlamaBlock(Residual):
-    """One layer of a Llama."""
+    """One layer of a Llama.
 
-    def __init__(self, config: LlamaConfig, *, rngs: nnx.Rngs) -> None:
+    Args:
+      config: the sizes.
+      mlp: what acts on every position; by default a `SwiGLU`.
+      rngs: whose stream `params` initialises.
+    """
+
+    def __init__(self, config: LlamaConfig, mlp: Any = None, *, rngs: nnx.Rngs) -> None:
         _check(config, rngs, type(self).__name__)
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.features = config.embed
@@ -125,10 +131,32 @@ class LlamaBlock(Residual):
             **dtypes,
         )
         self.mlp_norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
-        self.mlp = SwiGLU(config.embed, config.mlp, use_bias=config.mlp_bias, **dtypes)
+        self.mlp = SwiGLU(config.embed, config.mlp, use_bias=config.mlp_bias, **dtypes) if mlp is None else mlp
 
 
-class Llama(LanguageModel):
+class RotaryDecoder(LanguageModel):
+    """What models around such blocks share: token vectors, an RMS norm and a linear head.
+
+    Args:
+      config: the sizes.
+      make: a block, initialised from the random numbers that it is given.
+      rngs: whose stream `params` initialises.
+    """
+
+    def __init__(self, config: LlamaConfig, make: Callable[[nnx.Rngs], Any], *, rngs: nnx.Rngs) -> None:
+        _check(config, rngs, type(self).__name__)
+        dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
+        self.config = config
+        self.embed = Embed(config.vocab, config.embed, **dtypes)
+        self.positions = nnx.data(None)
+        self.decoder = make_blocks(make, config.layers, stacked=config.stacked, rngs=rngs)
+        self.norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
+        self.head: Linear | None = nnx.data(None)
+        if not config.tied:
+            self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
+
+
+class Llama(RotaryDecoder):
     """Tokens to logits: causal blocks with rotary positions, an RMS norm and a linear head.
 
     Args:
@@ -139,18 +167,7 @@ class Llama(LanguageModel):
     """
 
     def __init__(self, config: LlamaConfig, *, rngs: nnx.Rngs) -> None:
-        _check(config, rngs, type(self).__name__)
-        dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
-        self.config = config
-        self.embed = Embed(config.vocab, config.embed, **dtypes)
-        self.positions = nnx.data(None)
-        self.decoder = make_blocks(
-            lambda rngs: LlamaBlock(config, rngs=rngs), config.layers, stacked=config.stacked, rngs=rngs
-        )
-        self.norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
-        self.head: Linear | None = nnx.data(None)
-        if not config.tied:
-            self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
+        super().__init__(config, lambda rngs: LlamaBlock(config, rngs=rngs), rngs=rngs)
 
     @classmethod
     def abstract(cls, config: LlamaConfig) -> Llama:

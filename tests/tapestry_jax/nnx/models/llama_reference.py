@@ -53,8 +53,8 @@ def tensors(config, seed=0):
     return {name: (0.4 * draw.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
 
 
-def logits(weights, config, tokens):
-    """Logits of the next token at every position."""
+def logits(weights, config, tokens, mlp=None):
+    """Logits of the next token at every position; `mlp` acts on positions of a layer in the place of the gated part."""
     heads, shared, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
     angles = jnp.arange(tokens.shape[1])[:, None] * frequencies(config)
 
@@ -84,6 +84,9 @@ def logits(weights, config, tokens):
         mixed = jnp.einsum("bhqk,bkhd->bqhd", shares, jnp.repeat(split["v"], heads // shared, 2))
         x = x + linear(mixed.reshape(*x.shape[:2], -1), f"{at}.self_attn.o_proj")
         y = norm(x, f"{at}.post_attention_layernorm")
+        if mlp is not None:
+            x = x + mlp(y, layer)
+            continue
         gate = jax.nn.silu(linear(y, f"{at}.mlp.gate_proj"))
         x = x + linear(gate * linear(y, f"{at}.mlp.up_proj"), f"{at}.mlp.down_proj")
     head = "model.embed_tokens.weight" if config["tie_word_embeddings"] else "lm_head.weight"
