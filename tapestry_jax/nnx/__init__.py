@@ -4,7 +4,7 @@ Modules   Module ModuleArrow
 Layers    Linear LinearGeneral Einsum Conv ConvTranspose Embed PositionEmbed MLP GLU SwiGLU
           LoRA Dropout MultiHeadAttention RotaryScaling MoE Auxiliary
 Norms     LayerNorm RMSNorm GroupNorm InstanceNorm BatchNorm
-Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM
+Sequences LSTMCell GRUCell RNN Bidirectional DiagonalSSM Mamba
 Pooling   max_pool min_pool avg_pool
 Blocks    Sequential Residual Block Stack with_cache
 Models    LanguageModel Transformer TransformerConfig, and in `tp.nnx.models`, loaded on request, GPT, Llama
@@ -61,6 +61,7 @@ from tapestry_jax.nnx.projections.lora import LoRA as LoRA
 from tapestry_jax.nnx.projections.mlp import MLP as MLP
 from tapestry_jax.nnx.recurrent.cells import GRUCell as GRUCell
 from tapestry_jax.nnx.recurrent.cells import LSTMCell as LSTMCell
+from tapestry_jax.nnx.recurrent.mamba import Mamba as Mamba
 from tapestry_jax.nnx.recurrent.rnn import RNN as RNN
 from tapestry_jax.nnx.recurrent.rnn import Bidirectional as Bidirectional
 from tapestry_jax.nnx.recurrent.state_space import DiagonalSSM as DiagonalSSM

@@ -499,6 +499,11 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         {"in_features": {"1", "np.int64"}, "lora_rank": {"1", "np.int64"}, "out_features": {"1", "np.int64"}}
         | {"base_module": {"None"}, "dims": set(), "a_initializer": set(), "b_initializer": set(), "rngs": set()},
     ),
+    "nnx.Mamba": (
+        lambda **k: tp.nnx.Mamba(**({"features": 2, "state": 2, "rngs": RNGS} | k)),
+        {name: {"1", "np.int64"} for name in ("features", "state", "expansion", "width")}
+        | {"rank": {"1", "np.int64", "None"}, "dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "rngs": set()},
+    ),
     "nnx.MoE": (
         lambda **k: tp.nnx.MoE(**({"num_experts": 2, "features": 2, "hidden": 3, "rngs": RNGS} | k)),
         {"num_experts": {"np.int64"}, "features": {"1", "np.int64"}, "hidden": {"1", "np.int64"}, "top_k": {"1"}}

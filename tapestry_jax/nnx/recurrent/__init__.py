@@ -1,4 +1,4 @@
 """Recurrent layers: a cell repeated along a sequence, and linear state spaces.
 
-Read `cells`, then `rnn`; `state_space` is linear, and a scan.
+Read `cells`, then `rnn`; `state_space` is linear, and a scan, as is `mamba`, whose steps depend on the input.
 """
