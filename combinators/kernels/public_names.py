@@ -74,6 +74,7 @@ _KERNELS = {
     "combinators.monoids.runs": "Nothing Continue",
     "combinators.monoids.segmented": "Unbroken Restart",
     "combinators.monoids.top_k": "merge_top_k top_k_identity",
+    "combinators.numerics.dropped_attention": "DroppedKernel DroppedAttention",
     "combinators.numerics.splash_attention": "FitsSplash SplashAttention SplashState",
     "combinators.pieces": "InPieces",
     "combinators.product": "SideBySide IdentityOf",

@@ -23,6 +23,7 @@ from combinators.numerics.attention_kernel import (
     scores_rows,
     state_dtype,
 )
+from combinators.numerics.dropped_attention import DroppedAttention, DroppedKernel
 from combinators.numerics.fused_attention import FitsFused, FusedAttention
 from combinators.numerics.splash_attention import FitsSplash, SplashAttention, SplashState
 from combinators.operations.dense import Dense
@@ -31,6 +32,8 @@ from combinators.recording.current import trace_of
 from combinators.recording.value import Value
 
 Axes = tuple[str, ...]
+Factors = tuple[float | None, float]
+"""Of the dot products, and the share of weights that are kept."""
 
 
 def attention(
@@ -43,6 +46,8 @@ def attention(
     mask: Any = None,
     bias: Any = None,
     scale: float | None = None,
+    kept: Any = None,
+    share: float = 1.0,
 ) -> Any:
     """Softmax attention: a fold over the keys whose monoid is the attention state.
 
@@ -60,6 +65,8 @@ def attention(
       mask: bool, any of the axes of queries and keys; False hides. A row that sees no key gives zeros.
       bias: added to the scores, any of their axes.
       scale: of the dot products, by default `1 / sqrt(d)`.
+      kept: bool, any of the axes of queries and keys: where False a weight counts as 0 behind the softmax (dropout).
+      share: by which weights that are kept are divided.
 
     Returns:
       The axes of `q` but the last, then the last of `v`.
@@ -91,15 +98,21 @@ def attention(
     elif not causal.isidentifier():
         read_dimension(causal, "causal= of attention", SignatureError)
     scale = None if scale is None else read_number(scale, "scale= of attention", SignatureError)
-    optional = {name: value for name, value in (("mask", mask), ("bias", bias)) if value is not None}
+    share = read_number(share, "share= of attention", SignatureError)
+    if not 0 < share <= 1:
+        raise SignatureError(
+            message("share= of attention is none", f"got {share!r}", remedy="Pass a number above 0, up to 1.")
+        )
+    given = (("mask", mask), ("bias", bias), ("kept", kept))
+    optional = {name: value for name, value in given if value is not None}
     operands = (q, k, v, *optional.values())
     if not any(isinstance(operand, Value) for operand in operands):
-        return _on_arrays(operands, tuple(optional), over, causal, scale)
-    return _apply(operands, tuple(optional), over, causal, scale)
+        return _on_arrays(operands, tuple(optional), over, causal, (scale, share))
+    return _apply(operands, tuple(optional), over, causal, (scale, share))
 
 
 def _apply(
-    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, factors: Factors
 ) -> Any:
     recording = trace_of(operands, "attention")
     names = [_names(operand, label) for operand, label in zip(operands, ("q", "k", "v", *optional), strict=True)]
@@ -118,7 +131,8 @@ def _apply(
         label: tuple(local[name] for name in axes)
         for label, axes in {"query": query, "key": key, "value": value, **extra}.items()
     }
-    fields |= {"keys": local[over], "queries": at and local[at], "causal": at is not None, "scale": scale}
+    fields |= {"keys": local[over], "queries": at and local[at], "causal": at is not None, "scale": factors[0]}
+    fields |= {"share": factors[1]} if "kept" in extra else {}
     return recording.apply(attention_operation(fields, operands[2].dtype), operands)
 
 
@@ -131,7 +145,9 @@ def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:
       dtype: of the values.
     """
     texts = [
-        " ".join(fields[label]) for label in ("query", "key", "value", "mask", "bias") if fields.get(label) is not None
+        " ".join(fields[label])
+        for label in ("query", "key", "value", "mask", "bias", "kept")
+        if fields.get(label) is not None
     ]
     texts = [text[:-1] + f"[{text[-1]}]" if i < 2 else text for i, text in enumerate(texts)]
     queries, query = fields["queries"], fields["query"]
@@ -139,6 +155,11 @@ def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:
     signature = Signature.parse(", ".join([*texts, *coordinates]) + f" -> {' '.join(query[:-1])} e")
     order = scores_rows(query, fields["key"])
     state = (order, order, (*order, "e"))
+    kept = state_dtype(jnp.zeros((), dtype)) == dtype
+    present = attention_output if kept else RoundedOutput(dtype.name)
+    if "kept" in fields:
+        dropped = DroppedKernel(**fields), (DroppedAttention(**fields),)
+        return Operation(signature, dropped[0], AttentionState, state, present, dense=dropped[1], name="attention")
     kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)
     # A causal kernel without coordinates starts at row 0 and key 0: the queries must be whole as well.
     conditions: dict[str, Any] = {"whole": (queries,) if queries is not None else (), "takes": FitsFused(fused)}
@@ -150,8 +171,6 @@ def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:
         Dense(partial, takes=FitsSplash(partial), gives="state", **on_tpu),
         DenseAttention(**fields),
     )
-    kept = state_dtype(jnp.zeros((), dtype)) == dtype
-    present = attention_output if kept else RoundedOutput(dtype.name)
     return Operation(signature, kernel, AttentionState, state, present, dense=dense, name="attention")
 
 
@@ -163,6 +182,9 @@ def _check_mask(optional: Mapping[str, Any]) -> None:
                 remedy="Compare it (mask > 0), or pass what is added to the scores as bias=.",
             )
         )
+    if "kept" in optional and optional["kept"].dtype != bool:
+        told = f"kept= of attention is {optional['kept'].dtype}, not bool"
+        raise SignatureError(message(told, remedy="Draw it by tp.random.bernoulli."))
 
 
 def _check_folded(query: Axes, key: Axes, value: Axes, over: str) -> None:
@@ -229,7 +251,7 @@ def _names(value: Any, label: str) -> Axes:
 
 
 def _on_arrays(
-    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, factors: Factors
 ) -> Any:
     """Attention of arrays `(..., queries, heads, d)`; optional ones broadcast to `(..., heads, queries, keys)`.
 
@@ -239,7 +261,7 @@ def _on_arrays(
     if groups > 1:
         query, keys = operands[0], operands[1]
         split = (*query.shape[:-2], keys.shape[-2], groups, query.shape[-1])
-        result = _on_grouped((jnp.reshape(query, split), *operands[1:]), optional, over, causal, scale)
+        result = _on_grouped((jnp.reshape(query, split), *operands[1:]), optional, over, causal, factors)
         return jnp.reshape(result, (*query.shape[:-1], result.shape[-1]))
     types = [type_of(operand, "an operand of attention") for operand in operands]
     lead = tuple(f"b{i}" for i in range(types[0].ndim - 3))
@@ -262,7 +284,7 @@ def _on_arrays(
         arrays.append(jnp.squeeze(operand, gone))
         kept = [(name, size) for name, size in zip(axes, kind.shape, strict=True) if name is not None]
         named.append(TensorType(kept, kind.dtype))
-    return _graph(tuple(named), optional, over, causal, scale)(*arrays)
+    return _graph(tuple(named), optional, over, causal, factors)(*arrays)
 
 
 def _groups(operands: tuple[Any, ...]) -> int:
@@ -274,7 +296,7 @@ def _groups(operands: tuple[Any, ...]) -> int:
 
 
 def _on_grouped(
-    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+    operands: tuple[Any, ...], optional: tuple[str, ...], over: str, causal: bool | str, factors: Factors
 ) -> Any:
     """Attention of queries `(..., queries, heads, group, d)`, keys and values as without groups."""
     types = [type_of(operand, "an operand of attention") for operand in operands]
@@ -290,7 +312,7 @@ def _on_grouped(
         )
     axes = (query, keys, (*keys[:-1], "e"))
     named = tuple(TensorType.make(names, kind.shape, kind.dtype) for names, kind in zip(axes, types, strict=True))
-    return _graph(named, optional, over, "queries" if causal is True else causal, scale)(*operands)
+    return _graph(named, optional, over, "queries" if causal is True else causal, factors)(*operands)
 
 
 def _broadcast_axes(
@@ -312,9 +334,9 @@ def _broadcast_axes(
 
 @lru_cache(maxsize=64)
 def _graph(
-    types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool | str, scale: float | None
+    types: tuple[TensorType, ...], optional: tuple[str, ...], over: str, causal: bool | str, factors: Factors
 ) -> Graph:
     """The graph of attention on arrays, traced (and compiled) once per types."""
-    called = Program(lambda *values: _apply(values, optional, over, causal, scale), None)
+    called = Program(lambda *values: _apply(values, optional, over, causal, factors), None)
     called.name = "attention"
     return trace(called, *types)

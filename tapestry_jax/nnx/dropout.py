@@ -19,6 +19,13 @@ from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dims, read_rngs
 
 
+def drawn_key(stream: Any) -> Value:
+    """The next key of a stream of `nnx.Rngs`, whose count is written; inside of a forward pass."""
+    count = stream.count.get_raw_value()
+    stream.count.set_raw_value(count + 1)
+    return random.fold_in(stream.key[...], count)
+
+
 @dataclass(frozen=True)
 class Keep:
     """What is kept, larger by what is not; zeros elsewhere.
@@ -37,8 +44,8 @@ class Keep:
 class Dropout(Module):
     """Set a share of all cells to zero, and scale the others, as `flax.nnx.Dropout`.
 
-    Which cells is a function of the key, the step and the cell alone: the same ones under every plan. The forward pass
-    counts nothing, so the number of the step is an operand: `dropout(x, step)`. The bits are other ones than Flax's.
+    Which cells is a function of the key, the step and the cell alone: the same ones under every plan. The layer counts
+    its calls in a variable, or takes the number of the step: `dropout(x, step)`. The bits are other ones than Flax's.
 
     Args:
       rate: the share of cells that become zero.
@@ -68,11 +75,11 @@ class Dropout(Module):
 
     @property
     def signature(self) -> str:
-        """The tensor, and the number of the step where cells are drawn."""
+        """The tensor, and the number of the step where cells are drawn, which may be left out."""
         return "... embed -> ... embed" if self.deterministic else "... embed, -> ... embed"
 
     def forward(self, x: Value, *step: Value) -> Value:
-        """Draw for this step, an integer scalar; the shape and dtype of `x` come back.
+        """Draw for this step, an integer scalar, or for this call; the shape and dtype of `x` come back.
 
         Raises:
           SignatureError: when `x` lacks one of the `broadcast_dims`.
@@ -80,7 +87,7 @@ class Dropout(Module):
         if self.deterministic or self.rate == 0:
             return x
         share = 1 - self.rate
-        key = random.fold_in(self.rngs.key[...], step[0])
+        key = random.fold_in(self.rngs.key[...], step[0]) if step else drawn_key(self.rngs)
         kept = random.bernoulli(key, share, like=self._drawn(x))
         return Map(Keep(share or 1.0), name="dropout")(kept, x)
 

@@ -536,7 +536,8 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         {"num_heads": {"1"}, "in_features": {"1", "np.int64"}, "qkv_features": {"None", "1", "np.int64"}}
         | {"causal": FLAG, "use_bias": FLAG, "num_key_value_heads": {"None", "1"}, "rngs": set()}
         | {"cross": FLAG, "masked": FLAG, "in_kv_features": {"None", "1", "np.int64"}, "normalize_qk": FLAG}
-        | {"rotary_base": POSITIVE - {"0"} | {"None"}, "rotary_scaling": {"None"}},
+        | {"rotary_base": POSITIVE - {"0"} | {"None"}, "rotary_scaling": {"None"}}
+        | {"dropout_rate": {"0"}, "broadcast_dropout": FLAG, "deterministic": FLAG},
     ),
     "nnx.RotaryScaling": (
         lambda **k: tp.nnx.RotaryScaling(**({"factor": 8.0} | k)),

@@ -12,14 +12,17 @@ from flax import nnx
 from combinators.arguments import read_count, read_flag, read_number
 from combinators.errors import GraphError, message
 from combinators.index_space.tensor_type import TensorType
+from combinators.leaves import random
 from combinators.leaves.attention import attention
 from combinators.leaves.index import index
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.attention.cache import Within, positions_after, put_rows, visible
 from tapestry_jax.nnx.attention.positions import RotaryScaling, rotary
+from tapestry_jax.nnx.dropout import drawn_key
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
+from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.linear import LinearGeneral
 
 
@@ -43,6 +46,10 @@ class MultiHeadAttention(Module):
         the axis is called `kv_embed`.
       rotary_base: base of the wavelengths of rotary positions of queries and keys; None turns nothing.
       rotary_scaling: how the rotary positions are slowed down, or None.
+      dropout_rate: the share of weights that are set to zero behind the softmax. Which ones follows from the key, the
+        number of the call and the coordinates: the same on every mesh. The layer counts its calls; a cache drops none.
+      broadcast_dropout: whether the same weights are left out in all heads and along the leading dimensions.
+      deterministic: whether none are.
       normalize_qk: whether queries and keys are normalised by a `LayerNorm` without bias, `query_ln` and `key_ln`.
       use_bias: whether the projections add biases.
       dtype: of the computation; by default what JAX promotes inputs and parameters to.
@@ -67,6 +74,9 @@ class MultiHeadAttention(Module):
         in_kv_features: int | None = None,
         rotary_base: float | None = None,
         rotary_scaling: RotaryScaling | None = None,
+        dropout_rate: float = 0.0,
+        broadcast_dropout: bool = True,
+        deterministic: bool = False,
         normalize_qk: bool = False,
         use_bias: bool = True,
         dtype: Any = None,
@@ -117,6 +127,12 @@ class MultiHeadAttention(Module):
         self.key = linear(self.in_kv_features, heads, dims=(self.kv_dim, names))
         self.value = linear(self.in_kv_features, heads, dims=(self.kv_dim, names))
         self.out = linear(rows, in_features, dims=(row_names, "embed"))
+        self.dropout_rate = read_number(dropout_rate, f"dropout_rate= {own}")
+        if not 0 <= self.dropout_rate < 1:
+            remedy = "Pass a number from 0 to 1, which leaves some weights."
+            raise GraphError(message(f"dropout_rate= {own} is no share", f"got {dropout_rate!r}", remedy=remedy))
+        self.broadcast_dropout = read_flag(broadcast_dropout, f"broadcast_dropout= {own}")
+        self.deterministic = read_flag(deterministic, f"deterministic= {own}")
         self.cached_key: nnx.Cache[Any] | None = nnx.data(None)
         self.cached_value: nnx.Cache[Any] | None = nnx.data(None)
         self.cache_index: nnx.Cache[Any] | None = nnx.data(None)
@@ -125,6 +141,9 @@ class MultiHeadAttention(Module):
         if read_flag(normalize_qk, f"normalize_qk= {own}"):
             norm = partial(LayerNorm, use_bias=False, dims=("head_dim",), dtype=dtype, param_dtype=param_dtype)
             self.query_ln, self.key_ln = norm(self.head_dim, rngs=rngs), norm(self.head_dim, rngs=rngs)
+        self.rngs: nnx.RngStream | None = nnx.data(
+            read_rngs(rngs, own)["dropout"].fork() if self.dropout_rate else None
+        )
 
     @property
     def signature(self) -> str:
@@ -148,7 +167,8 @@ class MultiHeadAttention(Module):
         if self.rotary_base is not None:
             turns = (self.rotary_base, self.rotary_scaling)
             query, key = rotary(query, "seq", *turns), rotary(key, "keys", *turns)
-        y = attention(query, key, self.value(other), causal="seq" if self.causal else False, mask=mask)
+        left = self._left(query, key)
+        y = attention(query, key, self.value(other), causal="seq" if self.causal else False, mask=mask, **left)
         return self.out(y)
 
     def cache_types(self, leading: Sequence[tuple[str, int]], length: int, dtype: Any) -> dict[str, TensorType]:
@@ -171,6 +191,16 @@ class MultiHeadAttention(Module):
         kind = [*leading, ("keys", length), ("heads", self.num_key_value_heads), ("head_dim", self.head_dim)]
         rows = TensorType(kind, dtype)
         return {"cached_key": rows, "cached_value": rows, "cache_index": TensorType([], jnp.int32)}
+
+    def _left(self, query: Value, key: Value) -> dict[str, Any]:
+        """Which weights are kept in this call."""
+        if self.rngs is None or self.deterministic:
+            return {}
+        sizes = dict(zip(query.settle().names[:-1], query.shape, strict=False))
+        sizes = {"seq": sizes["seq"]} if self.broadcast_dropout else sizes
+        like = TensorType([*sizes.items(), ("keys", key.shape[key.axis("keys")])])
+        share = 1 - self.dropout_rate
+        return {"kept": random.bernoulli(drawn_key(self.rngs), share, like=like), "share": share}
 
     def _normalized(self, query: Value, key: Value) -> tuple[Value, Value]:
         if self.query_ln is None or self.key_ln is None:

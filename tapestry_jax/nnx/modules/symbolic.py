@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -89,7 +91,8 @@ def scope_of(module: Module) -> str:
 def program_of(module: Module, values: Sequence[Any], name: str) -> Program:
     """The forward pass as a program with the signature that the module declares."""
     text = module.signature
-    program = Program(module.forward, None if text is None else _expanded(text, values))
+    signature = None if text is None else _given(module.forward, _expanded(text, values), len(values))
+    program = Program(module.forward, signature)
     program.name = name or label(module)
     return program
 
@@ -111,6 +114,18 @@ def _expanded(text: str, values: Sequence[Any]) -> Signature:
             if 0 <= lead <= len(names):
                 return Signature.parse(text.replace("...", " ".join(names[:lead])))
     return signature
+
+
+def _given(forward: Callable[..., Any], signature: Signature, count: int) -> Signature:
+    """The signature without scalars at its end that are not given, where the forward pass does without them."""
+    left = signature.operands[count:]
+    if not left or any(operand.axes or operand.ellipsis for operand in left):
+        return signature
+    try:
+        inspect.signature(forward).bind(*range(count))
+    except TypeError:
+        return signature
+    return replace(signature, operands=signature.operands[:count])
 
 
 def _check_dims(names: Any, shape: tuple[int, ...], path: Sequence[Any]) -> None:

@@ -50,9 +50,18 @@ def test_all_is_dropped_without_what_is_no_number() -> None:
     [
         ({"rate": 1.5}, (), "rate= of Dropout is no share"),
         ({"rate": 0.5, "broadcast_dims": ("x",)}, (X, np.int32(1)), "Dropout: the input has no `x`"),
-        ({"rate": 0.5}, (X,), "step|operand"),
     ],
 )
 def test_what_dropout_cannot_do_is_told(options: Any, operands: Any, told: str) -> None:
     with pytest.raises(tp.TapestryError, match=told):
         tp.nnx.Dropout(**options, rngs=nnx.Rngs(0))(*operands)
+
+
+def test_calls_are_counted_where_no_step_is_given() -> None:
+    layer, x = tp.nnx.Dropout(0.5, rngs=nnx.Rngs(0)), np.ones((6, 8), np.float32)
+    run = tp.plan(tp.trace(layer, tp.TensorType({"b": 6, "c": 8})), tp.mesh(data=2), {"b": "data"}).compile()
+    planned, written = run(nnx.state(layer), x)
+    first, second = layer(x), layer(x)
+    np.testing.assert_array_equal(planned, first)
+    np.testing.assert_array_equal(first, layer(x, np.int32(0)))
+    assert written["rngs"]["count"][...] == 1 and layer.rngs.count[...] == 2 and not np.array_equal(first, second)

@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.contract import assert_contract
 
 DRAW = np.random.default_rng(0)
 X, MEMORY = (np.float32(DRAW.standard_normal(shape)) for shape in ((2, 6, 8), (2, 4, 5)))
@@ -83,3 +84,46 @@ def test_positions_are_turned_alike_on_every_mesh() -> None:
 def test_positions_that_cannot_be_turned_are_told(heads: int, base: float) -> None:
     with pytest.raises(tp.GraphError, match="no rotary positions of MultiHeadAttention"):
         tp.nnx.MultiHeadAttention(heads, 8, rotary_base=base, rngs=nnx.Rngs(0))
+
+
+def test_weights_are_dropped_alike_on_every_mesh() -> None:
+    """As written out with the same bits, in value and gradient; the second call draws others, and eval() none."""
+    layer = tp.nnx.MultiHeadAttention(2, 8, dropout_rate=0.4, broadcast_dropout=False, rngs=nnx.Rngs(0))
+    assert layer.rngs is not None
+    kept = tp.random.bernoulli(
+        jax.random.fold_in(layer.rngs.key[...], 0), 0.6, like=jax.ShapeDtypeStruct((2, 6, 2, 6), jnp.float32)
+    )
+
+    def written_out(state: Any, x: Any) -> Any:
+        q, k, v = (
+            jnp.einsum("bse,ehd->bshd", x, state[part]["kernel"][...]) + state[part]["bias"][...]
+            for part in ("query", "key", "value")
+        )
+        scores = jnp.einsum("bqhd,bkhd->bqhk", q, k) / 2
+        weights = jax.nn.softmax(jnp.where(jnp.tri(6, dtype=bool)[:, None], scores, -jnp.inf))
+        y = jnp.einsum("bqhk,bkhd->bqhd", jnp.where(kept, weights / 0.6, 0), v)
+        return jnp.einsum("bqhd,hde->bqe", y, state["out"]["kernel"][...]) + state["out"]["bias"][...]
+
+    graph, state = tp.trace(layer, tp.TensorType({"batch": 2, "seq": 6, "embed": 8})), nnx.state(layer)
+    params, rest = nnx.split_state(state, nnx.Param, ...)
+    plan = tp.plan(graph, tp.mesh(data=2, model=2), {"keys": "data", "heads": "model"})
+    plan.verify()
+    assert_contract(plan)
+    runs = [written_out, *(lambda *xs, run=run: run(*xs)[0] for run in (graph, plan.compile()))]
+    expected, *found = (
+        jax.value_and_grad(lambda p, x, run=run: jnp.sum(jnp.sin(run(nnx.merge_state(p, rest), x))), (0, 1))(params, X)
+        for run in runs
+    )
+    for got in found:
+        for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    first, second = layer(X), layer(X)
+    assert not np.allclose(first, second) and layer.rngs.count[...] == 2
+    layer.eval()
+    np.testing.assert_array_equal(layer(X), layer(X))
+    assert tp.Graph.from_json(graph.to_json()).key == graph.key
+
+
+def test_a_rate_that_leaves_nothing_is_told() -> None:
+    with pytest.raises(tp.GraphError, match="dropout_rate= of MultiHeadAttention is no share"):
+        tp.nnx.MultiHeadAttention(2, 8, dropout_rate=1.0, rngs=nnx.Rngs(0))
