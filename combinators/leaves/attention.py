@@ -23,7 +23,6 @@ from combinators.numerics.attention_kernel import (
     scores_rows,
     state_dtype,
 )
-from combinators.numerics.dropped_attention import DroppedAttention, DroppedKernel
 from combinators.numerics.fused_attention import FitsFused, FusedAttention
 from combinators.numerics.splash_attention import FitsSplash, SplashAttention, SplashState
 from combinators.operations.dense import Dense
@@ -158,6 +157,9 @@ def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:
     kept = state_dtype(jnp.zeros((), dtype)) == dtype
     present = attention_output if kept else RoundedOutput(dtype.name)
     if "kept" in fields:
+        # Loaded by the first that drops weights.
+        from combinators.numerics.dropped_attention import DroppedAttention, DroppedKernel
+
         dropped = DroppedKernel(**fields), (DroppedAttention(**fields),)
         return Operation(signature, dropped[0], AttentionState, state, present, dense=dropped[1], name="attention")
     kernel, fused = AttentionKernel(**fields), FusedAttention(**fields)

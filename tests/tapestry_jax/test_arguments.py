@@ -248,6 +248,8 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
             "mask": {"None"},
             "bias": {"None"},
             "scale": {"None", "-2", "0", "1", "10**30", "2.7", "np.int64", "np.float32"},
+            "kept": {"None"},
+            "share": {"1"},
         },
     ),
     "named": (
