@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, cast
 
 import jax
@@ -189,6 +189,7 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
+@lru_cache(maxsize=256)
 def is_inexact(dtype: Any) -> bool:
     """Whether values of this dtype have derivatives: floating and complex ones, the short formats too."""
     return bool(jnp.issubdtype(dtype, jnp.inexact))

@@ -84,8 +84,18 @@ def weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:
     """The memory of a device, exactly that of `plan.memory`: the program is traced, so few candidates are weighed."""
     found = problem.weighed.get(candidate.asked)
     if found is None:
+        found = problem.weighed[candidate.asked] = _weigh(problem, candidate)
+    return found
+
+
+def _weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:
+    """The same, of a candidate that was not weighed; one schedule may be asked for in several words."""
+    # What has another price has another schedule: that is told without comparing them.
+    alike = problem.weighed_at.setdefault(candidate.seconds, [])
+    found = next((needed for schedule, needed in alike if schedule == candidate.schedule), None)
+    if found is None:
         found = memory_needed(candidate.schedule, problem.mesh, problem.grad)
-        problem.weighed[candidate.asked] = found
+        alike.append((candidate.schedule, found))
     return found
 
 

@@ -49,6 +49,14 @@ def _inside(schedule: Schedule, *, keeps: bool) -> tuple[int, int]:
 
 def _largest(schedule: Schedule, step: Run) -> int:
     """Bytes of the largest value inside of an operation's kernel, on one device."""
+    shaped = schedule.graph.shaped(step.node)
+    known = "largest", step.cuts
+    if known not in shaped.known:
+        shaped.known[known] = _largest_of(schedule, step)
+    return shaped.known[known]
+
+
+def _largest_of(schedule: Schedule, step: Run) -> int:
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     operands = tuple(schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands)
     gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"

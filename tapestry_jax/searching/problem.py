@@ -12,6 +12,7 @@ from tapestry_jax.memory.predicted import MemoryNeeded
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.derivatives.positions import Positions
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.scheduling.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class Problem:
       start: what to begin from, if anything.
       evaluated: what was evaluated so far, by what was asked.
       weighed: the memory of those that were weighed.
+      weighed_at: by their price the schedules of these.
       unproved: what the proof refused.
     """
 
@@ -42,6 +44,9 @@ class Problem:
     start: Asked | None = None
     evaluated: dict[Asked, Any] = field(default_factory=dict[Asked, Any], repr=False)
     weighed: dict[Asked, MemoryNeeded] = field(default_factory=dict[Asked, MemoryNeeded], repr=False)
+    weighed_at: dict[float, list[tuple[Schedule, MemoryNeeded]]] = field(
+        default_factory=dict[float, list[tuple[Schedule, MemoryNeeded]]], repr=False
+    )
     unproved: set[Asked] = field(default_factory=set[Asked], repr=False)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +25,7 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 def value_dependence(graph: Graph, node: int) -> Matrix:
     """For each result and operand of an operation, whether the one depends on the other."""
-    return _value_dependence(*_key(graph, node))
+    return _known(graph, node, "values", _value_dependence)
 
 
 def state_dependence(graph: Graph, node: int, sizes: Mapping[str, int]) -> Matrix:
@@ -36,17 +36,17 @@ def state_dependence(graph: Graph, node: int, sizes: Mapping[str, int]) -> Matri
       node: of the operation.
       sizes: of the block: of one row, say, no leaf says how far its rows are apart.
     """
-    return _state_dependence(*_key(graph, node), tuple(sorted(sizes.items())))
+    return _known(graph, node, "states", _state_dependence, tuple(sorted(sizes.items())))
 
 
 def derivative_dependence(graph: Graph, node: int) -> Matrix:
     """For each result and operand of an operation, whether the derivative can differ from 0."""
-    return _derivative_dependence(*_key(graph, node))
+    return _known(graph, node, "derivatives", _derivative_dependence)
 
 
 def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> bool:
     """Whether the derivative of an operation by one operand is computed from the value of an operand."""
-    return _derivative_needs(*_key(graph, node), direction)[value]
+    return _known(graph, node, "needs", _derivative_needs, direction)[value]
 
 
 def known_by(graph: Graph, node: int, policy: Any) -> bool:
@@ -57,12 +57,12 @@ def known_by(graph: Graph, node: int, policy: Any) -> bool:
       node: of the operation.
       policy: one of `jax.checkpoint_policies` that goes by primitives, hashable.
     """
-    return _known_by(*_key(graph, node), policy)
+    return _known(graph, node, "kept", _known_by, policy)
 
 
 def presents_linearly(graph: Graph, node: int) -> bool:
     """Whether no derivative of a fold's result by its merged state is computed from the state's value."""
-    return _presents_linearly(*_key(graph, node))
+    return _known(graph, node, "linear", _presents_linearly)
 
 
 def maybe_unread(graph: Graph, node: int) -> frozenset[int]:
@@ -95,9 +95,14 @@ def _passes_by(signature: Signature, axis: Axis, sizes: dict[str, int], cells: i
     return any(high + cell < 0 or low + cell >= cells for cell in (first, last))
 
 
-def _key(graph: Graph, node: int) -> tuple[Operation, tuple[Struct, ...]]:
-    structs = tuple(graph.type_of(ref).struct for ref in graph.nodes[node].operands)
-    return graph.shaped(node).operation, structs
+def _known(graph: Graph, node: int, what: str, find: Callable[..., Any], *more: Hashable) -> Any:
+    """What is found out about an operation at its sizes, and kept with it: schedules ask for it step by step."""
+    shaped = graph.shaped(node)
+    key = (what, *more)
+    if key not in shaped.known:
+        structs = tuple(graph.type_of(ref).struct for ref in graph.nodes[node].operands)
+        shaped.known[key] = find(shaped.operation, structs, *more)
+    return shaped.known[key]
 
 
 @lru_cache(maxsize=4096)

@@ -239,6 +239,13 @@ def _keeps_no_order(shaped: Shaped, dim: str) -> bool:
 
 def why_whole(shaped: Shaped, dim: str) -> str | None:
     """Why an operation cannot cut a dimension; None where it can."""
+    key = "whole", dim
+    if key not in shaped.known:
+        shaped.known[key] = _why_whole(shaped, dim)
+    return shaped.known[key]
+
+
+def _why_whole(shaped: Shaped, dim: str) -> str | None:
     signature, operation = shaped.signature, shaped.operation
     if signature.role(dim) == "whole":
         return f"its kernel sees all of `[{dim}]`"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import jax
-
 from combinators.frozen import dataclass
 from tapestry_jax.planning.derivatives.gradients import differentiated
-from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.scheduling.received import is_kept
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, Unit
@@ -135,5 +132,4 @@ def _kept(schedule: Schedule, flow: Flow, *, again: bool) -> int:
 
 
 def _bytes(schedule: Schedule, slots: Iterable[int]) -> int:
-    values = map(schedule.slots.__getitem__, slots)
-    return sum(nbytes(jax.ShapeDtypeStruct(value.local_shape, value.type.dtype)) for value in values)
+    return sum(schedule.slots[slot].local_bytes for slot in slots)

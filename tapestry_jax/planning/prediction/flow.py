@@ -47,9 +47,12 @@ def flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> F
     Raises:
       PlanError: where a gradient would go through a loop that ends by a condition.
     """
-    flow = any_flow_of(schedule, sources, surely=surely)
-    _check_backwards(schedule, flow)
-    return flow
+    key = "flow", frozenset(sources), surely
+    if key not in schedule.known:
+        flow = any_flow_of(schedule, sources, surely=surely)
+        _check_backwards(schedule, flow)
+        schedule.known[key] = flow
+    return schedule.known[key]
 
 
 def any_flow_of(schedule: Schedule, sources: set[int], *, surely: bool = False) -> Flow:

@@ -14,6 +14,14 @@ Key = tuple[Any, Any, Part, tuple[tuple[str, int], ...]]
 
 def counts_key(schedule: Schedule, step: Run, platform: str) -> Key:
     """What the counts of a step depend on."""
+    shaped = schedule.graph.shaped(step.node)
+    known = "counts", step.cuts, platform
+    if known not in shaped.known:
+        shaped.known[known] = _counts_key(schedule, step, platform)
+    return shaped.known[known]
+
+
+def _counts_key(schedule: Schedule, step: Run, platform: str) -> Key:
     shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
     node = schedule.graph.nodes[step.node]
     operands = tuple(schedule.graph.type_of(ref).struct for ref in node.operands)

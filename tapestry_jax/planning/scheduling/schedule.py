@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import field
+from functools import cached_property
+from typing import Any
 
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
@@ -22,17 +25,17 @@ class Slot:
     layout: Layout
     varying: frozenset[str]
 
-    @property
+    @cached_property
     def local_shape(self) -> tuple[int, ...]:
         """The shape of one device's piece."""
         return self.layout.local_shape(self.type.shape)
 
-    @property
+    @cached_property
     def local_bytes(self) -> int:
         """Bytes of one device's piece."""
         return math.prod(self.local_shape) * self.type.dtype.itemsize
 
-    @property
+    @cached_property
     def has_cells(self) -> bool:
         """Whether there is anything to compute, to send, or to depend on."""
         return 0 not in self.type.shape
@@ -260,6 +263,11 @@ class Schedule:
     outputs: tuple[int, ...]
     again: tuple[Unit, ...] = ()
     platforms: tuple[str, ...] = field(default=(), compare=False)
+
+    @cached_property
+    def known(self) -> dict[Hashable, Any]:
+        """What was found out about it, by whoever asks for it often."""
+        return {}
 
     def made_for_itself(self) -> tuple[frozenset[int], ...]:
         """For each unit the slots that its steps make and nobody outside of it reads."""

@@ -45,6 +45,8 @@ def _solved(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[P
         for proposal in improved(problem, space, best.asked, stop):
             yield proposal
             candidate = evaluate(problem, proposal)
-            fitting += [candidate] if isinstance(candidate, Evaluated) and fits(problem, candidate) else []
+            # One that fits is enough; the best of them is weighed by whoever takes the proposals.
+            if not fitting and isinstance(candidate, Evaluated) and fits(problem, candidate):
+                fitting.append(candidate)
     if not fitting and not stop():
         yield from anneal(problem, space, seed, stop)
