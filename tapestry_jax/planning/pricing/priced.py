@@ -15,6 +15,7 @@ from tapestry_jax.planning.geometry.changes import Deal, Exchange, Gather, Overl
 from tapestry_jax.planning.geometry.time_axis import ring_of, turns_of
 from tapestry_jax.planning.prediction.collectives import Place, placed_collectives
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
+from tapestry_jax.planning.pricing.combined import combined
 from tapestry_jax.planning.pricing.converted import converting_bytes, is_converted
 from tapestry_jax.planning.pricing.cost import Cost, OperationCost, TransferCost
 from tapestry_jax.planning.pricing.counting.counts import Counts
@@ -57,8 +58,9 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
     for place, each in placed_collectives(schedule, grad):
         took = each.times * transfer_seconds(laid, each.kind, each.axes, each.bytes)
         places.append(place)
-        sent = TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took)
-        transfers.append(replace(sent, alike=each.alike))
+        alone = TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took)
+        transfers.append(replace(alone, alike=each.alike))
+    sent = combined(schedule, laid, zip(places, transfers, strict=True))
     cost = Cost(
         schedule.graph.name,
         machine.name,
@@ -66,7 +68,7 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
         str(laid),
         bool(sources),
         tuple(sums.operations.values()),
-        tuple(overlapped(schedule, tuple(zip(places, transfers, strict=True)), sums)),
+        tuple(overlapped(schedule, tuple(zip(places, sent, strict=True)), sums)),
         sums.bubble,
     )
     check(cost)

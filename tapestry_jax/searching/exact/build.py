@@ -57,7 +57,8 @@ class Builder:
                 self.picks.once_more(known[kind].pick, schedule.graph.inputs[position].name)
             homes[slot] = known[kind]
         self._walk(scope, homes)
-        return Model(self.picks.made(), tuple(times_alike(*value) for value in self._values.values()))
+        values = tuple(times_alike(*value) for value in self._values.values())
+        return Model(self.picks.made(), values, together=dict(self.prices.latencies))
 
     def _apart(self, schedule: Schedule) -> frozenset[int]:
         """Steps and inputs whose placement the user fixed by path or name."""
@@ -205,7 +206,7 @@ class Builder:
                 inside[slot] = self._slice(scope, step, home, operand, at)
             else:
                 outer = homes[operand]
-                inside[slot] = Home(outer.pick, outer.layouts, constant=True)
+                inside[slot] = Home(outer.pick, outer.layouts, constant=True, given=outer.given)
         self._walk(inner, inside)
         for number, slot in enumerate(step.results):
             if number < step.carries:
@@ -266,7 +267,7 @@ class Builder:
                 want = Want(free, spread(free.axes), scope.flow.carries_gradient(operand))
                 self.picks.add(home.pick, option, scope.times * self.prices.change(kind, layout, want))
             inside.append(Layout(free.cuts[:at] + free.cuts[at + 1 :]))
-        return Home(home.pick, tuple(inside), loop=loop.length)
+        return Home(home.pick, tuple(inside), loop=loop.length, given=home.given)
 
     def _between(self, scope: Scope, slot: int, home: Home, readings: list[Reading]) -> None:
         """A value, or another one that is alike: of the same makers and the same readers."""

@@ -62,6 +62,7 @@ class Value:
       saved: of every pair the seconds that its maker and its reader save, where both run as one kernel.
       kept: of every pair what is kept for the backward pass, where its reader keeps it: which of `sizes`.
       sizes: bytes, each kept once.
+      together: of every pair, what it has in common with pairs of other values: which of the model's, paid once.
       behind: of every pair, for passes of loops, the seconds that are to be sent behind what the loop computes; less
         than none where the change itself computes.
     """
@@ -76,6 +77,7 @@ class Value:
     kept: Mapping[Pair, int]
     sizes: tuple[float, ...]
     behind: Mapping[Pair, tuple[tuple[int, float], ...]] = field(default_factory=dict[Pair, Any])
+    together: Mapping[Pair, tuple[Any, ...]] = field(default_factory=dict[Pair, Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +88,27 @@ class Model:
       picks: what is chosen.
       values: what lies between.
       constant: seconds that every choice takes.
+      together: seconds of what pairs of several values have in common, such as the latency of sums that are sent as
+        one: each paid once.
     """
 
     picks: tuple[Pick, ...]
     values: tuple[Value, ...]
     constant: float = 0.0
+    together: Mapping[Any, float] = field(default_factory=dict[Any, float])
 
     def price(self, choice: Sequence[int]) -> float:
         """Seconds of a choice, one option for each pick; infinite where two options do not go together."""
         total = self.constant + sum(pick.seconds[at] for pick, at in zip(self.picks, choice, strict=True))
         saved = [0.0] * len(self.picks)
         late: defaultdict[int, float] = defaultdict(float)
+        begun: set[Any] = set()
         for value in self.values:
             made = value.labels[choice[value.maker]]
             pairs = {(made, reader.labels[choice[reader.pick]]) for reader in value.readers}
             total += sum(value.seconds.get(pair, math.inf) for pair in pairs)
             total += sum(value.common[each] for each in {each for pair in pairs for each in value.shares.get(pair, ())})
+            begun.update(each for pair in pairs for each in value.together.get(pair, ()))
             for number, seconds in (each for pair in pairs for each in value.behind.get(pair, ())):
                 late[number] += seconds
             for reader in value.readers:
@@ -113,6 +120,7 @@ class Model:
             total += more
             for number, rooms, share in pick.rooms:
                 late[number] -= rooms[at] + share * more
+        total += sum(self.together[each] for each in begun)
         return total + sum(max(seconds, 0.0) for seconds in late.values())
 
     def held(self, choice: Sequence[int]) -> float:
@@ -143,7 +151,7 @@ def _undominated(model: Model, value: Value) -> Value:
         return value
     # What lies alike costs the least that any option of it does; options that differ are told apart by their labels.
     found: dict[int, list[tuple[float, float, int]]] = {}
-    behind = value.behind
+    apart = bool(value.behind or value.together)
     for made, read in value.seconds:
         options = [at for at, label in enumerate(value.labels) if label == made]
         size = value.sizes[value.kept[made, read]] if (made, read) in value.kept else 0.0
@@ -153,15 +161,17 @@ def _undominated(model: Model, value: Value) -> Value:
     for read, each in found.items():
         least = math.inf
         for _, held, made in sorted(each):
-            if held < least or behind:
+            if held < least or apart:
                 least = held
                 kept.add((made, read))
-        if behind:
-            kept -= {(made, read) for *_, made in each if _is_dominated(value, each, made, read)}
+        if apart:
+            kept -= {(made, read) for *_, made in each if _is_dominated(model, value, each, made, read)}
     return replace(value, seconds={pair: seconds for pair, seconds in value.seconds.items() if pair in kept})
 
 
-def _is_dominated(value: Value, options: Sequence[tuple[float, float, int]], made: int, read: int) -> bool:
+def _is_dominated(
+    model: Model, value: Value, options: Sequence[tuple[float, float, int]], made: int, read: int
+) -> bool:
     """Whether another takes no more, even if nothing more passes behind computing, and holds no more."""
     own = next(each for each in options if each[2] == made)
     sent = Counter(dict(value.behind.get((made, read), ())))
@@ -171,6 +181,9 @@ def _is_dominated(value: Value, options: Sequence[tuple[float, float, int]], mad
             continue
         more = Counter(dict(value.behind.get((other, read), ())))
         late = sum(max(more[number] - sent[number], 0.0) for number in {*more, *sent})
+        # Nor where nobody else pays what it has in common with others.
+        begun = {*value.together.get((other, read), ())}.difference(value.together.get((made, read), ()))
+        late += sum(model.together[each] for each in begun)
         if (seconds + late, held) != own[:2] and seconds + late <= own[0]:
             return True
         if (seconds + late, held) == own[:2] and other < made:

@@ -10,6 +10,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.machines.laid import Laid
+from tapestry_jax.machines.transfer import latency
 from tapestry_jax.machines.transfer import seconds as transfer_seconds
 from tapestry_jax.planning.geometry.changes import Cast, Deal, Exchange, Gather
 from tapestry_jax.planning.geometry.layout import Layout
@@ -19,6 +20,7 @@ from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.collectives import sent_by_convert, sent_by_run
 from tapestry_jax.planning.prediction.flow import Flow
+from tapestry_jax.planning.pricing.combined import is_small_sum
 from tapestry_jax.planning.pricing.keys import counts_key
 from tapestry_jax.planning.pricing.marginal import block_counts
 from tapestry_jax.planning.pricing.overlapped import share_behind
@@ -39,6 +41,7 @@ class Parts:
       casts: whether it only makes a value vary over mesh axes, and its gradient is summed over them.
       behind: of both passes, the seconds that pass behind other layers where these compute long enough; not in `own`.
       copied: of both passes, the seconds of copies, which others can pass behind.
+      sums: the mesh axes of sums of gradients that have their latency once, where they are those of arguments.
     """
 
     own: float = 0.0
@@ -47,6 +50,7 @@ class Parts:
     casts: bool = False
     behind: tuple[float, float] = (0.0, 0.0)
     copied: tuple[float, float] = (0.0, 0.0)
+    sums: tuple[frozenset[str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,14 @@ class Prices:
       machine: that it is on.
       mesh: its shape.
       axes: those on which something may be placed; the others are `taken`.
+      latencies: of sums of gradients that are sent as one, by their mesh axes, as far as they were met.
     """
 
     def __init__(self, laid: Laid, mesh: MeshShape, graph: Graph, taken: frozenset[str] = frozenset()) -> None:
         self.axes = tuple(axis for axis in mesh.real(mesh.names) if axis not in taken)
         self.laid, self.machine, self.mesh, self._graph = laid, laid.machine, mesh, graph
         self._numbers: dict[Any, int] = {}
+        self.latencies: dict[frozenset[str], float] = {}
         self._changed: dict[tuple[int, int, int], Parts] = {}
         self._worked: dict[Any, Worked] = {}
         # Looked up by what differs: to hash the machine with it takes longer than to price a collective.
@@ -169,8 +175,8 @@ class Prices:
         smooth = frozenset((0, 1) if want.smooth else ())
         flow, step = Flow(frozenset((0, 1)), smooth, smooth), Convert(0, 1, changes, "")
         if leading > 1 and all(isinstance(change, Cast) for change in changes):
-            own = self.sent(sent_by_convert(alone, step, flow, set(), leading)) / leading
-            return Parts(own, casts=want.smooth)
+            once = [*sent_by_convert(alone, step, flow, set(), leading)]
+            return Parts(self.sent(once) / leading, casts=want.smooth, sums=self._sums(once))
         seen: set[Any] = set()
         gathers = want.gathers if any(isinstance(change, Gather) for change in changes) else ""
         layers = gathers == "own"
@@ -194,7 +200,14 @@ class Prices:
             any(isinstance(change, Gather | Exchange | Deal) for change in changes),
             behind=(self._behind(passes[0]), self._behind(passes[1])) if layers else (0.0, 0.0),
             copied=(copied, want.smooth * copied),
+            sums=self._sums(sent) if leading == 1 else (),
         )
+
+    def _sums(self, collectives: Iterable[Collective]) -> tuple[frozenset[str], ...]:
+        """The mesh axes of those that have their latency once, if they are sums of gradients of arguments."""
+        found = [each.axes for each in collectives if is_small_sum(each)]
+        self.latencies.update((frozenset(axes), latency(self.laid, "all-reduce", axes)) for axes in found)
+        return tuple(map(frozenset, found))
 
     def sent(self, collectives: Iterable[Collective], *, layers: bool = False) -> float:
         """Seconds of collectives, one after the other; of `layers`, without what passes behind others."""

@@ -9,7 +9,8 @@ saves that runs with its neighbour, are continuous variables over these.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from combinators.frozen import dataclass
 from tapestry_jax.searching.exact.model import Model, Pair, Value
@@ -90,8 +91,10 @@ def program_of(model: Model, memory: float = math.inf, without: Sequence[Sequenc
     saved: list[list[tuple[int, float]]] = [[] for _ in model.picks]
     held: list[tuple[int, float]] = []
     late: dict[int, list[tuple[int, float]]] = {}
+    used = {each for value in model.values for own in value.together.values() for each in own}
+    begun = {each: rows.variable(seconds / scale) for each, seconds in model.together.items() if each in used}
     for value in model.values:
-        _flows(rows, value, options, scale, saved, held if memory < math.inf else None, late)
+        _flows(rows, value, options, scale, saved, held if memory < math.inf else None, late, begun)
     for pick, own, less in zip(model.picks, options, saved, strict=True):
         if any(pick.excess):
             terms = [(each, -excess / scale) for each, excess in zip(own, pick.excess, strict=True) if excess]
@@ -122,6 +125,7 @@ def _flows(
     saved: list[list[tuple[int, float]]],
     held: list[tuple[int, float]] | None,
     late: dict[int, list[tuple[int, float]]],
+    begun: Mapping[Any, int],
 ) -> None:
     """Flows from the layouts in which a value lies to those in which it is read."""
     alone = len(value.readers) == 1
@@ -168,6 +172,12 @@ def _flows(
                     held += ((flow, value.sizes[each]) for flow in own)
         for each, own in shared.items():
             rows.row([(common[each], 1.0), *((flow, -1.0) for flow in own)], 0.0, math.inf)
+        together: dict[Any, list[int]] = {}
+        for pair, flow in flows.items():
+            for each in dict.fromkeys(value.together.get(pair, ())):
+                together.setdefault(each, []).append(flow)
+        for each, own in together.items():
+            rows.row([(begun[each], 1.0), *((flow, -1.0) for flow in own)], 0.0, math.inf)
 
 
 def _balanced(rows: Rows, flows: dict[Pair, int], end: int, labels: Sequence[int], options: Sequence[int]) -> None:

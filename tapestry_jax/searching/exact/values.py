@@ -97,6 +97,7 @@ class _Found:
         self.kept: dict[Pair, int] = {}
         self.sizes: dict[Any, tuple[int, float]] = {}
         self.behind: dict[Pair, tuple[tuple[int, float], ...]] = {}
+        self.together: dict[Pair, tuple[frozenset[str], ...]] = {}
         self._bytes: dict[int, int] = {}
 
     def add(self, pair: Pair, have: Layout, want: Want, known: tuple[int, int, int]) -> None:
@@ -106,6 +107,9 @@ class _Found:
         parts = self.prices.parts(self.known.type, have, want, self.home.loop or 1, known)
         own = parts.own + (sum(each for _, each in parts.common) if self.alone else 0.0)
         self.seconds[pair] = times * own
+        if parts.sums and self.home.given and self.scope.outside == 1:
+            self.seconds[pair] -= sum(self.prices.latencies[axes] for axes in parts.sums)
+            self.together[pair] = parts.sums
         if self.scope.group is not None and not self.home.constant:
             self._behind(pair, self.scope.group, parts)
         size = self._size(pair, have, want, parts)
@@ -172,7 +176,7 @@ class _Found:
     def value(self, labels: tuple[int, ...], readers: tuple[Reader, ...]) -> Value:
         """All of it."""
         common, sizes = (tuple(each for _, each in found.values()) for found in (self.common, self.sizes))
-        found = self.seconds, common, self.shares, self.saved, self.kept, sizes, self.behind
+        found = self.seconds, common, self.shares, self.saved, self.kept, sizes, self.behind, self.together
         return Value(self.home.pick, labels, readers, *found)
 
 

@@ -23,8 +23,10 @@ def least(model: Any) -> float:
     for (seconds, _), own in zip(model["picks"], chosen, strict=True):
         program.add_exactly_one(own)
         total += [round(each / unit) * option for each, option in zip(seconds, own, strict=True)]
+    begun: list[Any] = [program.new_bool_var("") for _ in model["together"]]
+    total += [round(seconds / unit) * each for seconds, each in zip(model["together"], begun, strict=True)]
     for value in model["values"]:
-        total += _paid(program, value, chosen, saved, unit)
+        total += _paid(program, value, chosen, saved, begun, unit)
     for (_, excess), own, less in zip(model["picks"], chosen, saved, strict=True):
         more = program.new_int_var(0, 10**9, "")
         taken = [round(each / unit) * option for each, option in zip(excess, own, strict=True)]
@@ -37,7 +39,7 @@ def least(model: Any) -> float:
     return solver.objective_value * unit
 
 
-def _paid(program: Any, value: Any, chosen: Any, saved: list[list[Any]], unit: float) -> list[Any]:
+def _paid(program: Any, value: Any, chosen: Any, saved: list[list[Any]], begun: list[Any], unit: float) -> list[Any]:
     made = _labelled(program, value["labels"], chosen[value["maker"]])
     prices = {(have, want): rest for have, want, *rest in value["pairs"]}
     pairs: dict[Any, Any] = {}
@@ -54,6 +56,9 @@ def _paid(program: Any, value: Any, chosen: Any, saved: list[list[Any]], unit: f
                         program.add_implication(both, lies)
                         program.add_implication(both, reads)
                         saved[number].append(round(less / unit) * both)
+    for pair, both in pairs.items():
+        for number in prices[pair][4]:
+            program.add_implication(both, begun[number])
     found = [round(prices[pair][0] / unit) * both for pair, both in pairs.items()]
     for number, seconds in enumerate(value["common"]):
         paid = program.new_bool_var("")

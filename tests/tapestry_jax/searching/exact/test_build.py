@@ -168,7 +168,7 @@ def test_the_solver_weighs_what_finds_no_room_behind_layers():
     slow = replace(problem.machine.inside, bandwidth=Figure(2e10, "slow"))
     model = modelled(replace(problem, machine=replace(problem.machine, inside=slow))).model
     # Parameters have to be cut, and are gathered for longer than layers compute.
-    memory = 0.7 * model.held(solve(model, gap=1e-4).choice)
+    memory = 0.56 * model.held(solve(model, gap=1e-4).choice)
     best = solve(model, memory, gap=1e-4)
     assert best.bound == pytest.approx(best.seconds, rel=2e-4)
     assert solve(undominated(model), memory, gap=1e-4).seconds == pytest.approx(best.seconds, rel=2e-4)

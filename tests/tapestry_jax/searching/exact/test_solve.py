@@ -87,20 +87,26 @@ def test_another_solver_says_the_same(grad: bool):
 
 def by_cp_sat(model: Model) -> float:
     """In a process of its own: both solvers bring a library of the same name."""
+    numbers = {each: number for number, each in enumerate(model.together)}
+
+    def together(value: Value, pair: Any) -> list[int]:
+        return [numbers[each] for each in value.together.get(pair, ())]
+
     values = [
         {
             "maker": value.maker,
             "labels": value.labels,
             "readers": [(reader.pick, reader.labels) for reader in value.readers],
             "pairs": [
-                (*pair, seconds, *value.saved.get(pair, (0.0, 0.0)), value.shares.get(pair, ()))
+                (*pair, seconds, *value.saved.get(pair, (0.0, 0.0)), value.shares.get(pair, ()), together(value, pair))
                 for pair, seconds in value.seconds.items()
             ],
             "common": value.common,
         }
         for value in model.values
     ]
-    text = json.dumps({"picks": [(pick.seconds, pick.excess) for pick in model.picks], "values": values})
+    picks = [(pick.seconds, pick.excess) for pick in model.picks]
+    text = json.dumps({"picks": picks, "values": values, "together": [*model.together.values()]})
     run = subprocess.run([sys.executable, str(ORACLE)], input=text, capture_output=True, text=True, check=True)
     return float(run.stdout)
 
@@ -156,10 +162,11 @@ def invented(seed: int) -> Model:
             {pair: chance.randrange(2) for pair in pairs[1:]},
             numbers(2),
             {pair: ((0, *numbers(1)),) for pair in pairs[1:]},
+            {pair: tuple(chance.sample("ab", chance.randint(0, 2))) for pair in pairs},
         )
 
     picks = tuple(Pick(str(at), numbers(3), numbers(3), numbers(3), ((0, numbers(3), 0.5),)) for at in range(4))
-    return Model(picks, tuple(map(value, range(3))))
+    return Model(picks, tuple(map(value, range(3))), 0.0, dict(zip("ab", numbers(2), strict=True)))
 
 
 MADE = [slow_layers, lambda: drawn_model(1), *(partial(invented, seed) for seed in range(3))]
