@@ -50,7 +50,7 @@ class Dropout(Module):
     Args:
       rate: the share of cells that become zero.
       broadcast_dims: names of dimensions along which all cells fare alike.
-      deterministic: whether `x` comes out as it is, and no step goes in.
+      deterministic: whether `x` comes out as it is; a step may go in, and says nothing.
       rngs: whose stream `dropout` gives the key.
 
     Raises:
@@ -72,6 +72,10 @@ class Dropout(Module):
         self.broadcast_dims = read_dims(broadcast_dims, None, "broadcast_dims= of Dropout")
         self.deterministic = read_flag(deterministic, "deterministic= of Dropout")
         self.rngs = read_rngs(rngs, "of Dropout")["dropout"].fork()
+
+    def __call__(self, *args: Any) -> Any:
+        """As every module; what is said of the step is left out where nothing is drawn."""
+        return super().__call__(*(args[:1] if self.deterministic and len(args) == 2 else args))
 
     @property
     def signature(self) -> str:

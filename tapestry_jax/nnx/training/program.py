@@ -65,19 +65,31 @@ class LossProgram:
         told = names[1 : len(names) - takes_step]
         precision.check(types[0], told)
         batch = [*precision.batch(told, types[1 : 1 + len(told)]), *types[1 + len(told) :]]
-        axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in plan.graph.inputs}
-        lifted: dict[str, Any] = {"names": axes, "state": _writes(plan.graph)}
-        program, traced = (Program(loss, None), True) if isinstance(model, Module) else (loss, False)
         if precision.rules:
             model = _computing(model, precision)
-            graph = trace(program, model, *batch) if traced else lift(program, model, *batch, **lifted)
-            plan = make_plan(graph, plan.mesh, asked_of(plan))
-        return LossProgram(planned(plan, program, model, *batch, **lifted), told, takes_step, precision)
+            plan = make_plan(_graph(loss, model, batch, plan.graph), plan.mesh, asked_of(plan))
+        program = Program(loss, None) if isinstance(model, Module) else loss
+        run = planned(plan, program, model, *batch, **_as_lifted(plan.graph))
+        return LossProgram(run, told, takes_step, precision)
 
     def __call__(self, held: Any, batch: Sequence[Any], step: Any) -> Any:
         """What the loss returns, computed in the dtypes that were asked for."""
         batch = self.precision.batch(self.names, batch)
         return self.run(self.precision.held(held), *batch, *([step] if self.takes_step else []))
+
+    @staticmethod
+    def of_evaluation(loss: Callable[..., Any], model: Any, plan: Plan, precision: Precision) -> LossProgram:
+        """The loss of a model as it is evaluated, planned by what the plan of its training was asked for.
+
+        Args:
+          loss: the function.
+          model: after `model.eval()`.
+          plan: of the loss as it is trained.
+          precision: in which dtypes the program computes.
+        """
+        types: Any = argument_types(plan.graph)
+        graph = _graph(loss, model, types[1:], plan.graph)
+        return LossProgram.of(loss, model, make_plan(graph, plan.mesh, asked_of(plan)), precision)
 
     def arguments(self, batch: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays of a batch, in the order in which the loss takes them.
@@ -119,6 +131,18 @@ def argument_types(graph: Graph) -> tuple[Any, ...]:
 
 def _as_array(leaf: Any) -> Any:
     return leaf if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) else np.asarray(leaf)
+
+
+def _graph(loss: Callable[..., Any], model: Any, batch: Sequence[Any], like: Graph) -> Graph:
+    """The graph of a loss of another model, made as one that is there."""
+    if isinstance(model, Module):
+        return trace(Program(loss, None), model, *batch)
+    return lift(loss, model, *batch, **_as_lifted(like))
+
+
+def _as_lifted(graph: Graph) -> dict[str, Any]:
+    axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in graph.inputs}
+    return {"names": axes, "state": _writes(graph)}
 
 
 def _computing(model: Any, precision: Precision) -> Any:

@@ -106,7 +106,8 @@ class Trainer:
         self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
         chosen = read_precision(precision)
         self._program = LossProgram.of(loss, model, self.plan, chosen)
-        self._stepper = Stepper(self._program, optimizer, ema, nan)
+        self._stepper, self._loss = Stepper(self._program, optimizer, ema, nan), loss
+        self._evaluated: Stepper | None = None
         self._graphdef, self._programs, self._pending = nnx.graphdef(model), dict[Any, Any](), None
         scale = read_scale(loss_scale, chosen)
         self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=scale)
@@ -221,7 +222,14 @@ class Trainer:
         return self._saved
 
     def evaluate(self, batches: Iterable[Any]) -> dict[str, float]:
-        """The metrics of batches, without training on them: means over all rows, whatever the sizes of batches."""
+        """The metrics of batches, without training on them: means over all rows, whatever the sizes of batches.
+
+        The model is that of `model.eval()`: nothing is dropped, and norms use what ran along. Where that is another
+        program than the one that is trained, it is planned by what the plan was asked for.
+
+        Args:
+          batches: as `fit` takes them, one after the other.
+        """
         found = NOTHING
         for batch in batches:
             args = self._program.read(batch)
@@ -261,12 +269,14 @@ class Trainer:
         """The program for batches of these sizes, and where it wants them."""
         key = trains, tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(args))
         if key not in self._programs:
-            plan = self.plan_of(*args)
+            held = nnx.merge_state(self._types.params, self._types.rest)
+            run = (self._stepper if trains else self._evaluator()).run
+            plan = run.plan(held, args, self._types.step)
             batch_at = list(plan.in_shardings[1 : 1 + len(args)])
             whole = everywhere(plan.mesh)
             made = (self._places, whole) if trains else whole
             program = jax.jit(
-                self._stepper.train if trains else self._stepper.evaluate,
+                self._stepper.train if trains else self._evaluator().evaluate,
                 in_shardings=(self._places, batch_at),
                 out_shardings=made,
                 donate_argnums=0 if trains else (),
@@ -274,6 +284,18 @@ class Trainer:
             )
             self._programs[key] = program, batch_at
         return self._programs[key]
+
+    def _evaluator(self) -> Stepper:
+        """What computes metrics of the model as it is evaluated."""
+        if self._evaluated is None:
+            held = nnx.merge_state(self._types.params, self._types.rest)
+            model = nnx.merge(self._graphdef, held)
+            model.eval()
+            self._evaluated = self._stepper
+            if nnx.graphdef(model) != self._graphdef:
+                program = LossProgram.of_evaluation(self._loss, model, self.plan, self._program.precision)
+                self._evaluated = replace(self._stepper, run=program)
+        return self._evaluated
 
     def _look_at(self, told: Any) -> None:
         """See whether a step gave numbers; waits for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -12,6 +12,7 @@ import optax
 from flax import nnx
 
 from combinators.frozen import dataclass
+from tapestry_jax.nnx.training.program import LossProgram
 from tapestry_jax.nnx.training.results import Results, by_path, read_results
 from tapestry_jax.nnx.training.stepping.finite import first_fault
 from tapestry_jax.nnx.training.stepping.scaling import LEAST
@@ -31,7 +32,7 @@ class Stepper:
       nan: what is done where a number is none.
     """
 
-    run: Callable[..., Any]
+    run: LossProgram
     optimizer: Any
     ema: float | None
     nan: Nan

@@ -40,13 +40,25 @@ def loss(model, x, labels):
 def batch(step):
     """Every process makes the whole batch, and gives its devices their part; that of step 2 does not divide."""
     random, rows = np.random.default_rng(step), 5 if step == 2 else 8
-    return random.normal(size=(rows, 6)).astype("float32"), random.integers(0, 5, rows).astype("int32")
+    made = random.normal(size=(rows, 6)).astype("float32"), random.integers(0, 5, rows).astype("int32")
+    return made if step != 3 else _of_processes(made)
+
+
+def _of_processes(made):
+    """The same batch where every process has made its own rows alone."""
+    at = jax.sharding.NamedSharding(mesh(), jax.sharding.PartitionSpec("data"))
+    count, number = jax.process_count(), jax.process_index()
+    own = [array[8 * number // count : 8 * (number + 1) // count] for array in made]
+    return tuple(jax.make_array_from_process_local_data(at, array) for array in own)
+
+
+def mesh():
+    return tp.mesh(jax.devices()[:4], data=2, model=2)
 
 
 def trainer_of(folder):
     types = tp.TensorType({"batch": 8, "embed": 6}), tp.TensorType({"batch": 8}, jnp.int32)
-    mesh = tp.mesh(jax.devices()[:4], data=2, model=2)
-    plan = tp.plan(tp.trace(loss, Model(), *types), mesh, {"batch": "data", "mlp": "model"})
+    plan = tp.plan(tp.trace(loss, Model(), *types), mesh(), {"batch": "data", "mlp": "model"})
     return tp.nnx.Trainer(loss, Model(), optax.adamw(1e-2), plan, clip=0.5, ema=0.9, checkpoint=folder)
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tapestry_jax.nnx.training.one_of_several import losses
+from tests.tapestry_jax.nnx.training.one_of_several import batch, losses, trainer_of
 
 ROOT = Path(__file__).parents[4]
 
@@ -43,4 +43,7 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path):
     alone = losses(tmp_path / "one")
     # Sums between processes may be taken in another order.
     assert all(abs(a - b) <= 1e-6 for a, b in zip(told[0]["losses"], alone, strict=True)), (told[0]["losses"], alone)
+    other = trainer_of(tmp_path / "two")
+    other.restore()
+    assert abs(float(other.step(*batch(4))["loss"]) - alone[4]) <= 1e-6
     assert len(alone) == 6 and alone[0] > alone[3] > 0

@@ -198,6 +198,10 @@ def test_a_lifted_model_of_flax_with_written_state_is_trained(mesh2x4):
         np.testing.assert_allclose(float(found["accuracy"]), float(metrics["accuracy"]), rtol=1e-5)
     np.testing.assert_allclose(trainer.model.norm.mean[...], other.norm.mean[...], rtol=1e-4, atol=1e-6)
     assert int(trainer.model.drop.rngs.count[...]) == 4
+    last = trainer.model
+    last.eval()
+    x, labels = batches(1, rows=5)[0]
+    assert trainer.evaluate([(x, labels)])["loss"] == pytest.approx(float(told(last, x, labels)[0]), rel=1e-4)
 
 
 def test_batches_of_other_sizes_are_planned_once_each_and_their_means_add_up():
@@ -335,6 +339,27 @@ def test_running_statistics_are_written_and_the_step_is_given_to_dropout():
             other = tp.nnx.Trainer(told, model, optax.sgd(0.0), plan)
             other.step(x, labels)
             np.testing.assert_allclose(other.model.norm.mean[...], 0.01 * mean, rtol=1e-4, atol=1e-7)
+            evaluated = WithNorm(nnx.Rngs(0))
+            nnx.update(evaluated, nnx.state(other.model))
+            evaluated.eval()
+            expected = float(plain_loss(lambda x, model=evaluated: model(x, jnp.int32(0)), x, labels))
+            assert other.evaluate([(x, labels)])["loss"] == pytest.approx(expected, rel=1e-5)
             still = [float(other.step(x, labels)["loss"]) for _ in range(2)]
             assert still[0] != still[1], "other cells are dropped in every step"
     np.testing.assert_allclose(losses["one"], losses["2x4"], rtol=1e-5)
+
+
+def test_what_is_not_trained_stays():
+    def told(model, x, y):
+        return tp.nnx.mean_squared_error(model(x), y)
+
+    base = tp.nnx.Linear(FEATURES, CLASSES, dims=("embed", "mlp"), rngs=nnx.Rngs(0))
+    model = tp.nnx.LoRA(FEATURES, 2, CLASSES, base_module=base, rngs=nnx.Rngs(1))
+    x = batches(1)[0][0]
+    plan = tp.plan(tp.trace(told, model, TYPES[0], x[:, :CLASSES]), *_on("2x4"))
+    trainer = tp.nnx.Trainer(told, model, optax.sgd(0.1), plan, wrt=nnx.LoRAParam)
+    losses = [float(trainer.step(x, x[:, :CLASSES])["loss"]) for _ in range(3)]
+    assert losses == sorted(losses, reverse=True) and losses[0] > losses[2]
+    after = parameters(trainer.model)
+    moved = {name for name, array in parameters(model).items() if not np.array_equal(array, after[name])}
+    assert moved == {"lora_a", "lora_b"}
