@@ -32,7 +32,7 @@ DATA = Path(__file__).parents[1] / "data"
 PUBLISHED = (DATA / "names_1.txt").read_text().split()
 # Dataclasses that can be called and that no operation holds: a graph, and what is made while a kernel runs.
 NO_KERNELS = {"combinators.graphs.graph:Graph", "combinators.reductions:_Joined", "combinators.reductions:_Merge"}
-NO_KERNELS |= {"combinators.reductions:_Reduce"}
+NO_KERNELS |= {"combinators.reductions:_Reduce", "tapestry_jax.nnx.training.program:LossProgram"}
 
 
 def named_in(stored: Any) -> set[str]:

@@ -11,7 +11,9 @@ import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 
 RNG = np.random.default_rng(0)
-BOUNDARIES = ["periodic", "zero", "edge", "reflect", 2.5, ("one-sided", "zero"), ("reflect", 1.0)]
+# Modes of maps are held by their own contracts; what stencils answer themselves is in every run.
+BOUNDARIES: list[Any] = ["periodic", 2.5, ("one-sided", "zero")]
+BOUNDARIES += [pytest.param(b, marks=pytest.mark.thorough) for b in ("zero", "edge", "reflect", ("reflect", 1.0))]
 
 
 def spread(u: Any, c: Any) -> Any:
@@ -44,7 +46,7 @@ def holds(plan: tp.Plan, given: Any, *, compiled: bool = False) -> None:
         assert_contract(plan, bounded=True)
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_stencil_planned_exchanges_what_it_reads(boundary: Any) -> None:
     given = args(7, 6)
     graph = tp.trace(program(boundary, 2), *given)
@@ -54,7 +56,7 @@ def test_stencil_planned_exchanges_what_it_reads(boundary: Any) -> None:
     assert all(each.path != "c" for each in plan.collectives())
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_stencil_takes_deep_halos(boundary: Any) -> None:
     given = args(12, 4)
     graph = tp.trace(program(boundary, 4), *given)

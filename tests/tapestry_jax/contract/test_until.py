@@ -128,7 +128,7 @@ def test_until_conjugate_gradients_are_those_of_scipy() -> None:
     [
         (MESH, {"i": "model", "j": "data"}),
         (UNEVEN, {"i": "data"}),
-        (MESH, {"i": ("data", "model"), "j": tp.chunks(3)}),
+        pytest.param(MESH, {"i": ("data", "model"), "j": tp.chunks(3)}, marks=pytest.mark.thorough),
         pytest.param({"data": 1}, {"i": ("data", tp.chunks(2))}, marks=pytest.mark.thorough),
     ],
     ids=["two axes", "uneven", "chunks", "one device"],
@@ -138,7 +138,13 @@ def test_until_conjugate_gradients_planned(mesh: dict[str, int], entries: dict[s
     holds(plan, (A, B), compiled=mesh is MESH and "j" in entries and entries["j"] == "data")
 
 
-@pytest.mark.parametrize("entries", [{"n": ("model", tp.chunks(3)), "k": "data"}, {"n": tp.chunks(5), "d": "data"}])
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"n": ("model", tp.chunks(3)), "k": "data"},
+        pytest.param({"n": tp.chunks(5), "d": "data"}, marks=pytest.mark.thorough),
+    ],
+)
 def test_until_means_are_those_of_numpy(entries: dict[str, Any]) -> None:
     args = POINTS, POINTS[:3]
     wanted, count = numpy_means(*(each.astype(float) for each in args))
