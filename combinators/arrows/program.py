@@ -61,7 +61,7 @@ class Program(Arrow[Any, Any]):
         if self.signature is None:
             return self.function(*values)
         claim = Claim.of(self.name, self.signature, values, trace_of(values, self.name).depth)
-        result = self.function(*values)
+        result = claim.agreed(self.function(*values))
         claim.check(result)
         return result
 

@@ -19,6 +19,7 @@ from combinators.index_space.naming import AxisName, AxisVariable, describe, fin
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.index_space.sizes import solve_partly, solve_sizes
+from combinators.recording.renaming import give_way
 from combinators.recording.value import Value
 
 
@@ -102,6 +103,16 @@ class Claim:
         )
 
     # Going out
+
+    def agreed(self, result: Any) -> Any:
+        """What the program returns, axes that nobody named called as its signature says where they have to be."""
+        leaves, tree = jax.tree.flatten(result)
+        if len(leaves) != len(self.signature.results):
+            return result
+        for number, (expected, leaf) in enumerate(zip(self.signature.results, leaves, strict=True)):
+            if isinstance(leaf, Value) and leaf.ndim == len(expected.axes):
+                leaves[number] = give_way(leaf, [self.bound.get(axis.name or "") for axis in expected.axes])
+        return jax.tree.unflatten(tree, leaves)
 
     def check(self, result: Any) -> None:
         """Hold what the program returns against its signature: number, ranks, names, order, sizes of expressions.

@@ -15,12 +15,14 @@ class AxisVariable:
       hint: the name that a signature suggests for it, used if nothing else names it.
       depth: how deep the signature stands that suggested it: the outermost is taken, of equals the first.
       is_shared: whether others of this hint may have the same name, such as the axes of equal layers.
+      apart: axes that it may not be: other axes of a tensor that has both.
     """
 
     origin: str
     hint: str | None = None
     depth: int = 0
     is_shared: bool = False
+    apart: set[AxisName] = field(default_factory=set["AxisName"], repr=False)
     _target: str | AxisVariable | None = field(default=None, repr=False)
 
 
@@ -42,13 +44,35 @@ def find(name: AxisName) -> AxisName:
     return name
 
 
-def unify(left: AxisName, right: AxisName) -> bool:
-    """Make two axis names one. Returns False where they are two different names."""
+def may_be_one(left: AxisName, right: AxisName) -> bool:
+    """Whether two axis names are one, or can become one: they are not two different names, and not told apart."""
     left, right = find(left), find(right)
-    if left is right or left == right:
+    if left == right:
         return True
+    if isinstance(left, AxisVariable):
+        return all(find(other) != right for other in left.apart)
+    return isinstance(right, AxisVariable) and all(find(other) != left for other in right.apart)
+
+
+def tell_apart(left: AxisName, right: AxisName) -> None:
+    """Keep two axes from becoming one: a tensor, or an operation, has both."""
+    left, right = find(left), find(right)
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, AxisVariable):
+            one.apart.add(other)
+
+
+def unify(left: AxisName, right: AxisName) -> bool:
+    """Make two axis names one. Returns False where they may not be."""
+    left, right = find(left), find(right)
+    if left == right:
+        return True
+    if not may_be_one(left, right):
+        return False
     if isinstance(right, AxisVariable):
         suggest(left, right.hint, right.depth, is_shared=right.is_shared)
+        if isinstance(left, AxisVariable):
+            left.apart |= right.apart
         right._target = left  # pyright: ignore[reportPrivateUsage]
         return True
     if isinstance(left, AxisVariable):
@@ -90,16 +114,21 @@ class Resolver:
       taken: names that are given.
       axes: all of them, in order.
       together: those of a tensor or of an operation, for all of these; empty where no suggestion is shared.
+      coined: names that are given already, and were shared suggestions.
 
     Attributes:
       suggested: the names that come from suggestions.
     """
 
     def __init__(
-        self, taken: set[str], axes: Iterable[AxisName] = (), together: Iterable[Iterable[AxisName]] = ()
+        self,
+        taken: set[str],
+        axes: Iterable[AxisName] = (),
+        together: Iterable[Iterable[AxisName]] = (),
+        coined: Iterable[str] = (),
     ) -> None:
         self._taken = set(taken)
-        self._sharing: dict[str, list[AxisVariable]] = {}
+        self._sharing: dict[str, list[AxisName]] = {name: [name] for name in coined}
         self._beside: dict[AxisVariable, set[AxisName]] = {}
         for names in together:
             found = {find(name) for name in names}

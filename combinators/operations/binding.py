@@ -49,6 +49,18 @@ def bind(shaped: Shaped, operands: Sequence[Names]) -> tuple[dict[str, AxisName]
     return bound, results
 
 
+def meetings(shaped: Shaped, operands: Sequence[Names]) -> list[list[tuple[int, int]]]:
+    """For each dimension that takes the names of axes where these are, as operand and axis."""
+    arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
+    found: dict[str, list[tuple[int, int]]] = {}
+    for number, (operand, names) in enumerate(zip(arrays, operands, strict=True)):
+        for at, (axis, _) in enumerate(zip(operand.axes, names, strict=True)):
+            dim = _handed_on(axis, shaped)
+            if dim is not None:
+                found.setdefault(dim, []).append((number, at))
+    return list(found.values())
+
+
 def suggest_names(shaped: Shaped, operands: Sequence[Names]) -> None:
     """Suggest the names of the signature for axes of the operands that have none: somebody wrote them.
 

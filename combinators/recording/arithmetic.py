@@ -19,6 +19,7 @@ from combinators.kernels.elementwise import check_elementwise
 from combinators.kernels.kernel import short_name
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
+from combinators.recording.renaming import give_way_together
 from combinators.recording.value import Value
 
 
@@ -105,6 +106,8 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
     slots = [isinstance(operand, Value) for operand in operands]
     tested = Aligned(function, tuple((0, 1) if slot else None for slot in slots), numbers, 2) if numbers else function
     check_elementwise(tested, structs, f"tp.Map({name})")
+    renamed = iter(values := _agreed(values))
+    operands = tuple(next(renamed) if isinstance(operand, Value) else operand for operand in operands)
     axes = _align(name, values)
     rank = 1 + max((axis for positions in axes for axis in positions), default=-1)
     plain = not numbers and all(positions == tuple(range(rank)) for positions in axes)
@@ -134,6 +137,25 @@ def _signature(values: Sequence[Value], axes: Sequence[tuple[int, ...]], rank: i
     result = Operand(tuple(axis(position, sizes[position]) for position in range(rank)))
     text = ", ".join(map(str, operands)) + " -> " + str(result)
     return Signature.parse(text)
+
+
+def _agreed(values: Sequence[Value]) -> list[Value]:
+    """Values whose axes align: one whose name nobody wrote is no other than that of the same place from the right."""
+    rank = max(value.ndim for value in values)
+    found: list[list[tuple[int, int]]] = []
+    for back in range(1, rank + 1):
+        places = [(number, value.ndim - back) for number, value in enumerate(values) if value.ndim >= back]
+        size = max(values[number].shape[axis] for number, axis in places)
+        places = [(number, axis) for number, axis in places if values[number].shape[axis] == size]
+        names = [values[number].names[axis] for number, axis in places]
+        # A name that another operand has elsewhere aligns with that.
+        if not any(name in set(value.names) - {None, *_from_right(value, back)} for name in names for value in values):
+            found.append(places)
+    return give_way_together(values, found)
+
+
+def _from_right(value: Value, back: int) -> tuple[str | None, ...]:
+    return (value.names[-back],) if back <= value.ndim else ()
 
 
 def _align(name: str, values: Sequence[Value]) -> list[tuple[int, ...]]:

@@ -8,6 +8,7 @@ from typing import Any
 from combinators.errors import CompositionError, message
 from combinators.index_space.naming import unify
 from combinators.operations.binding import Names
+from combinators.recording.renaming import give_way
 from combinators.recording.value import Value
 
 
@@ -15,6 +16,13 @@ def slice_of(value: Value, axis: int) -> tuple[Names, tuple[int, ...], Any]:
     """Names, shape and dtype of a slice along an axis."""
     axes = value.axes[:axis] + value.axes[axis + 1 :]
     return axes, value.shape[:axis] + value.shape[axis + 1 :], value.dtype
+
+
+def agreed_carries(carries: Sequence[Value], outputs: Sequence[Value]) -> list[Value]:
+    """What a turn gives, axes that nobody named called as in what went in, where they have to be."""
+    pairs = zip(carries, outputs, strict=False)
+    found = [give_way(after, before.axes) if before.ndim == after.ndim else after for before, after in pairs]
+    return [*found, *outputs[len(found) :]]
 
 
 def check_carries(name: str, carries: Sequence[Value], outputs: Sequence[Value]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from combinators.errors import GraphError, message
+from combinators.index_space.naming import AxisName, find, may_be_one
 from combinators.operations.binding import local_names
 from combinators.operations.shaped import Shaped
 from combinators.recording.pending import Pending
@@ -48,6 +49,40 @@ def hoist_renames(
             return None
         sources.append(source)
     return sources, mapping
+
+
+def give_way(value: Value, wanted: Sequence[AxisName | None]) -> Value:
+    """Rename axes whose names come from use where these may not be what they meet: a tensor has both.
+
+    The kernel of a square layer has two axes of one size, and what the layer gives may be added to what it took: its
+    result is renamed there. Names that somebody wrote are not touched; where two of these meet, it stays an error.
+
+    Args:
+      value: any.
+      wanted: for each axis what it meets; None for nothing.
+    """
+    program, names = value.trace, dict[str, str]()
+    for own, other in zip(value.axes, wanted, strict=True):
+        if other is not None and not may_be_one(own, other) and not (program.wrote(own) and program.wrote(other)):
+            names[program.coin(own)] = program.coin(other)
+    return program.rename(value, names, settles=False) if names else value
+
+
+def give_way_together(values: Sequence[Value], meetings: Iterable[Sequence[tuple[int, int]]]) -> list[Value]:
+    """The same for values that meet: what somebody wrote stays, of others the first.
+
+    Args:
+      values: any.
+      meetings: for each dimension the axes that meet, as value and axis.
+    """
+    wanted: list[list[AxisName | None]] = [[None] * value.ndim for value in values]
+    for places in meetings:
+        names = [find(values[number].axes[axis]) for number, axis in places]
+        texts = [name for name in names if isinstance(name, str)]
+        written = [name for name in texts if values[0].trace.wrote(name)]
+        for number, axis in places:
+            wanted[number][axis] = (written or texts or names)[0]
+    return [give_way(value, listed) for value, listed in zip(values, wanted, strict=True)]
 
 
 def chain_renames(nodes: Sequence[Pending], value: Value, names: Mapping[str, str]) -> tuple[Value, dict[str, str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import jax
@@ -11,16 +12,16 @@ import jax
 from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import DEEPEST_LOOPS, Ref
-from combinators.index_space.naming import AxisVariable, Resolver, find
-from combinators.operations.binding import Names, bind, check_distinct, suggest_names
+from combinators.index_space.naming import AxisName, AxisVariable, Resolver, find, may_be_one, unify
+from combinators.operations.binding import Names, bind, check_distinct, meetings, suggest_names
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import shape
 from combinators.recording.arithmetic import binary, elementwise, unary
-from combinators.recording.carries import check_carries, slice_of
+from combinators.recording.carries import agreed_carries, check_carries, slice_of
 from combinators.recording.current import check_values, recording
 from combinators.recording.paths import Paths
 from combinators.recording.pending import Pending, PendingLoop, axes_of, resolved_graph, together
-from combinators.recording.renaming import chain_renames, check_has_axes, hoist_renames
+from combinators.recording.renaming import chain_renames, check_has_axes, give_way_together, hoist_renames
 from combinators.recording.reorder import astype, transpose
 from combinators.recording.slicing import pick
 from combinators.recording.value import Value
@@ -40,6 +41,8 @@ class Trace:
     def __init__(self, outer: Trace | None = None) -> None:
         # Of a loop's body, the program around it: its values may be used inside, as constants of the loop.
         self.outer = outer
+        # Names of axes that nobody wrote, and that something had to be renamed from or to.
+        self.coined: set[str] = set() if outer is None else outer.coined
         self._captured: dict[Ref, Value] = {}
         self._is_over = False
         self._nodes: list[Pending] = []
@@ -105,6 +108,7 @@ class Trace:
         """
         operands = self.own(operation.name, operands)
         shaped = shape(operation, tuple(value.struct for value in operands))
+        operands = give_way_together(operands, meetings(shaped, [value.axes for value in operands]))
         hoisted = hoist_renames(self._nodes, shaped, operands)
         if hoisted is not None:
             sources, mapping = hoisted
@@ -121,12 +125,37 @@ class Trace:
             self._same[key] = len(self._nodes) - 1
         return jax.tree.unflatten(shaped.result_tree, list(self._nodes[self._same[key]].results))
 
-    def rename(self, value: Value, names: Mapping[str, str]) -> Value:
-        """The same tensor under other names."""
+    def rename(self, value: Value, names: Mapping[str, str], *, settles: bool = True) -> Value:
+        """The same tensor under other names; `settles` where names that are only suggested are known to be meant."""
         (value,) = self.own("rename", [value])
-        value.settle(set(names))
+        if settles:
+            value.settle(set(names))
         check_has_axes(value, names)
         return self._rename_some(*chain_renames(self._nodes, value, names))
+
+    def wrote(self, axis: AxisName) -> bool:
+        """Whether an axis has a name that somebody wrote."""
+        return isinstance(found := find(axis), str) and found not in self.coined
+
+    def coin(self, axis: AxisName) -> str:
+        """The name of an axis; one without gets now what is suggested for it, numbered where that is another's.
+
+        Suggestions that may be shared are, such as those of equal layers.
+        """
+        found = find(axis)
+        if isinstance(found, str):
+            return found
+        used = {find(other) for program in self._around() for other in axes_of(program._nodes)}
+        used -= self.coined if found.is_shared else set()
+        stem = found.hint or "axis"
+        label = next(
+            text
+            for number in count()
+            if (text := f"{stem}_{number}" if number else stem) not in used and may_be_one(found, text)
+        )
+        unify(found, label)
+        self.coined.add(label)
+        return label
 
     def renamed_from(self, value: Value, name: str) -> str | None:
         """What an axis of a value was called before it was renamed; None where it was not."""
@@ -185,6 +214,7 @@ class Trace:
         with recording(body):
             results = list(step(*inner[:plain]))
         outputs = body.own(f"{name}/result", results)
+        outputs[: len(carries)] = agreed_carries(carries, outputs[: len(carries)])
         body._is_over = True
         if over is None and len(outputs) > len(carries):
             carries = [*carries, *constants[: len(outputs) - len(carries)]]
@@ -232,7 +262,7 @@ class Trace:
         found = [find(axis) for axis in axes]
         is_shared = any(isinstance(name, AxisVariable) and name.is_shared for name in found)
         beside = together(self._nodes) if is_shared else ()
-        resolve = Resolver({name for name in found if isinstance(name, str)}, axes, beside)
+        resolve = Resolver({name for name in found if isinstance(name, str)}, axes, beside, self.coined)
         return resolved_graph(self._nodes, self._named, outputs, in_tree, out_tree, name, resolve)
 
     @property
@@ -242,11 +272,15 @@ class Trace:
 
     # Helpers
 
+    def _around(self) -> Iterator[Trace]:
+        """This program, and those that it is the body of a loop in."""
+        program: Trace | None = self
+        while program is not None:
+            yield program
+            program = program.outer
+
     def _check_nesting(self, name: str) -> None:
-        around, loops = self, 1
-        while around.outer is not None:
-            around, loops = around.outer, loops + 1
-        if loops > DEEPEST_LOOPS:
+        if len(list(self._around())) > DEEPEST_LOOPS:
             raise GraphError(
                 message(
                     f"loops are nested more than {DEEPEST_LOOPS} deep, at `{name}`",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import jax
 
 from combinators.errors import GraphError, message
-from combinators.index_space.naming import LEAF, AxisName, AxisVariable, find, suggest, unify
+from combinators.index_space.naming import LEAF, AxisName, AxisVariable, find, may_be_one, suggest, tell_apart, unify
 from combinators.recording.current import current_trace, recording, trace_of
+from combinators.recording.trace import Trace
 from combinators.recording.value import Value
+from tapestry_jax.lifting import dims
 from tapestry_jax.lifting.assign import Applied, Assigned, Assigner, Named, Repeated
 from tapestry_jax.lifting.dims import Dim, labels
 from tapestry_jax.lifting.emit import Emitter
@@ -57,7 +60,7 @@ def lift_onto(function: Callable[..., Any], values: Sequence[Value], called: Seq
     assigner = Assigner(known)
     variables = _give(assigner, numbers, own, called)
     assigned = assigner.run(steps)
-    told = _labels(assigner, assigned, variables)
+    told = _labels(program, assigner, assigned, variables)
     for value, number in zip(own, numbers, strict=True):
         _name(value, assigner.named[number], told)
     with recording(program), program.scope(name):
@@ -85,11 +88,19 @@ def _give(
                 )
             named.append(known.get(found))
         assigner.give(numbers[at], tuple(named))
+    for left, right in combinations(known, 2):
+        if not may_be_one(left, right):
+            dims.tell_apart((known[left], known[right]))
     return {dim: found for found, dim in known.items() if isinstance(found, AxisVariable)}
 
 
-def _labels(assigner: Assigner, assigned: Assigned, variables: Mapping[Dim, AxisVariable]) -> dict[Dim, AxisName]:
-    """For each class of dimensions a name, or the variable that will have one."""
+def _labels(
+    program: Trace, assigner: Assigner, assigned: Assigned, variables: Mapping[Dim, AxisVariable]
+) -> dict[Dim, AxisName]:
+    """For each class of dimensions a name, or the variable that will have one.
+
+    What a tensor has side by side stays apart from now on, whatever the program does with the results.
+    """
     texts = labels(assigner.dims)
     forced = {dim.find() for dim in _forced(assigned, assigner.named)}
     standing: dict[Dim, AxisVariable] = {}
@@ -97,12 +108,15 @@ def _labels(assigner: Assigner, assigned: Assigned, variables: Mapping[Dim, Axis
         standing.setdefault(dim.find(), variable)
     found: dict[Dim, AxisName] = {}
     for root, text in texts.items():
-        if root.name is not None or root in forced:
+        if root.name is not None:
             found[root] = text
             continue
         found[root] = variable = standing.get(root) or AxisVariable(f"an axis of `{text}`")
         suggest(variable, text, LEAF + 1, is_shared=True)
-    return found
+    for root in found:
+        for other in root.apart & found.keys():
+            tell_apart(found[root], found[other])
+    return {root: program.coin(name) if root in forced else name for root, name in found.items()}
 
 
 def _forced(assigned: Assigned, named: Mapping[int, Named]) -> Iterator[Dim]:

@@ -101,7 +101,8 @@ class LinearGeneral(Module):
         shown = ", ".join(f"{name}={size}" if name else str(size) for name, size in got)
         headline = f"a {type(self).__name__} contracts ({_shown(wanted)}), its input ends in ({shown})"
         for (name, size), (own, expected) in zip(got, wanted, strict=True):
-            if name is not None and name != own:
+            # A name that nobody wrote gives way, where the kernel is applied.
+            if name is not None and name != own and x.trace.wrote(name):
                 rename = f'x.rename({name}="{own}")'
                 remedy = f"Name the module's dimensions with dims=, or rename the input: {rename}."
                 raise CompositionError(message(headline, f"got {x!r}", remedy=remedy))
