@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from combinators.operations.ready import run_whole
 
 if TYPE_CHECKING:
     from combinators.graphs.graph import Graph
+
+_STACKED = re.compile(r"\d+:\d+")
+"""How an input is called that is one for several layers: `params/blocks/0:12/kernel`."""
 
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -128,7 +132,9 @@ def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
                 f"`{graph.name}` takes {len(inputs)} arrays, got {len(leaves)}",
                 "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in inputs[:8]),
                 *_counts(graph, args),
-                remedy="Pass the arguments that it was traced with.",
+                remedy="Its layers are stacked: pass tp.stack_layers(graph, params) in the place of params."
+                if len(leaves) > len(inputs) and any(_STACKED.search(node.name) for node in inputs)
+                else "Pass the arguments that it was traced with.",
             )
         )
     expected = _keys(jax.tree.unflatten(graph.in_tree, leaves))

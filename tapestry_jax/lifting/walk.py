@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.errors import GraphError, message
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
-from combinators.index_space.tensor_type import is_key
+from combinators.index_space.tensor_type import is_key, words_of
 from combinators.kernels.jaxprs import is_literal
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.callables.place import place_of
@@ -107,10 +108,24 @@ class Walk:
         return self.values.dtypes[atom] if type(atom) is int else np.dtype(atom.dtype)
 
     def constant(self, array: Any, place: str) -> Atom:
-        """An array that the function holds, and where it is used."""
-        if np.ndim(array) == 0:
+        """An array that the function holds, and where it is used; a random key is its words.
+
+        Raises:
+          GraphError: when JAX is tracing it, so that it has no numbers.
+        """
+        try:
+            array = np.asarray(words_of(array))
+        except jax.errors.TracerArrayConversionError:
+            raise GraphError(
+                message(
+                    f"the function that is lifted holds a value that JAX is tracing, {jax.typeof(array)}",
+                    *([f"used at {place}"] if place else []),
+                    remedy="Pass it as an argument: tp.lift(lambda x, w: ..., x, w).",
+                )
+            ) from None
+        if array.ndim == 0:
             return scalar_of(array, array.dtype)
-        step = constant_step(np.asarray(array), self.values, place)
+        step = constant_step(array, self.values, place)
         self.steps.append(step)
         return step.results[0]
 

@@ -12,6 +12,7 @@ from combinators.errors import GraphError, MeshError, message
 from combinators.graphs.evaluate import check_arguments, compiled
 from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
+from tapestry_jax.lifting.callables.arguments import is_linen, is_nnx
 from tapestry_jax.partitioning.call import Call
 from tapestry_jax.partitioning.following import following
 from tapestry_jax.partitioning.settings import Settings
@@ -115,10 +116,20 @@ def _arrow_of(program: Any) -> Any:
     raise GraphError(
         message(
             "tp.partitioned takes an arrow or a graph",
-            f"got {type(program).__name__}: {program!r:.80}",
-            remedy="Write tp.partitioned(tp.program(f)), or tp.partitioned(tp.lift(f, *specs)).",
+            f"got {type(program).__name__}: {' '.join(repr(program).split()):.80}",
+            remedy=_remedy(program),
         )
     )
+
+
+def _remedy(program: Any) -> str:
+    if is_linen(program):
+        return (
+            "Lift it, and call it on what it is applied to: tp.partitioned(tp.lift(model, variables, x))(variables, x)."
+        )
+    if is_nnx(program):
+        return "Lift it, and call it on its state: tp.partitioned(tp.lift(model, x))(nnx.state(model), x)."
+    return "Write tp.partitioned(tp.program(f)), or tp.partitioned(tp.lift(f, *specs))."
 
 
 def _check_auto(leaf: Any, name: str, program: str) -> None:

@@ -9,7 +9,8 @@ import jax
 
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.tracing import trace
-from combinators.errors import PlanError, message
+from combinators.errors import GraphError, PlanError, message
+from combinators.graphs.evaluate import flatten_arguments
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.kernels.immutable import Immutable
@@ -75,7 +76,7 @@ class Planned(Immutable):
         """Run the program on arrays; `grad` and an enclosing `jit` work.
 
         Raises:
-          GraphError: for a wrong number or structure of arguments.
+          GraphError: for a wrong number, structure or rank of arguments.
           PlanError: for sizes at which it is another program, or that cannot be planned so.
           MeshError: when the mesh has no devices.
         """
@@ -93,8 +94,10 @@ class Planned(Immutable):
         return self._find(args)[1]
 
     def _find(self, args: Sequence[Any]) -> tuple[Any, Plan]:
-        key = _sizes([type_of(leaf, "an argument") for leaf in jax.tree.leaves(args)])
+        kinds = [type_of(leaf, "an argument") for leaf in flatten_arguments(self._first.graph, args)]
+        key = _sizes(kinds)
         if key not in self._plans:
+            _check_ranks(self._first.graph, kinds)
             self._plans[key] = replan(self._first, self._retraced(args))
         return key, self._plans[key]
 
@@ -107,6 +110,18 @@ class Planned(Immutable):
 
     def __repr__(self) -> str:
         return f"tp.planned({self._first!r}, ...)"
+
+
+def _check_ranks(graph: Graph, kinds: Sequence[TensorType]) -> None:
+    """Refuse arguments that have another number of axes: sizes may be others, and nothing else."""
+    wrong = [
+        f"{node.name}: expected {node.results[0]} in any sizes, got {kind.dtype.name}{kind.shape}"
+        for node, kind in zip(graph.inputs, kinds, strict=True)
+        if len(node.results[0].shape) != len(kind.shape)
+    ]
+    if wrong:
+        remedy = "Pass arrays with as many axes; a program of other axes has a plan of its own."
+        raise GraphError(message(f"`{graph.name}` was planned for arguments of other ranks", *wrong, remedy=remedy))
 
 
 def _sizes(types: Sequence[TensorType]) -> Any:

@@ -72,10 +72,11 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
         leaves = [next(given) if isinstance(leaf, Value) else leaf for _, leaf in found]
         held, rest, told = jax.tree.unflatten(tree, leaves)
         made = with_scopes(nnx.merge(graphdef, held))
-        before, variables = nnx.graphdef(made), _held(made)
+        before, variables, counts = nnx.graphdef(made), _held(made), _counts((*rest, *told.values()))
         old = [variable.get_raw_value() for variable in variables]
         result = plain(made, *rest, **told)
         _check_kept(module, before, made)
+        _check_uncounted(module, counts, _counts((*rest, *told.values())))
         new = [variable.get_raw_value() for variable in _held(made)]
         return result, {at: after for at, after in enumerate(new) if after is not old[at]}
 
@@ -91,6 +92,26 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
     for at, new in written.items():
         variables[at].set_raw_value(new)
     return result
+
+
+def _counts(given: Iterable[Any]) -> list[Any]:
+    """How many keys were drawn from streams among the arguments of a call."""
+    streams = [leaf for leaf in given if isinstance(leaf, nnx.Rngs | nnx.RngStream)]
+    return [count for stream in streams for count in jax.tree.leaves(nnx.state(stream, nnx.RngCount))]
+
+
+def _check_uncounted(module: Any, before: Sequence[Any], after: Sequence[Any]) -> None:
+    """Refuse a call that drew from streams of random keys that no module holds: what modules hold is written."""
+    if all(one is other for one, other in zip(before, after, strict=True)):
+        return
+    place = ".".join(str(part) for part in vars(module)[_PLACE])
+    raise GraphError(
+        message(
+            f"a call of `{place}`, a {type(module).__name__}, draws from nnx.Rngs that it is given",
+            "the forward pass is a pure program, traced once for all calls: every call would draw the same keys",
+            remedy="Let the forward pass take a random key, and hand that on: rngs=key.",
+        )
+    )
 
 
 def _check_kept(module: Any, before: Any, after: Any) -> None:

@@ -82,6 +82,28 @@ def test_arrays_that_a_function_holds_are_constants_and_large_ones_are_refused()
         lift(lambda x: x @ large, np.ones((2, 600), F))
 
 
+def test_random_keys_that_a_function_holds_are_constants() -> None:
+    key, keys = jax.random.key(7), jax.random.split(jax.random.key(8), 4)
+
+    def noisy(x: Any) -> Any:
+        return x + jax.random.normal(key, (4,)) * jax.vmap(jax.random.uniform)(keys)
+
+    np.testing.assert_allclose(lift(noisy, X)(X), noisy(X), rtol=1e-6)
+
+
+def test_values_that_jax_is_tracing_are_no_constants() -> None:
+    def scaled(w: Any) -> Any:
+        return lift(lambda x: x * w, X)(X).sum()
+
+    for transformed in (jax.jit(scaled), jax.grad(scaled)):
+        with pytest.raises(tp.GraphError) as caught:
+            transformed(jnp.ones(4))
+        first, place, remedy = str(caught.value).split("\n")
+        assert first == "the function that is lifted holds a value that JAX is tracing, float32[4]"
+        assert re.fullmatch(r"  used at .*test_lift.py:\d+ .*", place)
+        assert remedy == "  Pass it as an argument: tp.lift(lambda x, w: ..., x, w)."
+
+
 @pytest.mark.parametrize(
     ("names", "text"),
     [

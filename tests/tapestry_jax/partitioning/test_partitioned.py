@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -233,6 +234,39 @@ def test_partitioned_refuses_what_is_no_program():
     with pytest.raises(tp.GraphError) as error:
         tp.partitioned(jnp.tanh)
     assert "tp.partitioned takes an arrow or a graph" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [
+        (
+            nnx.Linear(4, 6, rngs=nnx.Rngs(0)),
+            "Lift it, and call it on its state: tp.partitioned(tp.lift(model, x))(nnx.state(model), x).",
+        ),
+        (
+            nn.Dense(6),
+            "Lift it, and call it on what it is applied to: "
+            "tp.partitioned(tp.lift(model, variables, x))(variables, x).",
+        ),
+    ],
+)
+def test_partitioned_says_how_plain_modules_come_in(module, remedy):
+    with pytest.raises(tp.GraphError) as error:
+        tp.partitioned(module)
+    first, got, last = str(error.value).split("\n")
+    assert (first, last) == ("tp.partitioned takes an arrow or a graph", f"  {remedy}")
+    assert got.startswith(f"  got {type(module).__name__}: ")
+
+
+def test_partitioned_runs_plain_modules_as_it_says():
+    (x,) = drawn((8, 4))
+    dense, linear = nn.Dense(6), nnx.Linear(4, 6, rngs=nnx.Rngs(0))
+    variables = dense.init(jax.random.key(0), x)
+    of_linen = tp.partitioned(tp.lift(dense, variables, x))(variables, x)
+    np.testing.assert_allclose(of_linen, dense.apply(variables, x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        tp.partitioned(tp.lift(linear, x))(nnx.state(linear), x), linear(x), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_partitioned_plans_for_arrays_on_a_mesh_alone():

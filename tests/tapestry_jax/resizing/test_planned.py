@@ -147,3 +147,26 @@ def test_planned_lifts_layers_again_as_one_loop(mesh2x4):
     run = tp.planned(plan, layers, weights, x, names="_, batch embed", stack="layer")
     found = run(tp.stack_layers(graph, weights), x[:6])
     np.testing.assert_allclose(found, layers(weights, x[:6]), rtol=1e-4, atol=1e-6)
+
+
+def test_planned_refuses_another_number_of_arguments():
+    run = planned_layer(AbstractMesh((2, 4), ("data", "model")))
+    with pytest.raises(tp.GraphError) as error:
+        run.plan(*drawn((5, 4)))
+    assert str(error.value) == (
+        "`layer` takes 2 arrays, got 1\n"
+        "  inputs: x float32(batch=8, embed=4), w float32(embed=4, mlp=8)\n"
+        "  Pass the arguments that it was traced with."
+    )
+
+
+def test_planned_refuses_arguments_of_other_ranks_all_at_once():
+    run = planned_layer(AbstractMesh((2, 4), ("data", "model")))
+    with pytest.raises(tp.GraphError) as error:
+        run.plan(*drawn((4,), (4, 8, 2)))
+    assert str(error.value) == (
+        "`layer` was planned for arguments of other ranks\n"
+        "  x: expected float32(batch=8, embed=4) in any sizes, got float32(4,)\n"
+        "  w: expected float32(embed=4, mlp=8) in any sizes, got float32(4, 8, 2)\n"
+        "  Pass arrays with as many axes; a program of other axes has a plan of its own."
+    )

@@ -69,3 +69,24 @@ def test_parameters_whose_paths_look_like_layers_are_themselves() -> None:
     assert all(
         np.array_equal(a, b) for a, b in zip([*back["w"], back["head_0:3"]], [*p["w"], p["head_0:3"]], strict=True)
     )
+
+
+def test_unstacked_parameters_are_refused_with_the_way_to_stack_them() -> None:
+    def function(p: Any, x: Any) -> Any:
+        for w in p:
+            x = jnp.tanh(x @ w)
+        return x
+
+    p, x = [np.eye(3, dtype="float32")] * 3, np.ones((2, 3), "float32")
+    graph = tp.lift(function, p, x, stack="layer")
+    for call in (graph, tp.plan(graph, tp.mesh(data=2), {}).compile()):
+        with pytest.raises(tp.GraphError) as caught:
+            call(p, x)
+        assert str(caught.value) == (
+            "`function` takes 2 arrays, got 4"
+            "\n  inputs: p/0:3 float32(layer=3, x_1=3, p_1=3), x float32(x_0=2, x_1=3)"
+            "\n  Its layers are stacked: pass tp.stack_layers(graph, params) in the place of params."
+        )
+    with pytest.raises(tp.GraphError, match="Pass the arguments that it was traced with"):
+        graph(x)
+    np.testing.assert_allclose(graph(tp.stack_layers(graph, p), x), function(p, x), rtol=1e-6)

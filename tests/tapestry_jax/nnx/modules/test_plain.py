@@ -241,3 +241,25 @@ def test_plain_layers_that_set_attributes_are_refused(layer):
         "  its program is lifted alone, so the next call would not see that, and it would be lost\n"
         "  Set attributes in __init__, and return what changes; to look at a value, use tp.named."
     )
+
+
+def test_plain_layers_that_draw_from_rngs_they_are_given_are_refused():
+    elsewhere = nnx.Rngs(3)
+    model = Calls(nnx.Dropout(0.5), lambda layer, x: layer(x, rngs=elsewhere))
+    with pytest.raises(tp.GraphError) as error:
+        model(drawn(4, 16))
+    assert str(error.value) == (
+        "a call of `layer`, a Dropout, draws from nnx.Rngs that it is given\n"
+        "  the forward pass is a pure program, traced once for all calls: every call would draw the same keys\n"
+        "  Let the forward pass take a random key, and hand that on: rngs=key."
+    )
+    model.eval()
+    np.testing.assert_array_equal(model(drawn(4, 16)), drawn(4, 16))
+
+
+def test_plain_layers_draw_from_a_key_that_the_forward_pass_takes():
+    model = Calls(nnx.Dropout(0.5), lambda layer, x, key: layer(x, rngs=key))
+    x = drawn(4, 16)
+    for seed in range(2):
+        key = jax.random.key(seed)
+        np.testing.assert_array_equal(model(x, key), model.layer(x, rngs=key))
