@@ -12,7 +12,6 @@ from combinators.errors import GraphError, MeshError, message
 from combinators.graphs.evaluate import check_arguments, compiled
 from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
-from tapestry_jax.lifting.callables.arguments import is_linen, is_nnx
 from tapestry_jax.partitioning.call import Call
 from tapestry_jax.partitioning.following import following
 from tapestry_jax.partitioning.settings import Settings
@@ -123,11 +122,12 @@ def _arrow_of(program: Any) -> Any:
 
 
 def _remedy(program: Any) -> str:
-    if is_linen(program):
-        return (
-            "Lift it, and call it on what it is applied to: tp.partitioned(tp.lift(model, variables, x))(variables, x)."
-        )
-    if is_nnx(program):
+    # By where its classes are from: Flax is not imported for a message.
+    packages = {".".join(base.__module__.split(".")[:2]) for base in type(program).__mro__}
+    if "flax.linen" in packages:
+        told = "tp.partitioned(tp.lift(model, variables, x))(variables, x)"
+        return f"Lift it, and call it on what it is applied to: {told}."
+    if "flax.nnx" in packages:
         return "Lift it, and call it on its state: tp.partitioned(tp.lift(model, x))(nnx.state(model), x)."
     return "Write tp.partitioned(tp.program(f)), or tp.partitioned(tp.lift(f, *specs))."
 

@@ -12,7 +12,7 @@ import pytest
 import combinators as tp
 from combinators import CompositionError, GraphError, SignatureError, TensorType
 from combinators.graphs.nodes import Apply, Rename
-from combinators.index_space.naming import AxisVariable, Resolver, suggest
+from combinators.index_space.naming import AxisVariable, Resolver, find, may_be_one, suggest, tell_apart, unify
 
 MATMUL = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 SIN = tp.Map(jnp.sin)
@@ -235,3 +235,11 @@ def test_naming_shares_nothing_with_names_that_somebody_gave() -> None:
     assert Resolver({"up"}, [variable], [(variable,)])(variable) == "up_1"
     resolve = Resolver(set(), [plain, variable], [(variable,)])
     assert [resolve(plain), resolve(variable)] == ["up", "up_1"]
+
+
+def test_naming_keeps_axes_that_were_told_apart_two_whatever_they_become() -> None:
+    left, right, other = AxisVariable("here"), AxisVariable("there"), AxisVariable("elsewhere")
+    tell_apart(left, right)
+    assert unify(other, left) and not may_be_one(other, right) and not unify(right, other)
+    assert unify(left, "embed") and not unify(right, "embed") and not unify("embed", right)
+    assert find(right) is right and unify(right, "mlp")

@@ -113,17 +113,35 @@ def test_square_layers_that_are_alike_share_the_name_of_what_they_make():
     assert kernels == {("embed", "layers_1")}
 
 
-def test_square_layers_are_stacked():
-    blocks = [Made(lambda m, x: x + m.a(x), LINEAR, a=nnx.Linear(16, 16, rngs=rngs)) for _ in range(3)]
-    for block in blocks[1:]:
-        block.own = blocks[0].own
+def test_square_layers_share_a_name_where_the_last_one_meets_nothing():
+    layers = nnx.List([linear() for _ in range(2)])
+    model = Made(lambda m, x: m.layers[1](x + m.layers[0](x)), layers=layers)
+    kernels = {n.results[0].names[1] for n in tp.trace(model, drawn(*ROWS)).inputs if n.name.endswith("kernel")}
+    assert kernels == {"layers_1"}
+
+
+def test_square_layers_keep_the_name_that_somebody_wrote_whatever_the_order():
+    def doubled(model, x):
+        y = model.a(x) + x
+        return y + x
+
+    graph = tp.trace(Made(doubled, LINEAR, a=linear()), drawn(*ROWS))
+    assert sum(node.path.startswith("rename") for node in graph.nodes) == 1
+
+
+@pytest.mark.parametrize("signature", [LINEAR, None])
+def test_square_layers_are_stacked(signature):
+    def forward(model, x):
+        return model.a(x)
+
+    blocks = [Made(forward, signature, a=nnx.Linear(16, 16, rngs=rngs)) for _ in range(3)]
     x = expected = drawn(*ROWS)
     for block in blocks:
-        expected = expected + block.a(expected)
+        expected = block.a(expected)
     stack = tp.nnx.Stack(blocks)
     np.testing.assert_allclose(stack(x), expected, rtol=1e-4, atol=1e-5)
     kernel = next(node.results[0] for node in tp.trace(stack, x).inputs if node.name.endswith("kernel"))
-    assert kernel.names == ("layer", "embed", "a_1")
+    assert kernel.names == ("layer", "embed" if signature else "x_1", "a_1")
 
 
 def test_square_layers_leave_names_that_somebody_wrote():
