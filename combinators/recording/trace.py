@@ -270,6 +270,17 @@ class Trace:
         """How many scopes are open, those of the programs around this one included."""
         return self._paths.depth + (0 if self.outer is None else self.outer.depth)
 
+    def has_beside(self, axis: AxisVariable, name: str) -> bool:
+        """Whether something in this program, or in one around it, has a dimension of this name beside the axis."""
+        around: Trace | None = self
+        while around is not None:
+            for names in together(around._nodes):
+                found = [find(other) for other in names]
+                if name in found and axis in found:
+                    return True
+            around = around.outer
+        return False
+
     # Helpers
 
     def _around(self) -> Iterator[Trace]:

@@ -65,7 +65,10 @@ class Value(Immutable):
         return TensorType.make(self.names, self.shape, self.dtype)
 
     def settle(self, wanted: Collection[str] | None = None) -> Value:
-        """Take the suggested names of axes that have none yet, where they are free in this tensor; returns itself.
+        """Take the suggested names of axes that have none yet; returns itself.
+
+        A name is not taken that an axis beside it has, in this tensor or in another one: steps of a loop along `seq`
+        do not show that their own axis cannot be `seq`.
 
         Args:
           wanted: of what leaves suggest, take these alone; by default all.
@@ -74,7 +77,8 @@ class Value(Immutable):
             found = find(axis)
             if isinstance(found, AxisVariable) and found.hint is not None and found.hint not in self.names:
                 if wanted is None or found.depth < LEAF or found.hint in wanted:
-                    unify(found, found.hint)
+                    if not self.trace.has_beside(found, found.hint):
+                        unify(found, found.hint)
         return self
 
     def axis(self, name: str) -> int:

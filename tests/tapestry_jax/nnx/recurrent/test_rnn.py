@@ -103,3 +103,11 @@ def test_flags_of_its_layers_do_not_turn_both_ends_around() -> None:
         return library.Bidirectional(*rnns)(X)
 
     np.testing.assert_allclose(run(tp.nnx), run(nnx), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [4, 5])
+def test_leading_axes_without_names_are_read_as_by_flax(length: int) -> None:
+    """Two of them: the layers of the cell see no `seq`, and take the second one for it."""
+    x = np.float32(np.random.default_rng(0).standard_normal((2, 4, length, 3)))
+    ours, theirs = layers("GRUCell", tp.nnx), layers("GRUCell", nnx)
+    np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
