@@ -331,3 +331,18 @@ def test_values_of_two_programs_do_not_mix() -> None:
     tp.trace(lambda x: kept.append(x) or x + 1, X)
     with pytest.raises((GraphError, CompositionError), match="belongs to another program"):
         tp.trace(lambda x: x + kept[0], X)
+
+
+def test_a_suggested_name_is_not_taken_beside_its_own_in_another_tensor() -> None:
+    """A part of a sequence does not show that its second axis cannot be `seq`."""
+
+    @tp.program("batch seq embed -> batch seq cell")
+    def layer(x: Any) -> Any:
+        return x.rename(embed="cell")
+
+    x = TensorType.make((None, None, "seq", "embed"), (2, 4, 4, 3), jnp.float32)
+    graph = tp.trace(lambda x: (layer(x[..., 0, :]), x), x)
+    assert [graph.type_of(ref).names for _, ref in graph.outputs] == [
+        ("batch", "seq_1", "cell"),
+        ("batch", "seq_1", "seq", "embed"),
+    ]
