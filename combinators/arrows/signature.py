@@ -105,13 +105,18 @@ class Claim:
     # Going out
 
     def agreed(self, result: Any) -> Any:
-        """What the program returns, axes that nobody named called as its signature says where they have to be."""
+        """What the program returns, axes that it made and nobody named called as its signature says."""
         leaves, tree = jax.tree.flatten(result)
         if len(leaves) != len(self.signature.results):
             return result
+        given = {find(label) for _, _, label, _ in self.operands}
         for number, (expected, leaf) in enumerate(zip(self.signature.results, leaves, strict=True)):
             if isinstance(leaf, Value) and leaf.ndim == len(expected.axes):
-                leaves[number] = give_way(leaf, [self.bound.get(axis.name or "") for axis in expected.axes])
+                wanted = [
+                    None if find(label) in given else self.bound.get(axis.name or "")
+                    for axis, label in zip(expected.axes, leaf.axes, strict=True)
+                ]
+                leaves[number] = give_way(leaf, wanted)
         return jax.tree.unflatten(tree, leaves)
 
     def check(self, result: Any) -> None:

@@ -15,7 +15,8 @@ class AxisVariable:
       hint: the name that a signature suggests for it, used if nothing else names it.
       depth: how deep the signature stands that suggested it: the outermost is taken, of equals the first.
       is_shared: whether others of this hint may have the same name, such as the axes of equal layers.
-      apart: axes that it may not be: other axes of a tensor that has both.
+      apart: what it may not be: other axes of a tensor, or of an operation, that has both. Names, and variables that
+        stand for themselves; of two variables each has the other.
     """
 
     origin: str
@@ -50,16 +51,17 @@ def may_be_one(left: AxisName, right: AxisName) -> bool:
     if left == right:
         return True
     if isinstance(left, AxisVariable):
-        return all(find(other) != right for other in left.apart)
-    return isinstance(right, AxisVariable) and all(find(other) != left for other in right.apart)
+        return right not in left.apart
+    return isinstance(right, AxisVariable) and left not in right.apart
 
 
-def tell_apart(left: AxisName, right: AxisName) -> None:
-    """Keep two axes from becoming one: a tensor, or an operation, has both."""
-    left, right = find(left), find(right)
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, AxisVariable):
-            one.apart.add(other)
+def tell_apart(names: Iterable[AxisName]) -> None:
+    """Keep axes from becoming one: a tensor, or an operation, has them all."""
+    found = {find(name) for name in names}
+    for name in found if len(found) > 1 else ():
+        if isinstance(name, AxisVariable):
+            name.apart |= found
+            name.apart.discard(name)
 
 
 def unify(left: AxisName, right: AxisName) -> bool:
@@ -71,14 +73,25 @@ def unify(left: AxisName, right: AxisName) -> bool:
         return False
     if isinstance(right, AxisVariable):
         suggest(left, right.hint, right.depth, is_shared=right.is_shared)
-        if isinstance(left, AxisVariable):
-            left.apart |= right.apart
-        right._target = left  # pyright: ignore[reportPrivateUsage]
-        return True
-    if isinstance(left, AxisVariable):
-        left._target = right  # pyright: ignore[reportPrivateUsage]
-        return True
-    return False
+        if isinstance(left, AxisVariable) and len(left.apart) < len(right.apart):
+            # What fewer are told apart from changes its place, so that all of a program takes linear time.
+            right.origin, right.hint, right.depth, right.is_shared = left.origin, left.hint, left.depth, left.is_shared
+            left, right = right, left
+        _replace(right, left)
+    elif isinstance(left, AxisVariable):
+        _replace(left, right)
+    return True
+
+
+def _replace(variable: AxisVariable, name: AxisName) -> None:
+    """Let a variable be what a name, or another variable, stands for."""
+    for other in variable.apart:
+        if isinstance(other, AxisVariable):
+            other.apart.discard(variable)
+            other.apart.add(name)
+    if isinstance(name, AxisVariable):
+        name.apart |= variable.apart
+    variable.apart, variable._target = set(), name  # pyright: ignore[reportPrivateUsage]
 
 
 def suggest(name: AxisName, hint: str | None, depth: int = LEAF, *, is_shared: bool = False) -> None:

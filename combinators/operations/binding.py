@@ -155,6 +155,8 @@ def _result_names(
 def _two_names(
     shaped: Shaped, dim: str, left: tuple[int, AxisName], right: tuple[int, AxisName], operands: Sequence[Names]
 ) -> None:
+    names = [find(left[1]), find(right[1])]
+    unnamed = [name for name in names if isinstance(name, AxisVariable)]
     shown = [
         f"operand {n}: ({', '.join(describe(name).strip('`') for name in names)})" for n, names in enumerate(operands)
     ]
@@ -164,15 +166,6 @@ def _two_names(
             f"and {describe(right[1])} on operand {right[0]}",
             f"signature {shaped.signature}",
             *shown,
-            remedy=f"Rename one: value.rename({_plain(right[1])}={_quoted(left[1])}).",
+            remedy=_rename_remedy(unnamed[0]) if unnamed else f'Rename one: value.rename({names[1]}="{names[0]}").',
         )
     )
-
-
-def _plain(name: AxisName) -> str:
-    name = find(name)
-    return name if isinstance(name, str) else "axis"
-
-
-def _quoted(name: AxisName) -> str:
-    return f'"{_plain(name)}"'

@@ -106,9 +106,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
     slots = [isinstance(operand, Value) for operand in operands]
     tested = Aligned(function, tuple((0, 1) if slot else None for slot in slots), numbers, 2) if numbers else function
     check_elementwise(tested, structs, f"tp.Map({name})")
-    renamed = iter(values := _agreed(values))
-    operands = tuple(next(renamed) if isinstance(operand, Value) else operand for operand in operands)
-    axes = _align(name, values)
+    values, axes = _align(name, values)
     rank = 1 + max((axis for positions in axes for axis in positions), default=-1)
     plain = not numbers and all(positions == tuple(range(rank)) for positions in axes)
     listed = iter(axes)
@@ -139,36 +137,36 @@ def _signature(values: Sequence[Value], axes: Sequence[tuple[int, ...]], rank: i
     return Signature.parse(text)
 
 
-def _agreed(values: Sequence[Value]) -> list[Value]:
+def _agreed(values: list[Value]) -> list[Value]:
     """Values whose axes align: one whose name nobody wrote is no other than that of the same place from the right."""
-    rank = max(value.ndim for value in values)
+    trace, rank = values[0].trace, max(value.ndim for value in values)
+    if all(trace.wrote(axis) for value in values for axis in value.axes):
+        return values
     found: list[list[tuple[int, int]]] = []
     for back in range(1, rank + 1):
         places = [(number, value.ndim - back) for number, value in enumerate(values) if value.ndim >= back]
         size = max(values[number].shape[axis] for number, axis in places)
         places = [(number, axis) for number, axis in places if values[number].shape[axis] == size]
-        names = [values[number].names[axis] for number, axis in places]
-        # A name that another operand has elsewhere aligns with that.
-        if not any(name in set(value.names) - {None, *_from_right(value, back)} for name in names for value in values):
+        axes = [values[number].axes[axis] for number, axis in places]
+        # A name that somebody wrote, and that another operand has elsewhere, aligns with that.
+        names = {find(axis) for axis in axes if trace.wrote(axis)}
+        if not any(name in value.names and name not in value.names[-back:][:1] for name in names for value in values):
             found.append(places)
     return give_way_together(values, found)
 
 
-def _from_right(value: Value, back: int) -> tuple[str | None, ...]:
-    return (value.names[-back],) if back <= value.ndim else ()
-
-
-def _align(name: str, values: Sequence[Value]) -> list[tuple[int, ...]]:
-    """For each operand the positions of its axes in the result."""
+def _align(name: str, values: list[Value]) -> tuple[list[Value], list[tuple[int, ...]]]:
+    """Operands under names that align, and for each the positions of its axes in the result."""
     if all(value.shape == values[0].shape and _same_axes(value, values[0]) for value in values):
-        return [tuple(range(values[0].ndim))] * len(values)
+        return values, [tuple(range(values[0].ndim))] * len(values)
+    values = _agreed(values)
     if any(None in value.names for value in values):
-        return _align_from_right(name, values)
+        return values, _align_from_right(name, values)
     widest = max(values, key=lambda value: value.ndim)
     order: list[AxisName] = list(widest.names)  # pyright: ignore[reportAssignmentType]
     for value in values:
         order.extend(axis for axis in value.names if axis not in order)  # pyright: ignore[reportArgumentType]
-    return [tuple(order.index(axis) for axis in value.names) for value in values]  # pyright: ignore[reportArgumentType]
+    return values, [tuple(order.index(axis) for axis in value.names) for value in values]  # pyright: ignore[reportArgumentType]
 
 
 def _same_axes(left: Value, right: Value) -> bool:

@@ -55,17 +55,24 @@ def give_way(value: Value, wanted: Sequence[AxisName | None]) -> Value:
     """Rename axes whose names come from use where these may not be what they meet: a tensor has both.
 
     The kernel of a square layer has two axes of one size, and what the layer gives may be added to what it took: its
-    result is renamed there. Names that somebody wrote are not touched; where two of these meet, it stays an error.
+    result is renamed there. Names that somebody wrote are not touched; where two of these meet, or an axis would become
+    one with an axis beside it, the value stays as it is, and what reads it says why it cannot.
 
     Args:
       value: any.
       wanted: for each axis what it meets; None for nothing.
     """
-    program, names = value.trace, dict[str, str]()
-    for own, other in zip(value.axes, wanted, strict=True):
-        if other is not None and not may_be_one(own, other) and not (program.wrote(own) and program.wrote(other)):
-            names[program.coin(own)] = program.coin(other)
-    return program.rename(value, names, settles=False) if names else value
+    program = value.trace
+    giving = [
+        axis
+        for axis, (own, other) in enumerate(zip(value.axes, wanted, strict=True))
+        if other is not None and not may_be_one(own, other) and not (program.wrote(own) and program.wrote(other))
+    ]
+    after = {find(wanted[axis] or own) if axis in giving else find(own) for axis, own in enumerate(value.axes)}
+    if not giving or len(after) < value.ndim:
+        return value
+    names = {program.coin(value.axes[axis]): program.coin(wanted[axis] or "") for axis in giving}
+    return program.rename(value, names, settles=False)
 
 
 def give_way_together(values: Sequence[Value], meetings: Iterable[Sequence[tuple[int, int]]]) -> list[Value]:
@@ -78,10 +85,9 @@ def give_way_together(values: Sequence[Value], meetings: Iterable[Sequence[tuple
     wanted: list[list[AxisName | None]] = [[None] * value.ndim for value in values]
     for places in meetings:
         names = [find(values[number].axes[axis]) for number, axis in places]
-        texts = [name for name in names if isinstance(name, str)]
-        written = [name for name in texts if values[0].trace.wrote(name)]
+        written = [name for name in names if values[0].trace.wrote(name)]
         for number, axis in places:
-            wanted[number][axis] = (written or texts or names)[0]
+            wanted[number][axis] = (written or names)[0]
     return [give_way(value, listed) for value, listed in zip(values, wanted, strict=True)]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 
-from combinators.errors import GraphError, message
+from combinators.errors import CompositionError, GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import DEEPEST_LOOPS, Ref
-from combinators.index_space.naming import AxisName, AxisVariable, Resolver, find, may_be_one, unify
+from combinators.index_space.naming import AxisName, AxisVariable, Resolver, find, may_be_one, tell_apart, unify
 from combinators.operations.binding import Names, bind, check_distinct, meetings, suggest_names
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import shape
@@ -43,6 +43,10 @@ class Trace:
         self.outer = outer
         # Names of axes that nobody wrote, and that something had to be renamed from or to.
         self.coined: set[str] = set() if outer is None else outer.coined
+        # Names that axes have, those of the first nodes, which were read.
+        self.taken: set[str] = set()
+        self._read = 0
+        self._told_apart: set[Names] = set()
         self._captured: dict[Ref, Value] = {}
         self._is_over = False
         self._nodes: list[Pending] = []
@@ -108,13 +112,18 @@ class Trace:
         """
         operands = self.own(operation.name, operands)
         shaped = shape(operation, tuple(value.struct for value in operands))
-        operands = give_way_together(operands, meetings(shaped, [value.axes for value in operands]))
         hoisted = hoist_renames(self._nodes, shaped, operands)
         if hoisted is not None:
             sources, mapping = hoisted
             result = self.apply(operation, sources, suggests=suggests)
             return jax.tree.map(lambda value: self._rename_some(value, mapping), result)
-        bound, names = bind(shaped, [value.axes for value in operands])
+        try:
+            bound, names = bind(shaped, [value.axes for value in operands])
+        except CompositionError:
+            given = give_way_together(operands, meetings(shaped, [value.axes for value in operands]))
+            if all(value is operand for value, operand in zip(given, operands, strict=True)):
+                raise
+            return self.apply(operation, given, suggests=suggests)
         if suggests:
             suggest_names(shaped, [value.axes for value in operands])
         operands_refs = tuple(value.ref for value in operands)
@@ -145,14 +154,18 @@ class Trace:
         found = find(axis)
         if isinstance(found, str):
             return found
-        used = {find(other) for program in self._around() for other in axes_of(program._nodes)}
-        used -= self.coined if found.is_shared else set()
+        programs = list(self._around())
+        for program in programs:
+            program._read_names()
+
+        def is_free(text: str) -> bool:
+            if text in self.coined:
+                return found.is_shared
+            return not any(text in program.taken for program in programs)
+
         stem = found.hint or "axis"
-        label = next(
-            text
-            for number in count()
-            if (text := f"{stem}_{number}" if number else stem) not in used and may_be_one(found, text)
-        )
+        texts = (f"{stem}_{number}" if number else stem for number in count())
+        label = next(text for text in texts if is_free(text) and may_be_one(found, text))
         unify(found, label)
         self.coined.add(label)
         return label
@@ -270,17 +283,6 @@ class Trace:
         """How many scopes are open, those of the programs around this one included."""
         return self._paths.depth + (0 if self.outer is None else self.outer.depth)
 
-    def has_beside(self, axis: AxisVariable, name: str) -> bool:
-        """Whether something in this program, or in one around it, has a dimension of this name beside the axis."""
-        around: Trace | None = self
-        while around is not None:
-            for names in together(around._nodes):
-                found = [find(other) for other in names]
-                if name in found and axis in found:
-                    return True
-            around = around.outer
-        return False
-
     # Helpers
 
     def _around(self) -> Iterator[Trace]:
@@ -289,6 +291,11 @@ class Trace:
         while program is not None:
             yield program
             program = program.outer
+
+    def _read_names(self) -> None:
+        """Each node is read once: a variable of it that becomes a name later becomes that of another axis."""
+        self.taken.update(name for axis in axes_of(self._nodes[self._read :]) if isinstance(name := find(axis), str))
+        self._read = len(self._nodes)
 
     def _check_nesting(self, name: str) -> None:
         if len(list(self._around())) > DEEPEST_LOOPS:
@@ -310,6 +317,10 @@ class Trace:
             Value(self, Ref(index, output), tuple(names), tuple(struct.shape), struct.dtype)
             for output, (names, struct) in enumerate(types)
         ]
+        for names in (*(value.axes for value in pending.results), tuple((pending.bound or {}).values())):
+            if names not in self._told_apart:
+                self._told_apart.add(names)
+                tell_apart(names)
         self._nodes.append(pending)
         return pending.results
 

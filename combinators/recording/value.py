@@ -77,8 +77,8 @@ class Value(Immutable):
             found = find(axis)
             if isinstance(found, AxisVariable) and found.hint is not None and found.hint not in self.names:
                 if wanted is None or found.depth < LEAF or found.hint in wanted:
-                    if not self.trace.has_beside(found, found.hint):
-                        unify(found, found.hint)
+                    if unify(found, found.hint):
+                        self.trace.taken.add(found.hint)
         return self
 
     def axis(self, name: str) -> int:

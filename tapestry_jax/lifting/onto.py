@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Any
 
 import jax
 
 from combinators.errors import GraphError, message
-from combinators.index_space.naming import LEAF, AxisName, AxisVariable, find, may_be_one, suggest, tell_apart, unify
+from combinators.index_space.naming import LEAF, AxisName, AxisVariable, find, suggest, tell_apart, unify
 from combinators.recording.current import current_trace, recording, trace_of
 from combinators.recording.trace import Trace
 from combinators.recording.value import Value
@@ -88,9 +87,10 @@ def _give(
                 )
             named.append(known.get(found))
         assigner.give(numbers[at], tuple(named))
-    for left, right in combinations(known, 2):
-        if not may_be_one(left, right):
-            dims.tell_apart((known[left], known[right]))
+    for axis, dim in known.items():
+        if isinstance(axis, AxisVariable):
+            for other in axis.apart & known.keys():
+                dims.tell_apart((dim, known[other]))
     return {dim: found for found, dim in known.items() if isinstance(found, AxisVariable)}
 
 
@@ -115,7 +115,7 @@ def _labels(
         suggest(variable, text, LEAF + 1, is_shared=True)
     for root in found:
         for other in root.apart & found.keys():
-            tell_apart(found[root], found[other])
+            tell_apart((found[root], found[other]))
     return {root: program.coin(name) if root in forced else name for root, name in found.items()}
 
 

@@ -239,7 +239,7 @@ def test_naming_shares_nothing_with_names_that_somebody_gave() -> None:
 
 def test_naming_keeps_axes_that_were_told_apart_two_whatever_they_become() -> None:
     left, right, other = AxisVariable("here"), AxisVariable("there"), AxisVariable("elsewhere")
-    tell_apart(left, right)
+    tell_apart((left, right))
     assert unify(other, left) and not may_be_one(other, right) and not unify(right, other)
     assert unify(left, "embed") and not unify(right, "embed") and not unify("embed", right)
     assert find(right) is right and unify(right, "mlp")
