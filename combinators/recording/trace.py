@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,7 +13,7 @@ from combinators.errors import CompositionError, GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import DEEPEST_LOOPS, Ref
 from combinators.index_space.naming import AxisName, AxisVariable, Resolver, find, may_be_one, tell_apart, unify
-from combinators.operations.binding import Names, bind, check_distinct, meetings, suggest_names
+from combinators.operations.binding import Names, bind, check_distinct, local_names, meetings, suggest_names
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import shape
 from combinators.recording.arithmetic import binary, elementwise, unary
@@ -126,6 +126,8 @@ class Trace:
             return self.apply(operation, given, suggests=suggests)
         if suggests:
             suggest_names(shaped, [value.axes for value in operands])
+            if self.coined:
+                self.write(local_names(shaped))
         operands_refs = tuple(value.ref for value in operands)
         key = (shaped.operation, operands_refs)
         if key not in self._same:
@@ -145,6 +147,10 @@ class Trace:
     def wrote(self, axis: AxisName) -> bool:
         """Whether an axis has a name that somebody wrote."""
         return isinstance(found := find(axis), str) and found not in self.coined
+
+    def write(self, names: Iterable[str]) -> None:
+        """Take note that somebody writes these names: from now on they do not give way, whatever had them before."""
+        self.coined.difference_update(names)
 
     def coin(self, axis: AxisName) -> str:
         """The name of an axis; one without gets now what is suggested for it, numbered where that is another's.

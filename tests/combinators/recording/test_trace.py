@@ -346,3 +346,40 @@ def test_a_suggested_name_is_not_taken_beside_its_own_in_another_tensor() -> Non
         ("batch", "seq_1", "cell"),
         ("batch", "seq_1", "seq", "embed"),
     ]
+
+
+SQUARE = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
+
+
+def swapped(x: Any) -> Any:
+    y = x - 2 * x.transpose()
+    return (y * x - y.transpose()).transpose() + y
+
+
+def summed(x: Any) -> Any:
+    y = x - 2 * tp.einsum("i j -> j i")(x)
+    return tp.einsum("i j, j i -> ")(y, y)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (swapped, swapped(SQUARE)),
+        (summed, np.einsum("ij, ji", *[SQUARE - 2 * SQUARE.T] * 2)),
+        (
+            lambda x: tp.iterate(lambda x: x.transpose() - 2 * x, 3)(x),
+            -27 * (SQUARE - SQUARE.T) / 2 - (SQUARE + SQUARE.T) / 2,
+        ),
+    ],
+)
+def test_axes_without_names_meet_by_position_where_a_tensor_has_both(function: Any, expected: Any) -> None:
+    np.testing.assert_allclose(tp.trace(function, SQUARE)(SQUARE), expected, rtol=1e-5)
+
+
+def test_axes_without_names_that_cannot_be_told_apart_are_refused_where_they_meet() -> None:
+    with pytest.raises(CompositionError) as caught:
+        tp.trace(lambda x: tp.einsum("i k, k n -> i n")(x, x), SQUARE)
+    assert "`k` is an unnamed axis (axis 1 of `x`) on operand 0" in str(caught.value)
+    assert str(caught.value).endswith(
+        'Name the axes, with a tp.TensorType or a signature of the program, then rename one: k.rename(seq="keys").'
+    )

@@ -156,3 +156,18 @@ def test_names_that_somebody_wrote_do_not_give_way():
     with pytest.raises(tp.SignatureError) as error:
         tp.trace(model, drawn(*ROWS))
     assert "does not return what its signature says" in str(error.value)
+
+
+def test_names_that_somebody_writes_later_stay_though_layers_were_called_so():
+    def forward(model, x):
+        y = x + model.a(x)
+        return y.rename(embed="a_1") + y
+
+    graph = tp.trace(Made(forward, "batch embed -> batch a embed", a=linear()), drawn(*ROWS))
+    assert graph.type_of(graph.outputs[0][1]).names == ("batch", "a_1", "embed"), "two dimensions, as they were written"
+
+
+def test_signatures_that_are_false_are_not_made_true():
+    model = Made(lambda m, x: m.a(x) + x, "batch embed -> embed batch", a=linear())
+    with pytest.raises(tp.SignatureError, match="this axis is `batch` of operand 0, and not `embed`"):
+        tp.trace(model, drawn(16, 16))
