@@ -73,7 +73,7 @@ def record_loop(
         out_tree.append(tree)
         return [*jax.tree.leaves(after), *leaves]
 
-    recording.write(() if over is None else (over,))
+    recording.stick(() if over is None else (over,))
     results = recording.loop(flat, carries, stacked, held, length, over, part.name, part.holders(), until)
     count = carried.num_leaves
     return jax.tree.unflatten(carried, results[:count]), jax.tree.unflatten(out_tree[0], results[count:])

@@ -127,7 +127,7 @@ class Trace:
         if suggests:
             suggest_names(shaped, [value.axes for value in operands])
             if self.coined:
-                self.write(local_names(shaped))
+                self.stick(local_names(shaped))
         operands_refs = tuple(value.ref for value in operands)
         key = (shaped.operation, operands_refs)
         if key not in self._same:
@@ -148,7 +148,7 @@ class Trace:
         """Whether an axis has a name that somebody wrote."""
         return isinstance(found := find(axis), str) and found not in self.coined
 
-    def write(self, names: Iterable[str]) -> None:
+    def stick(self, names: Iterable[str]) -> None:
         """Take note that somebody writes these names: from now on they do not give way, whatever had them before."""
         self.coined.difference_update(names)
 

@@ -105,7 +105,7 @@ class Value(Immutable):
         """
         for old, new in names.items():
             read_dimension(new, f"the new name of `{old}`")
-        self.trace.write(names.values())
+        self.trace.stick(names.values())
         return self.trace.rename(self, {old: str(new) for old, new in names.items()})
 
     def __repr__(self) -> str:

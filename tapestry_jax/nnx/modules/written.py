@@ -10,6 +10,7 @@ from flax import nnx
 
 from combinators.errors import GraphError, message
 from combinators.index_space.naming import AxisVariable, find, unify
+from combinators.recording.renaming import give_way
 from combinators.recording.value import Value
 
 _GUARDED = "_tapestry_guarded"
@@ -109,6 +110,8 @@ def _written_kind(kind: Any) -> type:
         def set_raw_value(self, value: Any, **options: Any) -> None:
             old = self.get_raw_value()
             if isinstance(old, Value):
+                if isinstance(value, Value) and value.shape == old.shape and value.trace is old.trace:
+                    value = give_way(value, old.axes)
                 _check_new(self.get_metadata()[_PATH], old, value)
             super().set_raw_value(value, **options)
 
