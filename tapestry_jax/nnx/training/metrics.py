@@ -36,7 +36,7 @@ class Metrics:
         """
         pairs = {name: _pair(value, rows) for name, value in found.items() if name != FAULT}
         if found.get("skipped", False):
-            pairs = {"skipped": pairs["skipped"]}
+            pairs = {name: pair if name == "skipped" else (0.0, 0.0) for name, pair in pairs.items()}
         return Metrics({name: a for name, (a, _) in pairs.items()}, {name: b for name, (_, b) in pairs.items()})
 
     def __add__(self, other: Metrics) -> Metrics:
@@ -44,7 +44,7 @@ class Metrics:
         return Metrics(_sum(self.totals, other.totals), _sum(self.counts, other.counts))
 
     def read(self) -> dict[str, float]:
-        """The means; of `skipped` the share of the rows that were."""
+        """The means, NaN where nothing counts; of `skipped` the share of the rows that were."""
         return {name: total / self.counts[name] if self.counts[name] else np.nan for name, total in self.totals.items()}
 
 

@@ -17,6 +17,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import type_of
 from tapestry_jax.lifting.lift import lift
+from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.precision import Precision
@@ -153,6 +154,20 @@ def _computing(model: Any, precision: Precision) -> Any:
 
 def _as_type(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def check_plan(plan: Any) -> None:
+    """A plan, on devices that are here.
+
+    Raises:
+      TrainingError: when it is none.
+      MeshError: when its mesh has no devices.
+    """
+    if not isinstance(plan, Plan):
+        details = (f"got {type(plan).__name__}: {plan!r:.80}",)
+        remedy = "Plan the loss: tp.plan(tp.trace(loss, model, *types), mesh, {...})."
+        raise TrainingError(message("a trainer was given no plan", *details, remedy=remedy))
+    require_running(plan.mesh)
 
 
 def _step_like(leaf: Any) -> Any:

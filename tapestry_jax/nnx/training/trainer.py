@@ -19,12 +19,12 @@ from tapestry_jax.nnx.training.microbatches import with_microbatches
 from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
 from tapestry_jax.nnx.training.plots import plot
 from tapestry_jax.nnx.training.precision import read_precision
-from tapestry_jax.nnx.training.program import LossProgram
+from tapestry_jax.nnx.training.program import LossProgram, check_plan
 from tapestry_jax.nnx.training.results import by_path, read_results
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.begun import begun, places_begun
 from tapestry_jax.nnx.training.stepping.finite import described, stopped
-from tapestry_jax.nnx.training.stepping.places import everywhere, sent
+from tapestry_jax.nnx.training.stepping.places import everywhere, places_of, sent
 from tapestry_jax.nnx.training.stepping.state import TrainState
 from tapestry_jax.nnx.training.stepping.step import FAULT, Nan, Stepper
 from tapestry_jax.plan import Plan
@@ -70,6 +70,7 @@ class Trainer:
 
     Raises:
       TrainingError: when the plan is for another model, the loss returns no scalar, or an argument cannot be.
+      MeshError: when the mesh of the plan has no devices.
 
     Example:
       >>> import jax, optax
@@ -102,6 +103,7 @@ class Trainer:
         checkpoint: str | PathLike[str] | None = None,
         keep: int = 2,
     ) -> None:
+        check_plan(plan)
         optimizer, ema, nan = read_optimizer(optimizer, clip), read_share(ema), read_nan(nan)
         self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
         chosen = read_precision(precision)
@@ -272,7 +274,7 @@ class Trainer:
             held = nnx.merge_state(self._types.params, self._types.rest)
             run = (self._stepper if trains else self._evaluator()).run
             plan = run.plan(held, args, self._types.step)
-            batch_at = list(plan.in_shardings[1 : 1 + len(args)])
+            batch_at = places_of(list(args), list(plan.in_shardings[1 : 1 + len(args)]), plan.mesh)
             whole = everywhere(plan.mesh)
             made = (self._places, whole) if trains else whole
             program = jax.jit(

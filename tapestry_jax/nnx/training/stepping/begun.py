@@ -40,7 +40,7 @@ def places_begun(model: Any, optimizer: Any, plan: Plan, wrt: Any, *, ema: bool,
             params,
             rest,
             optimizer.init(params),
-            params if ema else None,
+            _widened(params) if ema else None,
             scale,
             jnp.zeros(2, jnp.int32),
         ),
@@ -58,10 +58,15 @@ def begun(model: Any, optimizer: Any, places: TrainState, wrt: Any, scale: Any) 
     params, rest = nnx.split_state(nnx.state(model), wrt, ...)
     params, rest = placed(params, places.params), placed(rest, places.rest)
     moments = jax.jit(optimizer.init, out_shardings=places.optimizer)(params)
-    ema = None if places.ema is None else placed(params, places.ema)
+    ema = None if places.ema is None else placed(_widened(params), places.ema)
     numbers = np.int32(0), scale, np.zeros(2, np.int32)
     step, scale, fault = jax.tree.map(sent, numbers, (places.step, places.scale, places.fault))
     return TrainState(step, params, rest, moments, ema, scale, fault)
+
+
+def _widened(params: Any) -> Any:
+    """In float32 at least: what a step adds to a mean is too small for shorter formats."""
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), params)
 
 
 def _check_trained(params: Any, wrt: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -20,8 +21,24 @@ def everywhere(mesh: Any) -> NamedSharding:
 
 
 def places_of(state: Any, shardings: Any, mesh: Any) -> Any:
-    """The shardings of a model's state: those of a plan, but for typed random keys, of which it knows the words."""
-    return jax.tree.map(lambda leaf, at: everywhere(mesh) if is_key(leaf.dtype) else at, state, shardings)
+    """The shardings of arrays in their true shapes: those of a plan, but for two kinds of them.
+
+    Of typed random keys a plan knows the words. What it stores in padded pieces lies cut over as many of its mesh axes
+    as divide it, and is padded inside of the program.
+    """
+    return jax.tree.map(
+        lambda leaf, at: everywhere(mesh) if is_key(leaf.dtype) else _dividing(leaf, at), state, shardings
+    )
+
+
+def _dividing(leaf: Any, at: NamedSharding) -> NamedSharding:
+    cuts = [(cut,) if isinstance(cut, str) else tuple(cut or ()) for cut in at.spec]
+    kept: list[tuple[str, ...]] = []
+    for size, axes in zip(leaf.shape, cuts, strict=False):
+        while axes and size % math.prod(at.mesh.shape[axis] for axis in axes):
+            axes = axes[:-1]
+        kept.append(axes)
+    return at if kept == cuts else NamedSharding(at.mesh, PartitionSpec(*(axes or None for axes in kept)))
 
 
 def following(tree: Any, params: Any, places: Any, mesh: Any) -> Any:

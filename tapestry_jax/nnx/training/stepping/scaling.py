@@ -41,7 +41,8 @@ class LossScale:
 
     def unscaled(self, gradients: Any) -> Any:
         """The gradients of the loss itself."""
-        return jax.tree.map(lambda leaf: leaf / self.value.astype(leaf.dtype), gradients)
+        # In float32 at least: a scale may be no number of float16.
+        return jax.tree.map(lambda leaf: (leaf / self.value).astype(leaf.dtype), gradients)
 
     def after(self, finite: Any) -> LossScale:
         """The scale of the next step, given whether the gradients of this one were finite."""

@@ -55,6 +55,13 @@ def test_an_optimizer_that_is_none():
     assert "a trainer was given no optimizer" in refused(loss, MODEL, optax.sgd, PLAN)
 
 
+def test_a_plan_that_is_none_or_has_no_devices():
+    assert "a trainer was given no plan\n  got Graph" in refused(loss, MODEL, optax.sgd(0.1), PLAN.graph)
+    abstract = tp.plan(PLAN.graph, jax.sharding.AbstractMesh((2,), ("data",)), {"batch": "data"})
+    with pytest.raises(tp.MeshError):
+        tp.nnx.Trainer(loss, MODEL, optax.sgd(0.1), abstract)
+
+
 def test_microbatches_said_twice():
     plan = tp.plan(PLAN.graph, PLAN.mesh, {"batch": tp.chunks(2)})
     said = refused(loss, MODEL, optax.sgd(0.1), plan, microbatches=2)

@@ -17,3 +17,9 @@ def test_the_scale_follows_the_rule_of_the_field():
         expected, counter = (grown if finite else max(1.0, expected / 2)), (counter + 1) % 3 * finite
         assert (float(scale.value), int(scale.good)) == (expected, counter)
     assert float(LossScale(jnp.float32(3e38), jnp.int32(2), 3, 2.0).after(jnp.bool_(True)).value) == np.float32(3e38)
+
+
+def test_gradients_of_float16_are_divided_by_scales_beyond_its_numbers():
+    scale = LossScale.of(2.0**24)
+    (found,) = scale.unscaled([jnp.array([2.0**10, jnp.inf, 0.0], jnp.float16)])
+    assert found.dtype == jnp.float16 and found.tolist() == [2.0**-14, np.inf, 0.0]
