@@ -23,6 +23,7 @@ from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.with_cache import with_cache
 from tapestry_jax.nnx.models.sampling import Sampling
 from tapestry_jax.nnx.options import read_float_dtype
+from tapestry_jax.plan import Plan
 
 _KEY, _POSITION = TensorType({"words": 2}, jnp.uint32), TensorType({}, jnp.int32)
 
@@ -32,7 +33,7 @@ class Decoding:
     """The two programs of decoding, as functions of arrays.
 
     Attributes:
-      empty: the variables of a decoder that has seen nothing; those of the model among them.
+      empty: what a decoder keeps that has seen nothing, beside the variables of the model.
       prompt: from variables, the first tokens of all prompts, key and position to the next token and what was written.
       step: the same for one token of each row.
       places: where the variables lie, or None.
@@ -114,7 +115,7 @@ class Generator:
             known = self._made[batch, shared, total] = (decoding, jax.jit(self._loop(decoding, shared, total)))
         decoding, loop = known
         # The model's own variables as they are now, and an empty cache.
-        state = nnx.merge_state(decoding.empty, nnx.state(self.model))
+        state = nnx.merge_state(nnx.state(self.model), decoding.empty)
         if decoding.places is not None:
             state = jax.device_put(state, decoding.places)
         return loop(state, tokens, counts, words)
@@ -155,7 +156,7 @@ class Generator:
         def made(count: int) -> tuple[Callable[..., Any], Any]:
             tokens = TensorType({"batch": batch, "seq": count}, jnp.int32)
             graph = trace(program, decoder, tokens, _KEY, _POSITION)
-            plan = None if self.plan is None else self.plan(graph)
+            plan = None if self.plan is None else _plan_of(self.plan(graph))
             run = graph if plan is None else plan.compile()
 
             def call(*args: Any) -> tuple[Any, Any]:
@@ -166,14 +167,14 @@ class Generator:
 
         prompt, _ = made(shared)
         step, places = made(1)
-        return Decoding(nnx.state(decoder), prompt, step, places)
+        return Decoding(nnx.state(decoder, nnx.Cache), prompt, step, places)
 
     def _read(self, prompt: Any, lengths: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        tokens = np.asarray(prompt)
+        tokens = _on_the_host(prompt)
         if tokens.ndim != 2 or not np.issubdtype(tokens.dtype, np.integer) or not tokens.size:
             details = ("expected integers (batch, positions)", f"got {tokens.dtype} {tokens.shape}")
             raise SignatureError(message("these are no prompts", *details, remedy="Pass a batch of token numbers."))
-        counts = np.full(len(tokens), tokens.shape[1]) if lengths is None else np.asarray(lengths)
+        counts = np.full(len(tokens), tokens.shape[1]) if lengths is None else _on_the_host(lengths)
         fits = counts.shape == tokens.shape[:1] and np.issubdtype(counts.dtype, np.integer)
         if not fits or counts.min() < 1 or counts.max() > tokens.shape[1]:
             details = (f"expected {len(tokens)} integers from 1 to {tokens.shape[1]}", f"got {lengths!r:.80}")
@@ -237,6 +238,23 @@ def generate(
     )
 
 
+def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(numbers)
+    except jax.errors.TracerArrayConversionError as error:
+        details = ("tokens and lengths are looked at before anything is traced", f"got {numbers!r:.80}")
+        raise SignatureError(message("prompts inside of jax.jit", *details, remedy="Call it from outside.")) from error
+
+
+def _plan_of(found: Any) -> Plan | None:
+    """What `plan=` gave: None leaves a program unplanned."""
+    if found is None or isinstance(found, Plan):
+        return found
+    details = ("expected a plan of the graph that it was given", f"got {type(found).__name__}: {found!r:.80}")
+    remedy = 'Pass a function such as lambda graph: tp.plan(graph, mesh, {"batch": "data"}).'
+    raise GraphError(message("plan= of Generator gives no plan", *details, remedy=remedy))
+
+
 def _is_typed(key: Any) -> bool:
     return isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
 
@@ -246,3 +264,7 @@ def _check_model(model: Any) -> None:
         details = ("expected a LanguageModel", f"got {type(model).__name__}: {model!r:.80}")
         remedy = "Pass one, such as tp.nnx.models.Llama, or derive yours from tp.nnx.LanguageModel."
         raise GraphError(message("model= of Generator cannot decode", *details, remedy=remedy))
+    if not all(hasattr(leaf, "addressable_shards") for leaf in jax.tree.leaves(nnx.state(model))):
+        details = ("its variables are no arrays",)
+        remedy = "Load weights: Llama.from_safetensors(paths, config)."
+        raise GraphError(message("model= of Generator has no weights", *details, remedy=remedy))

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import Sharding
 
 from combinators.errors import FormatError, GraphError, first_line, message
 from combinators.frozen import dataclass
-from combinators.stored.json import read_json
+from combinators.stored.json import LARGEST_TEXT, read_json
 from tapestry_jax.nnx.attention.positions import RotaryScaling
-from tapestry_jax.nnx.models.weights import check_tensors, find_files, read_headers, read_tensor
+from tapestry_jax.nnx.models.weights import Stored, check_tensors, find_files, read_headers, read_tensor
 
 _FIELDS = {
     "num_hidden_layers": "layers",
@@ -63,11 +64,13 @@ def read_llama_config(config: Any) -> dict[str, Any]:
     for name, allowed in _FIXED.items():
         if name in told and told[name] not in allowed:
             wrong.append(f"`{name}` is {told[name]!r:.40}, expected {' or '.join(map(repr, allowed))}")
+    may_be_none = ("num_key_value_heads", "head_dim")
+    given = {name: value for name, value in told.items() if name in _FIELDS | _OPTIONS}
+    wrong += [f"`{name}` is None" for name, value in given.items() if value is None and name not in may_be_none]
     turns = _read_turns(told, wrong)
     if wrong:
         raise FormatError(message("this configuration is not that of a Llama", *wrong, remedy=_REMEDY))
-    names = _FIELDS | _OPTIONS
-    return {names[name]: value for name, value in told.items() if name in names and value is not None} | turns
+    return {(_FIELDS | _OPTIONS)[name]: value for name, value in given.items() if value is not None} | turns
 
 
 def read_llama_weights(model: Any, paths: Any, shardings: Any) -> Any:
@@ -85,13 +88,15 @@ def read_llama_weights(model: Any, paths: Any, shardings: Any) -> Any:
     state = nnx.state(model)
     flat = list(nnx.to_flat_state(state))
     places: list[Any] = [None] * len(flat) if shardings is None else jax.tree.leaves(shardings)
-    if len(places) != len(flat):
-        details = (f"expected {len(flat)}, one for each parameter", f"got {len(places)}")
+    fits = len(places) == len(flat) and all(isinstance(place, Sharding | None) for place in places)
+    if not fits:
+        details = (f"expected {len(flat)}, one for each parameter", f"got {len(places)}: {shardings!r:.80}")
         raise GraphError(message("shardings= of from_safetensors", *details, remedy="Pass plan.in_shardings[0]."))
     sources = [_source(path, variable.get_value(), model.config) for path, variable in flat]
     wanted = {name: source.shape for source in sources for name in source.names}
     found, twice = read_headers(find_files(paths))
     check_tensors(found, twice, wanted, _may_be_there(model.config))
+    _check_tied(model.config, found)
 
     def load(source: _Source, place: Any) -> Any:
         layers = [source.read(read_tensor(name, found[name])) for name in source.names]
@@ -173,6 +178,17 @@ def _may_be_there(config: Any) -> Callable[[str], bool]:
     return may
 
 
+def _check_tied(config: Any, found: Mapping[str, Stored]) -> None:
+    """A head beside token vectors that are the head has to be the same."""
+    names = [_OUTSIDE["head.kernel"], _OUTSIDE["embed.embedding"]]
+    if config.tied and names[0] in found:
+        head, table = (read_tensor(name, found[name]) for name in names)
+        if not np.array_equal(head, table):
+            details = (f"`{names[0]}` is not `{names[1]}`, which the configuration ties to it",)
+            remedy = "Pass tied=False to LlamaConfig.from_hugging_face, or the files of this configuration."
+            raise FormatError(message("these weights are not those of the model", *details, remedy=remedy))
+
+
 def _read(config: Any) -> dict[str, Any]:
     if isinstance(config, Mapping):
         return dict(config)
@@ -182,7 +198,8 @@ def _read(config: Any) -> dict[str, Any]:
     path = Path(str(config))
     path = path / "config.json" if path.is_dir() else path
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         details = (f"{path}: {first_line(error)[:200]}",)
         raise FormatError(message("a configuration cannot be read", *details, remedy=_REMEDY)) from error

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators import aggregators
+from combinators.arguments import read_flag
 from combinators.frozen import dataclass
 from combinators.leaves.fold import fold
 from combinators.leaves.map import Map
@@ -62,6 +63,7 @@ class ResNetConfig:
         flags = ("bottleneck", "small")
         read_fields(self, ("classes", "width", "channels"), positive=("momentum", "epsilon"), flags=flags)
         object.__setattr__(self, "blocks", read_sizes(self.blocks, "blocks= of ResNetConfig"))
+        check("ResNetConfig", [f"momentum is {self.momentum}, expected a share up to 1"] * (self.momentum > 1))
         check("ResNetConfig", ["blocks is (), expected one stage or more"] * (not self.blocks))
 
 
@@ -129,6 +131,7 @@ class ResNet(Module):
     def __init__(self, config: ResNetConfig, *, train: bool = True, rngs: nnx.Rngs) -> None:
         read_config(config, ResNetConfig, "ResNetConfig(classes=10)")
         read_rngs(rngs, "of ResNet")
+        train = read_flag(train, "train= of ResNet")
         conv, norm = _layers(config, train, rngs)
         self.config = config
         begin: Any = {"kernel_size": (3, 3), "padding": _AROUND}

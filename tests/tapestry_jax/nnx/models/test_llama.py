@@ -110,7 +110,12 @@ def test_llama_sizes_that_do_not_fit_are_refused(fields, expected):
 
 def test_llama_configurations_are_read_as_data_and_all_that_is_wrong_is_told(tmp_path):
     wrong = {name: value for name, value in CONFIG.items() if name != "vocab_size"}
-    wrong |= {"hidden_act": "gelu", "sliding_window": 4096, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}
+    wrong |= {
+        "rms_norm_eps": None,
+        "hidden_act": "gelu",
+        "sliding_window": 4096,
+        "rope_scaling": {"rope_type": "yarn", "factor": 2.0},
+    }
     with pytest.raises(tp.FormatError) as error:
         LlamaConfig.from_hugging_face(wrong)
     assert str(error.value).splitlines() == [
@@ -118,6 +123,7 @@ def test_llama_configurations_are_read_as_data_and_all_that_is_wrong_is_told(tmp
         "  missing: `vocab_size`",
         "  unknown: `sliding_window`, 4096",
         "  `hidden_act` is 'gelu', expected 'silu' or 'swish'",
+        "  `rms_norm_eps` is None",
         "  `rope_scaling` is of the kind 'yarn', expected one of default, linear, llama3",
         "  Pass the config.json of a Llama, or write a LlamaConfig.",
     ]

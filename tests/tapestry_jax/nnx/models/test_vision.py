@@ -182,6 +182,8 @@ def test_resnet_has_the_parameters_of_resnet50():
         (lambda: ViTConfig(1, 8, 3, 5), "heads is 3, which does not divide embed, 8"),
         (lambda: MixerConfig(1, 8, 4, 12, 5, image=16, patch=5), "patch is 5, which does not divide image, 16"),
         (lambda: ResNetConfig(5, ()), "blocks is (), expected one stage or more"),
+        (lambda: ResNetConfig(5, momentum=1.5), "momentum is 1.5, expected a share up to 1"),
+        (lambda: ResNet(ResNetConfig(5), train=3, rngs=nnx.Rngs(0)), "train= of ResNet"),
         (lambda: ResNetConfig(5, (1, 0)), "blocks= of ResNetConfig"),
         (lambda: ViT(ResNetConfig(5), rngs=nnx.Rngs(0)), "config= of ViT is not what it should be"),
         (lambda: ResNet(ResNetConfig(5), rngs=0), "rngs= of ResNet"),

@@ -49,6 +49,16 @@ def test_a_tensor_that_stands_twice_is_refused(tmp_path, weights):
     assert refusal(tmp_path)[1:2] == ["  `model.norm.weight` stands in a.safetensors and in b.safetensors"]
 
 
+def test_a_head_that_is_tied_may_stand_there_if_it_is_the_same(tmp_path, weights):
+    tied = LlamaConfig.from_hugging_face(reference.CONFIG | {"tie_word_embeddings": True})
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(tp.FormatError, match=r"`lm_head.weight` is not `model.embed_tokens.weight`"):
+        Llama.from_safetensors(tmp_path, tied)
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    save_file(weights, tmp_path / "model.safetensors")
+    assert Llama.from_safetensors(tmp_path, tied).head is None
+
+
 def test_a_long_list_is_cut(tmp_path):
     save_file({f"w{number}": np.zeros(1, np.float32) for number in range(60)}, tmp_path / "model.safetensors")
     told = refusal([tmp_path / "model.safetensors"])
@@ -79,6 +89,9 @@ def test_what_is_no_path_is_refused(tmp_path):
             Llama.from_safetensors(paths, CONFIG)
     with pytest.raises(tp.FormatError, match=r"holds no file \*\.safetensors"):
         Llama.from_safetensors(tmp_path, CONFIG)
+    for shardings in (3, {"head": None}, "data"):
+        with pytest.raises(tp.GraphError, match="shardings= of from_safetensors"):
+            Llama.from_safetensors(tmp_path, CONFIG, shardings=shardings)
     with pytest.raises(tp.GraphError, match="config= of Llama is not what it should be"):
         Llama.from_safetensors(tmp_path, {"layers": 2})
 
