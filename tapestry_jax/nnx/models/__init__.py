@@ -1,12 +1,13 @@
 """Models made of the layers of `tp.nnx`, loaded on request: `tp.nnx.models.Llama`.
 
 Decoders  GPT GPTConfig Llama LlamaConfig LlamaBlock RotaryDecoder Mixtral MixtralConfig
+          MambaModel MambaConfig MambaBlock
 Decoding  generate Generator Sampling
 Images    ViT ViTConfig ResNet ResNetConfig ResidualBlock Mixer MixerConfig MixerBlock
 
-Read `gpt`, `llama` and `mixtral`, and `decoding` with `sampling`; then `vit`, `mixer` with the `patches` of both, and
-`resnet`. `fields` reads configurations, `hugging_face` names and shapes of published weights, and `weights` the files
-that hold them.
+Read `gpt`, `llama`, `mixtral` and `mamba`, and `decoding` with `sampling`; then `vit`, `mixer` with the `patches` of
+both, and `resnet`. `fields` reads configurations, `hugging_face` names and shapes of published weights, and `weights`
+the files that hold them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tapestry_jax.nnx.models.llama import Llama as Llama
 from tapestry_jax.nnx.models.llama import LlamaBlock as LlamaBlock
 from tapestry_jax.nnx.models.llama import LlamaConfig as LlamaConfig
 from tapestry_jax.nnx.models.llama import RotaryDecoder as RotaryDecoder
+from tapestry_jax.nnx.models.mamba import MambaBlock as MambaBlock
+from tapestry_jax.nnx.models.mamba import MambaConfig as MambaConfig
+from tapestry_jax.nnx.models.mamba import MambaModel as MambaModel
 from tapestry_jax.nnx.models.mixer import Mixer as Mixer
 from tapestry_jax.nnx.models.mixer import MixerBlock as MixerBlock
 from tapestry_jax.nnx.models.mixer import MixerConfig as MixerConfig
