@@ -65,6 +65,8 @@ def positions_after(first: Value, over: str, like: Value) -> Value:
 def _put(cache: Any, rows: Any, first: Any, at: Any) -> Any:
     # What is padded repeats a coordinate, so each cell of the cache looks for its row, not the other way round.
     place, count = at - first, rows.shape[-3]
+    if not count:
+        return cache
     found = jnp.take(rows, jnp.clip(place, 0, count - 1), axis=-3).astype(cache.dtype)
     return jnp.where(((place >= 0) & (place < count))[:, None, None], found, cache)
 

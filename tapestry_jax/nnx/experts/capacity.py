@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -34,7 +35,8 @@ class Places:
 
     def __call__(self, numbers: Any) -> Any:
         """Shape and dtype of `numbers`, `(..., tokens, chosen)`."""
-        in_turn = jnp.reshape(jnp.swapaxes(numbers, -1, -2), (*numbers.shape[:-2], -1))
+        choices = math.prod(numbers.shape[-2:])
+        in_turn = jnp.reshape(jnp.swapaxes(numbers, -1, -2), (*numbers.shape[:-2], choices))
         taken = jax.nn.one_hot(in_turn, self.experts, dtype=jnp.int32)
         before = jnp.cumsum(taken, axis=-2) - taken
         rank = jnp.sum(before * taken, axis=-1)
@@ -58,7 +60,10 @@ class Dispatch:
     def __call__(self, tokens: Any, places: Any, at: Any) -> Any:
         """`(..., experts of the block, capacity, features)`."""
         lead, (count, width) = tokens.shape[:-2], tokens.shape[-2:]
-        flat = jnp.reshape(tokens, (-1, count, width)), jnp.reshape(places, (-1, count, places.shape[-1]))
+        groups = math.prod(lead)
+        if not count:
+            return jnp.zeros((*lead, at.shape[0], self.capacity, width), tokens.dtype)
+        flat = jnp.reshape(tokens, (groups, count, width)), jnp.reshape(places, (groups, count, places.shape[-1]))
         found = jax.vmap(partial(self._of_group, at=at))(*flat)
         return jnp.reshape(found, (*lead, at.shape[0], self.capacity, width))
 
@@ -115,8 +120,8 @@ def _collect(capacity: int, given: Any, places: Any, shares: Any, at: Any, find:
     is_here = is_here & (places >= 0)
     row = jnp.where(is_here, place * capacity + jnp.maximum(places, 0) % capacity, at.shape[0] * capacity)
     lead, width = given.shape[:-3], given.shape[-1]
-    rows = jnp.reshape(given, (-1, at.shape[0] * capacity, width))
-    at_row = jnp.reshape(row, (-1, *row.shape[-2:]))
+    rows = jnp.reshape(given, (math.prod(lead), at.shape[0] * capacity, width))
+    at_row = jnp.reshape(row, (math.prod(lead), *row.shape[-2:]))
     found = jax.vmap(lambda table, row: jnp.take(table, row, axis=0, mode="fill", fill_value=0))(rows, at_row)
     weight = jnp.reshape(shares * is_here, (*at_row.shape, 1))
     return jnp.reshape(jnp.sum(found * weight, axis=-2), (*lead, row.shape[-2], width)).astype(given.dtype)

@@ -86,7 +86,7 @@ def test_steps_on_a_mesh(name: str) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 7, 8])
-@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize("count", [0, 1, 3, 8])
 def test_rows_are_put_where_they_belong(length: int, count: int) -> None:
     """On a device, over a mesh evenly and unevenly, at every place, and beyond the end."""
     draw = np.random.default_rng(length + count)

@@ -136,6 +136,13 @@ def test_graphs_of_experts_are_stored() -> None:
         assert tp.Graph.from_json(graph.to_json()).key == graph.key
 
 
+@pytest.mark.parametrize("factor", [None, 1.0])
+def test_no_tokens_choose_nobody(factor: float | None) -> None:
+    layer = tp.nnx.MoE(EXPERTS, 6, 4, capacity_factor=factor, rngs=nnx.Rngs(0))
+    for x in (X[:0], X[:, :0]):
+        assert layer(x).shape == x.shape and layer.dropped[...] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
