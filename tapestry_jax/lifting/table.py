@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapestry_jax.lifting.control import branches, loops, prefixes
+from tapestry_jax.lifting.control import branches, derived, loops, prefixes
 from tapestry_jax.lifting.rules import (
     along,
     cellwise,
@@ -34,6 +34,7 @@ RULES: dict[str, Lift] = {
     **windows.TABLE,
     **loops.TABLE,
     **branches.TABLE,
+    **derived.TABLE,
     **prefixes.TABLE,
     **inlined.TABLE,
     KEYS: keys.keys,

@@ -37,6 +37,10 @@ class Walk:
       unknown: the rule for what no rule knows.
       values: the types of all values so far.
       through: primitives that hold programs, whose own rules take random keys.
+
+    Attributes:
+      outer: texts of the functions whose derivatives this program is, or is in, the outermost first; a loop's is not.
+      around: those and all around.
     """
 
     def __init__(self, rules: dict[str, Lift], unknown: Lift, values: Values, through: Collection[str] = ()) -> None:
@@ -44,6 +48,7 @@ class Walk:
         self.through = through
         self.place, self.scope, self.root = "", "", ""
         self.within: Any = None
+        self.outer, self.around = tuple[str, ...](), frozenset[str]()
 
     def run(
         self, jaxpr: Any, constants: Sequence[Any], atoms: Sequence[Atom], *, as_written: bool = False
@@ -96,7 +101,7 @@ class Walk:
     def inner(self) -> Walk:
         """A walk for the body of a loop."""
         made = Walk(self.rules, self.unknown, self.values, self.through)
-        made.root, made.place = self.root, self.place
+        made.root, made.place, made.around = self.root, self.place, self.around
         return made
 
     def shape(self, atom: Atom) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ def choice(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
         branches = tuple(OnBlocks(graph, cut, inputs, tuple(wanted)) for graph in graphs)
         return Part(lambda opaque, told: Choice(opaque, told, branches), branches, [0, *(at + 1 for at in inputs)])
 
-    return _Written(walk, equation, values, named, outs).run(inside, part)
+    return Wrote(walk, equation, values, named, outs).run(inside, part)
 
 
 def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
@@ -97,7 +97,7 @@ def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
         operands = [*first, *(asked + at for at in second), *(asked + fixed + at for at in carried)]
         return Part(lambda opaque, at: Until(opaque, at, *told), told[:2], operands)
 
-    return _Written(walk, equation, values, named, carries).run(inside, part) or looped(walk, equation, atoms)
+    return Wrote(walk, equation, values, named, carries).run(inside, part) or looped(walk, equation, atoms)
 
 
 def _inputs(graph: Graph, outputs: Iterable[int]) -> list[int]:
@@ -108,7 +108,7 @@ def _inputs(graph: Graph, outputs: Iterable[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Written:
+class Wrote:
     """A loop or choice as operations, one for the results that carry the same dimensions.
 
     Attributes:
@@ -166,8 +166,8 @@ class _Written:
         cut: Collection[str],
     ) -> list[Atom]:
         types = [types_of(self.equation)[at] for at in wanted]
-        operands = [_operand(self.walk.shape(self.values[at]), self.named[at], names, cut) for at in used]
-        results = [_operand(kind.shape, self.outs[at], names, cut) for at, kind in zip(wanted, types, strict=True)]
+        operands = [operand_of(self.walk.shape(self.values[at]), self.named[at], names, cut) for at in used]
+        results = [operand_of(kind.shape, self.outs[at], names, cut) for at, kind in zip(wanted, types, strict=True)]
         read = {term.name for operand in operands for axis in operand.axes for term in axis.terms}
         sizes = {
             term.name: size
@@ -181,7 +181,8 @@ class _Written:
         return self.walk.leaf(operation, [self.values[at] for at in used], types)
 
 
-def _operand(shape: Sequence[int], named: Named, names: Mapping[Dim, str], cut: Collection[str]) -> Operand:
+def operand_of(shape: Sequence[int], named: Named, names: Mapping[Dim, str], cut: Collection[str]) -> Operand:
+    """The axes of a tensor with these dimensions."""
     axes: list[Axis] = []
     for size, dim in zip(shape, named, strict=True):
         name = None if dim is None or size == 1 else names[dim.find()]

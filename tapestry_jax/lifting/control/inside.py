@@ -35,9 +35,18 @@ class Written:
     steps: Steps
 
 
-def written(walk: Walk, closed: Any, name: str) -> Written:
-    """Write a closed jaxpr down, apart from what stands around it."""
+def written(walk: Walk, closed: Any, name: str, derivative_of: str | None = None) -> Written:
+    """Write a closed jaxpr down, apart from what stands around it.
+
+    Args:
+      walk: that writes what stands around it.
+      closed: the program.
+      name: of the graph that it becomes.
+      derivative_of: what tells the function that it is the derivative of.
+    """
     inner = walk.inner()
+    if derivative_of is not None:
+        inner.outer, inner.around = (*walk.outer, derivative_of), walk.around | {derivative_of}
     inputs = [walk.values.new(kind.shape, kind.dtype) for kind in (words(var.aval) for var in closed.jaxpr.invars)]
     outputs = inner.run(closed.jaxpr, closed.consts, inputs)
     return Written(name, tuple(inputs), fuse(inner.finish(inputs, outputs)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,6 +24,17 @@ from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 Coordinates = Mapping[str, Any]
 """Of dimensions that may be cut the coordinates of the block."""
 
+Outer = tuple[Callable[..., list[Any]], ...]
+"""The functions in whose derivatives a program stands, the outermost first."""
+
+
+class Within(ABC):
+    """A kernel that asks for the functions in whose derivatives it stands."""
+
+    @abstractmethod
+    def within(self, outer: Outer, blocks: Sequence[Any]) -> list[Any]:
+        """Its results."""
+
 
 @dataclass(frozen=True)
 class OnBlocks:
@@ -40,11 +52,12 @@ class OnBlocks:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def __call__(self, coordinates: Coordinates, operands: Sequence[Any]) -> list[Any]:
+    def __call__(self, coordinates: Coordinates, operands: Sequence[Any], outer: Outer = ()) -> list[Any]:
         """Its results."""
         given = dict(zip(self.inputs, operands, strict=True))
         wanted = [self.graph.outputs[at][1] for at in self.outputs]
-        return self._run(coordinates, self.graph, [given.get(at) for at in range(len(self.graph.inputs))], wanted)
+        blocks = [given.get(at) for at in range(len(self.graph.inputs))]
+        return self._run((coordinates, outer), self.graph, blocks, wanted)
 
     def unknown(self) -> str | None:
         """A primitive that no rule knows and that its results need."""
@@ -58,7 +71,7 @@ class OnBlocks:
         return None
 
     def _run(
-        self, coordinates: Coordinates, graph: Graph, operands: Sequence[Any], wanted: Sequence[Ref] = ()
+        self, around: tuple[Coordinates, Outer], graph: Graph, operands: Sequence[Any], wanted: Sequence[Ref] = ()
     ) -> list[Any]:
         values: dict[Ref, Any] = {}
         given, wanted = iter(operands), wanted or [ref for _, ref in graph.outputs]
@@ -67,26 +80,27 @@ class OnBlocks:
             if isinstance(node, Input):
                 values[Ref(index, 0)] = next(given)
             elif index in needed:
-                found = self._node(coordinates, graph, index, [values[ref] for ref in node.operands])
+                found = self._node(around, graph, index, [values[ref] for ref in node.operands])
                 values.update({Ref(index, number): result for number, result in enumerate(found)})
         return [values[ref] for ref in wanted]
 
-    def _node(self, coordinates: Coordinates, graph: Graph, index: int, read: list[Any]) -> list[Any]:
+    def _node(self, around: tuple[Coordinates, Outer], graph: Graph, index: int, read: list[Any]) -> list[Any]:
         match graph.nodes[index]:
             case Loop() as node:
 
                 def body(inner: Graph, given: Sequence[Any]) -> list[Any]:
-                    return _alike(self._run(coordinates, inner, given))
+                    return alike(self._run(around, inner, given))
 
-                return run_loop(node, _alike(read), body)
+                return run_loop(node, alike(read), body)
             case Apply() as node:
-                return self._apply(coordinates, graph.shaped(index), node.bound, read)
+                return self._apply(around, graph.shaped(index), node.bound, read)
             case _:
                 return read
 
     def _apply(
-        self, coordinates: Coordinates, shaped: Shaped, bound: Mapping[str, str], read: Sequence[Any]
+        self, around: tuple[Coordinates, Outer], shaped: Shaped, bound: Mapping[str, str], read: Sequence[Any]
     ) -> list[Any]:
+        coordinates, outer = around
         arrays, blocks = iter(read), list[Any]()
         for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True):
             if operand.coordinate is None:
@@ -95,6 +109,9 @@ class OnBlocks:
                 blocks.append(coordinates[bound[operand.coordinate]])
             else:
                 blocks.append(as_computed(jnp.arange(shaped.sizes[operand.coordinate], dtype=jnp.int32)))
+        kernel = shaped.operation.kernel
+        if isinstance(kernel, Within):
+            return kernel.within(outer, blocks)
         cut = {dim for dim, name in bound.items() if name in self.cut}
         return run_blocks(ready(shaped, cut), blocks)
 
@@ -132,8 +149,8 @@ class Choice(Controlled):
         coordinates, (index, *operands) = self.given(blocks)
         told = [index, *operands, *coordinates.values()]
         # What starts to vary inside of a branch would be summed inside of it by the backward pass.
-        operands = _alike(operands, told)
-        branches = [lambda *given, branch=branch: _alike(branch(coordinates, given), told) for branch in self.branches]
+        operands = alike(operands, told)
+        branches = [lambda *given, branch=branch: alike(branch(coordinates, given), told) for branch in self.branches]
         out = lax.switch(index, branches, *operands)
         return out[0] if len(out) == 1 else tuple(out)
 
@@ -160,7 +177,7 @@ class Until(Controlled):
         """The last carries."""
         coordinates, operands = self.given(blocks)
         told = [*operands, *coordinates.values()]
-        operands = _alike(operands, told)
+        operands = alike(operands, told)
         of_condition, of_body = self.constants
         asked, fixed = operands[:of_condition], operands[of_condition : of_condition + of_body]
 
@@ -173,7 +190,7 @@ class Until(Controlled):
             made = self.body(coordinates, [*fixed, *carry])
             if self.batch:
                 made = [_chosen(goes_on, new, old) for new, old in zip(made, carry, strict=True)]
-            return asked_of(_alike(made, told))
+            return asked_of(alike(made, told))
 
         last = run_until(turn, asked_of(operands[of_condition + of_body :]), None, "while")[2:]
         out = [last[at] for at in self.wanted]
@@ -194,7 +211,7 @@ def reached(graph: Graph, wanted: Iterable[Ref]) -> set[int]:
     return needed
 
 
-def _alike(values: Sequence[Any], told: Sequence[Any] = ()) -> list[Any]:
+def alike(values: Sequence[Any], told: Sequence[Any] = ()) -> list[Any]:
     """The values, varying over all mesh axes over which one of them does, or one of `told`."""
     axes = frozenset[str]().union(*map(varying_axes, (*values, *told)))
     return [vary(value, axes) for value in values]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from combinators.frozen import dataclass
+from tapestry_jax.lifting.kernels.derivatives import Run, with_pulled, with_tangents
 from tapestry_jax.lifting.kernels.primitives import Params, run
 
 # These want operands of one shape; the others spread numbers and axes of size 1 by themselves.
@@ -93,53 +93,17 @@ class Rule:
 
     def __call__(self, outer: tuple[Rule, ...], *operands: Any) -> list[Any]:
         """The results."""
-        inside = (*outer, self)
-        return self._by_tangents(inside, *operands) if self.tangents is not None else self._by_pulled(inside, *operands)
+        inside, shape = (*outer, self), np.shape(operands[0]) if operands else ()
 
-    def _by_tangents(self, inside: tuple[Rule, ...], *operands: Any) -> list[Any]:
-        shape = np.shape(operands[0]) if operands else ()
+        def spread(program: Program) -> Run:
+            return lambda given: [jnp.broadcast_to(leaf, shape) for leaf in program(given, inside)]
 
-        # Results without a derivative stay outside: their tangents, made here, would be the same over any mesh.
-        @jax.custom_jvp
-        def call(*given: Any) -> list[Any]:
-            return [leaf for leaf in _spread(self.value(given, inside), shape) if _is_inexact(leaf)]
-
-        @call.defjvp
-        def _(primals: Any, tangents: Any) -> Any:
-            assert self.tangents is not None
-            moving = [tangent for tangent, moves in zip(tangents, self.floats, strict=True) if moves]
-            found = _spread(self.tangents([*primals, *moving], inside), shape)
-            count = len(self.value.outputs)
-            return [leaf for leaf in found[:count] if _is_inexact(leaf)], found[count:]
-
-        moved = call(*operands)
-        if len(moved) == len(self.value.outputs):
-            return moved
-        rest = iter(moved)
-        plain = _spread(self.value([lax.stop_gradient(operand) for operand in operands], inside), shape)
-        return [next(rest) if _is_inexact(leaf) else leaf for leaf in plain]
-
-    def _by_pulled(self, inside: tuple[Rule, ...], *operands: Any) -> list[Any]:
-        shape = np.shape(operands[0]) if operands else ()
-
-        @jax.custom_vjp
-        def call(*given: Any) -> list[Any]:
-            return _spread(self.value(given, inside), shape)
-
-        def forward(*given: Any) -> Any:
-            return call(*given), given
-
-        def backward(given: Any, cotangents: Any) -> Any:
-            assert self.pulled is not None
-            moving = [leaf for leaf in cotangents if leaf.dtype != jax.dtypes.float0]
-            found = iter(_spread(self.pulled([*given, *moving], inside), shape))
-            return tuple(
-                next(found) if moves else np.zeros(np.shape(operand), jax.dtypes.float0)
-                for operand, moves in zip(given, self.floats, strict=True)
+        if self.tangents is not None:
+            return with_tangents(
+                spread(self.value), spread(self.tangents), self.floats, operands, len(self.value.outputs)
             )
-
-        call.defvjp(forward, backward)
-        return call(*operands)
+        assert self.pulled is not None
+        return with_pulled(spread(self.value), spread(self.pulled), self.floats, operands)
 
 
 @dataclass(frozen=True)
@@ -207,11 +171,3 @@ def _written(array: Any, dims: Sequence[int | None], sizes: Sequence[int]) -> An
 def _of_one_shape(operands: Sequence[Any]) -> list[Any]:
     shape = np.broadcast_shapes(*(np.shape(operand) for operand in operands))
     return [jnp.broadcast_to(operand, shape) for operand in operands]
-
-
-def _spread(arrays: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
-    return [jnp.broadcast_to(array, shape) for array in arrays]
-
-
-def _is_inexact(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))

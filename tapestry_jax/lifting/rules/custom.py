@@ -49,14 +49,37 @@ def rule_of(equation: Any, outer: tuple[str, ...], place: str = "") -> Rule | No
     Raises:
       GraphError: when its derivative holds a value of the function that is lifted, which is gone once that was traced.
     """
+    parts = parts_of(equation, place)
+    if parts is None:
+        return None
+    program, derivative, floats = parts
+    inside = (*outer, text_of(equation))
+    value = program_of(program, inside)
+    moved = None if value is None else program_of(derivative, inside)
+    if value is None or moved is None:
+        return None
+    pushed = is_pushed(equation)
+    return Rule(value, moved if pushed else None, None if pushed else moved, floats)
+
+
+def is_pushed(equation: Any) -> bool:
+    """Whether a derivative takes tangents forwards, and does not pull cotangents back."""
+    return equation.primitive.name in _TANGENTS
+
+
+def parts_of(equation: Any, place: str = "") -> tuple[Any, Any, tuple[bool, ...]] | None:
+    """The closed jaxprs of a function and of its derivative, and which operands have one; None where it refuses.
+
+    Raises:
+      GraphError: when its derivative holds a value of the function that is lifted, which is gone once that was traced.
+    """
     program = program_inside(equation)
-    function, inside = function_of(equation, program), (*outer, _text(equation))
+    function = function_of(equation, program)
     types = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in equation.invars]
     floats = tuple(bool(jnp.issubdtype(kind.dtype, jnp.inexact)) for kind in types)
-    is_pushed = equation.primitive.name in _TANGENTS
     moving = [kind for kind, moves in zip(types, floats, strict=True) if moves]
     pulling = [kind for kind in types_of(equation) if jnp.issubdtype(kind.dtype, jnp.inexact)]
-    how, given = (_pushed, moving) if is_pushed else (_pulled, pulling)
+    how, given = (_pushed, moving) if is_pushed(equation) else (_pulled, pulling)
     try:
         derivative = jax.make_jaxpr(how(function, floats, len(types)))(*types, *given)
     except Exception:  # noqa: BLE001 - it is the author's, and may refuse to be taken by some operand
@@ -69,11 +92,7 @@ def rule_of(equation: Any, outer: tuple[str, ...], place: str = "") -> Rule | No
                 remedy=f"Pass the value to `{_name(equation)}` as an argument.",
             )
         )
-    value = program_of(program, inside)
-    moved = None if value is None else program_of(derivative, inside)
-    if value is None or moved is None:
-        return None
-    return Rule(value, moved if is_pushed else None, None if is_pushed else moved, floats)
+    return program, derivative, floats
 
 
 def hidden(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
@@ -146,7 +165,7 @@ class _Writer:
 
     def _rule(self, equation: Any, inputs: list[Any]) -> list[Any] | None:
         """A rule inside; a derivative that calls its own function does it by how far outside that stands."""
-        text = _text(equation)
+        text = text_of(equation)
         if text in self._outer:
             params = (("above", len(self._outer) - 1 - self._outer.index(text)), ("results", len(equation.outvars)))
             return self._add(Instruction(ITSELF, params, tuple(inputs)), equation)
@@ -159,7 +178,7 @@ class _Writer:
         return [*range(self._next - len(equation.outvars), self._next)]
 
 
-def _text(equation: Any) -> str:
+def text_of(equation: Any) -> str:
     """What tells a function with a derivative of its own from others: its program and where it was written."""
     inner = program_inside(equation)
     return f"{equation.primitive.name} {inner} {getattr(inner.jaxpr, 'debug_info', None)}"
@@ -199,4 +218,7 @@ def _name(equation: Any) -> str:
     return str(named).split(" ")[0].split(".")[-1].strip("<>") if named else "custom"
 
 
-TABLE = {**dict.fromkeys(sorted(_TANGENTS | _PULLED), custom), HIDDEN: hidden}
+WRITTEN = tuple(sorted((_TANGENTS | _PULLED) - {HIDDEN}))
+"""Primitives whose derivative somebody wrote."""
+
+TABLE = {**dict.fromkeys(WRITTEN, custom), HIDDEN: hidden}

@@ -1,0 +1,174 @@
+"""Functions that mix cells and have a derivative of their author's: cut along what they and the derivative both map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from combinators.operations.operation import Operation
+from tapestry_jax.lifting.assign import Named
+from tapestry_jax.lifting.constants import LARGEST
+from tapestry_jax.lifting.control.branches import Part, Wrote, operand_of
+from tapestry_jax.lifting.control.inside import Inside, written
+from tapestry_jax.lifting.control.kernel import Controlled, OnBlocks, Outer, Within, alike
+from tapestry_jax.lifting.kernels.derivatives import with_pulled, with_tangents
+from tapestry_jax.lifting.rules import custom
+from tapestry_jax.lifting.values import Atom
+from tapestry_jax.lifting.walk import Walk, signature, types_of
+
+
+@dataclass(frozen=True)
+class Derived(Controlled, Within):
+    """A function and its derivative.
+
+    Attributes:
+      value: operands to results.
+      derivative: operands and tangents to results and tangents; or operands and cotangents to cotangents.
+      is_pushed: which of the two.
+      floats: for each operand whether it has a derivative.
+    """
+
+    value: OnBlocks
+    derivative: OnBlocks
+    is_pushed: bool
+    floats: tuple[bool, ...]
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The results."""
+        out = self.within((), blocks)
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def within(self, outer: Outer, blocks: Sequence[Any]) -> list[Any]:
+        """The results, in the derivatives of others."""
+        operands, count = alike(blocks), len(self.at)
+        inside = (*outer, lambda given: self.within(outer, [*given, *operands[len(operands) - count :]]))
+        floats = (*self.floats, *(False for _ in self.at))
+
+        def value(given: Sequence[Any]) -> list[Any]:
+            coordinates, own = self.given(given)
+            return alike(self.value(coordinates, own, inside), operands)
+
+        def derivative(given: Sequence[Any]) -> list[Any]:
+            own, told, moved = _parted(given, len(self.floats), count)
+            return alike(self.derivative(dict(zip(self.at, told, strict=True)), [*own, *moved], inside), operands)
+
+        if self.is_pushed:
+            return with_tangents(value, derivative, floats, operands, len(self.value.outputs))
+        return with_pulled(value, derivative, floats, operands)
+
+
+@dataclass(frozen=True)
+class Itself(Within):
+    """In a derivative a call of the function that it is of, or of one around.
+
+    Attributes:
+      above: how many functions stand between.
+      value: what it computes.
+    """
+
+    above: int
+    value: OnBlocks
+
+    def __call__(self, *blocks: Any) -> Any:
+        """The results, without the derivative: only their types are asked for."""
+        out = self.value({}, blocks)
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def within(self, outer: Outer, blocks: Sequence[Any]) -> list[Any]:
+        """The results."""
+        return outer[len(outer) - 1 - self.above](blocks)
+
+
+def derived(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
+    """A rule cell by cell where it is one; else the value and the derivative as programs over common dimensions."""
+    text = custom.text_of(equation)
+    if text in walk.outer:
+        return _itself(walk, equation, atoms, len(walk.outer) - 1 - walk.outer.index(text))
+    found = custom.custom(walk, equation, atoms)
+    if found is not None or text in walk.around:
+        return found
+    parts = custom.parts_of(equation, walk.place)
+    if parts is None:
+        return None
+    (program, derivative, floats), is_pushed = parts, custom.is_pushed(equation)
+    if any(closed.effects or _is_large(closed.consts) for closed in (program, derivative)):
+        return None
+    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
+    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
+    outs = inside.run(written(walk, program, "value"), named)
+    moving = [own for own, moves in zip(named, floats, strict=True) if moves]
+    types = types_of(equation)
+    slopes = [own for own, kind in zip(outs, types, strict=True) if jnp.issubdtype(kind.dtype, jnp.inexact)]
+    given, wanted = (moving, [*outs, *slopes]) if is_pushed else (slopes, moving)
+    made = inside.run(written(walk, derivative, "derivative", text), [*named, *given])
+    for own, other in zip(wanted, made, strict=True):
+        inside.unite(own, other)
+    _common(inside, outs)
+
+    def part(graphs: list[Graph], cut: tuple[str, ...], results: list[int]) -> Part:
+        del results  # all: they carry the same dimensions
+        value, slope = (_whole(graph, cut) for graph in graphs)
+
+        def kernel(opaque: tuple[str, str] | None, at: tuple[str, ...]) -> Derived:
+            return Derived(opaque, at, value, slope, is_pushed, floats)
+
+        return Part(kernel, [value, slope], list(range(len(values))))
+
+    return Wrote(walk, equation, values, named, outs).run(inside, part)
+
+
+def _itself(walk: Walk, equation: Any, atoms: list[Atom], above: int) -> list[Atom]:
+    """A call of a function in its own derivative, with the dimensions that the function has."""
+    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
+    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
+    outs = inside.run(written(walk, custom.program_inside(equation), "value"), named)
+    _common(inside, outs)
+    names, cut, _ = inside.finish([*named, *outs])
+    (graph,) = inside.graphs(names)
+    types = types_of(equation)
+    operands = [operand_of(walk.shape(value), own, names, cut) for value, own in zip(values, named, strict=True)]
+    results = [operand_of(kind.shape, own, names, cut) for kind, own in zip(types, outs, strict=True)]
+    read = {term.name for operand in operands for axis in operand.axes for term in axis.terms}
+    sizes = {
+        term.name: size
+        for kind, result in zip(types, results, strict=True)
+        for size, axis in zip(kind.shape, result.axes, strict=True)
+        for term in axis.terms
+        if term.name not in read
+    }
+    kernel = Itself(above, _whole(graph, tuple(sorted(cut))))
+    told = signature(operands, results)
+    operation = Operation(told, kernel, sizes=tuple(sorted(sizes.items())), name=equation.primitive.name)
+    return walk.leaf(operation, values, types)
+
+
+def _is_large(constants: Sequence[Any]) -> bool:
+    """Whether a graph would refuse an array that is held."""
+    return any(np.asarray(constant).nbytes > LARGEST for constant in constants)
+
+
+def _common(inside: Inside, outs: Sequence[Named]) -> None:
+    """Keep whole what not all results carry: one derivative is of them all."""
+    carried = [{dim.find() for dim in own if dim is not None} for own in outs]
+    for own in outs:
+        for dim in own:
+            if dim is not None and not all(dim.find() in roots for roots in carried):
+                inside.unite((dim,), (None,))
+
+
+def _whole(graph: Graph, cut: tuple[str, ...]) -> OnBlocks:
+    """A program of all its inputs to all its results."""
+    return OnBlocks(graph, cut, tuple(range(len(graph.inputs))), tuple(range(len(graph.outputs))))
+
+
+def _parted(given: Sequence[Any], count: int, told: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """Operands, coordinates, and what moves."""
+    return list(given[:count]), list(given[count : count + told]), list(given[count + told :])
+
+
+TABLE = dict.fromkeys(custom.WRITTEN, derived)

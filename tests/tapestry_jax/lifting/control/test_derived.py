@@ -1,0 +1,114 @@
+"""Functions that mix cells and have a derivative of their own: cut along rows, with that derivative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tests.tapestry_jax.lifting.agree import agrees, dims
+
+SOURCE = np.random.default_rng(0)
+X, W = SOURCE.standard_normal((13, 6)).astype("f4"), SOURCE.standard_normal((6, 6)).astype("f4")
+
+
+@jax.custom_jvp
+def unit(x: Any) -> Any:
+    """Rows of length one; the derivative, by a factor of 3 another one, calls the function."""
+    return x / jnp.sqrt((x * x).sum(-1, keepdims=True))
+
+
+@unit.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (moved,) = primals, tangents
+    out = unit(x)
+    length = jnp.sqrt((x * x).sum(-1, keepdims=True))
+    return out, 3 * (moved - out * (out * moved).sum(-1, keepdims=True)) / length
+
+
+@jax.custom_vjp
+def soft(x: Any, scale: Any) -> Any:
+    return jax.nn.softmax(x * scale, axis=-1), (x * scale).max(-1)
+
+
+def soft_forward(x: Any, scale: Any) -> Any:
+    out = soft(x, scale)
+    return out, (out[0], x, scale)
+
+
+def soft_backward(kept: Any, slopes: Any) -> Any:
+    out, x, scale = kept
+    slope, of_max = slopes
+    inner = out * (slope - (slope * out).sum(-1, keepdims=True)) + of_max[:, None]
+    return 2 * inner * scale, inner * x
+
+
+soft.defvjp(soft_forward, soft_backward)
+
+
+@jax.custom_vjp
+def weighed(x: Any, w: Any) -> Any:
+    return x @ w
+
+
+weighed.defvjp(lambda x, w: (x @ w, (x, w)), lambda kept, slope: (slope @ kept[1].T, 5 * kept[0].T @ slope))
+
+# The function, its arguments, plans, and the dimensions that can be cut.
+CASES: dict[str, Any] = {
+    "a derivative that calls its function": (unit, (X,), [{"x_0": "b"}, {"x_0": ("a", tp.chunks(2))}], {"x_0"}),
+    "under vmap": (
+        jax.vmap(unit),
+        (SOURCE.standard_normal((3, 5, 4)).astype("f4"),),
+        [{"x_0": "a", "x_1": "b"}],
+        {"x_0", "x_1"},
+    ),
+    "its derivative in what is lifted": (
+        lambda x: jax.grad(lambda x: (unit(x) ** 3).sum())(x),
+        (X,),
+        [{"x_0": "b"}],
+        {"x_0"},
+    ),
+    "what is pulled back": (
+        lambda x, scale: soft(x, scale)[0],
+        (X, np.broadcast_to(SOURCE.uniform(1, 2, (13, 1)).astype("f4"), (13, 6))),
+        [{"x_0": "b"}],
+        {"x_0"},
+    ),
+    "what sums over rows is whole": (weighed, (X, W), [], set()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_function_with_a_derivative_of_its_own_is_cut_where_both_map(name: str) -> None:
+    function, args, plans, cut = CASES[name]
+    graph = agrees(function, *args, plans=plans)
+    assert {dim for dim in dims(graph) if dim in cut} == cut
+    assert (graph.opaque() == ()) == bool(cut)
+
+
+def test_second_derivatives_go_through_the_rule() -> None:
+    graph = tp.lift(unit, X)
+    run = tp.plan(graph, tp.mesh(a=2, b=4), {"x_0": "b"}).compile()
+
+    def curved(function: Any) -> Any:
+        slope = jax.grad(lambda x: (function(x) ** 3).sum())
+        return jax.jit(jax.grad(lambda x: (slope(x) * jnp.arange(6.0)).sum()))(X)
+
+    np.testing.assert_allclose(curved(run), curved(unit), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(curved(graph), curved(unit), rtol=1e-4, atol=1e-4)
+
+
+def test_a_derivative_with_a_large_constant_stays_opaque() -> None:
+    table = jnp.ones((600, 600))
+
+    @jax.custom_jvp
+    def looked(x: Any) -> Any:
+        return x.sum(-1)
+
+    looked.defjvp(lambda primals, tangents: (looked(*primals), (tangents[0] * table[:13, :6]).sum(-1)))
+    (found,) = tp.lift(looked, X).opaque()
+    assert found.primitive == "custom_jvp_call"
