@@ -77,7 +77,9 @@ class Walk:
         return [read(atom) for atom in jaxpr.outvars]
 
     def equation(self, equation: Any, atoms: list[Atom]) -> list[Atom]:
-        """Write down one equation."""
+        """Write down one equation; one that gives nothing, as dead code may be left, is none."""
+        if not equation.outvars and not equation.effects:
+            return []
         outer, around, first = self.place, self.scope, len(self.steps)
         self.place, self.scope = place_of(equation, outer), scope_of(equation, around, self.root)
         rule = self.rules.get(self.kind(equation))

@@ -112,3 +112,14 @@ def test_a_derivative_with_a_large_constant_stays_opaque() -> None:
     looked.defjvp(lambda primals, tangents: (looked(*primals), (tangents[0] * table[:13, :6]).sum(-1)))
     (found,) = tp.lift(looked, X).opaque()
     assert found.primitive == "custom_jvp_call"
+
+
+def test_a_function_without_results_is_nothing() -> None:
+    @jax.custom_jvp
+    def nothing(x: Any) -> Any:
+        del x
+        return ()
+
+    nothing.defjvp(lambda primals, tangents: ((), ()))
+    graph = tp.lift(lambda x: (x * 2, nothing(x))[0], X)
+    np.testing.assert_array_equal(graph(X), X * 2)
