@@ -40,8 +40,8 @@ def combined(schedule: Schedule, laid: Laid, transfers: Iterable[tuple[Place, Tr
 
 
 def is_small_sum(sent: Collective | TransferCost) -> bool:
-    """Whether it is a sum of gradients that goes with others, where it is one of an argument's and made once."""
-    return sent.kind == "all-reduce" and sent.backward and sent.times == 1 and sent.bytes < LARGEST
+    """Whether it is a sum of gradients that goes with others, where it is one of an argument's and outside of loops."""
+    return sent.kind == "all-reduce" and sent.backward and sent.bytes < LARGEST
 
 
 def _is_of_argument(schedule: Schedule, place: Place) -> bool:

@@ -134,6 +134,21 @@ def test_no_choice_is_below_the_bound_and_what_is_found_is_within_the_gap(
                 assert model.held(found.choice) <= memory * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("other", [True, False])
+def test_what_is_dearer_stays_where_nobody_else_pays_what_it_has_in_common(other: bool):
+    # One way takes less, and a latency that the other value shares if it takes its first way.
+    pairs: dict[tuple[int, int], float] = {(0, 0): 1.0, (1, 0): 1.2}
+    together = {(0, 0): ("data",)}
+    values = [Value(0, (0, 1), (Reader(2, (0,)),), pairs, (), {}, {}, {}, (), together=together)]
+    second = {(0, 0): 1.0, (1, 0): 2.0 if other else 0.9}
+    values.append(Value(1, (0, 1), (Reader(2, (0,)),), second, (), {}, {}, {}, (), together=together))
+    free = (0.0, 0.0)
+    picks = Pick("one", free, free, free), Pick("other", free, free, free), Pick("both", (0.0,), (0.0,), (0.0,))
+    model = Model(picks, tuple(values), together={"data": 0.5})
+    assert least(undominated(model)) == least(model) == pytest.approx(2.5 if other else 2.1)
+    assert solve(undominated(model), gap=EXACT).seconds == pytest.approx(least(model))
+
+
 def slow_layers() -> Model:
     """Stacked layers whose parameters are gathered for longer than layers compute."""
     problem = problem_of(block(2), abstract(data=2), grad=True)
