@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -30,8 +29,13 @@ class ModuleArrow(Holder, Arrow[Any, Any]):
 
     def __init__(self, module: Module, graphdef: Any) -> None:
         self.module, self.graphdef, self.name = module, graphdef, label(module)
-        # The memo of graphs that every arrow keeps; modules of one structure share it, and nnx.jit makes new modules.
-        self._graphs = _graphs_of(graphdef)
+        self._known: dict[Any, tuple[Graph, tuple[int, ...]]] = {}
+        self._is_settled = _is_hashable(graphdef)
+
+    @property
+    def graphs(self) -> dict[Any, tuple[Graph, tuple[int, ...]]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The graphs that calls traced; none are kept where attributes change in their places, as lists do."""
+        return self._known if self._is_settled else {}
 
     @property
     def held_name(self) -> str:
@@ -117,7 +121,10 @@ def arrow_of(module: Module) -> ModuleArrow:
 _ARROWS: WeakValueDictionary[int, ModuleArrow] = WeakValueDictionary()
 
 
-@lru_cache(maxsize=256)
-def _graphs_of(graphdef: Any) -> dict[Any, tuple[Graph, tuple[int, ...]]]:
-    del graphdef
-    return {}
+def _is_hashable(graphdef: Any) -> bool:
+    """Whether a structure stays what it is: attributes such as lists of numbers may change, and have no hash."""
+    try:
+        hash(graphdef)
+    except TypeError:
+        return False
+    return True

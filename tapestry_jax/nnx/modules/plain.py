@@ -13,6 +13,7 @@ from flax import nnx
 from combinators.errors import GraphError, message
 from combinators.recording.function import keys_of
 from combinators.recording.value import Value
+from tapestry_jax.nnx.modules.written import held_by
 
 Path = tuple[Any, ...]
 _PLACE = "_tapestry_place"
@@ -72,12 +73,12 @@ def _lift(module: Any, name: str, plain: Callable[..., Any], args: Any, options:
         leaves = [next(given) if isinstance(leaf, Value) else leaf for _, leaf in found]
         held, rest, told = jax.tree.unflatten(tree, leaves)
         made = with_scopes(nnx.merge(graphdef, held))
-        before, variables, counts = nnx.graphdef(made), _held(made), _counts((*rest, *told.values()))
-        old = [variable.get_raw_value() for variable in variables]
+        before, own, counts = nnx.graphdef(made), _held(made), _counts((*rest, *told.values()))
+        old = [held_by(leaf) for leaf in own]
         result = plain(made, *rest, **told)
-        _check_kept(module, before, made)
+        _check_kept(module, before, made, own)
         _check_uncounted(module, counts, _counts((*rest, *told.values())))
-        new = [variable.get_raw_value() for variable in _held(made)]
+        new = [held_by(leaf) for leaf in _held(made)]
         return result, {at: after for at, after in enumerate(new) if after is not old[at]}
 
     # The rules of lifting are loaded by the first module that holds a plain layer.
@@ -114,9 +115,11 @@ def _check_uncounted(module: Any, before: Sequence[Any], after: Sequence[Any]) -
     )
 
 
-def _check_kept(module: Any, before: Any, after: Any) -> None:
-    """Refuse a call that left a module another than it was: what it holds beside arrays, such as a counter."""
-    if nnx.graphdef(after) == before:
+def _check_kept(module: Any, before: Any, after: Any, held: Sequence[Any]) -> None:
+    """Refuse a call that left a module another than it was: what it holds beside variables, such as a counter."""
+    if nnx.graphdef(after) == before and all(
+        isinstance(new, nnx.Variable) or new is old for new, old in zip(_held(after), held, strict=True)
+    ):
         return
     place = ".".join(str(part) for part in vars(module)[_PLACE])
     raise GraphError(
@@ -128,8 +131,8 @@ def _check_kept(module: Any, before: Any, after: Any) -> None:
     )
 
 
-def _held(module: Any) -> list[nnx.Variable[Any]]:
-    return [variable for _, variable in nnx.to_flat_state(nnx.state(module))]
+def _held(module: Any) -> list[Any]:
+    return [leaf for _, leaf in nnx.to_flat_state(nnx.state(module))]
 
 
 def _is_value(leaf: Any) -> bool:

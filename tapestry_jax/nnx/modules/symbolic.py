@@ -16,7 +16,7 @@ from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.plain import lend
-from tapestry_jax.nnx.modules.written import check_complete, guard, written_state
+from tapestry_jax.nnx.modules.written import check_complete, guard, held_by, written_state
 
 if TYPE_CHECKING:
     from tapestry_jax.nnx.modules.module import Module
@@ -68,11 +68,11 @@ def state_types(module: Module) -> nnx.State[Any, Any]:
     """
     state = nnx.state(module)
     flat, types = list(nnx.to_flat_state(state)), list[TensorType]()
-    all_named = all(variable.get_metadata().get("dims") for _, variable in flat)
-    parts = {} if all_named else dict(nnx.iter_modules(module))  # a walk over all that the module holds
-    for path, variable in flat:
-        names = variable.get_metadata().get("dims") or _declared(parts.get(path[:-1]), path[-1])
-        kind = type_of(variable.get_value(), f"`{'.'.join(map(str, path))}` of a {type(module).__name__}")
+    named = [leaf.get_metadata().get("dims") if isinstance(leaf, nnx.Variable) else None for _, leaf in flat]
+    parts = {} if all(named) else dict(nnx.iter_modules(module))  # a walk over all that the module holds
+    for (path, leaf), told in zip(flat, named, strict=True):
+        names = told or _declared(parts.get(path[:-1]), path[-1])
+        kind = type_of(held_by(leaf), f"`{'.'.join(map(str, path))}` of a {type(module).__name__}")
         _check_dims(names, kind.shape, path)
         types.append(TensorType.make(names or kind.names, kind.shape, kind.dtype))
     return jax.tree.unflatten(jax.tree.structure(state), types)

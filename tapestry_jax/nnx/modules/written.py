@@ -56,9 +56,14 @@ def check_complete(module: Any, values: Any) -> list[Value]:
     flat, before = nnx.to_flat_state(nnx.state(module)), jax.tree.leaves(values)
     if len(flat) != len(before):
         known = {id(leaf) for leaf in before}
-        paths = (path for path, variable in flat if id(variable.get_raw_value()) not in known)
+        paths = (path for path, leaf in flat if id(held_by(leaf)) not in known)
         _refuse_attribute(".".join(map(str, next(paths, ("a variable",)))))
-    return [variable.get_raw_value() for _, variable in flat]
+    return [held_by(leaf) for _, leaf in flat]
+
+
+def held_by(leaf: Any) -> Any:
+    """What a leaf of a module's state holds: layers may have arrays that are no variables, such as a mask."""
+    return leaf.get_raw_value() if isinstance(leaf, nnx.Variable) else leaf
 
 
 def written_state(state: Any, before: Any, after: Any) -> nnx.State[Any, Any] | None:

@@ -263,3 +263,30 @@ def test_plain_layers_draw_from_a_key_that_the_forward_pass_takes():
     for seed in range(2):
         key = jax.random.key(seed)
         np.testing.assert_array_equal(model(x, key), model.layer(x, rngs=key))
+
+
+class Weighs(nnx.Module):
+    """Holds arrays that are no variables, and a list of numbers."""
+
+    def __init__(self, sets=False):
+        self.up, self.mask, self.factors, self.sets = nnx.Linear(8, 8, rngs=nnx.Rngs(0)), np.arange(8.0), [2.0], sets
+
+    def __call__(self, x):
+        if self.sets:
+            self.mask = self.mask * 2
+        return self.up(x) * self.mask * self.factors[0]
+
+
+def test_plain_layers_hold_arrays_that_are_no_variables_and_lists_that_change():
+    model, x = Calls(Weighs(), lambda layer, x: x + layer(x)), drawn(4, 8)
+    for mask, factor in ((np.arange(8.0), 2.0), (np.ones(8), 2.0), (np.ones(8), 3.0)):
+        model.layer.mask, model.layer.factors[0] = np.float32(mask), factor
+        np.testing.assert_allclose(model(x), x + model.layer.up(x) * mask * factor, rtol=1e-5, atol=1e-5)
+    inputs = {node.name: node.results[0].names for node in tp.trace(model, x).inputs}
+    assert inputs["params/layer/mask"] == inputs["params/layer/up/bias"]
+
+
+def test_plain_layers_that_set_an_array_are_refused():
+    model = Calls(Weighs(sets=True), lambda layer, x: layer(x))
+    with pytest.raises(tp.GraphError, match="a call of `layer`, a Weighs, sets or adds an attribute of it"):
+        model(drawn(4, 8))
