@@ -45,14 +45,14 @@ BY_HAND = [
     pytest.param("llama", RING, id="llama, ring", marks=THOROUGH),
     pytest.param("vit", {"batch": "data", "heads": "model", "mlp": "model"}, id="vit, tensors", marks=THOROUGH),
     pytest.param("vit", PIPELINE, id="vit, pipeline", marks=THOROUGH),
-    pytest.param("mixer", {"batch": "data", "tokens": "model", "mlp": "model"}, id="mixer, tensors"),
+    pytest.param("mixer", {"batch": "data", "tokens": "model", "mlp": "model"}, id="mixer, tensors", marks=THOROUGH),
     pytest.param("mixer", {"batch": "data", "embed": "model"}, id="mixer, features", marks=THOROUGH),
     pytest.param("resnet", {"batch": "data", "y": "model"}, id="resnet, space"),
     pytest.param("resnet", {"batch": "data", "features": "model"}, id="resnet, channels", marks=THOROUGH),
 ]
 WHOLE = dict.fromkeys(("x", "channels", "features", "classes"))
 FOUND = [
-    pytest.param("llama", {"method": "milp"}, id="llama"),
+    pytest.param("llama", {"method": "milp"}, id="llama", marks=THOROUGH),
     pytest.param("resnet", {"method": "exhaustive", "entries": WHOLE}, id="resnet", marks=THOROUGH),
     pytest.param("gpt", {"method": "milp"}, id="gpt", marks=THOROUGH),
     pytest.param("vit", {"method": "milp"}, id="vit", marks=THOROUGH),

@@ -54,7 +54,7 @@ def test_tokens_are_drawn_as_often_as_they_should(case: str) -> None:
     assert (np.abs(counts - ROWS * expected) <= 4 * deviation).all()
 
 
-@pytest.mark.parametrize("case", ["both", "top k"])
+@pytest.mark.parametrize("case", ["both", pytest.param("top k", marks=pytest.mark.thorough)])
 def test_the_same_tokens_are_drawn_where_the_vocabulary_is_cut(case: str) -> None:
     np.testing.assert_array_equal(drawn(case, {"batch": "data", "vocab": "model"}), drawn(case, None))
 
