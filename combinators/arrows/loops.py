@@ -108,7 +108,8 @@ def iterate(
       name: for paths and errors.
 
     Returns:
-      An arrow to the last carry; with `until` to `(state, steps, converged)`.
+      An arrow to the last carry; with `until` to a named tuple `(state, steps, converged)`: one operand of what
+        follows.
 
     Raises:
       CompositionError: (when applied) where the carry does not come out as it went in, or `until` gives no single flag.
