@@ -109,7 +109,7 @@ def lowered_for(function: Callable[..., Any], case: Case, mesh: Any, arguments: 
     given = [NamedSharding(mesh, spec) for spec in case.given]
     made = jax.tree.map(lambda spec: NamedSharding(mesh, spec), case.made, is_leaf=lambda leaf: isinstance(leaf, P))
     if case.gradients:
-        function, made = _with_gradients(function, case.gradients), (made, given[: case.gradients])
+        function, made = with_gradients(function, case.gradients), (made, given[: case.gradients])
     return jax.jit(function, in_shardings=given, out_shardings=made).lower(*arguments)
 
 
@@ -162,7 +162,7 @@ def _communication(case: Case, targets: Targets, built: Compiled) -> list[Row]:
     return found
 
 
-def _with_gradients(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+def with_gradients(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """The function together with its gradients by the first arguments: of a loss, or with the result as cotangent."""
 
     def run(*arguments: Any) -> tuple[Any, list[Any]]:
