@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -118,7 +119,7 @@ class Scores:
     def _einsum(self, left: Any, left_axes: Axes, right: Any, right_axes: Axes, out: Axes) -> Any:
         letters = dict(zip(dict.fromkeys((*left_axes, *right_axes, *out)), string.ascii_letters, strict=False))
         a, b, c = ("".join(letters[name] for name in axes) for axes in (left_axes, right_axes, out))
-        return jnp.einsum(f"{a},{b}->{c}", left, right, preferred_element_type=state_dtype(left, right))
+        return _wide_product(f"{a},{b}->{c}", left, right)
 
     def _weighted(self, weights: Any, value: Any, out: Axes) -> Any:
         return self._einsum(weights.astype(value.dtype), (*self.rows, self.keys), value, self.value, out)
@@ -197,3 +198,34 @@ def scores_rows(query: Axes, key: Axes) -> Axes:
 def state_dtype(*operands: Any) -> Any:
     """The dtype that sums are kept in: that of the operands, at least float32."""
     return jnp.promote_types(jnp.result_type(*operands), jnp.float32)
+
+
+def _wide_product(subscripts: str, left: Any, right: Any) -> Any:
+    """`jnp.einsum` of two operands into the type that sums are kept in."""
+    if left.dtype == right.dtype and state_dtype(left, right) != left.dtype:
+        return _of_halves(subscripts, left, right)
+    return _product(subscripts, left, right)
+
+
+def _product(subscripts: str, left: Any, right: Any) -> Any:
+    return jnp.einsum(subscripts, left, right, preferred_element_type=state_dtype(left, right))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _of_halves(subscripts: str, left: Any, right: Any) -> Any:
+    """A product of half precision in float32, whose derivatives are products of half precision.
+
+    Its cotangent is float32; taken as it comes, JAX converts the other operand to float32 as well, and GPUs multiply at
+    half the rate and write matrices of twice the bytes. Rounded first, as fused kernels of attention do, both operands
+    are of one type, and sums are kept in float32 inside of the products.
+    """
+    return _product(subscripts, left, right)
+
+
+@_of_halves.defjvp
+def _(subscripts: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (left, right), (change, other) = primals, tangents
+    value = _of_halves(subscripts, left, right)
+    # Transposed, the conversion rounds the cotangent.
+    moved = jnp.einsum(subscripts, change, right).astype(value.dtype)
+    return value, moved + jnp.einsum(subscripts, left, other).astype(value.dtype)
