@@ -14,12 +14,18 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from combinators.errors import MeshError, first_line, message
+from combinators.frozen import dataclass
 from tapestry_jax.machines.figures import Figure, Link, Table
 from tapestry_jax.machines.machine import Machine
+from tapestry_jax.machines.of_mesh import machine_of_devices
 
 _SIZES = (1 << 12, 1 << 16, 1 << 20)
 """Bytes of the collectives that are timed."""
 _REPEATS = 5
+_CALLS = 4
+"""Calls that are timed together, where one is waited for as long as it takes to be asked for."""
+_LONG = 12
+"""How much longer than the smallest call a run has to be for its time to be that of its work."""
 
 
 def measure(mesh: Any) -> Machine:
@@ -52,67 +58,140 @@ def measure(mesh: Any) -> Machine:
         ) from error
     source = f"measured on {len(mesh.devices.flat)} x {device.device_kind}, jax {jax.__version__}"
     tables = tuple(_tables(mesh))
-    matmul = tuple((name, Figure(_matmul(device, dtype), source)) for name, dtype in _dtypes())
-    slowest = min((_rate(table) for table in tables), default=1e9)
-    first = min((table.points[0][1] for table in tables), default=1e-6)
-    link = Link("switch", Figure(slowest, source), Figure(max(first, 1e-9), source))
+    largest = _memory(device)
+    work = _Work(device, _LONG * _fastest(jax.jit(lambda x: x + 1), _normal(device, 8)), largest / 32)
     return Machine(
         name=str(device.device_kind),
         platform="cuda" if device.platform == "gpu" else device.platform,
-        matmul=matmul,
-        vector=Figure(_vector(device), source),
-        memory=Figure(_memory(device), source),
-        bandwidth=Figure(_copy(device), source),
-        cache=Figure(32e6, "of a CPU, typically", estimate=True),
-        inside=link,
-        group=len(mesh.devices.flat),
-        between=link,
+        matmul=tuple((name, Figure(work.products(dtype), source)) for name, dtype in _dtypes()),
+        vector=Figure(work.arithmetic(), source),
+        memory=Figure(largest, source),
+        bandwidth=Figure(work.copies(), source),
         start=Figure(_start(device), source),
+        group=len(mesh.devices.flat),
         tables=tables,
+        **_untimed(device, tables, source),
     )
+
+
+def _untimed(device: Any, tables: tuple[Table, ...], source: str) -> dict[str, Any]:
+    """What is not timed: the memory on the chip, and links where no two devices are there; as its data sheet says."""
+    known = machine_of_devices(str(device.device_kind), ())
+    typical = Figure(32e6, f"of a {device.platform.upper()}, typically", estimate=True)
+    if tables:
+        slowest, first = min(map(_rate, tables)), min(table.points[0][1] for table in tables)
+        link = Link("switch", Figure(slowest, source), Figure(max(first, 1e-9), source))
+        inside = between = link
+    elif known is not None:
+        inside, between = known.inside, known.between
+    else:
+        told = "one device sends nothing"
+        inside = between = Link("switch", Figure(1e9, told, estimate=True), Figure(1e-6, told, estimate=True))
+    return {"cache": typical if known is None else known.cache, "inside": inside, "between": between}
 
 
 def _dtypes() -> tuple[tuple[str, Any], ...]:
     return ("float32", jnp.float32), ("bfloat16", jnp.bfloat16)
 
 
-def _fastest(function: Callable[..., Any], *arguments: Any) -> float:
+def _fastest(function: Callable[..., Any], *arguments: Any, calls: int = 1) -> float:
+    """Seconds of a call, of `calls` that are waited for together."""
     jax.block_until_ready(function(*arguments))
     found = float("inf")
     for _ in range(_REPEATS):
         start = time.perf_counter()
+        for _ in range(calls - 1):
+            function(*arguments)
         jax.block_until_ready(function(*arguments))
-        found = min(found, time.perf_counter() - start)
+        found = min(found, (time.perf_counter() - start) / calls)
     return max(found, 1e-9)
 
 
-def _matmul(device: Any, dtype: Any, size: int = 512) -> float:
-    square = jax.device_put(jnp.ones((size, size), dtype), device)
-    return 2 * size**3 / _fastest(jax.jit(jnp.matmul), square, square)
+@dataclass(frozen=True)
+class _Work:
+    """Work that grows until a run takes far longer than the smallest call: a GPU would else be timed at being asked.
+
+    Attributes:
+      device: where.
+      long: seconds of a run that count as far longer.
+      most: bytes of an array.
+    """
+
+    device: Any
+    long: float
+    most: float
+
+    def products(self, dtype: Any) -> float:
+        """FLOP/s of products of square matrices."""
+        itemsize = jnp.dtype(dtype).itemsize
+
+        def run(size: int) -> float:
+            square = _normal(self.device, (size, size), dtype)
+            return _fastest(jax.jit(jnp.matmul), square, square, calls=_CALLS)
+
+        size, seconds = self._grown(512, 4, lambda size: size * size * itemsize, run)
+        return 2 * size**3 / seconds
+
+    def arithmetic(self, steps: int = 256) -> float:
+        """FLOP/s of elementwise work, so much for each number that memory is not what it takes."""
+
+        def work(x: Any) -> Any:
+            for _ in range(steps):
+                x = x * 0.9999 + 0.5
+            return x
+
+        size, seconds = self._over_rows(1 << 18, work)
+        return 2 * steps * size / seconds
+
+    def copies(self) -> float:
+        """Bytes per second, read and written."""
+        size, seconds = self._over_rows(1 << 22, lambda x: x + 1)
+        return 8 * size / seconds
+
+    def _over_rows(self, size: int, function: Callable[..., Any]) -> tuple[int, float]:
+        run = jax.jit(function)
+        return self._grown(size, 8, lambda size: 4 * size, lambda size: self._rowwise(run, size))
+
+    def _rowwise(self, run: Callable[..., Any], size: int) -> float:
+        return _fastest(run, _normal(self.device, size), calls=_CALLS)
+
+    def _grown(
+        self, size: int, by: int, nbytes: Callable[[int], int], run: Callable[[int], float]
+    ) -> tuple[int, float]:
+        """The first size of which a run is long, or the largest that memory is there for, and its seconds."""
+        while True:
+            seconds = run(size)
+            if seconds >= self.long or nbytes(size * by) > self.most:
+                return size, seconds
+            size *= by
 
 
-def _vector(device: Any, size: int = 1 << 20, steps: int = 32) -> float:
-    def work(x: Any) -> Any:
-        for _ in range(steps):
-            x = x * 1.0001 + 0.5
-        return x
-
-    return 2 * steps * size / _fastest(jax.jit(work), jax.device_put(jnp.ones(size, jnp.float32), device))
-
-
-def _copy(device: Any, size: int = 1 << 22) -> float:
-    array = jax.device_put(jnp.ones(size, jnp.float32), device)
-    return 2 * array.nbytes / _fastest(jax.jit(lambda x: x + 1), array)
+def _normal(device: Any, shape: int | tuple[int, ...], dtype: Any = jnp.float32) -> Any:
+    """Normal numbers: products of ones and zeros take less power, and less time."""
+    whole = (shape,) if isinstance(shape, int) else shape
+    with jax.default_device(device):
+        return jax.block_until_ready(jax.random.normal(jax.random.key(0), whole, dtype))
 
 
 def _start(device: Any) -> float:
-    one = jax.device_put(jnp.ones(8, jnp.float32), device)
+    """Seconds of one kernel more: of several runs, the difference of the fastest."""
+    few, many = (1000, 2000) if device.platform == "cpu" else (32, 96)
 
-    def many(x: Any, count: int) -> Any:
-        return lax.fori_loop(0, count, lambda _, x: lax.optimization_barrier(x * 1.5), x)
+    def turn(_: Any, x: Any) -> Any:
+        return lax.optimization_barrier(x * 1.5)
 
-    run = jax.jit(many)
-    return max((_fastest(run, one, 2000) - _fastest(run, one, 1000)) / 1000, 1e-9)
+    def chain(x: Any, count: int) -> Any:
+        # CPUs run as one what follows each other; GPUs ask their host whether a loop has another turn.
+        if device.platform == "cpu":
+            return lax.fori_loop(0, count, turn, x)
+        for number in range(count):
+            x = turn(number, x)
+        return x
+
+    run = jax.jit(chain, static_argnums=() if device.platform == "cpu" else (1,))
+    eight = _normal(device, 8)
+    times = [_fastest(lambda count=count: run(eight, count)) for count in (few, many)]
+    return max((times[1] - times[0]) / (many - few), 1e-9)
 
 
 def _memory(device: Any) -> float:

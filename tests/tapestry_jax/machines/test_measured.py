@@ -33,6 +33,12 @@ def test_the_present_machine_is_measured_and_prices_plans(monkeypatch: pytest.Mo
     assert tp.plan(graph, tp.mesh(model=2), {"k": "model"}).cost(machine).communication > 0
 
 
+def test_links_of_one_device_are_said_to_be_guesses():
+    machine = tp.machines.measure(tp.mesh(model=1))
+    assert not machine.tables and machine.inside.bandwidth.estimate and machine.between.latency.estimate
+    assert not any(figure.estimate for figure in (machine.bandwidth, machine.start, machine.vector))
+
+
 @pytest.mark.parametrize("mesh", [None, AbstractMesh((8,), ("data",), axis_types=(AxisType.Auto,))])
 def test_what_runs_nothing_is_not_measured(mesh: object):
     with pytest.raises(tp.MeshError, match="only a mesh of devices can be measured"):
