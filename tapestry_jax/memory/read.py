@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from combinators.kernels.jaxprs import is_literal
+from combinators.kernels.jaxprs import is_literal, scan_parts
 from tapestry_jax.hlo.cycles import path_of
 from tapestry_jax.lowering.on_device.recomputed import LATER
 from tapestry_jax.memory.equations import extents_of, library_of, merged, parts_of, reduces_rows, turned
@@ -90,7 +90,7 @@ class _Reader:
         results = [self.value(variable) for variable in equation.outvars]
         known.update(zip(equation.outvars, results, strict=True))
         clean, backward = self.paths.of(here)
-        bodies, held, carries = self._loop(name, params, here)
+        bodies, held, carries = self._loop(equation, here)
         if bodies:
             # The operands of loops stand where their bodies read them; constants are no buffers.
             operands = [self._constant() if number is None else number for number in operands]
@@ -141,15 +141,14 @@ class _Reader:
 
     def _once(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:
         """Inline a loop of one turn, as compilers do; its outputs."""
-        params, path = equation.params, self.paths.of(here)
-        body = _jaxpr(params["jaxpr"])
-        first = params["num_consts"] + params["num_carry"]
+        body, path = _jaxpr(equation.params["jaxpr"]), self.paths.of(here)
+        constants, carries = scan_parts(equation)
+        first = constants + carries
         rows = [
             self._view(number, variable, path)
             for number, variable in zip(operands[first:], body.invars[first:], strict=True)
         ]
         outs = self.run(body, dict(zip(body.invars, (*operands[:first], *rows), strict=True)), here)
-        carries = params["num_carry"]
         made = [
             self._view(number, variable, path)
             for number, variable in zip(outs[carries:], equation.outvars[carries:], strict=True)
@@ -180,11 +179,12 @@ class _Reader:
         outputs = reader.run(inner, dict(zip(inner.invars, inputs, strict=True)), path)
         return reader.program(inputs, outputs)
 
-    def _loop(self, name: str, params: Mapping[str, Any], path: str) -> tuple[tuple[Program, ...], int, int]:
+    def _loop(self, equation: Any, path: str) -> tuple[tuple[Program, ...], int, int]:
         """The programs inside of a loop or branch; how many operands stay as they are, and how many are handed on."""
-        match name:
+        params = equation.params
+        match equation.primitive.name:
             case "scan":
-                return (self._body(params["jaxpr"], path),), params["num_consts"], params["num_carry"]
+                return (self._body(params["jaxpr"], path),), *scan_parts(equation)
             case "while":
                 body, held = params["body_jaxpr"], params["cond_nconsts"] + params["body_nconsts"]
                 inner = self._body(body, path)
