@@ -76,6 +76,9 @@ def _scanned(
         scanned = passes.prefixes(before, operation.exclusive)
     else:
         inclusive = scan_block(*arguments, over, masked, reverse)
+        if here.platforms == ("cuda",):
+            # Fused with what goes on from there, the tree is computed again for every step: twice the time on an H100.
+            inclusive = list(lax.optimization_barrier(tuple(inclusive)))
         totals = last_of_block(carrier, over, inclusive, reverse)
         before = before_of(totals)
         local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
