@@ -187,8 +187,17 @@ def _cost(s: LeafSubject, sizes: Mapping[str, int]) -> dict[str, int]:
             for at, axis in enumerate(operand.axes)
         ]
         structs.append(jax.ShapeDtypeStruct(tuple(shape), known.dtype))
-    counted = jax.jit(s.shaped.operation.kernel).lower(*structs).cost_analysis() or {}
+    with jax.default_device(_counting()):
+        counted = jax.jit(s.shaped.operation.kernel).lower(*structs).cost_analysis() or {}
     return {key: round(counted.get(key, 0.0)) for key in ("flops", "transcendentals")}
+
+
+def _counting() -> Any:
+    """A CPU, if there is one: a GPU's client counts nothing before it compiles, and all kernels would cost alike."""
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        return None
 
 
 def _counts(s: LeafSubject) -> str | None:
