@@ -89,7 +89,7 @@ _KERNELS = {
     "combinators.until": "IsNear Zero",
     "combinators.widening": "WideKernel Rounded",
     "combinators.window": "WindowKernel",
-    "tapestry_jax.nnx.attention.cache": "PutRows Within visible",
+    "tapestry_jax.nnx.attention.cache": "PutRows PutWindow Within visible",
     "tapestry_jax.nnx.cast": "Cast",
     "tapestry_jax.nnx.dropout": "Keep",
     "tapestry_jax.nnx.experts.capacity": "Places Dispatch Collect",

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from combinators.frozen import dataclass
-from combinators.kernels.consecutive import Searching
 from combinators.leaves.index import index
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
 
 
 @dataclass(frozen=True)
-class PutRows(Searching):
+class PutRows:
     """The rows of a block of a cache, those of a range of positions by new ones.
 
     Axes are any leading ones, positions, and two of a row.
@@ -26,10 +24,21 @@ class PutRows(Searching):
         """Shape and dtype of `cache`; positions outside of it are left out."""
         return _put(cache, rows, first, at)
 
-    @property
-    def consecutive(self) -> Callable[..., Any]:
-        """The same, which writes new rows alone."""
-        return _put_window
+
+@dataclass(frozen=True)
+class PutWindow:
+    """The same for a whole cache: reads and writes as many positions as there are new rows."""
+
+    def __call__(self, cache: Any, rows: Any, first: Any, at: Any = None) -> Any:
+        """Shape and dtype of `cache`."""
+        del at
+        count, length = rows.shape[-3], cache.shape[-3]
+        if count >= length:
+            return _put(cache, rows, first, jnp.arange(length, dtype=first.dtype))
+        start = jnp.clip(first, 0, length - count)
+        window = lax.dynamic_slice_in_dim(cache, start, count, axis=-3)
+        window = _put(window, rows, first, start + jnp.arange(count, dtype=first.dtype))
+        return lax.dynamic_update_slice_in_dim(cache, window, start, axis=-3)
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,8 @@ def visible(position: Any, key: Any) -> Any:
 
 def put_rows(cache: Value, rows: Value, first: Value) -> Value:
     """The cache `(..., keys, heads, head_dim)` with rows `(..., seq, heads, head_dim)` from the position `first` on."""
-    return Map(PutRows(), "... k h d, ... [s] h d, (), @k -> ... k h d", name="put")(cache, rows, first)
+    text = "... k h d, ... [s] h d, (), @k -> ... k h d"
+    return Map(PutRows(), text, dense=PutWindow(), name="put")(cache, rows, first)
 
 
 def positions_after(first: Value, over: str, like: Value) -> Value:
@@ -69,14 +79,3 @@ def _put(cache: Any, rows: Any, first: Any, at: Any) -> Any:
         return cache
     found = jnp.take(rows, jnp.clip(place, 0, count - 1), axis=-3).astype(cache.dtype)
     return jnp.where(((place >= 0) & (place < count))[:, None, None], found, cache)
-
-
-def _put_window(cache: Any, rows: Any, first: Any, at: Any) -> Any:
-    """Reads and writes as many cells as there are rows: the window of the block that is next to them."""
-    count = rows.shape[-3]
-    if count >= at.shape[0]:
-        return _put(cache, rows, first, at)
-    start = jnp.clip(first - at[0], 0, at.shape[0] - count)
-    window = lax.dynamic_slice_in_dim(cache, start, count, axis=-3)
-    window = _put(window, rows, first, at[0] + start + jnp.arange(count, dtype=at.dtype))
-    return lax.dynamic_update_slice_in_dim(cache, window, start, axis=-3)
