@@ -44,6 +44,17 @@ def derivative_dependence(graph: Graph, node: int) -> Matrix:
     return _known(graph, node, "derivatives", _derivative_dependence)
 
 
+def state_derivative_dependence(graph: Graph, node: int, sizes: Mapping[str, int]) -> Matrix:
+    """For each leaf of a block's state and each operand, whether the derivative can differ from 0.
+
+    Args:
+      graph: the program.
+      node: of a fold or scan.
+      sizes: of the block.
+    """
+    return _known(graph, node, "state derivatives", _state_derivative_dependence, tuple(sorted(sizes.items())))
+
+
 def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> bool:
     """Whether the derivative of an operation by one operand is computed from the value of an operand."""
     return _known(graph, node, "needs", _derivative_needs, direction)[value]
@@ -123,9 +134,27 @@ def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: 
 @lru_cache(maxsize=4096)
 def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
     shaped = plain(shape(operation, structs))
+    return _by_derivative(lambda arrays: run_whole(shaped, arrays), structs, shaped.results)
+
+
+@lru_cache(maxsize=4096)
+def _state_derivative_dependence(
+    operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]
+) -> Matrix:
+    shaped = plain(shape(operation, structs))
+    blocks = block_structs(shaped.signature, structs, dict(sizes))
+    arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
+    rows = _by_derivative(lambda leaves: states(shaped, leaves), blocks, shaped.state)
+    return tuple(tuple(row[place] for place in arrays) for row in rows)
+
+
+def _by_derivative(
+    function: Callable[[list[Any]], Sequence[Any]], structs: Sequence[Struct], outputs: Sequence[Struct]
+) -> Matrix:
+    """For each of some `outputs` of a function of arrays, and each array, whether the derivative can differ from 0."""
     smooth = [i for i, struct in enumerate(structs) if is_inexact(struct.dtype)]
-    results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
-    rows = [[False] * len(structs) for _ in shaped.results]
+    results = [j for j, result in enumerate(outputs) if is_inexact(result.dtype)]
+    rows = [[False] * len(structs) for _ in outputs]
     if smooth and results:
 
         def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
@@ -133,8 +162,8 @@ def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) ->
                 arrays = list(primals)
                 for position, value in zip(smooth, chosen, strict=True):
                     arrays[position] = value
-                outputs = run_whole(shaped, arrays)
-                return [outputs[j] for j in results]
+                found = function(arrays)
+                return [found[j] for j in results]
 
             return jax.jvp(run, [primals[i] for i in smooth], directions)[1]
 

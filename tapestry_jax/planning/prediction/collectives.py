@@ -13,9 +13,10 @@ from tapestry_jax.planning.derivatives.gradients import (
     derivative_dependence,
     derivative_needs,
     differentiated,
+    state_derivative_dependence,
     value_dependence,
 )
-from tapestry_jax.planning.folding.merges import local_state
+from tapestry_jax.planning.folding.merges import local_sizes, local_state
 from tapestry_jax.planning.folding.sent import Sent
 from tapestry_jax.planning.folding.traffic import sent_by_fold, sent_by_scan
 from tapestry_jax.planning.geometry.changes import (
@@ -32,7 +33,15 @@ from tapestry_jax.planning.geometry.changes import (
 from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
-from tapestry_jax.planning.prediction.bounds import Turning, has_unread, is_still, marked, sends_still, turning_in
+from tapestry_jax.planning.prediction.bounds import (
+    Turning,
+    has_unread,
+    is_still,
+    marked,
+    passes_still,
+    sends_still,
+    turning_in,
+)
 from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.recomputed import Again, again_in
@@ -92,7 +101,8 @@ def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -
         twice = _Twice(again, unit, brought)
         for place, each in _of_step(schedule, step, flow, loops, turning, seen, twice):
             places.append((number, *place))
-            found.append((step, replace(each, bound=each.bound or is_still(step, turning))))
+            still = is_still(step, turning) or (each.backward and passes_still(step, turning))
+            found.append((step, replace(each, bound=each.bound or still)))
     return zip(places, marked(schedule, found), strict=True)
 
 
@@ -330,8 +340,15 @@ def _of_sent(
     for sent in sending:
         still = sends_still(schedule.graph, step, sent.leaves, turning)
         yield Collective(sent.kind, sent.axes, sent.bytes, step.path, bound=still)
-        if sent.backward is not None and smooth:
+        if sent.backward is not None and smooth and not _smooth_leaves(schedule, step).isdisjoint(sent.leaves):
             yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True, bound=still)
+
+
+def _smooth_leaves(schedule: Schedule, step: Run | Finish) -> set[int]:
+    """The leaves of a state that have a derivative: the maximum beside a scaled sum is only what it is scaled by."""
+    sizes = local_sizes(schedule.graph.shaped(step.node), dict(step.cuts))
+    rows = enumerate(state_derivative_dependence(schedule.graph, step.node, sizes))
+    return {leaf for leaf, row in rows if any(row)}
 
 
 def _of_totals(schedule: Schedule, step: Finish, flow: Flow, turning: Turning) -> Iterable[Collective]:
@@ -368,7 +385,7 @@ def _of_region(
             moved = value.local_bytes
             # Between two devices no loop is left, and XLA merges equal rotations of several rings.
             key = (slot, "rotated", ring)
-            still = any(slot not in slots for slots in turning)
+            still = any(slot not in turns.values for turns in turning)
             sent = Collective("collective-permute", (ring,), moved, step.path, turns - 1, bound=still)
             if turns > 2 or key not in seen:
                 yield (), sent

@@ -139,3 +139,41 @@ def test_bounds_of_windows_beside_coordinates() -> None:
     window = tp.window(tp.aggregators.Sum(), 3, "t -> t")
     plan = tp.plan(tp.trace(window, tp.TensorType({"t": 12})), tp.mesh(data=4), {"t": "data"})
     assert [(each.kind, each.bytes, each.bound) for each in plan.collectives()] == [("collective-permute", 8, False)]
+
+
+EVEN = tp.TensorType({"c": 4, "a": 8}, jnp.float32)
+
+
+def _centred(x):
+    return tp.fold(agg.Sum(), "c a ->")(x - tp.fold(agg.Mean(), "c a -> c")(x))
+
+
+def test_a_gradient_that_no_turn_changes_is_a_bound(mesh8):
+    # The gradient of a sum is 1 in every chunk, and what is taken away passes it on.
+    plan = tp.plan(tp.trace(_centred, EVEN), mesh8, {"a": "data", "c": tp.chunks(2)})
+    assert [found.bound for found in plan.collectives(True) if found.backward] == [True]
+    assert_contract(plan, bounded=True)
+    # A chunk more than there are cells for knows by its padding which turn it is.
+    odd = tp.TensorType({"c": 5, "a": 8}, jnp.float32)
+    uneven = tp.plan(tp.trace(_centred, odd), mesh8, {"a": "data", "c": tp.chunks(2)})
+    assert [found.bound for found in uneven.collectives(True) if found.backward] == [False]
+    assert_contract(uneven)
+
+
+def test_what_a_kernel_makes_of_no_value_is_the_same_in_every_turn(mesh8):
+    ones = tp.Map(jnp.ones_like, "c a -> c a")
+    share = tp.Map(lambda x, s: x / s[:, None], "c a, c -> c a")
+    plan = tp.plan(
+        tp.trace(lambda x: share(x, tp.fold(agg.Sum(), "c a -> c")(ones(x))), EVEN),
+        mesh8,
+        {"a": "data", "c": tp.chunks(2)},
+    )
+    assert [found.bound for found in plan.collectives()] == [True]
+    assert_contract(plan, bounded=True)
+
+
+@pytest.mark.parametrize("cells", [3, 24])
+def test_what_a_sum_is_scaled_by_has_no_gradient_to_send(mesh2x4, cells):
+    x = tp.TensorType({"c": 4, "a": cells}, jnp.float32)
+    plan = tp.plan(tp.trace(lambda x: tp.scan(agg.LogSumExp(), "c a -> c a", over="a")(x), x), mesh2x4, {"a": "model"})
+    assert_contract(plan)
