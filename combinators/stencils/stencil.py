@@ -94,8 +94,8 @@ class Stencil(Arrow[Any, Any]):
                 message(f"`{self.name}` takes a field along {', '.join(self._dims)}", remedy="Pass one with axes.")
             )
         named = [self._named(number, value) for number, value in enumerate(values)]
-        order = list(named[next(at for at, value in enumerate(values) if value.ndim)])
-        order += [dim for names in named for dim in names if dim not in order]
+        first = next(at for at, value in enumerate(values) if value.ndim)
+        order = list(dict.fromkeys([*named[first], *(dim for names in named for dim in names)]))
         reads, results = self._probe(values, len(order))
         return recording.apply(self._operation(values, named, order, reads, results), values)
 

@@ -115,6 +115,20 @@ def test_stencil_of_several_fields_scalars_and_axes_in_any_order() -> None:
     np.testing.assert_allclose(second, v.T + np.roll(u, -1, 1), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("signature", ["y, b y, y b -> y b", "y, b y, b y -> y b", "b y, y, y b -> b y"])
+def test_stencil_of_a_batch_that_several_fields_share(signature: str) -> None:
+    sizes, cell = {"b": 3, "y": 4}, lambda u, v, w: u[-1] + 2 * v.here + 3 * w[1]
+    dims = [each.split() for each in signature.split(" -> ")[0].split(", ")]
+    fields = [RNG.normal(size=[sizes[dim] for dim in each]).astype(np.float32) for each in dims]
+    found = tp.program(signature)(tp.stencil(cell, {"y": (-1, 1)}))(*fields)
+    ordered = [
+        np.einsum(f"{''.join(dim)}->{''.join(sorted(dim))}", each) for dim, each in zip(dims, fields, strict=True)
+    ]
+    u, v, w = (np.broadcast_to(each, (3, 4)) for each in ordered)
+    wanted = np.roll(u, 1, 1) + 2 * v + 3 * np.roll(w, -1, 1)
+    np.testing.assert_allclose(found, wanted if signature.endswith("b y") else wanted.T, rtol=1e-5)
+
+
 def test_stencil_reads_no_window_of_what_it_reads_here_alone() -> None:
     kinds = TensorType({"x": 8}), TensorType({"x": 8})
     graph = tp.trace(tp.stencil(lambda u, c: c[0] * (u[0] - u[-1]), {"x": (-3, 3)}), *kinds)
