@@ -88,8 +88,9 @@ class IsNear:
         """Cell by cell."""
         if not jnp.issubdtype(jnp.result_type(after), jnp.inexact) or not (self.atol or self.rtol):
             return before == after
-        # Infinities that stay have no difference.
-        return (before == after) | (jnp.abs(after - before) <= self.atol + self.rtol * jnp.abs(after))
+        # Infinities that stay have no difference. One that is new is no nearer than itself, whatever share of it is.
+        is_close = jnp.abs(after - before) <= self.atol + self.rtol * jnp.abs(after)
+        return (before == after) | (is_close & jnp.isfinite(after))
 
 
 def read_until(

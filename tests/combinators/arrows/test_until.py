@@ -93,6 +93,12 @@ def test_until_unchanged_compares_trees_and_integers_exactly() -> None:
     assert int(tp.iterate(step, until=all_, at_most=9)(state).steps) == 9
 
 
+def test_until_unchanged_is_never_said_of_a_step_to_infinity() -> None:
+    """Its distance is infinite, and so is every share of it: NumPy's `isclose` says no."""
+    found = tp.iterate(lambda x: x * 1e30, until=tp.unchanged(rtol=0.1), at_most=2)(jnp.ones(2))
+    assert np.isinf(found.state).all() and (int(found.steps), bool(found.converged)) == (2, False)
+
+
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.int8, jnp.uint8])
 def test_until_unchanged_keeps_types(dtype: Any) -> None:
     found = tp.iterate(lambda x: tp.Map(jnp.minimum)(x, x * 0 + 3), until=tp.unchanged(rtol=0.1), at_most=5)
