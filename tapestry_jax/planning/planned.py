@@ -53,6 +53,8 @@ def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
     if any(node.until for _, node in walk.loops(ready)):
         # Few programs have loops that end by a condition.
         from tapestry_jax.planning.prediction.stopped import stopped
+        from tapestry_jax.planning.prediction.turns_apart import refuse_turns_apart
 
+        refuse_turns_apart(refined)
         refined = stopped(refined)
     return replace(refined, platforms=platforms)

@@ -2,5 +2,6 @@
 
 Read `collective`, then `flow`, then `recomputed` and `collectives`; `bounds` says where a number is an upper one,
 `platform` what a compiler runs in the place of a collective. `alive` counts the bytes of values that
-are alive at each step, `stopped` marks loops that no gradient goes through.
+are alive at each step, `stopped` marks loops that no gradient goes through, `turns_apart` refuses those that would
+wait for devices that have left them.
 """
