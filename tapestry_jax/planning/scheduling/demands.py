@@ -50,7 +50,9 @@ class Demands:
         placed = self._placer.place(node, shaped, self.prefix + node.path)
         cuts = {dim: even_cut(shaped.sizes[dim], axes, self.mesh) for dim, axes in placed.items()}
         striped = self._placer.striped(node, shaped, self.prefix + node.path, placed)
-        return {dim: replace(cut, striped=dim in striped) for dim, cut in cuts.items() if cut is not None}
+        found = {dim: cut for dim, cut in cuts.items() if cut is not None}
+        # What has one place on each device lies there in its own order.
+        return {dim: replace(cut, striped=dim in striped and cut.piece > 1) for dim, cut in found.items()}
 
     def _place_stages(self, index: int, node: Loop) -> None:
         """A repetition whose turns lie on a mesh axis is a pipeline: its devices are stages."""

@@ -177,3 +177,12 @@ def test_what_a_sum_is_scaled_by_has_no_gradient_to_send(mesh2x4, cells):
     x = tp.TensorType({"c": 4, "a": cells}, jnp.float32)
     plan = tp.plan(tp.trace(lambda x: tp.scan(agg.LogSumExp(), "c a -> c a", over="a")(x), x), mesh2x4, {"a": "model"})
     assert_contract(plan)
+
+
+def test_a_stripe_of_one_cell_is_a_block(mesh2x4):
+    recurrence = tp.Scan(tp.monoids.AffineRecurrence, "c a, c a -> c a, c a", over="a")
+    x = tp.TensorType({"c": 3, "a": 4}, jnp.float32)
+    graph = tp.trace(lambda x: recurrence(tp.Map(jnp.cos, "c a -> c a")(x), x)[1], x)
+    plans = [tp.plan(graph, mesh2x4, {"a": entry}) for entry in (tp.striped("model"), "model")]
+    assert plans[0].collectives(True) == plans[1].collectives(True)
+    assert_contract(plans[0])
