@@ -57,10 +57,18 @@ class Telling:
     progress: bool
 
     def row(self, step: int, found: Metrics) -> dict[str, float]:
-        """What is known after a step, and answered."""
-        known = found.read()
-        answer = None if self.report is None else self.report(step, known)
-        return {"step": step, **known, **{name: float(value) for name, value in (answer or {}).items()}}
+        """What is known after a step, and answered.
+
+        Raises:
+          TrainingError: where the answer would replace what is known, such as the training loss by another loss.
+        """
+        known = {"step": step, **found.read()}
+        answer: Mapping[str, float] = {} if self.report is None else self.report(step, found.read()) or {}
+        if taken := [name for name in answer if name in known]:
+            details = (f"got {', '.join(f'`{name}`' for name in taken)}", f"the row of a step has {', '.join(known)}")
+            remedy = 'Return other names, such as {"held_out_loss": trainer.evaluate(batches)["loss"]}.'
+            raise TrainingError(message("report= of trainer.fit returns names that are taken", *details, remedy=remedy))
+        return {**known, **{name: float(value) for name, value in answer.items()}}
 
 
 def fit(

@@ -55,7 +55,8 @@ def _pair(value: Any, rows: int) -> tuple[float, float]:
     if isinstance(value, tuple):
         total, count = value  # pyright: ignore[reportUnknownVariableType]
         return float(total), float(count)
-    return float(value) * rows, float(rows)
+    # The mean of no row is NaN, and counts nothing.
+    return (float(value) * rows, float(rows)) if rows else (0.0, 0.0)
 
 
 def _sum(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:

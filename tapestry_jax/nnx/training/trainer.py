@@ -19,14 +19,16 @@ from tapestry_jax.nnx.training.microbatches import with_microbatches
 from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
 from tapestry_jax.nnx.training.plots import plot
 from tapestry_jax.nnx.training.precision import read_precision
-from tapestry_jax.nnx.training.program import LossProgram, check_plan
+from tapestry_jax.nnx.training.program import LossProgram, argument_types, check_plan
 from tapestry_jax.nnx.training.results import by_path, read_results
+from tapestry_jax.nnx.training.rows import Rows
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.begun import begun, places_begun
 from tapestry_jax.nnx.training.stepping.finite import described, stopped
 from tapestry_jax.nnx.training.stepping.places import everywhere, places_of, sent
 from tapestry_jax.nnx.training.stepping.state import TrainState
 from tapestry_jax.nnx.training.stepping.step import FAULT, Nan, Stepper
+from tapestry_jax.nnx.training.stepping.whole import uninterrupted
 from tapestry_jax.plan import Plan
 
 
@@ -110,7 +112,8 @@ class Trainer:
         self._program = LossProgram.of(loss, model, self.plan, chosen)
         self._stepper, self._loss = Stepper(self._program, optimizer, ema, nan), loss
         self._evaluated: Stepper | None = None
-        self._graphdef, self._programs, self._pending = nnx.graphdef(model), dict[Any, Any](), None
+        self._graphdef, self._programs, self._unseen = nnx.graphdef(model), dict[Any, Any](), list[tuple[int, Any]]()
+        self._rows = Rows.of(argument_types(self.plan.graph)[1:])
         scale = read_scale(loss_scale, chosen)
         self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=scale)
         self._paths = list(by_path(self._types.params))
@@ -142,11 +145,14 @@ class Trainer:
 
     def _step(self, args: Sequence[Any]) -> dict[str, Any]:
         program, places = self._compiled(args, trains=True)
-        self._state, metrics = program(self._state, jax.tree.map(sent, args, places))
-        self.steps += 1
-        before, self._pending = self._pending, (self.steps, metrics.pop(FAULT, None))
-        self._look_at(before)
-        return metrics
+        given = jax.tree.map(sent, args, places)
+        with uninterrupted():
+            self._state, metrics = program(self._state, given)
+            self.steps += 1
+            self._unseen.append((self.steps, metrics))
+        while len(self._unseen) > 1:
+            self._look_at_first()
+        return {name: value for name, value in metrics.items() if name != FAULT}
 
     def fit(
         self,
@@ -166,7 +172,7 @@ class Trainer:
           steps: at which step to stop; one that was resumed at step 300 goes on to here.
           every: after how many steps there is a row more in `history`, and `report` is called.
           report: is given the number of steps taken, and the metrics since it was called before. What it returns, such
-            as the loss of held-out batches, is added to the row.
+            as the loss of held-out batches, is added to the row, under names that are not there yet.
           progress: whether a bar shows how far it is; needs tqdm.
           save_every: after how many steps a checkpoint is written, where there is a folder; and at the end.
 
@@ -174,7 +180,7 @@ class Trainer:
           The metrics of all steps taken here: means over all rows, whatever the sizes of batches.
 
         Raises:
-          TrainingError: where numbers are not finite and `nan="stop"`.
+          TrainingError: where numbers are not finite and `nan="stop"`; where `report` returns a name of the metrics.
         """
         told = Telling(every, report, progress)
         return fit(self, batches, steps, told, self._saved, save_every)
@@ -203,7 +209,7 @@ class Trainer:
             optimizer, with all that differs.
         """
         self._state, self.steps, told = self._folder().restore(step, self._types, self._places)
-        self.history, self.record, self._pending = told["history"], told["record"], None
+        self.history, self.record, self._unseen = told["history"], told["record"], []
 
     def plot(self, path: str | PathLike[str], levels: Mapping[str, float] | None = None) -> None:
         """Draw the losses of `history` over the steps, as a picture; needs matplotlib.
@@ -238,7 +244,7 @@ class Trainer:
             program, places = self._compiled(args, trains=False)
             told = program(self.state, jax.tree.map(sent, args, places))
             # One batch at a time: simulated devices share few threads, and programs in flight together can starve.
-            found += Metrics.of(told, rows_of(args))
+            found += Metrics.of(told, self._rows.count(args))
         return found.read()
 
     @property
@@ -248,8 +254,8 @@ class Trainer:
         Raises:
           TrainingError: where numbers were not finite and `nan="stop"`.
         """
-        before, self._pending = self._pending, None
-        self._look_at(before)
+        while self._unseen:
+            self._look_at_first()
         return self._state
 
     @property
@@ -264,8 +270,8 @@ class Trainer:
         return self._program.plan(nnx.merge_state(self._types.params, self._types.rest), args, self._types.step)
 
     def rows(self, batch: Any) -> int:
-        """The rows of a batch: the size of the first dimension of its first array."""
-        return rows_of(self._program.read(batch))
+        """The rows of a batch: the size of the dimension with which most of its arrays begin."""
+        return self._rows.count(self._program.read(batch))
 
     def _compiled(self, args: Sequence[Any], *, trains: bool) -> tuple[Any, Any]:
         """The program for batches of these sizes, and where it wants them."""
@@ -299,11 +305,11 @@ class Trainer:
                 self._evaluated = replace(self._stepper, run=program)
         return self._evaluated
 
-    def _look_at(self, told: Any) -> None:
-        """See whether a step gave numbers; waits for it."""
-        if told is None or told[1] is None:
-            return
-        step, fault = told[0], np.asarray(told[1])
+    def _look_at_first(self) -> None:
+        """See whether the first step that was not looked at gave numbers; waits for it."""
+        step, metrics = self._unseen[0]
+        fault = np.asarray(metrics.get(FAULT, 0))
+        self._unseen.pop(0)
         if not fault.any():
             return
         words = described(fault, self._paths)
@@ -312,13 +318,8 @@ class Trainer:
             return
         # No step after it changed anything, since the fault is part of the state: taken out, training may go on.
         self._state = replace(self._state, fault=sent(np.zeros(2, np.int32), self._places.fault))
-        self.steps, self._pending = step - 1, None
+        self.steps, self._unseen = step - 1, []
         raise stopped(step, words)
-
-
-def rows_of(args: Sequence[Any]) -> int:
-    """The size of the first dimension of the first array that has one; 1 where none has."""
-    return next((leaf.shape[0] for leaf in jax.tree.leaves(args) if leaf.shape), 1)
 
 
 def _result_types(plan: Plan) -> Any:

@@ -69,7 +69,9 @@ class Checkpoints:
         args = self._orbax.args
         try:
             _check_sums(self.folder / str(step))
-            return self._open().restore(step, args=args.Composite(record=args.JsonRestore()))["record"]
+            found = self._open().restore(step, args=args.Composite(record=args.JsonRestore()))["record"]
+            _check_record(found)
+            return found
         except _UNREADABLE as error:
             raise self._unreadable(step, error) from error
 
@@ -149,6 +151,15 @@ def _key_again(like: Any, read: Any) -> Any:
     return jax.random.wrap_key_data(read, impl=kinds[0])
 
 
+def _check_record(found: Any) -> None:
+    """Raise ValueError for a record that another version wrote, or something else."""
+    kinds: dict[str, Any] = {"arrays": dict, "history": list, "record": dict, "batches": (dict, type(None))}
+    there = found if isinstance(found, dict) else {}
+    wrong = [name for name, kind in kinds.items() if name not in there or not isinstance(there[name], kind)]
+    if wrong:
+        raise ValueError(f"its record does not say {', '.join(wrong)} as this version does")
+
+
 def _write_sums(folder: Path) -> None:
     """Note what is in every file: TensorStore does not see all damage, and tells of the rest one array at a time."""
     sums = {file.relative_to(folder).as_posix(): _sum(file) for file in sorted(folder.rglob("*")) if file.is_file()}
@@ -161,7 +172,10 @@ def _check_sums(folder: Path) -> None:
     """Raise ValueError for files that are missing or changed; a run may have been killed before it wrote the sums."""
     if not (folder / _SUMS).exists():
         return
-    for name, known in json.loads((folder / _SUMS).read_text()).items():
+    sums = json.loads((folder / _SUMS).read_text())
+    if not isinstance(sums, dict):
+        raise ValueError(f"{_SUMS} is damaged")
+    for name, known in sums.items():
         if not (folder / name).is_file():
             raise ValueError(f"{name} is missing")
         if _sum(folder / name) != known:

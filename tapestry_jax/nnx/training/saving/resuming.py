@@ -33,5 +33,20 @@ def place_in(batches: Any) -> Any:
 
 
 def go_on(batches: Any, place: Any) -> None:
-    """Bring batches to where they were."""
-    batches.set_state(base64.b64decode(place["bytes"]) if "bytes" in place else place["json"])
+    """Bring batches to where they were.
+
+    Raises:
+      TrainingError: when they have no such place, as those of another data set.
+    """
+    if not is_resumable(batches):
+        details = f"got {type(batches).__name__}, which has no set_state"
+        raise TrainingError(message(_LOST, details, remedy=_SAME))
+    try:
+        batches.set_state(base64.b64decode(place["bytes"]) if "bytes" in place else place["json"])
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        details = f"{type(batches).__name__}.set_state: {type(error).__name__}: {error}"[:1000].splitlines()
+        raise TrainingError(message(_LOST, *details, remedy=_SAME)) from error
+
+
+_LOST = "the batches cannot go to where those of the checkpoint were"
+_SAME = "Pass an iterator of the kind with which the checkpoint was written."

@@ -30,8 +30,11 @@ class Saved:
         """Read what a trainer is told of checkpoints.
 
         Raises:
-          TrainingError: for no number of checkpoints, or without Orbax.
+          TrainingError: for no number of checkpoints, for a file, or without Orbax.
         """
+        if Path(folder).exists() and not Path(folder).is_dir():
+            remedy = "Name a folder; where there is none it is made."
+            raise TrainingError(message(f"checkpoint= of a trainer is a file: {Path(folder)}", remedy=remedy))
         return Saved(Checkpoints(Path(folder), read_count(keep, "keep= of a trainer", error=TrainingError)))
 
     def begin(self, batches: Any) -> None:
@@ -41,16 +44,10 @@ class Saved:
           TrainingError: where it cannot, or the folder belongs to another run.
         """
         self._check_ours()
-        place, self._place = self._place, None
-        if place is None:
-            return
-        if not is_resumable(batches):
-            details = f"got {type(batches).__name__}, which has no set_state"
-            remedy = "Pass an iterator of the kind with which the checkpoint was written."
-            raise TrainingError(
-                message("the batches cannot go to where those of the checkpoint were", details, remedy=remedy)
-            )
-        go_on(batches, place)
+        if self._place is not None:
+            go_on(batches, self._place)
+        # Only now: batches that were refused are refused again.
+        self._place = None
 
     def save(self, state: TrainState, step: int, told: Mapping[str, Any], batches: Any = None) -> None:
         """Write a checkpoint; those of later steps than the run went on from give way to it.

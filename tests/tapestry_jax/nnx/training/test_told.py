@@ -36,6 +36,14 @@ def test_rows_of_history_hold_what_the_report_answers(trainer):
     assert trainer.history[-1]["step"] == 6 and "held_loss" not in trainer.history[-1]
 
 
+def test_a_report_does_not_replace_what_a_step_found(trainer):
+    with pytest.raises(tp.nnx.TrainingError) as error:
+        trainer.fit([(X, X)], report=lambda step, found: {"held_loss": 1.0, "loss": 2.0, "step": 3})
+    said = str(error.value)
+    assert said.startswith("report= of trainer.fit returns names that are taken\n  got `loss`, `step`\n")
+    assert '{"held_out_loss": trainer.evaluate(batches)["loss"]}' in said and trainer.history == []
+
+
 def test_a_bar_and_a_picture(trainer, capsys, tmp_path: Path):
     trainer.fit([(X, X)] * 4, steps=4, every=2, progress=True)
     assert "4/4" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
 from tapestry_jax.nnx.training.saving.resuming import is_resumable
 
 MESHES = {
@@ -167,7 +169,25 @@ def test_a_folder_of_another_run_is_not_written_to(saved):
 def test_batches_that_cannot_go_where_they_were(saved):
     trainer = trainer_of(saved[0], precision=jnp.float16)
     trainer.restore()
-    assert "got list_iterator, which has no set_state" in refused(trainer.fit, [batch(0)])
+    for _ in range(2):
+        assert "got list_iterator, which has no set_state" in refused(trainer.fit, [batch(0)]), "again, too"
+    said = refused(trainer.fit, Stream(as_bytes=True), steps=4)
+    assert "cannot go to where those of the checkpoint were\n  Stream.set_state: TypeError: int() argument" in said
+
+
+@pytest.mark.parametrize("written", ["[]", '{"arrays": {}, "history": [], "record": {}}'])
+def test_a_record_of_another_version_cannot_be_read(saved, tmp_path, written):
+    folder = tmp_path / "run"
+    shutil.copytree(saved[0], folder)
+    newest = max(folder.iterdir(), key=lambda each: int(each.name))
+    (newest / "sha256.json").unlink()
+    (newest / "record" / "metadata").write_text(written)
+    checkpoints = Checkpoints(folder, 2)
+    said = refused(checkpoints.record, int(newest.name))
+    assert said.startswith(f"the checkpoint {newest} cannot be read\n  its record does not say ")
+    assert "batches as this version does" in said
+    (newest / "sha256.json").write_text("[]")
+    assert "sha256.json is damaged" in refused(checkpoints.record, int(newest.name))
 
 
 def test_what_is_not_there_is_told(tmp_path):
@@ -175,6 +195,9 @@ def test_what_is_not_there_is_told(tmp_path):
     assert refused(trainer.restore).startswith(f"no checkpoint in {tmp_path / 'none'}\n")
     assert "the trainer was given no folder for checkpoints" in refused(trainer_of(where="one").save)
     assert "keep= of a trainer" in refused(trainer_of, tmp_path, "one", keep=0)
+    (tmp_path / "file").write_text("")
+    said = refused(trainer_of, tmp_path / "file", "one")
+    assert f"checkpoint= of a trainer is a file: {tmp_path / 'file'}\n" in said
     trainer.save()
     said = refused(trainer.restore, 7)
     assert "no checkpoint of step 7 in" in said and "there are those of 0" in said
