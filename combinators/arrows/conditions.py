@@ -127,6 +127,9 @@ def read_until(
                 remedy="Say how many turns from the fixed point are differentiated: as many as it takes to converge.",
             )
         )
+    if at_most is None:
+        remedy = "Write at_most=: tp.iterate(step, until=condition, at_most=100)."
+        raise GraphError(message("tp.iterate with until= takes the largest number of turns", "got none", remedy=remedy))
     return until, count(at_most, "at_most= of tp.iterate"), 0 if terms is None else count(terms, "terms= of tp.iterate")
 
 

@@ -290,9 +290,8 @@ class Value(Immutable):
     # A property, since jitted functions only ask whether it exists before they refuse with a message of their own.
     @property
     def __jax_array__(self) -> NoReturn:
-        self._refuse(
-            "a function of arrays was called on", "Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature."
-        )
+        remedy = "Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature; plain JAX and Flax: tp.lift(f, x)."
+        self._refuse("a function of arrays was called on", remedy)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse("NumPy was called on", "Make it a leaf of the program: tp.Map(kernel, signature)(x).")

@@ -185,7 +185,7 @@ NOW = "a value of a program that is being traced"
         (
             lambda x: jnp.sin(x),
             f"a function of arrays was called on {NOW}\n  got {VALUE}\n"
-            "  Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature.",
+            "  Make it a leaf: tp.Map(jnp.sin)(x), or give it a signature; plain JAX and Flax: tp.lift(f, x).",
         ),
         (
             lambda x: np.sin(x),
