@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
-from combinators.arguments import read_count, read_function
+from combinators.arguments import read_count
 from combinators.arrows.tracing import trace
 from combinators.errors import GraphError, SignatureError, message
 from combinators.frozen import dataclass
@@ -84,7 +84,7 @@ class Generator:
     ) -> None:
         _check_model(model)
         self.model, self.count = model, read_count(n, "n= of Generator")
-        self.plan = None if plan is None else read_function(plan, "plan= of Generator")
+        self.plan = None if plan is None else _planner(plan)
         self.sampling = Sampling(temperature, top_k, top_p)
         self.positions = None if positions is None else read_count(positions, "positions= of Generator")
         own = model.embed.dtype or model.embed.embedding[...].dtype
@@ -246,13 +246,23 @@ def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
         raise SignatureError(message("prompts inside of jax.jit", *details, remedy="Call it from outside.")) from error
 
 
+_PLANNER = 'Pass a function such as lambda graph: tp.plan(graph, mesh, {"batch": "data"}).'
+
+
+def _planner(plan: Any) -> Any:
+    """What `plan=` is: a plan is of one graph, and there are two, for the prompt and for a step."""
+    if callable(plan):
+        return plan
+    details = ("expected a function from a graph to its plan", f"got {type(plan).__name__}: {plan!r:.80}")
+    raise GraphError(message("plan= of Generator is no function", *details, remedy=_PLANNER))
+
+
 def _plan_of(found: Any) -> Plan | None:
     """What `plan=` gave: None leaves a program unplanned."""
     if found is None or isinstance(found, Plan):
         return found
     details = ("expected a plan of the graph that it was given", f"got {type(found).__name__}: {found!r:.80}")
-    remedy = 'Pass a function such as lambda graph: tp.plan(graph, mesh, {"batch": "data"}).'
-    raise GraphError(message("plan= of Generator gives no plan", *details, remedy=remedy))
+    raise GraphError(message("plan= of Generator gives no plan", *details, remedy=_PLANNER))
 
 
 def _is_typed(key: Any) -> bool:

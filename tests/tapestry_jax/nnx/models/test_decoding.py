@@ -104,7 +104,7 @@ def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(mo
         (lambda m: generate(m, PROMPT, 2, positions=6), tp.GraphError, "positions= of Generator"),
         (lambda m: generate(m, PROMPT, 0), tp.GraphError, "n= of Generator"),
         (lambda m: generate(m, PROMPT, 2, temperature=1.0), tp.GraphError, "drawing tokens needs a key"),
-        (lambda m: generate(m, PROMPT, 2, plan=3), tp.GraphError, "plan= of Generator"),
+        (lambda m: generate(m, PROMPT, 2, plan=3), tp.GraphError, "Pass a function such as lambda graph: tp.plan("),
         (lambda m: generate(m, PROMPT, 2, plan=lambda graph: graph), tp.GraphError, "plan= of Generator gives no plan"),
         (lambda m: jax.jit(lambda p: generate(m, p, 2))(PROMPT), tp.SignatureError, "prompts inside of jax.jit"),
         (lambda m: generate(Llama.abstract(m.config), PROMPT, 2), tp.GraphError, "model= of Generator has no weights"),
