@@ -223,7 +223,9 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     }
     for early in step.prologue:
         place = stacked if early.source in stacked else outside
-        place[early.result] = convert(place[early.source], early.changes, here)
+        # No turn reads what comes before none, so that nothing comes back.
+        source = place[early.source] if step.length else lax.stop_gradient(place[early.source])
+        place[early.result] = convert(source, early.changes, here)
 
     def once(carry: list[Any], slices: dict[int, Any], outside: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)

@@ -142,7 +142,7 @@ def _of_step(
         case Finish():
             yield from _here(_of_run(schedule, step, flow, turning))
         case Repeat():
-            yield from _of_repeat(step, flow, loops, turning)
+            yield from _of_repeat(step, flow, loops, turning, seen)
         case Region():
             yield from _of_region(schedule, step, flow, loops, turning, seen)
 
@@ -412,17 +412,22 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
         yield replace(sent, backward=True)
 
 
-def _of_repeat(step: Repeat, flow: Flow, loops: int, turning: Turning) -> Iterator[tuple[Place, Collective]]:
+def _of_repeat(
+    step: Repeat, flow: Flow, loops: int, turning: Turning, outside: set[Any]
+) -> Iterator[tuple[Place, Collective]]:
     if step.length == 0:
         return
-    body, inner = step.body, flow_of_body(step, flow)
-    stacked = set(body.inputs[step.carries : step.carries + len(step.axes)])
-    seen: set[Any] = set()
+    body, inner, first = step.body, flow_of_body(step, flow), step.carries + len(step.axes)
+    stacked = set(body.inputs[step.carries : first])
+    # What comes before the loop stands beside it: an equal gather of what is captured is one.
+    captured = dict(zip(body.inputs[first:], step.operands[first:], strict=True))
+    seen = {(slot, *rest) for slot, out in captured.items() for source, *rest in outside if source == out}
     for early in step.prologue:
         leading = step.length if early.source in stacked else 1
         if early.source in stacked:
             stacked.add(early.result)
         yield from _here(_of_convert(body, early, inner, seen, leading))
+    outside.update((captured[source], *rest) for source, *rest in seen if source in captured)
     for inside, found in _of(body, inner, loops + step.remat, turning_in(step, turning)):
         # How many turns a condition leaves depends on data.
         yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until)

@@ -179,7 +179,9 @@ def _flow_inside(inside: _Inside, sources: set[int], outer: Flow) -> Flow:
 def _forward(inside: _Inside, sources: set[int]) -> set[int]:
     schedule, reached = inside.schedule, set(sources)
     for step in inside.steps:
-        if isinstance(step, Repeat | Region):
+        if isinstance(step, Repeat) and not step.length:
+            reached.update(result for operand, result in _untouched(step) if operand in reached)
+        elif isinstance(step, Repeat | Region):
             operands = {slot for slot in step.operands if slot in reached and schedule.slots[slot].has_cells}
             made = _inside(step, inside.surely).made(operands) if operands else operands
             reached.update(slot for slot in made if schedule.slots[slot].has_cells)
@@ -191,13 +193,20 @@ def _forward(inside: _Inside, sources: set[int]) -> set[int]:
 def _backward(inside: _Inside, sinks: set[int], *, smooth: bool) -> set[int]:
     schedule, reached = inside.schedule, set(sinks)
     for step in reversed(inside.steps):
-        if isinstance(step, Repeat | Region):
+        if isinstance(step, Repeat) and not step.length:
+            reached.update(operand for operand, result in _untouched(step) if result in reached)
+        elif isinstance(step, Repeat | Region):
             results = {slot for slot in step.results if slot in reached and schedule.slots[slot].has_cells}
             read = _inside(step, inside.surely).read(results, smooth=smooth) if results else results
             reached.update(slot for slot in read if schedule.slots[slot].has_cells)
         else:
             reached.update(operand for operand, result in _edges(inside, step, smooth=smooth) if result in reached)
     return reached
+
+
+def _untouched(step: Repeat) -> Edges:
+    """What a loop of no turns hands through: its carries, as they are."""
+    return list(zip(step.operands[: step.carries], step.results, strict=False))
 
 
 def _edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -> Edges:
