@@ -28,6 +28,7 @@ from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
 from tapestry_jax.lowering.time.scan import scan_in_turn, scan_over_mesh, total_before
 from tapestry_jax.planning.folding.merges import local_sizes, local_state
+from tapestry_jax.planning.folding.traffic import varying_leaves
 from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.refining.repeats import Part, repeated_parts
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
@@ -143,9 +144,8 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
 
     results = on_valid_rows(whole, cuts, sizes, here, blocks, run, states=folds or scans)
     if folds:
-        if step.carried:
-            results = _alike(shaped, blocks, results, [schedule.slots[slot].varying for slot in step.results])
-        else:
+        results = _alike(shaped, blocks, results, _varying(schedule, step))
+        if not step.carried:
             results = _merged(shaped, step, here, results)
     elif scans:
         steps = [vary(leaf, sorted(step.axes)) for leaf in results]
@@ -157,6 +157,19 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
     return _as_stored(schedule, step, results)
+
+
+def _varying(schedule: Schedule, step: Run) -> list[frozenset[str]]:
+    """For every leaf of a device's state the mesh axes over which it differs."""
+    if step.carried:
+        return [schedule.slots[slot].varying for slot in step.results]
+    graph = schedule.graph
+    if len(graph.shaped(step.node).state) == 1:
+        # A sum of what no operand decides is rare, and asking takes a thirtieth of lowering a transformer.
+        return [step.axes]
+    operands = [graph.type_of(ref).struct for ref in graph.nodes[step.node].operands]
+    varies = varying_leaves(graph.shaped(step.node), operands, dict(step.cuts), schedule.mesh)
+    return [step.axes if each else frozenset() for each in varies]
 
 
 def _alike(shaped: Shaped, blocks: Sequence[Any], state: list[Any], varying: Sequence[frozenset[str]]) -> list[Any]:

@@ -229,7 +229,10 @@ def _of_changes(
             case Exchange(_, target, _, _, cut):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != target)
                 moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
-                yield moved
+                key = (source, tuple(map(_forward, changes[: number + 1])))
+                if key not in seen:
+                    seen.add(key)
+                    yield moved
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Deal(_, cut):
                 moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)

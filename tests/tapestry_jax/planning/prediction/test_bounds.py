@@ -211,3 +211,13 @@ def test_a_loop_of_no_turns_sends_nothing_of_what_it_captures(mesh2x4):
     plan = tp.plan(graph, mesh2x4, {"d": tp.ring("model"), "a": "model"})
     assert not [found for found in plan.collectives(True) if found.path == "input w"]
     assert_contract(plan)
+
+
+def test_a_leaf_that_no_operand_decides_is_not_sent(mesh8):
+    """One cell on each device has no error yet, which JAX takes to vary with the cell that its zero was made like."""
+    plan = tp.plan(
+        tp.trace(lambda x: tp.fold(agg.CompensatedSum(), "b a -> b")(x), tp.TensorType({"b": 1, "a": 8}, jnp.float32)),
+        mesh8,
+        {"a": "data"},
+    )
+    assert_contract(plan)
