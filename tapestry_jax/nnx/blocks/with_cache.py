@@ -29,7 +29,8 @@ def with_cache(model: Any, batch: int | Mapping[str, int], length: int, *, dtype
       dtype: of keys and values.
 
     Raises:
-      GraphError: when nothing in the model keeps a cache, a layer of it sees what comes later, or has fewer positions.
+      GraphError: when nothing in the model keeps a cache, a layer of it sees what comes later, has fewer positions, or
+        has a state that no cache keeps.
 
     Example:
       >>> from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention

@@ -1,4 +1,5 @@
 """Recurrent layers: a cell repeated along a sequence, and linear state spaces.
 
-Read `cells`, then `rnn`; `state_space` is linear, and a scan, as is `mamba`, whose steps depend on the input.
+Read `recurrence`, what they share, `cells`, then `rnn`; `state_space` is linear, and a scan, as is `mamba`, whose steps
+depend on the input.
 """

@@ -18,10 +18,10 @@ from combinators.leaves.map import Map
 from combinators.leaves.scan import Scan
 from combinators.monoids import AffineRecurrence
 from combinators.recording.value import Value
-from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import cast, lecun_normal, ones, parameter, zeros
 from tapestry_jax.nnx.projections.linear import Linear
+from tapestry_jax.nnx.recurrent.recurrence import Recurrence
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SelectiveSteps:
         return jnp.exp(-step[..., None] * jnp.exp(decay)), (step * x)[..., None] * b[..., None, :]
 
 
-class Mamba(Module):
+class Mamba(Recurrence):
     """A selective state space with a gate, as in Mamba: each feature has a state, whose steps depend on the position.
 
         h[t] = exp(-s[t] exp(decay)) h[t-1] + s[t] x[t] b[t],   y[t] = h[t] . c[t] + d x[t]

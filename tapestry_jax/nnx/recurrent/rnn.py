@@ -14,6 +14,7 @@ from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.recurrent.cells import Cell
+from tapestry_jax.nnx.recurrent.recurrence import Recurrence
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Join:
         return jnp.concatenate([left, right], axis=-1)
 
 
-class RNN(Module):
+class RNN(Recurrence):
     """A cell along `seq`, the last dimension but one, as `flax.nnx.RNN`: its state is fed back from step to step.
 
     Steps come one after the other, so `seq` is whole in every plan; the batch and the cells of the state can be cut.

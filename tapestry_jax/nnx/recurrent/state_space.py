@@ -14,12 +14,12 @@ from combinators.leaves.einsum import einsum
 from combinators.leaves.map import Map
 from combinators.leaves.running import scan
 from combinators.recording.value import Value
-from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import lecun_normal, ones, parameter
+from tapestry_jax.nnx.recurrent.recurrence import Recurrence
 
 
-class DiagonalSSM(Module):
+class DiagonalSSM(Recurrence):
     """A diagonal linear state space: `h[t] = a h[t-1] + (1 - a) (x[t] . b)`, `y[t] = h[t] . c + d x[t]`.
 
     The decays `a = sigmoid(decay)` lie between 0 and 1. The recurrence is a `Scan` with the monoid of affine

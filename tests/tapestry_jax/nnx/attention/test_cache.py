@@ -139,3 +139,22 @@ def test_what_has_no_cache_is_told() -> None:
     ):
         with pytest.raises(tp.GraphError, match=told):
             tp.nnx.with_cache(model, 2, 8)
+
+
+def test_a_layer_that_would_forget_is_told_beside_attention_that_does_not() -> None:
+    """The attention keeps what it saw; with an empty state at every call the other layer would give other numbers."""
+    rngs = nnx.Rngs(0)
+
+    def rnn() -> Any:
+        return tp.nnx.RNN(tp.nnx.GRUCell(8, 8, rngs=rngs))
+
+    for layer, name in (
+        (tp.nnx.Mamba(8, 4, rngs=rngs), "Mamba"),
+        (tp.nnx.DiagonalSSM(8, 4, rngs=rngs), "DiagonalSSM"),
+        (rnn(), "RNN"),
+        (tp.nnx.Bidirectional(rnn(), rnn()), "RNN"),
+        (tp.nnx.Stack([tp.nnx.DiagonalSSM(8, 4, rngs=rngs)]), "DiagonalSSM"),
+    ):
+        with pytest.raises(tp.GraphError, match=f"^{name} keeps no state between calls") as error:
+            tp.nnx.with_cache(tp.nnx.Sequential(layer_of("plain"), layer), 2, 8)
+        assert str(error.value).endswith("\n  Run the whole sequence in one call.")

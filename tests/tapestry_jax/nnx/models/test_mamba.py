@@ -93,7 +93,7 @@ def test_a_plan_that_is_found(mesh2x4: Any) -> None:
 
 
 def test_mamba_has_no_cache_yet() -> None:
-    with pytest.raises(tp.GraphError, match="nothing in the model keeps a cache"):
+    with pytest.raises(tp.GraphError, match="Mamba keeps no state between calls"):
         generate(model_of(), TOKENS, 2)
 
 
