@@ -244,6 +244,10 @@ def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
     except jax.errors.TracerArrayConversionError as error:
         details = ("tokens and lengths are looked at before anything is traced", f"got {numbers!r:.80}")
         raise SignatureError(message("prompts inside of jax.jit", *details, remedy="Call it from outside.")) from error
+    except ValueError as error:
+        details = ("rows differ in length", f"got {numbers!r:.80}")
+        remedy = "Pad prompts to one length, and pass lengths=."
+        raise SignatureError(message("prompts or their lengths are no array", *details, remedy=remedy)) from error
 
 
 _PLANNER = 'Pass a function such as lambda graph: tp.plan(graph, mesh, {"batch": "data"}).'

@@ -98,6 +98,7 @@ def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(mo
         (lambda m: generate(m, PROMPT - 1, 2), tp.SignatureError, "prompts hold tokens that the model does not have"),
         (lambda m: generate(m, PROMPT[0], 2), tp.SignatureError, "expected integers (batch, positions)"),
         (lambda m: generate(m, PROMPT * 1.0, 2), tp.SignatureError, "these are no prompts"),
+        (lambda m: generate(m, [[1, 2], [3]], 2), tp.SignatureError, "Pad prompts to one length, and pass lengths=."),
         (lambda m: generate(m, PROMPT[:, :0], 2), tp.SignatureError, "these are no prompts"),
         (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3, 6]), tp.SignatureError, "4 integers from 1 to 5"),
         (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3]), tp.SignatureError, "lengths= of prompts"),
