@@ -18,6 +18,7 @@ from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.blocks.residual import Residual
 from tapestry_jax.nnx.models.fields import check, check_divides, read_config, read_fields
 from tapestry_jax.nnx.models.hugging_face import read_llama_config, read_llama_weights
+from tapestry_jax.nnx.models.weights import find_files, read_headers
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import Embed
@@ -179,7 +180,7 @@ class Llama(RotaryDecoder):
     def from_safetensors(
         cls,
         paths: str | PathLike[str] | Sequence[str | PathLike[str]],
-        config: LlamaConfig,
+        config: LlamaConfig | None = None,
         *,
         shardings: Any = None,
     ) -> Llama:
@@ -189,7 +190,7 @@ class Llama(RotaryDecoder):
 
         Args:
           paths: a file, several, or a folder, of which all `*.safetensors` are read.
-          config: the sizes.
+          config: the sizes; by default those of the `config.json` that lies in the folder, or beside the first file.
           shardings: where parameters lie, in the structure of the model's state, such as `plan.in_shardings[0]`: no
             device then holds a parameter that the plan cuts, as a whole. By default they lie on JAX's default device.
 
@@ -197,13 +198,19 @@ class Llama(RotaryDecoder):
           The model; weights are converted to `config.param_dtype`.
 
         Raises:
-          FormatError: where a file cannot be read; or where tensors are missing, stand twice, are not those of the
-            model, or have other shapes or dtypes: all of them at once.
+          FormatError: where a file cannot be read, or a `config.json` that is needed; or where tensors are missing,
+            stand twice, are not those of the model, or have other shapes or dtypes: all of them at once.
           GraphError: when an argument is not what it should be.
         """
-        model = cls.abstract(config)
+        model = cls.abstract(_config_beside(paths) if config is None else config)
         nnx.update(model, read_llama_weights(model, paths, shardings))
         return model
+
+
+def _config_beside(paths: Any) -> LlamaConfig:
+    files = find_files(paths)
+    read_headers(files)  # so that files that are not there are told, not the configuration that is not beside them
+    return LlamaConfig.from_hugging_face(files[0].parent)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

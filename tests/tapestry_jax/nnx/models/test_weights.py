@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -63,6 +65,20 @@ def test_a_long_list_is_cut(tmp_path):
     save_file({f"w{number}": np.zeros(1, np.float32) for number in range(60)}, tmp_path / "model.safetensors")
     told = refusal([tmp_path / "model.safetensors"])
     assert len(told) == 43 and told[-2] == "  and 41 more"
+
+
+def test_sizes_are_those_of_the_configuration_beside_the_weights(tmp_path, weights):
+    save_file(weights, tmp_path / "model.safetensors")
+    for paths in (tmp_path, tmp_path / "model.safetensors"):
+        with pytest.raises(tp.FormatError, match=r"a configuration cannot be read\n.*config\.json"):
+            Llama.from_safetensors(paths)
+    with pytest.raises(tp.FormatError, match=r"^1 of 1 files of weights cannot be read\n.*none"):
+        Llama.from_safetensors(tmp_path / "none")
+    (tmp_path / "config.json").write_text(json.dumps(reference.CONFIG))
+    for paths in (tmp_path, str(tmp_path / "model.safetensors"), [tmp_path / "model.safetensors"]):
+        model = Llama.from_safetensors(paths)
+        assert model.config == CONFIG
+        np.testing.assert_array_equal(model.norm.scale[...], weights["model.norm.weight"])
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "long header", "shapes"])
