@@ -60,8 +60,8 @@ class MoE(Module):
       rngs: whose stream `params` initialises.
 
     Attributes:
-      load_balance: `num_experts * sum(share of tokens * mean probability)` over all tokens.
-      router_z: mean of the squared logsumexp of the router's logits.
+      load_balance: `num_experts * sum(share of tokens * mean probability)` over all tokens; 0 where there are none.
+      router_z: mean of the squared logsumexp of the router's logits; 0 where there are no tokens.
       dropped: how many choices found no place, int32.
 
     Raises:
@@ -143,8 +143,12 @@ class MoE(Module):
             )
         logits = self.router(x)
         shares, numbers = choose(logits, self.top_k, normalized=self.normalized)
-        self.load_balance[...] = astype(load_balance(logits, numbers, self.num_experts), jnp.float32)
-        self.router_z[...] = astype(router_z(logits), jnp.float32)
+        if math.prod(x.shape[:-1]):
+            self.load_balance[...] = astype(load_balance(logits, numbers, self.num_experts), jnp.float32)
+            self.router_z[...] = astype(router_z(logits), jnp.float32)
+        else:  # means of nothing would be NaN, in every loss that they are added to
+            for said in (self.load_balance, self.router_z):
+                said[...] = Map(jnp.zeros_like, name="nothing")(said[...])
         return self._dropless(x, shares, numbers) if self.capacity_factor is None else self._sent(x, shares, numbers)
 
     def _dropless(self, x: Value, shares: Value, numbers: Value) -> Value:

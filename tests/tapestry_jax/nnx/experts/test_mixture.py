@@ -148,6 +148,30 @@ def test_no_tokens_choose_nobody(factor: float | None) -> None:
         assert layer(x).shape == x.shape and layer.dropped[...] == 0
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 6), (3, 0, 6)])
+def test_no_tokens_cost_nothing(shape: tuple[int, ...]) -> None:
+    """Also behind a batch that cost something; a loss that adds them up stays a number, and so do its slopes."""
+    layer = tp.nnx.MoE(EXPERTS, 6, 4, rngs=nnx.Rngs(0))
+    layer(X)
+    assert layer.load_balance[...] > 0 and layer.router_z[...] > 0
+
+    def spent(layer: Any, x: Any) -> Any:
+        layer(x)
+        return layer.load_balance[...] + layer.router_z[...]
+
+    graph = tp.trace(spent, layer, tp.TensorType(dict(zip(("batch", "seq", "embed"), shape, strict=True))))
+    for run in (graph, tp.plan(graph, tp.mesh(data=2)).compile()):
+        params, rest = nnx.split_state(nnx.state(layer), nnx.Param, ...)
+
+        def both(params: Any, run: Any = run, rest: Any = rest) -> Any:
+            return run(nnx.merge_state(params, rest), jnp.zeros(shape))
+
+        (value, _), slopes = jax.value_and_grad(both, has_aux=True)(params)
+        assert value == 0 and not any(np.any(slope) for slope in jax.tree.leaves(slopes))
+    layer(np.zeros(shape, np.float32))
+    assert layer.load_balance[...] == layer.router_z[...] == layer.dropped[...] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
