@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_flag, read_function, read_number
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import GraphError, message
 from combinators.leaves.einsum import einsum
 from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
@@ -21,7 +21,7 @@ from combinators.recording.value import Value
 from tapestry_jax.nnx.experts.capacity import collect, dispatch, places_of
 from tapestry_jax.nnx.experts.dropless import ragged_product
 from tapestry_jax.nnx.experts.routing import choose, load_balance, router_z
-from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import cast, parameter
 from tapestry_jax.nnx.projections.linear import Linear
@@ -31,7 +31,7 @@ class Auxiliary(nnx.Variable[Any]):
     """What a layer says beside its result: a loss, a count. The forward pass writes it."""
 
 
-class MoE(Module):
+class MoE(SequenceLayer):
     """A mixture of experts: each token is transformed by the `top_k` experts that its router finds most probable.
 
     An expert is `down(activation(up(x)))`, with `gated` `down(activation(gate(x)) * up(x))`. With a capacity each row
@@ -120,27 +120,13 @@ class MoE(Module):
         self.load_balance, self.router_z = (Auxiliary(jnp.zeros(()), dims=()) for _ in range(2))
         self.dropped = Auxiliary(jnp.zeros((), jnp.int32), dims=())
 
-    @property
-    def signature(self) -> str:
-        """Tokens and features come last."""
-        return "... seq embed -> ... seq embed"
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
-
     def forward(self, x: Value) -> Value:
         """Choose, transform, add up by shares: `(..., seq, features)` comes back.
 
         Raises:
-          SignatureError: when there is no axis of tokens, or the features have another size.
+          SignatureError: when there is no axis of positions, or the features have another size.
         """
-        if x.ndim < 2 or x.shape[-1] != self.features:
-            details = (f"expected tokens, then embed={self.features}", f"got {x!r}")
-            raise SignatureError(
-                message("MoE: the input does not fit", *details, remedy="Change features=, or the input.")
-            )
+        self._check_fits(x)
         logits = self.router(x)
         shares, numbers = choose(logits, self.top_k, normalized=self.normalized)
         if math.prod(x.shape[:-1]):

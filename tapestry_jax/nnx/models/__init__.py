@@ -5,9 +5,9 @@ Decoders  GPT GPTConfig Llama LlamaConfig LlamaBlock RotaryDecoder Mixtral Mixtr
 Decoding  generate Generator Sampling
 Images    ViT ViTConfig ResNet ResNetConfig ResidualBlock Mixer MixerConfig MixerBlock
 
-Read `gpt`, `llama`, `mixtral` and `mamba`, and `decoding` with `sampling`; then `vit`, `mixer` with the `patches` of
-both, and `resnet`. `fields` reads configurations, `hugging_face` names and shapes of published weights, and `weights`
-the files that hold them.
+Read `gpt`, `llama`, `mixtral` and `mamba`, and `decoding` with `sampling`; then `classifier`, `vit`, `mixer` with the
+`patches` of both, and `resnet`. `fields` reads configurations, `hugging_face` names and shapes of published weights,
+and `weights` the files that hold them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from combinators.recording.value import Value
 from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.models.fields import read_config, read_fields
-from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import Embed
@@ -60,7 +60,7 @@ class MambaConfig:
         read_fields(self, sizes, derived=("rank",), positive=("epsilon",), flags=("tied", "stacked"))
 
 
-class MambaBlock(Module):
+class MambaBlock(SequenceLayer):
     """`x + mamba(norm(x))`."""
 
     def __init__(self, config: MambaConfig, *, rngs: nnx.Rngs) -> None:
@@ -70,16 +70,6 @@ class MambaBlock(Module):
         self.norm = RMSNorm(config.embed, epsilon=config.epsilon, **dtypes)
         options: dict[str, Any] = {"expansion": config.expansion, "width": config.width, "rank": config.rank}
         self.mamba = Mamba(config.embed, config.state, **options, **dtypes)
-
-    @property
-    def signature(self) -> str:
-        """Positions and features come last."""
-        return "... seq embed -> ... seq embed"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
 
     def forward(self, x: Value) -> Value:
         """`(..., seq, embed)`, which comes back."""

@@ -12,9 +12,10 @@ from combinators.frozen import dataclass
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.blocks.repeated import make_blocks, run_blocks
+from tapestry_jax.nnx.models.classifier import Classifier
 from tapestry_jax.nnx.models.fields import check_divides, read_config, read_fields
 from tapestry_jax.nnx.models.patches import Patches, mean_of_positions
-from tapestry_jax.nnx.modules.module import Module
+from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.linear import Linear
@@ -62,7 +63,7 @@ class MixerConfig:
         check_divides(self, ("patch", "image"))
 
 
-class MixerBlock(Module):
+class MixerBlock(SequenceLayer):
     """`x + across(norm(x))`, then `x + mlp(norm(x))`: the first map along positions, the second one along features."""
 
     def __init__(self, config: MixerConfig, *, rngs: nnx.Rngs) -> None:
@@ -75,16 +76,6 @@ class MixerBlock(Module):
         self.mlp_norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         self.mlp = MLP(config.embed, config.mlp, **dtypes)
 
-    @property
-    def signature(self) -> str:
-        """Positions and features come last."""
-        return "... seq embed -> ... seq embed"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
-
     def forward(self, x: Value) -> Value:
         """Mix the positions of every feature, then the features of every position."""
         last = x.ndim - 1
@@ -94,7 +85,7 @@ class MixerBlock(Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
-class Mixer(Module):
+class Mixer(Classifier):
     """Images to logits of classes: patches, blocks that mix positions and features in turn, and the mean of positions.
 
     Args:
@@ -114,16 +105,6 @@ class Mixer(Module):
         )
         self.norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         self.head = Linear(config.embed, config.classes, dims=("embed", "classes"), **dtypes)
-
-    @property
-    def signature(self) -> str:
-        """Images with channels last to logits."""
-        return "... y x channels -> ... classes"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of the channels and the classes."""
-        return {"channels": self.config.channels, "classes": self.config.classes}
 
     def forward(self, images: Value) -> Value:
         """Logits of every image.

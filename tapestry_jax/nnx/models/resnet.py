@@ -17,6 +17,7 @@ from combinators.leaves.map import Map
 from combinators.recording.value import Value
 from tapestry_jax.nnx.images.conv import Conv
 from tapestry_jax.nnx.images.pooling import max_pool
+from tapestry_jax.nnx.models.classifier import Classifier
 from tapestry_jax.nnx.models.fields import check, read_config, read_fields
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norms.batch_norm import BatchNorm
@@ -115,7 +116,7 @@ class ResidualBlock(Module):
         return relu(x + y)
 
 
-class ResNet(Module):
+class ResNet(Classifier):
     """Images to logits of classes: stages of residual blocks, each with half the cells and twice the channels.
 
     While it trains, norms use the statistics of the whole batch, however it is cut, and write what runs along.
@@ -150,16 +151,6 @@ class ResNet(Module):
         self.stages = nnx.List(stages)
         dtypes: dict[str, Any] = {"dtype": config.dtype, "param_dtype": config.param_dtype, "rngs": rngs}
         self.head = Linear(inside, config.classes, dims=("channels", "classes"), **dtypes)
-
-    @property
-    def signature(self) -> str:
-        """Images with channels last to logits."""
-        return "... y x channels -> ... classes"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of the channels and the classes."""
-        return {"channels": self.config.channels, "classes": self.config.classes}
 
     def forward(self, images: Value) -> Value:
         """Logits of every image."""

@@ -11,9 +11,9 @@ from combinators.frozen import dataclass
 from combinators.recording.value import Value
 from tapestry_jax.nnx.blocks.repeated import make_blocks, run_blocks
 from tapestry_jax.nnx.blocks.transformer import Block, TransformerConfig
+from tapestry_jax.nnx.models.classifier import Classifier
 from tapestry_jax.nnx.models.fields import check_divides, read_config, read_fields
 from tapestry_jax.nnx.models.patches import Patches, mean_of_positions
-from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.norms.layer_norm import LayerNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import PositionEmbed
@@ -73,7 +73,7 @@ class ViTConfig:
         return TransformerConfig(vocab=self.classes, max_len=self.patches, **sizes, **dtypes)
 
 
-class ViT(Module):
+class ViT(Classifier):
     """Images to logits of classes: patches, learned positions, blocks that see all positions, and their mean.
 
     Args:
@@ -95,16 +95,6 @@ class ViT(Module):
         )
         self.norm = LayerNorm(config.embed, epsilon=config.epsilon, **dtypes)
         self.head = Linear(config.embed, config.classes, dims=("embed", "classes"), **dtypes)
-
-    @property
-    def signature(self) -> str:
-        """Images with channels last to logits."""
-        return "... y x channels -> ... classes"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of the channels and the classes."""
-        return {"channels": self.config.channels, "classes": self.config.classes}
 
     def forward(self, images: Value) -> Value:
         """Logits of every image.

@@ -2,5 +2,5 @@
 
 Read `module`, then `arrow`; `symbolic` puts values in the place of parameters and takes types of them, `written`
 refuses what a forward pass writes, `plain` lifts calls of layers that are Flax's own. `sequential` is the plainest
-module of modules.
+module of modules, `sequence_layer` what layers of positions share.
 """

@@ -11,13 +11,13 @@ from flax import nnx
 
 from combinators.aggregators.recurrence import last_state
 from combinators.arguments import read_count
-from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.leaves.einsum import einsum
 from combinators.leaves.map import Map
 from combinators.leaves.scan import Scan
 from combinators.monoids import AffineRecurrence
 from combinators.recording.value import Value
+from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import cast, lecun_normal, ones, parameter, zeros
 from tapestry_jax.nnx.projections.linear import Linear
@@ -49,7 +49,7 @@ class SelectiveSteps:
         return jnp.exp(-step[..., None] * jnp.exp(decay)), (step * x)[..., None] * b[..., None, :]
 
 
-class Mamba(Recurrence):
+class Mamba(Recurrence, SequenceLayer):
     """A selective state space with a gate, as in Mamba: each feature has a state, whose steps depend on the position.
 
         h[t] = exp(-s[t] exp(decay)) h[t-1] + s[t] x[t] b[t],   y[t] = h[t] . c[t] + d x[t]
@@ -109,27 +109,13 @@ class Mamba(Recurrence):
         self.d = parameter(ones, (inner,), ("inner",), **made)
         self.out = Linear(inner, features, dims=("inner", "embed"), **linear)
 
-    @property
-    def signature(self) -> str:
-        """Positions and features come last."""
-        return "... seq embed -> ... seq embed"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
-
     def forward(self, x: Value) -> Value:
         """The outputs of all positions: `(..., seq, features)`, which comes back.
 
         Raises:
           SignatureError: when there is no axis of positions, or the features have another size.
         """
-        if x.ndim < 2 or x.shape[-1] != self.features:
-            details = (f"expected positions, then embed={self.features}", f"got {x!r}")
-            raise SignatureError(
-                message("Mamba: the input does not fit", *details, remedy="Change features=, or the input.")
-            )
+        self._check_fits(x)
         silu = Map(jax.nn.silu)
         inner = silu(self._convolved(self.expand(x)))
         y = self._states(inner) + cast(self.d[...], self.dtype) * inner

@@ -14,12 +14,13 @@ from combinators.leaves.einsum import einsum
 from combinators.leaves.map import Map
 from combinators.leaves.running import scan
 from combinators.recording.value import Value
+from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import lecun_normal, ones, parameter
 from tapestry_jax.nnx.recurrent.recurrence import Recurrence
 
 
-class DiagonalSSM(Recurrence):
+class DiagonalSSM(Recurrence, SequenceLayer):
     """A diagonal linear state space: `h[t] = a h[t-1] + (1 - a) (x[t] . b)`, `y[t] = h[t] . c + d x[t]`.
 
     The decays `a = sigmoid(decay)` lie between 0 and 1. The recurrence is a `Scan` with the monoid of affine
@@ -48,18 +49,13 @@ class DiagonalSSM(Recurrence):
         self.c = parameter(lecun_normal, (self.state, self.features), ("state", "embed"), **options)
         self.d = parameter(ones, (self.features,), ("embed",), **options)
 
-    @property
-    def signature(self) -> str:
-        """Positions and features come last."""
-        return "... seq embed -> ... seq embed"
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Of `embed`."""
-        return {"embed": self.features}
-
     def forward(self, x: Value) -> Value:
-        """The outputs of all steps: `(..., seq, features)`, which comes back."""
+        """The outputs of all steps: `(..., seq, features)`, which comes back.
+
+        Raises:
+          SignatureError: when there is no axis of positions, or the features have another size.
+        """
+        self._check_fits(x)
         a = Map(jax.nn.sigmoid)(self.decay[...])
         driven = einsum("... e, e n -> ... n")(x, self.b[...]) * (1 - a)
         along = scan(aggregators.Recurrence(), "n, ... t n -> ... t n", over="t", name="recurrence")

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 from jax import lax
 
@@ -47,3 +48,9 @@ def test_states_are_those_of_the_loop_planned_and_not() -> None:
 def test_decays_begin_between_0_and_1() -> None:
     decays = jax.nn.sigmoid(tp.nnx.DiagonalSSM(3, 4, rngs=nnx.Rngs(0)).decay[...])
     np.testing.assert_allclose(decays, np.exp(-np.logspace(0, -3, 4)), rtol=1e-4)
+
+
+def test_features_of_another_size_are_told() -> None:
+    expected = "^DiagonalSSM: the input does not fit\\n  expected positions, then embed=3\\n"
+    with pytest.raises(tp.SignatureError, match=expected):
+        tp.nnx.DiagonalSSM(3, 4, rngs=nnx.Rngs(0))(X[..., :2])
