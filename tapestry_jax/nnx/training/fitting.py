@@ -78,7 +78,7 @@ def fit(
     last = None if steps is None else read_count(steps, "steps= of trainer.fit", least=0, error=TrainingError)
     every = read_count(told.every, "every= of trainer.fit", error=TrainingError)
     save_every = read_count(save_every, "save_every= of trainer.fit", error=TrainingError)
-    given = batches if callable(batches) else _iterator(batches)
+    given = batches if callable(batches) else iterator(batches, "trainer.fit", _FUNCTION)
     if saved is not None:
         saved.begin(given)
     total, pending, at = NOTHING, list[tuple[Any, int]](), trainer.steps
@@ -98,6 +98,9 @@ def fit(
     return total.read()
 
 
+_FUNCTION = ", or a function of the number of the step"
+
+
 def _tell(trainer: Steps, pending: list[tuple[Any, int]], told: Telling, shown: Bar) -> Metrics:
     """Add up what the last steps found, and tell it."""
     recent = sum((Metrics.of(found, rows) for found, rows in pending), NOTHING)
@@ -109,13 +112,23 @@ def _tell(trainer: Steps, pending: list[tuple[Any, int]], told: Telling, shown: 
     return recent
 
 
-def _iterator(batches: Any) -> Iterator[Any]:
+def iterator(batches: Any, asked: str, other: str = "") -> Iterator[Any]:
+    """Batches one after the other.
+
+    Args:
+      batches: as users give them.
+      asked: who asks, as errors call it.
+      other: what else may be given, as the remedy says it.
+
+    Raises:
+      TrainingError: for what cannot be gone through.
+    """
     try:
         return iter(batches)
     except TypeError as error:
         details = f"got {type(batches).__name__}: {batches!r:.80}"
-        remedy = "Pass tuples of arrays one after the other, or a function of the number of the step."
-        raise TrainingError(message("trainer.fit was given no batches", details, remedy=remedy)) from error
+        remedy = f"Pass tuples of arrays one after the other{other}."
+        raise TrainingError(message(f"{asked} was given no batches", details, remedy=remedy)) from error
 
 
 def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int | None) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from flax import nnx
 
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
-from tapestry_jax.nnx.training.fitting import Telling, fit
+from tapestry_jax.nnx.training.fitting import Telling, fit, iterator
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.microbatches import with_microbatches
 from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
@@ -60,7 +60,7 @@ class Trainer:
       nan: what is done where the loss, a gradient or an update is not finite: `"stop"` raises, with the state of before
         that step kept; `"skip"` leaves the step out; None looks at nothing.
       wrt: which variables are trained, a filter of `flax.nnx`.
-      checkpoint: the folder of checkpoints, which `fit` writes as often as it reports; needs Orbax.
+      checkpoint: the folder of checkpoints, which `fit` writes every `save_every` steps; needs Orbax.
       keep: how many of the newest are kept.
 
     Attributes:
@@ -236,10 +236,14 @@ class Trainer:
         program than the one that is trained, it is planned by what the plan was asked for.
 
         Args:
-          batches: as `fit` takes them, one after the other.
+          batches: tuples of arrays, or dictionaries by name, one after the other.
+
+        Raises:
+          TrainingError: for what are no batches, such as a function; where numbers of a step before were not finite and
+            `nan="stop"`.
         """
         found = NOTHING
-        for batch in batches:
+        for batch in iterator(batches, "trainer.evaluate"):
             args = self._program.read(batch)
             program, places = self._compiled(args, trains=False)
             told = program(self.state, jax.tree.map(sent, args, places))

@@ -137,6 +137,9 @@ def test_batches_that_do_not_fit():
         trainer.fit(lambda step: (x, labels))
     with pytest.raises(tp.nnx.TrainingError, match="was given no batches"):
         trainer.fit(3)
+    for none in (3, lambda step: (x, labels)):
+        with pytest.raises(tp.nnx.TrainingError, match=r"trainer.evaluate was given no batches\n  got (int|function)"):
+            trainer.evaluate(none)
     assert trainer.steps == 0
     assert np.isfinite(float(trainer.step(x, labels=labels)["loss"]))
     assert trainer.fit([]) == {} and trainer.fit([{"labels": labels, "x": x}])["loss"] > 0
