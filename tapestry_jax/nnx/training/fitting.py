@@ -60,15 +60,25 @@ class Telling:
         """What is known after a step, and answered.
 
         Raises:
-          TrainingError: where the answer would replace what is known, such as the training loss by another loss.
+          TrainingError: where the answer is no dictionary of numbers, or would replace what is known, such as the
+            training loss by another loss.
         """
         known = {"step": step, **found.read()}
-        answer: Mapping[str, float] = {} if self.report is None else self.report(step, found.read()) or {}
+        answer = {} if self.report is None else _numbers(self.report(step, found.read()))
         if taken := [name for name in answer if name in known]:
             details = (f"got {', '.join(f'`{name}`' for name in taken)}", f"the row of a step has {', '.join(known)}")
             remedy = 'Return other names, such as {"held_out_loss": trainer.evaluate(batches)["loss"]}.'
             raise TrainingError(message("report= of trainer.fit returns names that are taken", *details, remedy=remedy))
-        return {**known, **{name: float(value) for name, value in answer.items()}}
+        return {**known, **answer}
+
+
+def _numbers(answer: Any) -> dict[str, float]:
+    try:
+        return {name: float(value) for name, value in dict(answer or {}).items()}
+    except (TypeError, ValueError) as error:
+        details = f"got {type(answer).__name__}: {answer!r:.200}"
+        remedy = 'Return a dictionary of numbers, {"held_out_loss": 0.5}, or None.'
+        raise TrainingError(message("report= of trainer.fit returns no metrics", details, remedy=remedy)) from error
 
 
 def fit(
@@ -77,10 +87,14 @@ def fit(
     """See `Trainer.fit`."""
     last = None if steps is None else read_count(steps, "steps= of trainer.fit", least=0, error=TrainingError)
     every = read_count(told.every, "every= of trainer.fit", error=TrainingError)
+    if not (told.report is None or callable(told.report)):
+        details = f"got {type(told.report).__name__}: {told.report!r:.80}"
+        remedy = "Pass a function of the step and the metrics."
+        raise TrainingError(message("report= of trainer.fit is no function", details, remedy=remedy))
     save_every = read_count(save_every, "save_every= of trainer.fit", error=TrainingError)
     given = batches if callable(batches) else iterator(batches, "trainer.fit", _FUNCTION)
     if saved is not None:
-        saved.begin(given)
+        saved.begin(given, trainer.told())
     total, pending, at = NOTHING, list[tuple[Any, int]](), trainer.steps
     with bar(told.progress, trainer.steps, last) as shown:
         for batch in _from(given, trainer.steps, last):

@@ -196,7 +196,7 @@ class Trainer:
 
     def told(self) -> dict[str, Any]:
         """What a checkpoint holds beside arrays."""
-        return {"history": self.history, "record": dict(self.record)}
+        return {"history": self.history, "record": self.record}
 
     def restore(self, step: int | None = None) -> None:
         """Go on from a checkpoint, which may have been written on another mesh; on the same one, bit by bit.

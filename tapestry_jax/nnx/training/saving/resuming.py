@@ -32,6 +32,28 @@ def place_in(batches: Any) -> Any:
         raise TrainingError(message("where the batches are cannot be stored", *details, remedy=remedy)) from error
 
 
+def check_record(record: Any) -> None:
+    """What users add can be stored.
+
+    Raises:
+      TrainingError: listing all that JSON cannot say.
+    """
+    parts: dict[Any, Any] = record if isinstance(record, dict) else {"": record}
+    wrong = [f"`{name}`: {error}"[:200] for name, part in parts.items() if (error := _unsaid(part))]
+    wrong += [f"expected a dictionary, got {type(record).__name__}" for _ in range(not isinstance(record, dict))]
+    if wrong:
+        remedy = "Keep numbers of Python, texts, lists and dictionaries: float(x), array.tolist()."
+        raise TrainingError(message("trainer.record holds what no checkpoint can", *wrong, remedy=remedy))
+
+
+def _unsaid(part: Any) -> str:
+    try:
+        json.dumps(part)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
 def go_on(batches: Any, place: Any) -> None:
     """Bring batches to where they were.
 

@@ -11,7 +11,7 @@ from combinators.arguments import read_count
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
-from tapestry_jax.nnx.training.saving.resuming import go_on, is_resumable, place_in
+from tapestry_jax.nnx.training.saving.resuming import check_record, go_on, is_resumable, place_in
 from tapestry_jax.nnx.training.stepping.state import TrainState
 
 
@@ -37,13 +37,18 @@ class Saved:
             raise TrainingError(message(f"checkpoint= of a trainer is a file: {Path(folder)}", remedy=remedy))
         return Saved(Checkpoints(Path(folder), read_count(keep, "keep= of a trainer", error=TrainingError)))
 
-    def begin(self, batches: Any) -> None:
+    def begin(self, batches: Any, told: Mapping[str, Any]) -> None:
         """What `fit` is given goes to where it was when the checkpoint was written that the run goes on from.
 
+        Args:
+          batches: what `fit` was given.
+          told: what a checkpoint would hold beside arrays now.
+
         Raises:
-          TrainingError: where it cannot, or the folder belongs to another run.
+          TrainingError: where it cannot, the folder belongs to another run, or the record cannot be stored.
         """
         self._check_ours()
+        check_record(told["record"])
         if self._place is not None:
             go_on(batches, self._place)
         # Only now: batches that were refused are refused again.
@@ -59,9 +64,10 @@ class Saved:
           batches: what `fit` was given, whose place is stored where it has one.
 
         Raises:
-          TrainingError: where the folder belongs to another run.
+          TrainingError: where the folder belongs to another run, or the record cannot be stored.
         """
         self._check_ours()
+        check_record(told["record"])
         self._is_ours = True
         for later in self._newer:
             self._checkpoints.remove(later)

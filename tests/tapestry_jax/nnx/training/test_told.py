@@ -44,6 +44,20 @@ def test_a_report_does_not_replace_what_a_step_found(trainer):
     assert '{"held_out_loss": trainer.evaluate(batches)["loss"]}' in said and trainer.history == []
 
 
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        ("print", "report= of trainer.fit is no function\n  got str: 'print'\n"),
+        (lambda step, found: 3, "report= of trainer.fit returns no metrics\n  got int: 3\n"),
+        (lambda step, found: {"a": "b"}, "report= of trainer.fit returns no metrics\n  got dict: {'a': 'b'}\n"),
+    ],
+)
+def test_a_report_that_is_none(trainer, report, said):
+    with pytest.raises(tp.nnx.TrainingError) as error:
+        trainer.fit([(X, X)], report=report)
+    assert str(error.value).startswith(said) and trainer.history == []
+
+
 def test_a_bar_and_a_picture(trainer, capsys, tmp_path: Path):
     trainer.fit([(X, X)] * 4, steps=4, every=2, progress=True)
     assert "4/4" in capsys.readouterr().err

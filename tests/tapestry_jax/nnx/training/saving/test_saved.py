@@ -218,6 +218,18 @@ def test_places_that_no_file_can_hold(tmp_path):
     assert "where the batches are cannot be stored\n  get_state gives set" in said
 
 
+def test_a_record_that_no_file_can_hold_is_told_before_training(tmp_path):
+    trainer = trainer_of(tmp_path / "run", "one")
+    trainer.record = {"rate": np.float32(0.1), "name": "run", "places": {1, 2}}
+    for called, args in ((trainer.fit, ([batch(0)],)), (trainer.save, ())):
+        said = refused(called, *args)
+        assert said.startswith("trainer.record holds what no checkpoint can\n  `rate`: Object of type float32 ")
+        assert "`places`: Object of type set" in said and "name" not in said
+    trainer.record = [1]
+    assert "expected a dictionary, got list" in refused(trainer.save)
+    assert trainer.steps == 0 and not (tmp_path / "run").exists()
+
+
 def test_without_orbax_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
     said = refused(trainer_of, tmp_path, "one")
