@@ -71,7 +71,8 @@ class Trainer:
       skipped: of `nan="skip"`, the steps that were left out, and why.
 
     Raises:
-      TrainingError: when the plan is for another model, the loss returns no scalar, or an argument cannot be.
+      TrainingError: when the plan is for another model, the loss returns no scalar, the optimizer needs more than
+        gradients, parameters and the loss, or an argument cannot be.
       MeshError: when the mesh of the plan has no devices.
 
     Example:

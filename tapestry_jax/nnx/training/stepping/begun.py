@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
 
 from combinators.errors import message
@@ -29,10 +30,14 @@ def places_begun(model: Any, optimizer: Any, plan: Plan, wrt: Any, *, ema: bool,
 
     Returns:
       The types of all arrays, and their shardings, both as a `TrainState`.
+
+    Raises:
+      TrainingError: when nothing is trained, or the optimizer cannot do so.
     """
     mesh, held = plan.mesh, nnx.state(model)
     params, rest = nnx.split_state(held, wrt, ...)
     _check_trained(params, wrt)
+    _check_optimizer(optimizer, params)
     params_at, rest_at = nnx.split_state(places_of(held, plan.in_shardings[0], mesh), wrt, ...)
     types = jax.eval_shape(
         lambda params, rest: TrainState(
@@ -67,6 +72,30 @@ def begun(model: Any, optimizer: Any, places: TrainState, wrt: Any, scale: Any) 
 def _widened(params: Any) -> Any:
     """In float32 at least: what a step adds to a mean is too small for shorter formats."""
     return jax.tree.map(lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)), params)
+
+
+def _check_optimizer(optimizer: Any, params: Any) -> None:
+    """An update of these parameters can be computed of what a step knows: gradients, parameters and the loss."""
+
+    def update(params: Any) -> Any:
+        return updated(optimizer, params, optimizer.init(params), params, jnp.float32(0))
+
+    try:
+        jax.eval_shape(update, params)
+    # Whatever an optimizer raises: transformations of others, in which anything may be wrong.
+    except Exception as error:
+        details = f"{type(error).__name__}: {error}"[:600].splitlines()
+        remedy = (
+            "Take one whose update needs the gradients of one loss: no line search, no second gradient; "
+            "its labels and masks are of `nnx.state(model, wrt)`."
+        )
+        headline = "the optimizer of a trainer cannot update these parameters"
+        raise TrainingError(message(headline, *details, remedy=remedy)) from error
+
+
+def updated(optimizer: Any, gradients: Any, state: Any, params: Any, loss: Any) -> tuple[Any, Any]:
+    """What an optimizer adds to the parameters, and its next state."""
+    return optax.with_extra_args_support(optimizer).update(gradients, state, params, value=loss)
 
 
 def _check_trained(params: Any, wrt: Any) -> None:

@@ -14,6 +14,7 @@ from flax import nnx
 from combinators.frozen import dataclass
 from tapestry_jax.nnx.training.program import LossProgram
 from tapestry_jax.nnx.training.results import Results, by_path, read_results
+from tapestry_jax.nnx.training.stepping.begun import updated
 from tapestry_jax.nnx.training.stepping.finite import first_fault
 from tapestry_jax.nnx.training.stepping.scaling import LEAST
 from tapestry_jax.nnx.training.stepping.state import TrainState
@@ -60,9 +61,7 @@ class Stepper:
         found = Results(*told)
         if state.scale is not None:
             gradients = state.scale.unscaled(gradients)
-        updates, optimizer = optax.with_extra_args_support(self.optimizer).update(
-            gradients, state.optimizer, state.params, value=found.loss
-        )
+        updates, optimizer = updated(self.optimizer, gradients, state.optimizer, state.params, found.loss)
         params = optax.apply_updates(state.params, updates)
         ema = state.ema
         if self.ema is not None:

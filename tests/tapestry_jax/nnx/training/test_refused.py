@@ -55,6 +55,20 @@ def test_an_optimizer_that_is_none():
     assert "a trainer was given no optimizer" in refused(loss, MODEL, optax.sgd, PLAN)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        (optax.lbfgs(), "TypeError: "),
+        (optax.contrib.sam(optax.sgd(0.1), optax.sgd(0.1)), "TypeError: "),
+        (optax.lookahead(optax.sgd(0.1), 5, 0.5), "AttributeError: No attribute 'fast'"),
+        (optax.masked(optax.sgd(0.1), {"kernel": True}), "ValueError: pytree structure error"),
+    ],
+)
+def test_an_optimizer_that_cannot_update_these_parameters(optimizer, said):
+    told = refused(loss, MODEL, optimizer, PLAN)
+    assert told.startswith(f"the optimizer of a trainer cannot update these parameters\n  {said}")
+
+
 def test_a_plan_that_is_none_or_has_no_devices():
     assert "a trainer was given no plan\n  got Graph" in refused(loss, MODEL, optax.sgd(0.1), PLAN.graph)
     abstract = tp.plan(PLAN.graph, jax.sharding.AbstractMesh((2,), ("data",)), {"batch": "data"})
