@@ -6,24 +6,20 @@ units and the vocabulary; what runs is one program for all devices, with the col
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from dataclasses import asdict
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from searched import NONE, found_beside
 from settings import DEFAULT_STEPS, Options, read_options
-from text import SYMBOLS, Tables, Text, held_out_batches, held_out_rows, standard_library, training_batch
-from training import compare, loss, optimizer, sample
+from text import Tables, Text, held_out_batches, held_out_rows, standard_library, training_batch
+from training import compare, loss, make_mesh, optimizer, planned, sample
 
 import tapestry_jax as tp
 
-PLACEMENT = {"batch": "data", "heads": "model", "mlp": "model", "vocab": "model"}
 REPORT_EVERY = 100
 PROMPTS = [b"\n    def ", b"\nclass ", b"\nimport ", b"\n    if "]
 
@@ -39,11 +35,7 @@ def main() -> None:
     print(f"text: {text.files} files, {text.train.size:,} bytes to train on, {text.held_out.size:,} held out")
     tables = Tables.count(text.train, mesh)
 
-    config = tp.nnx.TransformerConfig(settings.layers, settings.embed, settings.heads, SYMBOLS, max_len=settings.length)
-    model = tp.nnx.Transformer(config, rngs=nnx.Rngs(settings.seed))
-    windows = tp.TensorType({"batch": settings.batch, "seq": settings.length}, jnp.int32)
-    graph = tp.trace(loss, model, windows, windows)
-    plan = tp.plan(graph, mesh, {dim: axis for dim, axis in PLACEMENT.items() if axis in mesh.shape})
+    model, plan = planned(settings, mesh)
     plan.verify()
     out.mkdir(parents=True, exist_ok=True)
     (out / "plan.json").write_text(plan.to_json())
@@ -119,18 +111,6 @@ def begin(trainer: tp.nnx.Trainer, options: Options, text: Text) -> int:
     until = trainer.record["until"] if trainer.record["until"] > start else start + DEFAULT_STEPS
     trainer.record["until"] = options.steps or until
     return trainer.record["until"]
-
-
-def make_mesh(axes: dict[str, int]) -> Any:
-    """A mesh of real devices where there are enough, otherwise of simulated ones."""
-    wanted = math.prod(axes.values())
-    jax.config.update("jax_num_cpu_devices", wanted)
-    devices = jax.devices()
-    if len(devices) < wanted:
-        devices = jax.devices("cpu")
-    # What is not planned runs beside what is.
-    jax.config.update("jax_default_device", devices[0])
-    return tp.mesh(devices, **axes)
 
 
 def printable(line: str) -> str:

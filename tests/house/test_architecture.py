@@ -55,7 +55,11 @@ def test_contracts_hold(copy: Path):
         ("tapestry_jax/planning/planted.py", "import tapestry_jax.lowering", "planning imports neither lowering"),
         ("tapestry_jax/planning/planted.py", "import numpy as np", "planning touches no arrays"),
         ("tapestry_jax/lowering/planted.py", "from flax import nnx", "only tapestry_jax.nnx imports flax"),
-        ("tapestry_jax/lowering/planted.py", "import tapestry_jax.nnx", "only the face loads tapestry_jax.nnx"),
+        (
+            "tapestry_jax/lowering/planted.py",
+            "import tapestry_jax.nnx",
+            "only the face and `tapestry train` load tapestry_jax.nnx",
+        ),
     ],
 )
 def test_contract_refuses(copy: Path, module: str, statement: str, contract: str):

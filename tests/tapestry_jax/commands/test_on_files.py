@@ -183,7 +183,9 @@ def test_wrong_words_and_files_are_told_in_our_words(words: str, said: str, ask:
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize("command", ["explain", "verify", "cost", "why", "diff", "show", "search", "aot", "laws"])
+@pytest.mark.parametrize(
+    "command", ["explain", "verify", "cost", "why", "diff", "show", "search", "train", "aot", "laws"]
+)
 def test_help_says_what_a_command_takes(command: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

@@ -99,7 +99,7 @@ class Saved:
         if self._is_ours or not (there := self._checkpoints.steps()):
             return
         details = f"it holds that of step {there[-1]}"
-        remedy = "Go on from it with trainer.restore(), name another folder, or remove this one."
+        remedy = "Go on from it with trainer.restore() or `tapestry train --resume`, name another folder, or remove it."
         raise TrainingError(
             message(f"{self._checkpoints.folder} holds checkpoints of another run", details, remedy=remedy)
         )
