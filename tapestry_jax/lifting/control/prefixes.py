@@ -50,7 +50,7 @@ class _Written:
         over = [leaf[axis] for leaf, axis in zip(named, self._axes, strict=True)]
         inside.unite(tuple(over[:1] * len(over)), tuple(over))
         body = written(self._walk, self._body, NAME)
-        found, cells = inside.run(body, [*named, *named]), cells_of(body)
+        found = inside.run(body, [*named, *named])
         for own, other in zip(named, found, strict=True):
             inside.unite(own, other)
         names, cut, told = inside.finish(named)
@@ -71,7 +71,7 @@ class _Written:
         for needed, wanted in _groups(graph, laid):
             inputs = (*needed, *(len(laid) + number for number in needed))
             program = OnBlocks(graph, tuple(sorted(cut)), inputs, needed)
-            made = self._apply(program, cells, laid, needed, wanted, over_all)
+            made = self._apply(program, cells_of(body, needed), laid, needed, wanted, over_all)
             results |= dict(zip(wanted, made, strict=True))
         return [results[number] for number in range(len(laid))]
 

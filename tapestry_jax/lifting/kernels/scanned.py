@@ -112,7 +112,7 @@ class MergeNumbers:
     """Merge two states whose leaves are numbers.
 
     Attributes:
-      program: of the leaves of both sides.
+      program: of the leaves of both sides, to those of a state; it reads no others.
       needed: which of them a state has.
       count: how many leaves a side has.
     """
@@ -126,8 +126,7 @@ class MergeNumbers:
         given: list[Any] = [None] * (2 * self.count)
         for at, one, other in zip(self.needed, left, right, strict=True):
             given[at], given[self.count + at] = one, other
-        outputs = Program(self.program.instructions, tuple(self.program.outputs[at] for at in self.needed))
-        return tuple(outputs(given))
+        return tuple(self.program(given))
 
 
 @dataclass(frozen=True)

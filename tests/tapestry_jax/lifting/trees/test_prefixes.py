@@ -45,6 +45,11 @@ def diagonal(decay: Any, drive: Any) -> Any:
     return jax.vmap(one)(drive)
 
 
+def first_largest(left: Any, right: Any) -> Any:
+    kept = left[0] >= right[0]
+    return jnp.where(kept, left[0], right[0]), jnp.where(kept, left[1], right[1])
+
+
 # The function, its arguments, the monoid, the axis of x0 that is scanned, and a plan.
 CASES: dict[str, Any] = {
     "products from the end": (
@@ -81,6 +86,12 @@ CASES: dict[str, Any] = {
     "segments": (
         lambda x0: lax.associative_scan(by_segment, (x0 > 0.9, x0))[1],
         (some(16, 3),),
+        "associative_scan",
+        {"x0_0": "b", "x0_1": "a"},
+    ),
+    "the largest and where it is": (
+        lambda x0: lax.associative_scan(first_largest, (x0, jnp.sin(x0))),
+        (some(12, 3),),
         "associative_scan",
         {"x0_0": "b", "x0_1": "a"},
     ),
