@@ -33,14 +33,20 @@ def _alike(one: Any, other: Any, sizes: Sizes) -> bool:
         return _programs(one, other, sizes)
     if isinstance(one, (tuple, list)) and type(one) is type(other):
         left, right = cast("Sequence[Any]", one), cast("Sequence[Any]", other)
-        return len(left) == len(right) and all(_alike(a, b, sizes) for a, b in zip(left, right, strict=True))
-    if isinstance(one, (int, np.integer)) and isinstance(other, (int, np.integer)):
-        return one == other or (int(one), int(other)) == sizes
+        # Sizes stand in shapes; a number by itself, such as an exponent, is what the function computes with.
+        return len(left) == len(right) and all(
+            _is_size(a, b, sizes) or _alike(a, b, sizes) for a, b in zip(left, right, strict=True)
+        )
     # The rule of a derivative is traced each time; it was written in one place.
     told, again = (getattr(value, "debug_info", None) for value in (one, other))
     if told is not None and again is not None:
         return str(told) == str(again)
     return bool(one == other)
+
+
+def _is_size(one: Any, other: Any, sizes: Sizes) -> bool:
+    integers = isinstance(one, (int, np.integer)) and isinstance(other, (int, np.integer))
+    return integers and (int(one), int(other)) == sizes
 
 
 def _programs(one: Any, other: Any, sizes: Sizes) -> bool:

@@ -1,7 +1,9 @@
 """Which steps each position of a value has merged: the proof that equations are prefixes by an associative function.
 
 Slices and their kin move positions along the scanned axis, a call of the function merges those of its two sides, and
-where each position holds the steps from the first to its own, the values are the prefixes, whatever the tree was.
+where each position holds the steps from the first to its own, the values are the prefixes. That the function is
+associative is what calling `lax.associative_scan` says, and nothing else does: so all merges have to be those of its
+tree. A tree of other merges, which may be right for any function, is none.
 """
 
 from __future__ import annotations
@@ -261,7 +263,10 @@ class Search:
         same = all(np.array_equal(merged, listed[0]) for listed in sides for merged in listed)
         if not same or left.shape != right.shape or (left < 0).any() or not np.array_equal(left[:, 1] + 1, right[:, 0]):
             raise _NoScan
-        return np.stack([left[:, 0], right[:, 1]], axis=1)
+        merged: Merged = np.stack([left[:, 0], right[:, 1]], axis=1)
+        if not np.array_equal(right[:, 1] - right[:, 0] + 1, _behind(merged[:, 1] - merged[:, 0] + 1)):
+            raise _NoScan
+        return merged
 
     def _along(self, leaf: _Leaf, axis: int) -> None:
         """Say which axis of a leaf is scanned."""
@@ -287,3 +292,12 @@ class Search:
             raise _NoScan
         self._is(one, number)
         self._is(other, number)
+
+
+def _behind(lengths: Any) -> Any:
+    """How many of so many steps `lax.associative_scan` merges last: a half of a power of two, else the least one in it.
+
+    So what has merged some steps is one tree, whichever calls it came by.
+    """
+    power = lengths & -lengths
+    return np.where(power == lengths, lengths // 2, power)

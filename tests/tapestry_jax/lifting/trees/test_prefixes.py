@@ -169,6 +169,36 @@ def test_what_only_looks_like_prefixes_is_none(name: str) -> None:
     np.testing.assert_allclose(graph(x), function(x), rtol=1e-6)
 
 
+def one_after_the_other(x: Any) -> Any:
+    """Prefixes of a function that is not associative, in order, behind a beginning as JAX's trees have it."""
+
+    def merged(left: Any, right: Any) -> Any:
+        return 0.5 * left + right
+
+    pairs = merged(every_other(x, 0, 3), every_other(x, 1, 4))
+    three = merged(lax.slice_in_dim(pairs, 0, 1), lax.slice_in_dim(x, 2, 3))
+    four = merged(three, lax.slice_in_dim(x, 3, 4))
+    return jnp.concatenate([lax.slice_in_dim(x, 0, 1), lax.slice_in_dim(pairs, 0, 1), three, four])
+
+
+def counts_its_steps(x: Any) -> Any:
+    return lax.associative_scan(lambda l, r: l + r ** l.shape[0], x)
+
+
+@pytest.mark.parametrize(("function", "steps"), [(one_after_the_other, 4), (counts_its_steps, 8)])
+def test_what_another_tree_of_the_function_would_not_give_is_none(function: Any, steps: int) -> None:
+    x = some(steps, 3)
+    graph = tp.lift(function, x)
+    assert prefixes.NAME not in [node.operation.name for _, node in operations(graph)]
+    np.testing.assert_allclose(graph(x), function(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("steps", range(4, 20))
+def test_all_numbers_of_steps_are_found(steps: int) -> None:
+    told = jax.make_jaxpr(lambda x: lax.associative_scan(lambda l, r: jnp.sin(l) + r, x))(some(steps)).jaxpr
+    assert [equation.primitive.name for equation in prefixes.with_prefixes(told)] == [prefixes.NAME]
+
+
 def test_the_tree_that_is_not_changed_is_found() -> None:
     x = some(4)
     graph = tp.lift(written_out(), x)
