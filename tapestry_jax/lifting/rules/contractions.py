@@ -54,8 +54,8 @@ def ragged_dot(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | Non
     """
     (out,), told = types_of(equation), equation.params
     numbers, sums = told["ragged_dot_dimension_numbers"], told["preferred_element_type"]
-    if len(atoms) != 3 or told["group_offset"] is not None:
-        return None
+    if len(atoms) != 3 or told["group_offset"] is not None or walk.dtype(walk.value(atoms[2])).itemsize < 4:
+        return None  # JAX adds sizes up in their own dtype, and what comes out of 8 or 16 bits depends on the cut
     (left_folded, right_folded), (left_batch, right_batch) = numbers.dot_dimension_numbers
     rows, shape = int(numbers.lhs_ragged_dimensions[0]), walk.shape(atoms[2])
     left, right = ([""] * len(walk.shape(atom)) for atom in atoms[:2])

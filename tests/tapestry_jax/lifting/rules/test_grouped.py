@@ -91,3 +91,15 @@ def test_rows_of_other_groups_do_not_reach_a_gradient() -> None:
 def test_halves_are_summed_as_products_of_halves_are(dtype: str) -> None:
     x, w = jnp.asarray(ROWS, dtype), jnp.asarray(WEIGHTS, dtype)
     agrees(product, x, w, SIZES, plans=[{"expert": "b", "row": "a"}], names=NAMES, rtol=3e-2)
+
+
+def test_sizes_whose_sums_may_not_fit_their_dtype_are_those_of_jax() -> None:
+    x = SOURCE.standard_normal((300, 2)).astype("f4")
+    sizes = np.array([150, 150], np.uint8)  # JAX takes the end of the second group as 44
+    graph = agrees(product, x, WEIGHTS[:2, :2], sizes, plans=[])
+    assert [operation.primitive for operation in graph.opaque()] == ["ragged_dot_general"]
+
+
+@pytest.mark.parametrize("sizes", [[3, 9, 6, 1, 2], [20, 1, 0, 0, 4], [0] * 5], ids=str)
+def test_groups_of_more_rows_than_there_are_and_of_none(sizes: list[int]) -> None:
+    agrees(product, ROWS, WEIGHTS, np.array(sizes, np.int32), plans=[{"row": "b", "expert": "a"}], names=NAMES)
