@@ -141,7 +141,7 @@ class Wrote:
             unknown = next(filter(None, (program.unknown() for program in part.programs)), None)
             opaque = self._opaque(unknown, bool(dims), wanted)
             coordinates = tuple(dim for dim in told if dim in dims)
-            found = self._apply(part.kernel(opaque, coordinates), part.operands, wanted, names, coordinates, dims)
+            found = self.apply(part.kernel(opaque, coordinates), part.operands, wanted, names, coordinates, dims)
             results |= dict(zip(wanted, found, strict=True))
         return [results[at] for at in range(len(self.outs))]
 
@@ -156,7 +156,7 @@ class Wrote:
         has_cells = any(var.aval.size > 1 for var in (self.equation.outvars[at] for at in wanted))
         return None if is_cut or not has_cells else (name, self.walk.place)
 
-    def _apply(
+    def apply(
         self,
         kernel: Any,
         used: Sequence[int],
@@ -165,6 +165,16 @@ class Wrote:
         told: Sequence[str],
         cut: Collection[str],
     ) -> list[Atom]:
+        """One operation.
+
+        Args:
+          kernel: of it.
+          used: the positions of its operands.
+          wanted: those of its results.
+          names: of all dimensions.
+          told: the dimensions whose coordinates it takes.
+          cut: the dimensions that can be cut.
+        """
         types = [types_of(self.equation)[at] for at in wanted]
         operands = [operand_of(self.walk.shape(self.values[at]), self.named[at], names, cut) for at in used]
         results = [operand_of(kind.shape, self.outs[at], names, cut) for at, kind in zip(wanted, types, strict=True)]

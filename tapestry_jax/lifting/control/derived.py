@@ -10,16 +10,15 @@ import numpy as np
 
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
-from combinators.operations.operation import Operation
 from tapestry_jax.lifting.assign import Named
 from tapestry_jax.lifting.constants import LARGEST
-from tapestry_jax.lifting.control.branches import Part, Wrote, operand_of
+from tapestry_jax.lifting.control.branches import Part, Wrote
 from tapestry_jax.lifting.control.inside import Inside, written
 from tapestry_jax.lifting.control.kernel import Controlled, OnBlocks, Outer, Within, alike
 from tapestry_jax.lifting.kernels.derivatives import with_pulled, with_tangents
 from tapestry_jax.lifting.rules import custom
 from tapestry_jax.lifting.values import Atom
-from tapestry_jax.lifting.walk import Walk, signature, types_of
+from tapestry_jax.lifting.walk import Walk, types_of
 
 
 @dataclass(frozen=True)
@@ -130,21 +129,10 @@ def _itself(walk: Walk, equation: Any, atoms: list[Atom], above: int) -> list[At
     _common(inside, outs)
     names, cut, _ = inside.finish([*named, *outs])
     (graph,) = inside.graphs(names)
-    types = types_of(equation)
-    operands = [operand_of(walk.shape(value), own, names, cut) for value, own in zip(values, named, strict=True)]
-    results = [operand_of(kind.shape, own, names, cut) for kind, own in zip(types, outs, strict=True)]
-    read = {term.name for operand in operands for axis in operand.axes for term in axis.terms}
-    sizes = {
-        term.name: size
-        for kind, result in zip(types, results, strict=True)
-        for size, axis in zip(kind.shape, result.axes, strict=True)
-        for term in axis.terms
-        if term.name not in read
-    }
-    kernel = Itself(above, _whole(graph, tuple(sorted(cut))))
-    told = signature(operands, results)
-    operation = Operation(told, kernel, sizes=tuple(sorted(sizes.items())), name=equation.primitive.name)
-    return walk.leaf(operation, values, types)
+    wrote = Wrote(walk, equation, values, named, outs)
+    return wrote.apply(
+        Itself(above, _whole(graph, tuple(sorted(cut)))), range(len(values)), range(len(outs)), names, (), cut
+    )
 
 
 def _is_large(constants: Sequence[Any]) -> bool:
