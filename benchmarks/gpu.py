@@ -54,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             row = ROWS[name](chosen.small)
             kept = {label: each for label, each in row.programs.items() if label in (chosen.label or row.programs)}
+            if not kept:
+                raise ValueError(f"none of the programs is called so; they are {', '.join(row.programs)}")
             found["rows"][name] = measured(replace(row, programs=kept), found["ceilings"], chosen.rounds)
         except Exception as error:  # noqa: BLE001, the other rows go on
             found["rows"][name] = {"why": f"{type(error).__name__}: {str(error)[:2000]}"}
