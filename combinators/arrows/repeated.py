@@ -59,16 +59,7 @@ def record_loop(
         inner = jax.tree.unflatten(carry_tree, values[:cut])
         slices = jax.tree.unflatten(stacked_tree, values[cut:rest]) if stacked else ()
         after, outputs = turn(inner, *slices, *jax.tree.unflatten(held_tree, values[rest:]))
-        carried = _carried(after, (carry, *constants), several=several)
-        if carried is None:
-            raise CompositionError(
-                message(
-                    f"`{part.name}` cannot repeat its step: the carry comes out with another structure",
-                    f"goes in as   {carry_tree}",
-                    f"comes out as {jax.tree.structure(after)}",
-                    remedy="Return the carry with the structure that it came with.",
-                )
-            )
+        carried = carried_structure(part.name, after, (carry, *constants), several=several)
         leaves, tree = jax.tree.flatten(outputs)
         out_tree.append(tree)
         return [*jax.tree.leaves(after), *leaves]
@@ -77,6 +68,32 @@ def record_loop(
     results = recording.loop(flat, carries, stacked, held, length, over, part.name, part.holders(), until)
     count = carried.num_leaves
     return jax.tree.unflatten(carried, results[:count]), jax.tree.unflatten(out_tree[0], results[count:])
+
+
+def carried_structure(name: str, after: Any, operands: Sequence[Any], *, several: bool) -> Any:
+    """The structure that a turn carries on: that of the first operand or, of several results, of as many operands.
+
+    Args:
+      name: the loop.
+      after: what its step gives.
+      operands: what its step takes, of which the first ones are carried.
+      several: whether it may be several.
+
+    Raises:
+      CompositionError: where it is neither.
+    """
+    found, first = jax.tree.structure(after), jax.tree.structure(operands[0])
+    several = several and type(after) is tuple and len(after) > 1
+    if found == first or (several and found == jax.tree.structure(tuple(operands[: len(after)]))):
+        return found
+    raise CompositionError(
+        message(
+            f"`{name}` cannot repeat its step: the carry comes out with another structure",
+            f"goes in as   {first}",
+            f"comes out as {found}",
+            remedy="Return the carry with the structure that it came with.",
+        )
+    )
 
 
 def sliced_axis(value: Value, over: str, length: int, where: str) -> int:
@@ -94,12 +111,3 @@ def sliced_axis(value: Value, over: str, length: int, where: str) -> int:
             )
         )
     return axis
-
-
-def _carried(after: Any, operands: tuple[Any, ...], *, several: bool) -> Any:
-    """The structure that a turn carries on: that of the first operand or, of several results, of as many operands."""
-    found = jax.tree.structure(after)
-    if found == jax.tree.structure(operands[0]):
-        return found
-    several = several and type(after) is tuple and len(after) > 1
-    return found if several and found == jax.tree.structure(operands[: len(after)]) else None

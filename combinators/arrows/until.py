@@ -14,12 +14,13 @@ from jax import lax
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.conditions import Unchanged, Zero
 from combinators.arrows.part import Part
-from combinators.arrows.repeated import record_loop
+from combinators.arrows.repeated import carried_structure, record_loop
 from combinators.errors import CompositionError, message
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
 from combinators.recording.arithmetic import elementwise
+from combinators.recording.carries import agreed_carries, check_carries
 from combinators.recording.current import recording, trace_of
 from combinators.recording.trace import Trace
 from combinators.recording.value import Value
@@ -107,10 +108,18 @@ class IterateUntil(Arrow[Any, Any]):
         return first if rest is None else (first, *rest)
 
     def _stepped(self, first: Any, others: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
-        """The carries after a step; and those behind the first, where it gives several."""
-        after = self._step.apply(first, *others) if isinstance(self._step, Arrow) else self._step(first, *others)
-        is_several = type(after) is tuple and len(after) > 1 and jax.tree.structure(after) != jax.tree.structure(first)
-        return (tuple(after), tuple(after[1:])) if is_several else ((after,), None)
+        """The carries after a step, of the types that they had; and those behind the first, where it gives several."""
+        operands = first, *others
+        after = self._step.apply(*operands) if isinstance(self._step, Arrow) else self._step(*operands)
+        found = carried_structure(self.name, after, operands, several=True)
+        is_several = found != jax.tree.structure(first)
+        before = jax.tree.leaves(operands[: len(after)] if is_several else first)
+        leaves = trace_of(before, self.name).own(f"{self.name}/result", jax.tree.leaves(after))
+        # The loop counts operands of its own among its carries, and a masked turn would make one type of two.
+        leaves = agreed_carries(before, leaves)
+        check_carries(self.name, before, leaves)
+        after = jax.tree.unflatten(found, leaves)
+        return (after, after[1:]) if is_several else ((after,), None)
 
     def _holds(self, before: tuple[Any, ...], after: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
         if isinstance(self._until, Unchanged):

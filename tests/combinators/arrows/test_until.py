@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -250,8 +251,30 @@ def test_until_unchanged_refuses_what_is_no_tolerance(given: Any) -> None:
         tp.unchanged(atol=given)
 
 
-def test_until_refuses_a_carry_that_changes_its_type() -> None:
-    with pytest.raises(CompositionError, match="carry 2 comes out as another type"):
-        tp.iterate(lambda x: x.astype(jnp.float16), until=tp.unchanged(), at_most=3)(jnp.ones(3))
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"derivative": "unrolled"}, {"derivative": "implicit", "terms": 2}],
+    ids=["forwards", "all", "terms"],
+)
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (lambda x, y: (x, y.astype(jnp.float16)), "carry 1 comes out as another type"),
+        (lambda x, y: (y, tp.fold(tp.aggregators.Sum(), "i -> ")(x)), "carry 1 comes out as another type"),
+        (lambda x, y: (tp.Map(lambda x: x[:1], "[i] -> 1")(x), y), "carry 0 comes out as another type"),
+        (lambda x, y: [x, y], "the carry comes out with another structure"),
+        (lambda x, y: None, "the carry comes out with another structure"),
+        (lambda x, y: (x, y, x), "the carry comes out with another structure"),
+        (lambda x, y: (x, 1.0), "operand 1 of `iterate/result` is not a value of the program"),
+    ],
+)
+def test_until_refuses_a_carry_that_changes_its_type(step: Any, told: str, options: dict[str, Any]) -> None:
+    """Masked turns choose between both states, which would make one type of two: numbers of cells among them."""
+    loop = tp.iterate(step, until=tp.unchanged(), at_most=3, **options)
+    with pytest.raises((CompositionError, GraphError), match=re.escape(told)):
+        loop(jnp.ones(3), jnp.ones(3))
+
+
+def test_until_refuses_to_carry_nothing() -> None:
     with pytest.raises(CompositionError, match="takes a carry, and constants"):
         tp.iterate(lambda: 1, until=tp.unchanged(), at_most=3)()
