@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
 
 from combinators.arguments import is_whole, read_mapping, read_name
 from combinators.errors import SignatureError, message
@@ -55,10 +59,35 @@ def read_boundary(boundary: Any, dims: Sequence[str]) -> tuple[tuple[Side, Side]
     return tuple(_read_mode(given[dim], dim) for dim in dims)
 
 
+def check_side(side: Side, dtype: Any, dim: str, name: str) -> None:
+    """What answers outside has to be of the type of the cells: a number that promotes none, and is not too large.
+
+    Raises:
+      SignatureError: where it is not.
+    """
+    if not isinstance(side, str | None) and not _is_cell(side, dtype):
+        raise SignatureError(
+            message(
+                f"`{name}` takes {side!r} for cells of {dtype} outside of `{dim}`",
+                remedy="Give a number of this type, or cast the field.",
+            )
+        )
+
+
+def _is_cell(number: int | float, dtype: Any) -> bool:
+    if dtype == jnp.bool_:
+        return number in (0, 1)
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return isinstance(number, int) and jnp.iinfo(dtype).min <= number <= jnp.iinfo(dtype).max
+    # No number and infinities are cells of every such type.
+    return number != number or abs(number) == math.inf or abs(number) <= float(jnp.finfo(dtype).max)
+
+
 def _read_mode(given: Any, dim: str) -> tuple[Side, Side] | str:
     if isinstance(given, str) and given in BOUNDARIES:
         return given
     pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
+    pair = tuple(side.item() if isinstance(side, np.generic) else side for side in pair)
     if len(pair) != 2 or not all(_is_side(side) for side in pair):
         raise SignatureError(
             message(

@@ -68,6 +68,9 @@ class Neighbours:
             )
         return self._read(tuple(offsets.get(dim, 0) for dim in self._dims))
 
+    def __repr__(self) -> str:
+        return f"Neighbours({', '.join(self._dims)})"
+
     @property
     def here(self) -> Any:
         """The cell itself."""

@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from combinators.arguments import is_whole, read_function, read_optional_name
 from combinators.arrows.arrow import Arrow
-from combinators.errors import CompositionError, KernelError, SignatureError, message
+from combinators.errors import CompositionError, KernelError, SignatureError, TapestryError, first_line, message
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
@@ -19,7 +18,7 @@ from combinators.kernels.kernel import short_name
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
 from combinators.recording.value import Value
-from combinators.stencils.boundary import read_boundary, read_reach
+from combinators.stencils.boundary import check_side, read_boundary, read_reach
 from combinators.stencils.neighbours import Ends, Field, Neighbours, Offsets, Side, StencilKernel
 
 
@@ -49,9 +48,10 @@ def stencil(
       ones. Other axes are batches.
 
     Raises:
-      SignatureError: for a reach or a boundary that cannot be.
+      SignatureError: for a reach or a boundary that cannot be; (when applied) for fields of different sizes, and for
+        a number outside that is none of their type.
       CompositionError: (when applied) for operands that are no fields.
-      KernelError: (when applied) where `cell` reads beyond its reach, or mixes cells otherwise.
+      KernelError: (when applied) where `cell` reads beyond its reach, mixes cells otherwise, or gives none.
 
     Example:
       >>> import jax.numpy as jnp
@@ -94,6 +94,7 @@ class Stencil(Arrow[Any, Any]):
                 message(f"`{self.name}` takes a field along {', '.join(self._dims)}", remedy="Pass one with axes.")
             )
         named = [self._named(number, value) for number, value in enumerate(values)]
+        self._check_grid(values, named)
         first = next(at for at, value in enumerate(values) if value.ndim)
         order = list(dict.fromkeys([*named[first], *(dim for names in named for dim in names)]))
         reads, results = self._probe(values, len(order))
@@ -121,26 +122,58 @@ class Stencil(Arrow[Any, Any]):
             )
         return [*(name if name is not None else f"lead{lead - at}" for at, name in enumerate(names[:lead])), *dims]
 
+    def _check_grid(self, values: Sequence[Value], named: Sequence[list[str]]) -> None:
+        """Fields have the same cells: a window has a boundary, and would take any number of them."""
+        for dim in self._dims:
+            found = {
+                n: v.shape[names.index(dim)] for n, (v, names) in enumerate(zip(values, named, strict=True)) if v.ndim
+            }
+            if len({*found.values()}) > 1:
+                raise SignatureError(
+                    message(
+                        f"`{self.name}` takes fields of one grid; these differ along `{dim}`",
+                        ", ".join(f"operand {number} has {size} cells" for number, size in found.items()),
+                        remedy=f"Give all fields as many cells along `{dim}`.",
+                    )
+                )
+
     def _probe(self, values: Sequence[Value], rank: int) -> tuple[list[set[Offsets]], int]:
         """The offsets that are read of each operand, and how many cells come out."""
         read: list[set[Offsets]] = [set() for _ in values]
 
         def run(*arrays: Any) -> Any:
-            return self._cell(*(self._told(*pair) for pair in zip(read, arrays, strict=True)))
+            made = self._cell(*(self._told(*pair) for pair in zip(read, arrays, strict=True)))
+            if any(isinstance(each, Neighbours) for each in jax.tree.leaves(made)):
+                raise self._no_cells(made)
+            return made
 
         structs = [jax.ShapeDtypeStruct((2,) * (rank if value.ndim else 0), value.dtype) for value in values]
-        made = jax.eval_shape(run, *structs)
-        found = made if type(made) is tuple else (made,)
-        if not all(getattr(each, "shape", None) == (2,) * rank for each in found):
+        try:
+            made = jax.eval_shape(run, *structs)
+        except TapestryError:
+            raise
+        except Exception as error:
             raise KernelError(
                 message(
-                    f"tp.stencil({self.name}) gives something else than cells",
-                    f"got {', '.join(map(str, found))}",
-                    remedy="Return a new cell of the fields, or a tuple of them.",
+                    f"tp.stencil({self.name}) cannot be called on cells and their neighbours",
+                    first_line(error),
+                    remedy="Let it take every field and number, and read cells: u.here, u[-1], u.at(x=1).",
                 )
-            )
+            ) from error
+        found = made if type(made) is tuple else (made,)
+        if not found or not all(getattr(each, "shape", None) == (2,) * rank for each in found):
+            raise self._no_cells(made)
         check_elementwise(run, structs, f"tp.stencil({self.name})")
         return read, len(found)
+
+    def _no_cells(self, made: Any) -> KernelError:
+        return KernelError(
+            message(
+                f"tp.stencil({self.name}) gives something else than cells",
+                f"got {made!r:.120}",
+                remedy="Return a new cell of the fields (u.here is one), or a tuple of them.",
+            )
+        )
 
     def _told(self, read: set[Offsets], array: Any) -> Any:
         if not array.ndim:
@@ -228,19 +261,10 @@ class Stencil(Arrow[Any, Any]):
                         remedy="Use more cells, or the boundary 'edge'.",
                     )
                 )
-            for value in values:
-                for side in mode:
-                    if (
-                        value.ndim
-                        and not isinstance(side, str | None)
-                        and jnp.result_type(side, value.dtype) != value.dtype
-                    ):
-                        raise SignatureError(
-                            message(
-                                f"`{self.name}` takes {side!r} for cells of {value.dtype} outside of `{dim}`",
-                                remedy="Give a number of this type, or cast the field.",
-                            )
-                        )
+            for field, value in zip(fields, values, strict=True):
+                for side, is_read in zip(mode, (field.low[at] < 0, field.high[at] > 0), strict=True):
+                    if is_read:
+                        check_side(side, value.dtype, dim, self.name)
             found.append((dim, Ends(size, *mode)))
         return found
 

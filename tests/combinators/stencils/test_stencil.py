@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -201,6 +202,13 @@ def test_stencil_refuses_what_cannot_be(reach: Any, options: Any, text: str) -> 
         (lambda u: u[0].sum(), "gives something else than cells"),
         (lambda u: jnp.roll(u[0], 1), "is not elementwise"),
         (lambda u: 1.0, "gives something else than cells"),
+        (lambda u: u, r"gives something else than cells\n  got Neighbours\(x\)\n  Return a new cell .*u\.here is one"),
+        (lambda u: [u[0]], "gives something else than cells"),
+        (lambda u: (), "gives something else than cells"),
+        (lambda u: u.sum(), "on cells and their neighbours\n  AttributeError: 'Neighbours' object has no attribute"),
+        (lambda u: u + 1, r"on cells and their neighbours\n  TypeError: .*\n  .* read cells: u\.here, u\[-1\]"),
+        (lambda u: jnp.where(u[0] > 0, u, 0), "on cells and their neighbours"),
+        (lambda u, v: u[0], "on cells and their neighbours\n  TypeError: .* missing 1 required"),
     ],
 )
 def test_stencil_refuses_cells_that_are_none(cell: Any, text: str) -> None:
@@ -216,7 +224,49 @@ def test_stencil_refuses_operands_that_are_no_fields() -> None:
         tp.trace(step, TensorType({"y": 4}))
     with pytest.raises(SignatureError, match=r"reads 3 cells along `x`, which has 1"):
         tp.stencil(lambda u: u[1] - u[-1], {"x": (-1, 1)}, boundary="one-sided")(jnp.ones(1))
-    with pytest.raises(SignatureError, match=r"takes 1\.5 for cells of int32 outside of `x`"):
-        tp.stencil(lambda u: u[1], {"x": (-1, 1)}, boundary=1.5)(jnp.ones(4, jnp.int32))
     with pytest.raises(KernelError, match="has no dimension `z`"):
         tp.stencil(lambda u: u.at(z=1), {"x": (-1, 1)})(jnp.ones(4))
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "zero", "one-sided", 2.0, "valid"])
+@pytest.mark.parametrize("size", [1, 5, 7])
+def test_stencil_refuses_fields_of_different_grids(boundary: Any, size: int) -> None:
+    """A window has a boundary, so that a coefficient of another size decided how many cells came out."""
+    with pytest.raises(SignatureError) as caught:
+        tp.stencil(lambda u, c, d: u[1] * c.here * d, {"x": (-1, 1)}, boundary=boundary)(
+            jnp.ones(6), jnp.ones(size), jnp.float32(2)
+        )
+    assert str(caught.value) == (
+        "`lambda` takes fields of one grid; these differ along `x`\n"
+        f"  operand 0 has 6 cells, operand 1 has {size} cells\n"
+        "  Give all fields as many cells along `x`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [(1.5, jnp.int32), (300, jnp.int8), (-1, jnp.uint8), (1e9, jnp.float16), (10**400, jnp.float32), (2, jnp.bool_)],
+)
+def test_stencil_refuses_numbers_that_are_no_cells(number: Any, dtype: Any) -> None:
+    cells = jnp.ones((3, 4), dtype)
+    reach = {"y": (-1, 1), "x": (-1, 1)}
+    text = re.escape(f"`lambda` takes {number!r} for cells of {jnp.dtype(dtype).name} outside of `x`")
+    with pytest.raises(SignatureError, match=text):
+        tp.stencil(lambda u: u[0, 1], reach, boundary=number)(cells)
+    # Along `y` no neighbour is read, so nothing answers there.
+    aside = tp.stencil(lambda u: u[0, 1], reach, boundary={"y": number, "x": "edge"})
+    assert aside(cells).dtype == dtype and aside(cells).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [(np.float32(1.5), jnp.float16), (np.int64(7), jnp.int8), (float("inf"), jnp.bfloat16), (2**40, jnp.float32)],
+)
+def test_stencil_takes_numbers_that_are_cells(number: Any, dtype: Any) -> None:
+    found = tp.stencil(lambda u: u[1], {"x": (0, 1)}, boundary=number)(jnp.ones(2, dtype))
+    assert found.dtype == dtype and found.tolist() == [1, number]
+
+
+def test_stencil_answers_flags() -> None:
+    found = tp.stencil(lambda u: u[1] & u[-1], {"x": (-1, 1)}, boundary=("zero", 1))(jnp.array([True, True, False]))
+    assert found.tolist() == [False, False, True]
