@@ -109,7 +109,8 @@ class Stencil(Arrow[Any, Any]):
             return []
         names, dims = value.names, self._dims
         if all(dim in names for dim in dims):
-            return [name if name is not None else f"open{number}_{at}" for at, name in enumerate(names)]
+            used = {*names}
+            return [name if name is not None else _free(f"open{number}_{at}", used) for at, name in enumerate(names)]
         lead = value.ndim - len(dims)
         tail = names[lead:] if lead >= 0 else ()
         if lead < 0 or any(name is not None and name in dims for name in names) or None not in tail:
@@ -120,7 +121,9 @@ class Stencil(Arrow[Any, Any]):
                     remedy="Name its axes so, or rename the dimensions of the stencil.",
                 )
             )
-        return [*(name if name is not None else f"lead{lead - at}" for at, name in enumerate(names[:lead])), *dims]
+        used = {*names, *dims}
+        ahead = enumerate(names[:lead])
+        return [*(name if name is not None else _free(f"lead{lead - at}", used) for at, name in ahead), *dims]
 
     def _check_grid(self, values: Sequence[Value], named: Sequence[list[str]]) -> None:
         """Fields have the same cells: a window has a boundary, and would take any number of them."""
@@ -269,7 +272,7 @@ class Stencil(Arrow[Any, Any]):
         return found
 
 
-def _free(name: str, used: Collection[str]) -> str:
+def _free(name: str, used: Collection[str | None]) -> str:
     while name in used:
         name += "_"
     return name

@@ -130,6 +130,17 @@ def test_stencil_of_a_batch_that_several_fields_share(signature: str) -> None:
     np.testing.assert_allclose(found, wanted if signature.endswith("b y") else wanted.T, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dim", ["lead1", "lead2", "open0_0", "x_0"])
+def test_stencil_dimensions_have_any_name(dim: str) -> None:
+    """Also those that axes without names are called in its signature."""
+    u = RNG.normal(size=(2, 3, 4)).astype(np.float32)
+    found = tp.stencil(lambda u: u[-1] + 2 * u[1], {dim: (-1, 1)})
+    expected = np.roll(u, 1, 2) + 2 * np.roll(u, -1, 2)
+    np.testing.assert_allclose(found(u), expected, rtol=1e-5)
+    named = tp.trace(found, TensorType({"x": 2, "y": 3, dim: 4}))
+    np.testing.assert_allclose(named(u), expected, rtol=1e-5)
+
+
 def test_stencil_reads_no_window_of_what_it_reads_here_alone() -> None:
     kinds = TensorType({"x": 8}), TensorType({"x": 8})
     graph = tp.trace(tp.stencil(lambda u, c: c[0] * (u[0] - u[-1]), {"x": (-3, 3)}), *kinds)
