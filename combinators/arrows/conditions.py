@@ -59,7 +59,8 @@ class Zero:
 def unchanged(*, atol: Any = 0.0, rtol: Any = 0.0) -> Unchanged:
     """The condition `until=` that a turn changes no cell by more than `atol + rtol * |new|`.
 
-    Without tolerances it asks for equal cells, which is how assignments to clusters end.
+    Without tolerances it asks for equal cells, which is how assignments to clusters end. Cells of integers and flags
+    have to be equal with them, too.
 
     Raises:
       GraphError: for a tolerance that is no number, or negative.

@@ -131,10 +131,10 @@ class IterateUntil(Arrow[Any, Any]):
         until = self._until
         count = until.arity if isinstance(until, Arrow) else _positional(until)
         if count is None or count > len(operands):
-            told = "any number" if count is None else str(count)
+            told = "any number of" if count is None else str(count)
             raise CompositionError(
                 message(
-                    f"until= of `{self.name}` takes {told} of operands, the step takes {len(operands)}",
+                    f"until= of `{self.name}` takes {told} operands, the step takes {len(operands)}",
                     remedy="Let it take the first operands of the step, the carries, and as many as it needs.",
                 )
             )

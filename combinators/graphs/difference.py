@@ -75,7 +75,8 @@ def _of_labels(mine: Node, theirs: Node) -> list[str] | None:
     if isinstance(mine, Loop) and isinstance(theirs, Loop) and mine.length != theirs.length:
         return ["turns another number of times", f"{mine.length}, expected {theirs.length}"]
     if isinstance(mine, Loop) and isinstance(theirs, Loop) and mine.until != theirs.until:
-        return ["ends otherwise", *(f"{'by a condition' if n.until else 'after all turns'}" for n in (mine, theirs))]
+        ends = ["by a condition" if node.until else "after all turns" for node in (mine, theirs)]
+        return ["ends otherwise", f"{ends[0]}, expected {ends[1]}"]
     return None
 
 

@@ -13,6 +13,7 @@ from scipy.optimize import bisect
 
 import combinators as tp
 from combinators import CompositionError, GraphError, TensorType
+from combinators.graphs.difference import first_difference
 from combinators.graphs.nodes import Loop
 
 RNG = np.random.default_rng(0)
@@ -141,6 +142,8 @@ def test_until_is_stored_and_keyed() -> None:
         *(graph.outputs, graph.named, graph.in_tree, graph.out_tree, graph.name, graph.suggested),
     )
     assert plain.key != graph.key
+    told = ["`iterate` ends otherwise", "by a condition, expected after all turns"]
+    assert first_difference(graph, plain, ("it", "the other")) == told
     assert "at most 40 times" in graph.show()
 
 
@@ -219,7 +222,7 @@ def test_until_unrolled_carries_several_and_constants() -> None:
         (lambda x: x > 1.0, "until= of `iterate` gives no single flag"),
         (lambda x: True, "until= of `iterate` gives no single flag"),
         (lambda *xs: True, "until= of `iterate` takes any number of operands, the step takes 1"),
-        (lambda x, y: True, "until= of `iterate` takes 2 of operands, the step takes 1"),
+        (lambda x, y: True, "until= of `iterate` takes 2 operands, the step takes 1"),
     ],
 )
 def test_until_refuses_what_is_no_flag(until: Any, text: str) -> None:

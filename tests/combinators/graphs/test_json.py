@@ -243,6 +243,8 @@ def test_an_edited_file_names_the_place(path: tuple[Any, ...], value: Any, text:
         (("axes", 0), 1, "axis 1 of float32(layer=2, e=3, m=3) does not hold 2 slices along 'layer'"),
         (("carries",), 9, "it has fewer operands than it names"),
         (("body", "nodes", 1, "types", 0, "dims", 0, 1), 8, "body, node 2"),
+        (("until",), 1, "until cannot be read.\n  expected true or false"),
+        (("until",), True, "it ends by a carry, and has slices"),
         (("body", "outputs", 0, 1), 1, "carry 0 of its body is float32(e=3, m=3), and should be float32(b=4, e=3)"),
     ],
 )
@@ -251,6 +253,12 @@ def test_an_edited_loop_names_the_place(path: tuple[Any, ...], value: Any, text:
     with pytest.raises(FormatError) as caught:
         read(change(content, ("graph", "nodes", 2, *path), value))
     assert text in str(caught.value) and "graph, node 2 (stack)" in str(caught.value)
+
+
+def test_a_loop_that_ends_by_a_number_is_refused() -> None:
+    content = json.loads(tp.trace(tp.iterate(lambda x: x * 2, 3), X).to_json())
+    with pytest.raises(FormatError, match=r"it ends by carry 0, which is float32\(b=4, e=3\)"):
+        read(change(content, ("graph", "nodes", 1, "until"), True))
 
 
 def test_a_loop_body_is_a_graph_of_its_own() -> None:
