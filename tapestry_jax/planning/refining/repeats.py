@@ -50,8 +50,8 @@ def repeated_parts(schedule: Schedule) -> tuple[Part, ...]:
     """
     # Equal operations on equal types are shaped once: one object, whose identity is cheaper to compare than its fields.
     shaped = {step.node: schedule.graph.shaped(step.node) for step in schedule.steps if isinstance(step, Run)}
-    parts = _around_units(schedule)
     kinds: dict[Hashable, int] = {}
+    parts = _matched(schedule, shaped, _around_units(schedule), kinds)
     depth = 1
     while any(part.kind is None and _deepest(part.steps) > depth for part in parts):
         parts = [piece for part in parts for piece in (_split(part, depth) if part.kind is None else [part])]
@@ -141,7 +141,8 @@ def _described(
     place: dict[int, int] = {}
     operands: list[int] = []
     results: list[int] = []
-    lines: list[Hashable] = []
+    # What is computed again is never equal to what is not.
+    lines: list[Hashable] = [part.unit is not None and (part.unit.keeps,)]
     for step in part.steps:
         assert isinstance(step, Run | Convert)
         for slot in step.operands:

@@ -144,3 +144,41 @@ def test_other_sizes_are_another_kind(mesh2x4):
     )
     plan = planned(model, (X, [UP, wide, UP], [DOWN, narrow, DOWN]), mesh2x4, {"batch": "data", "mlp": "model"})
     assert kinds(plan) == {"layer": 0, "layer_2": 0}
+
+
+def count(jaxpr, name):
+    """How often a primitive runs, with every call of a shared function."""
+    inner = [getattr(each, "jaxpr", each) for eqn in jaxpr.eqns for each in jax.tree.leaves(list(eqn.params.values()))]
+    return sum(eqn.primitive.name == name for eqn in jaxpr.eqns) + sum(
+        count(each, name) for each in inner if hasattr(each, "eqns")
+    )
+
+
+@pytest.mark.parametrize(
+    ("remat", "again"),
+    [
+        (None, 0),
+        (True, 3),
+        ({"layer_2": True}, 1),
+        ({"layer": True}, 1),
+        ({"layer*": True, "layer": False, "layer_1": False}, 1),
+    ],
+    ids=str,
+)
+def test_what_is_computed_again_shares_no_function_with_equal_layers_that_are_not(mesh2x4, remat, again):
+    plan = planned(model, (X, [UP] * 3, [DOWN] * 3), mesh2x4, {"batch": "data", "mlp": "model"}, remat=remat)
+    args, run = arrays(X, [UP] * 3, [DOWN] * 3), plan.compile()
+    gradient = jax.make_jaxpr(jax.grad(lambda args: jnp.sum(run(*args))))(args)
+    assert count(gradient.jaxpr, "tanh") == 3 + again
+
+
+@pytest.mark.parametrize("path", ["matmul", "gelu", "*"])
+def test_operations_of_programs_without_scopes_are_computed_again(mesh2x4, path):
+    def flat(x, up, down):
+        return gelu(matmul(gelu(matmul(x, up)), down))
+
+    graph, args = tp.trace(flat, X, UP, DOWN), arrays(X, UP, DOWN)
+    run = tp.plan(graph, mesh2x4, {"batch": "data", "mlp": "model"}, remat={path: True}).compile()
+    found = jax.jit(jax.value_and_grad(lambda *args: jnp.sum(run(*args)), argnums=(0, 1, 2)))(*args)
+    expected = jax.value_and_grad(lambda *args: jnp.sum(graph(*args)), argnums=(0, 1, 2))(*args)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
