@@ -156,7 +156,7 @@ class Generator:
         def made(count: int) -> tuple[Callable[..., Any], Any]:
             tokens = TensorType({"batch": batch, "seq": count}, jnp.int32)
             graph = trace(program, decoder, tokens, _KEY, _POSITION)
-            plan = None if self.plan is None else _plan_of(self.plan(graph))
+            plan = None if self.plan is None else _plan_of(self.plan(graph), graph)
             run = graph if plan is None else plan.compile()
 
             def call(*args: Any) -> tuple[Any, Any]:
@@ -244,8 +244,8 @@ def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
     except jax.errors.TracerArrayConversionError as error:
         details = ("tokens and lengths are looked at before anything is traced", f"got {numbers!r:.80}")
         raise SignatureError(message("prompts inside of jax.jit", *details, remedy="Call it from outside.")) from error
-    except ValueError as error:
-        details = ("rows differ in length", f"got {numbers!r:.80}")
+    except (TypeError, ValueError) as error:
+        details = ("expected integers in rows of one length", f"got {numbers!r:.80}")
         remedy = "Pad prompts to one length, and pass lengths=."
         raise SignatureError(message("prompts or their lengths are no array", *details, remedy=remedy)) from error
 
@@ -261,9 +261,9 @@ def _planner(plan: Any) -> Any:
     raise GraphError(message("plan= of Generator is no function", *details, remedy=_PLANNER))
 
 
-def _plan_of(found: Any) -> Plan | None:
+def _plan_of(found: Any, graph: Graph) -> Plan | None:
     """What `plan=` gave: None leaves a program unplanned."""
-    if found is None or isinstance(found, Plan):
+    if found is None or (isinstance(found, Plan) and (found.graph is graph or found.graph.key == graph.key)):
         return found
     details = ("expected a plan of the graph that it was given", f"got {type(found).__name__}: {found!r:.80}")
     raise GraphError(message("plan= of Generator gives no plan", *details, remedy=_PLANNER))

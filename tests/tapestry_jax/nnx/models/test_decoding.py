@@ -25,6 +25,9 @@ def model():
     return Llama(LlamaConfig(2, 16, 8, 31, 24, num_key_value_heads=4), rngs=nnx.Rngs(0))
 
 
+OTHER = tp.plan(tp.trace(lambda x: x, tp.TensorType({"batch": 2})), tp.mesh(data=1), {})
+
+
 def without_cache(model, prompt, lengths, n):
     """The most probable tokens, by the whole sequence each time: padded, since later positions are not seen."""
     tokens, rows = np.pad(prompt, ((0, 0), (0, n))), np.arange(len(prompt))
@@ -103,6 +106,7 @@ def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(mo
         (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3, 6]), tp.SignatureError, "4 integers from 1 to 5"),
         (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3]), tp.SignatureError, "lengths= of prompts"),
         (lambda m: generate(m, PROMPT, 2, positions=6), tp.GraphError, "positions= of Generator"),
+        (lambda m: generate(m, PROMPT, 2, plan=lambda graph: OTHER), tp.GraphError, "plan= of Generator gives no plan"),
         (lambda m: generate(m, PROMPT, 0), tp.GraphError, "n= of Generator"),
         (lambda m: generate(m, PROMPT, 2, temperature=1.0), tp.GraphError, "drawing tokens needs a key"),
         (lambda m: generate(m, PROMPT, 2, plan=3), tp.GraphError, "Pass a function such as lambda graph: tp.plan("),
