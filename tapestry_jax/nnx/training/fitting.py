@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
-from combinators.arguments import read_count
+from combinators.arguments import read_count, read_function
 from combinators.errors import message
 from combinators.frozen import dataclass
 from tapestry_jax.nnx.training.errors import TrainingError
@@ -76,9 +76,9 @@ def _numbers(answer: Any) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in dict(answer or {}).items()}
     except (TypeError, ValueError) as error:
-        details = f"got {type(answer).__name__}: {answer!r:.200}"
+        details = ("expected numbers by name, or None", f"got {type(answer).__name__}: {answer!r:.200}")
         remedy = 'Return a dictionary of numbers, {"held_out_loss": 0.5}, or None.'
-        raise TrainingError(message("report= of trainer.fit returns no metrics", details, remedy=remedy)) from error
+        raise TrainingError(message("report= of trainer.fit returns no metrics", *details, remedy=remedy)) from error
 
 
 def fit(
@@ -87,10 +87,8 @@ def fit(
     """See `Trainer.fit`."""
     last = None if steps is None else read_count(steps, "steps= of trainer.fit", least=0, error=TrainingError)
     every = read_count(told.every, "every= of trainer.fit", error=TrainingError)
-    if not (told.report is None or callable(told.report)):
-        details = f"got {type(told.report).__name__}: {told.report!r:.80}"
-        remedy = "Pass a function of the step and the metrics."
-        raise TrainingError(message("report= of trainer.fit is no function", details, remedy=remedy))
+    if told.report is not None:
+        read_function(told.report, "report= of trainer.fit", TrainingError)
     save_every = read_count(save_every, "save_every= of trainer.fit", error=TrainingError)
     given = batches if callable(batches) else iterator(batches, "trainer.fit", _FUNCTION)
     if saved is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import optax
+from flax import nnx
 
 from combinators.arguments import read_number
 from combinators.errors import message
@@ -61,6 +62,21 @@ def read_nan(nan: Any) -> Nan:
         return nan
     remedy = 'Write nan="stop", nan="skip" or nan=None.'
     raise TrainingError(message("nan= of a trainer is not what it should be", f"got {nan!r:.80}", remedy=remedy))
+
+
+def read_filter(wrt: Any) -> Any:
+    """Which variables are trained.
+
+    Raises:
+      TrainingError: for what is no filter of `flax.nnx`.
+    """
+    try:
+        nnx.filterlib.to_predicate(wrt)
+    except (TypeError, ValueError) as error:
+        details = ("expected a filter of flax.nnx", f"got {type(wrt).__name__}: {wrt!r:.80}")
+        remedy = "Name a class of variables, such as wrt=nnx.Param."
+        raise TrainingError(message("wrt= of a trainer is not what it should be", *details, remedy=remedy)) from error
+    return wrt
 
 
 def read_scale(first: Any, precision: Precision) -> LossScale | None:

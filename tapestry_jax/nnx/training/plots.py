@@ -7,12 +7,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import message
+from combinators.arguments import read_mapping
+from combinators.errors import first_line, message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.extras import required
 
 
-def plot(history: Sequence[Mapping[str, float]], path: str | PathLike[str], levels: Mapping[str, float]) -> None:
+def plot(history: Sequence[Mapping[str, float]], path: Any, levels: Any) -> None:
     """Draw all metrics that are losses: `loss`, and what ends in it.
 
     Args:
@@ -21,8 +22,12 @@ def plot(history: Sequence[Mapping[str, float]], path: str | PathLike[str], leve
       levels: lines to compare with, by name.
 
     Raises:
-      TrainingError: without matplotlib, or without rows.
+      TrainingError: without matplotlib, without rows, or where the file cannot be written.
     """
+    levels = read_mapping(levels, "levels= of trainer.plot", TrainingError)
+    if not isinstance(path, str | PathLike):
+        got = f"got {type(path).__name__}: {path!r:.80}"
+        raise TrainingError(message("trainer.plot was given no path", got, remedy='Write trainer.plot("loss.png").'))
     names = list(dict.fromkeys(name for row in history for name in row if name.endswith("loss")))
     if not names:
         raise TrainingError(message("there is nothing to draw yet", remedy="Train first: trainer.fit(batches)."))
@@ -39,5 +44,11 @@ def plot(history: Sequence[Mapping[str, float]], path: str | PathLike[str], leve
     axes.legend()
     target = Path(path)
     partial = target.with_name(f"{target.stem}.partial{target.suffix}")
-    figure.savefig(partial, dpi=150)
-    partial.replace(target)
+    try:
+        figure.savefig(partial, dpi=150)
+        partial.replace(target)
+    except (OSError, ValueError) as error:
+        remedy = "Name a file that ends in .png, .svg or .pdf, in a folder that is there."
+        raise TrainingError(
+            message(f"no picture can be written to {target}", first_line(error), remedy=remedy)
+        ) from error

@@ -11,12 +11,13 @@ import jax
 import numpy as np
 from flax import nnx
 
+from combinators.arguments import read_function
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.fitting import Telling, fit, iterator
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.microbatches import with_microbatches
-from tapestry_jax.nnx.training.options import read_nan, read_optimizer, read_scale, read_share
+from tapestry_jax.nnx.training.options import read_filter, read_nan, read_optimizer, read_scale, read_share
 from tapestry_jax.nnx.training.plots import plot
 from tapestry_jax.nnx.training.precision import read_precision
 from tapestry_jax.nnx.training.program import LossProgram, argument_types, check_plan
@@ -107,6 +108,8 @@ class Trainer:
         keep: int = 2,
     ) -> None:
         check_plan(plan)
+        read_function(loss, "loss= of a trainer", TrainingError)
+        wrt = read_filter(wrt)
         optimizer, ema, nan = read_optimizer(optimizer, clip), read_share(ema), read_nan(nan)
         self.plan, self.steps, self.skipped = with_microbatches(plan, microbatches), 0, list[str]()
         chosen = read_precision(precision)

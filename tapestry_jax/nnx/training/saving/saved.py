@@ -26,12 +26,16 @@ class Saved:
         self._checkpoints, self._is_ours, self._place, self._newer = checkpoints, False, None, list[int]()
 
     @staticmethod
-    def of(folder: str | PathLike[str], keep: Any) -> Saved:
+    def of(folder: Any, keep: Any) -> Saved:
         """Read what a trainer is told of checkpoints.
 
         Raises:
-          TrainingError: for no number of checkpoints, for a file, or without Orbax.
+          TrainingError: for no number of checkpoints, for what is no path of a folder, or without Orbax.
         """
+        if not isinstance(folder, str | PathLike):
+            details = ("expected the path of a folder", f"got {type(folder).__name__}: {folder!r:.80}")
+            remedy = 'Write such as checkpoint="run/".'
+            raise TrainingError(message("checkpoint= of a trainer is no path", *details, remedy=remedy))
         if Path(folder).exists() and not Path(folder).is_dir():
             remedy = "Name a folder; where there is none it is made."
             raise TrainingError(message(f"checkpoint= of a trainer is a file: {Path(folder)}", remedy=remedy))
@@ -88,6 +92,8 @@ class Saved:
             told = f" of step {step}" if step is not None else ""
             details = [f"there are those of {', '.join(map(str, there))}"] if there else []
             remedy = "Train first: trainer.fit writes checkpoints, and so does trainer.save()."
+            if there:
+                remedy = f"Write trainer.restore({there[-1]}), or trainer.restore() for the newest one."
             raise TrainingError(message(f"no checkpoint{told} in {self._checkpoints.folder}", *details, remedy=remedy))
         chosen = there[-1] if step is None else step
         state = self._checkpoints.arrays(chosen, types, places)

@@ -44,11 +44,42 @@ def refused(*args, **options):
             {"microbatches": 5},
             "microbatches=5 of a trainer are more than rows\n  a device has 4 of the 4 rows of `batch`",
         ),
+        ({"wrt": 3}, "wrt= of a trainer is not what it should be\n  expected a filter of flax.nnx\n  got int: 3"),
+        ({"checkpoint": 3}, "checkpoint= of a trainer is no path\n  expected the path of a folder\n  got int: 3"),
         ({"wrt": nnx.BatchStat}, "wrt=BatchStat of a trainer names nothing that can be trained\n  got no variable"),
     ],
 )
 def test_options_that_cannot_be(options, said):
     assert said in refused(loss, MODEL, optax.sgd(0.1), PLAN, **options)
+
+
+def test_a_loss_that_is_no_function():
+    assert "loss= of a trainer is not what it should be\n  expected a function" in refused(
+        3, MODEL, optax.sgd(0.1), PLAN
+    )
+
+
+def test_what_fit_evaluate_and_plot_cannot_do_is_told(tmp_path):
+    trainer = tp.nnx.Trainer(loss, MODEL, optax.sgd(0.1), PLAN)
+    batch = np.ones((4, 4), np.float32), np.zeros(4, np.int32)
+
+    def told(call):
+        with pytest.raises(tp.nnx.TrainingError) as error:
+            call()
+        return str(error.value)
+
+    assert "report= of trainer.fit is not what" in told(lambda: trainer.fit([batch], report="print"))
+    for wrong in (3, {"accuracy": "high"}):
+        said = told(lambda wrong=wrong: trainer.fit([batch], every=1, report=lambda *_: wrong))
+        assert "report= of trainer.fit returns no metrics\n  expected numbers by name, or None" in said
+    trainer.fit([batch], every=1, report=lambda *_: {"share": np.float32(0.5)})
+    assert trainer.history[-1]["share"] == 0.5
+    said = "trainer.evaluate was given no batches\n  got int: 3\n  Pass tuples of arrays one after the other."
+    assert told(lambda: trainer.evaluate(3)) == said
+    assert "no picture can be written to" in told(lambda: trainer.plot(tmp_path / "loss.nothing"))
+    assert "no picture can be written to" in told(lambda: trainer.plot(tmp_path / "there" / "loss.png"))
+    assert "trainer.plot was given no path\n  got int: 3" in told(lambda: trainer.plot(3))
+    assert "levels= of trainer.plot is not what" in told(lambda: trainer.plot(tmp_path / "loss.png", levels=[1.0]))
 
 
 def test_an_optimizer_that_is_none():

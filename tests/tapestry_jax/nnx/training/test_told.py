@@ -44,12 +44,15 @@ def test_a_report_does_not_replace_what_a_step_found(trainer):
     assert '{"held_out_loss": trainer.evaluate(batches)["loss"]}' in said and trainer.history == []
 
 
+NO_METRICS = "report= of trainer.fit returns no metrics\n  expected numbers by name, or None"
+
+
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        ("print", "report= of trainer.fit is no function\n  got str: 'print'\n"),
-        (lambda step, found: 3, "report= of trainer.fit returns no metrics\n  got int: 3\n"),
-        (lambda step, found: {"a": "b"}, "report= of trainer.fit returns no metrics\n  got dict: {'a': 'b'}\n"),
+        ("print", "report= of trainer.fit is not what"),
+        (lambda step, found: 3, f"{NO_METRICS}\n  got int: 3\n"),
+        (lambda step, found: {"a": "b"}, NO_METRICS + "\n  got dict: {'a': 'b'}\n"),
     ],
 )
 def test_a_report_that_is_none(trainer, report, said):
