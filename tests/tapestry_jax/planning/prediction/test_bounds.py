@@ -203,6 +203,16 @@ def test_a_loop_and_what_stands_beside_it_gather_once(mesh2x4):
     assert_contract(plan)
 
 
+def test_a_value_that_two_operations_read_cut_elsewhere_is_exchanged_once(mesh2x4):
+    """One of both reads it on all of `model` as well. Gradients come back by themselves."""
+    x, w = tp.TensorType({"a": 4, "c": 4}, jnp.float32), tp.TensorType({"c": 4, "d": 8}, jnp.float32)
+    graph = tp.trace(lambda x, w: (tp.Map(jnp.tanh)(x), tp.einsum("a c, c d -> a d")(x, w)), x, w)
+    plan = tp.plan(graph, mesh2x4, {"a": "data", "d": "model"}, inputs={"x": {"c": "data"}})
+    exchanged = [found for found in plan.collectives(True) if found.kind == "all-to-all"]
+    assert [found.backward for found in exchanged] == [False, True, True]
+    assert_contract(plan)
+
+
 def test_a_loop_of_no_turns_sends_nothing_of_what_it_captures(mesh2x4):
     x, w = tp.TensorType({"a": 5, "c": 4}, jnp.float32), tp.TensorType({"c": 4, "d": 11}, jnp.float32)
     into = tp.Reduce(jnp.matmul, "a c, c d -> a d", tp.monoids.Sum)
