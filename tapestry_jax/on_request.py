@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tapestry_jax.machines.known import find as find
     from tapestry_jax.machines.of_mesh import machine_of as machine_of
     from tapestry_jax.memory.predicted import memory_needed as memory_needed
+    from tapestry_jax.planning.prediction.collectives import collectives as collectives
     from tapestry_jax.planning.pricing.priced import price as price
     from tapestry_jax.planning.timeline.simulate import simulate as simulate
     from tapestry_jax.report.diff import Side as Side
@@ -30,6 +31,7 @@ else:
     PLACES = {
         "ShardedGraph": "tapestry_jax.shards.sharded_graph:ShardedGraph",
         "Side": "tapestry_jax.report.diff:Side",
+        "collectives": "tapestry_jax.planning.prediction.collectives:collectives",
         "compile_only": "tapestry_jax.aot.compile_only:compile_only",
         "diff": "tapestry_jax.report.diff:diff",
         "explain": "tapestry_jax.report.explain:explain",

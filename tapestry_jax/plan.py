@@ -26,7 +26,6 @@ from tapestry_jax.planning.entries.read import Entries
 from tapestry_jax.planning.entries.remat import Remat
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.planned import planned
-from tapestry_jax.planning.prediction.collectives import Collective, collectives
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.planning.rewrites.carriers import Accumulate
 from tapestry_jax.planning.rewrites.platforms import Platforms
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from tapestry_jax.exported.specs import PartitionSpecs
     from tapestry_jax.machines.machine import Machine
     from tapestry_jax.memory.predicted import MemoryNeeded
+    from tapestry_jax.planning.prediction.collective import Collective
     from tapestry_jax.planning.pricing.cost import Cost
     from tapestry_jax.planning.timeline.timeline import Timeline
     from tapestry_jax.report.diff import Diff, Side
@@ -247,7 +247,7 @@ class Plan(Immutable):
         Raises:
           PlanError: for a position where the program has no argument.
         """
-        return collectives(self.schedule, read_positions(grad, self.graph))
+        return on_request.collectives(self.schedule, read_positions(grad, self.graph))
 
     def cost(self, machine: Any = None, grad: bool | int | Sequence[int] = False) -> Cost:
         """What one run costs on a machine, in seconds, by operation and by collective. Nothing is compiled.

@@ -13,7 +13,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = ("flax", "hypothesis", "pytest", "optax", "matplotlib", "orbax", "tensorstore")
 # `jax.extend` loads Pallas; the others are rooms of ours that most programs do without.
-ROOMS = ("aot", "commands", "hlo", "inference", "machines", "nnx", "planning.pricing", "report", "searching")
+ROOMS = (
+    "aot",
+    "commands",
+    "hlo",
+    "inference",
+    "machines",
+    "nnx",
+    "planning.prediction",
+    "planning.pricing",
+    "report",
+    "searching",
+)
 LATE = ("jax.extend", "combinators.aggregators", *(f"tapestry_jax.{room}" for room in ROOMS))
 # Beyond those of `import jax`. Each text is compiled in the time of a module: most of our classes share theirs.
 MOST_MODULES = 285
