@@ -33,18 +33,11 @@ from tapestry_jax.planning.geometry.changes import (
 from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.hops import axes_apart, sent_hops
 from tapestry_jax.planning.geometry.time_axis import in_space, ring_of
-from tapestry_jax.planning.prediction.bounds import (
-    Turning,
-    has_unread,
-    is_still,
-    marked,
-    passes_still,
-    sends_still,
-    turning_in,
-)
+from tapestry_jax.planning.prediction.bounds import has_unread, marked
 from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.recomputed import Again, again_in
+from tapestry_jax.planning.prediction.turning import Turning, is_still, passes_still, sends_still, turning_in
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step, Unit
 
