@@ -60,6 +60,20 @@ def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> boo
     return _known(graph, node, "needs", _derivative_needs, direction)[value]
 
 
+def derivative_coordinates(graph: Graph, node: int, direction: int, sizes: Mapping[str, int]) -> frozenset[str]:
+    """The dimensions whose coordinates the derivative of a block by one operand is computed from.
+
+    Args:
+      graph: the program.
+      node: of an operation.
+      direction: the place of the operand.
+      sizes: of the block.
+    """
+    if all(operand.coordinate is None for operand in graph.shaped(node).signature.operands):
+        return frozenset()
+    return _known(graph, node, "coordinates", _derivative_coordinates, direction, tuple(sorted(sizes.items())))
+
+
 def known_by(graph: Graph, node: int, policy: Any) -> bool:
     """Whether all that an operation gives is computed from values that a policy keeps, and these from its operands.
 
@@ -188,6 +202,28 @@ def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], directi
 
     matrix = dependence(tangents, [structs[direction]], structs)
     return tuple(any(row[place + 1] for row in matrix) for place in range(len(structs)))
+
+
+@lru_cache(maxsize=4096)
+def _derivative_coordinates(
+    operation: Operation, structs: tuple[Struct, ...], direction: int, sizes: tuple[tuple[str, int], ...]
+) -> frozenset[str]:
+    shaped = plain(shape(operation, structs))
+    operands, blocks = shaped.signature.operands, block_structs(shaped.signature, structs, dict(sizes))
+    place = [number for number, operand in enumerate(operands) if operand.coordinate is None][direction]
+    if not is_inexact(blocks[place].dtype):
+        return frozenset()
+
+    def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
+        def run(chosen: Any) -> list[Any]:
+            leaves = states(shaped, [*primals[:place], chosen, *primals[place + 1 :]])
+            return [leaf for leaf in leaves if is_inexact(leaf.dtype)]
+
+        return jax.jvp(run, [primals[place]], directions)[1]
+
+    matrix = dependence(tangents, [blocks[place]], blocks)
+    reached = {operand.coordinate for row in matrix for operand, hit in zip(operands, row[1:], strict=True) if hit}
+    return frozenset(name for name in reached if name is not None)
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,12 @@ from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import is_inexact
 from combinators.monoids import Sum
-from tapestry_jax.planning.derivatives.gradients import derivative_needs, state_dependence, value_dependence
+from tapestry_jax.planning.derivatives.gradients import (
+    derivative_coordinates,
+    derivative_needs,
+    state_dependence,
+    value_dependence,
+)
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
@@ -99,8 +104,9 @@ def _own_gradients(step: Region | Repeat) -> Iterator[int]:
         first += leaves
     yield from body.outputs[first:]
     if isinstance(step, Region):
-        told = (each for each in body.steps if isinstance(each, Run | Finish) and _by_turn(body, each, step.axis))
-        yield from (slot for each in told for slot in each.operands)
+        for each in body.steps:
+            if isinstance(each, Run | Finish):
+                yield from _gradients_by_turn(body, each, step.axis)
 
 
 def _swung(loop: Region | Repeat, values: frozenset[int], starts: set[int]) -> frozenset[int]:
@@ -133,17 +139,41 @@ def _own(step: Region | Repeat) -> Iterator[int]:
 
 
 def _by_turn(body: Schedule, step: Run | Finish, axis: str) -> bool:
-    """Whether an operation knows which turn of a loop it is, beside what it reads: by coordinates, or by padding."""
-    shaped, cut = body.graph.shaped(step.node), [dim for dim, cut in step.cuts if axis in cut.axes]
+    """Whether the results of an operation know which turn of a loop it is, beside what it reads."""
+    told = {operand.coordinate for operand in body.graph.shaped(step.node).signature.operands}
+    return _is_apart(body, step, axis) or not told.isdisjoint(_cut_along(step, axis))
+
+
+def _gradients_by_turn(body: Schedule, step: Run | Finish, axis: str) -> Iterator[int]:
+    """The operands of an operation whose gradient knows which turn of a loop it is.
+
+    It is multiplied by something that a coordinate decides, or dropped where a window leaves the tensor.
+    """
+    if _is_apart(body, step, axis):
+        yield from step.operands
+    if isinstance(step, Finish) or _is_apart(body, step, axis):
+        return
+    graph, shaped, cut = body.graph, body.graph.shaped(step.node), _cut_along(step, axis)
+    arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
+    for place, (operand, slot) in enumerate(zip(arrays, step.operands, strict=False)):
+        windows = {name for each in operand.axes if each.is_window for name in each.names}
+        told = derivative_coordinates(graph, step.node, place, local_sizes(shaped, dict(step.cuts)))
+        if not cut.isdisjoint(windows | told):
+            yield slot
+
+
+def _is_apart(body: Schedule, step: Run | Finish, axis: str) -> bool:
+    """Whether turns of a loop differ in an operation by what they are: the steps of a scan, or padded blocks."""
+    shaped, cut = body.graph.shaped(step.node), _cut_along(step, axis)
     if isinstance(step, Finish) or shaped.operation.over in cut:
         return bool(cut)
-    told = {operand.coordinate for operand in shaped.signature.operands}
     sizes = local_sizes(shaped, dict(step.cuts))
-    uneven = (shaped.sizes[dim] % sizes[dim] for dim in cut)
-    windows = {
-        name for operand in shaped.signature.operands for axis in operand.axes if axis.is_window for name in axis.names
-    }
-    return any(uneven) or not told.isdisjoint(cut) or not windows.isdisjoint(cut)
+    return any(shaped.sizes[dim] % sizes[dim] for dim in cut)
+
+
+def _cut_along(step: Run | Finish, axis: str) -> set[str]:
+    """The dimensions of an operation that a loop cuts."""
+    return {dim for dim, cut in step.cuts if axis in cut.axes}
 
 
 def _reached(loop: Region | Repeat, starts: set[int]) -> frozenset[int]:
