@@ -229,6 +229,9 @@ def _as_stored(schedule: Schedule, step: Run | Finish, results: Sequence[Any]) -
 def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     body, count = step.body, step.carries
     carried, rest = body.inputs[:count], body.inputs[count:]
+    if not step.length:
+        # No turn reads what the loop captures, so that nothing comes back: zeros would be multiplied and sent.
+        arrays = [*arrays[:count], *map(lax.stop_gradient, arrays[count:])]
     outside: dict[int, Any] = dict(zip(rest[len(step.axes) :], arrays[count + len(step.axes) :], strict=True))
     stacked: dict[int, Any] = {
         slot: jnp.moveaxis(array, axis, 0)
@@ -236,9 +239,7 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
     }
     for early in step.prologue:
         place = stacked if early.source in stacked else outside
-        # No turn reads what comes before none, so that nothing comes back.
-        source = place[early.source] if step.length else lax.stop_gradient(place[early.source])
-        place[early.result] = convert(source, early.changes, here)
+        place[early.result] = convert(place[early.source], early.changes, here)
 
     def once(carry: list[Any], slices: dict[int, Any], outside: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)

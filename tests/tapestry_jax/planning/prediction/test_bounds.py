@@ -188,14 +188,17 @@ def test_a_stripe_of_one_cell_is_a_block(mesh2x4):
     assert_contract(plans[0])
 
 
-def test_a_loop_and_what_stands_beside_it_gather_once(mesh2x4):
+@pytest.mark.parametrize("first", ["loop", "beside"])
+def test_a_loop_and_what_stands_beside_it_gather_once(mesh2x4, first):
     """The loop's operand is gathered before the loop, where the other reader's is."""
     x, w = tp.TensorType({"c": 4}, jnp.float32), tp.TensorType({"c": 4, "d": 3}, jnp.float32)
     into = tp.Reduce(lambda x, w: x @ w, "c, c d -> d", tp.monoids.Sum)
     back = tp.Reduce(lambda y, w: w @ y, "d, c d -> c", tp.monoids.Sum)
 
     def program(x, w):
-        return tp.iterate(lambda x: x + back(into(x, w), w), 3)(x), into(x, w)
+        beside = into(x, w) if first == "beside" else None
+        looped = tp.iterate(lambda x: x + back(into(x, w), w), 3)(x)
+        return looped, into(x, w) if beside is None else beside
 
     plan = tp.plan(tp.trace(program, x, w), mesh2x4, {}, inputs={"x": {"c": "model"}, "w": {"c": "model"}})
     gathered = [found for found in plan.collectives() if found.kind == "all-gather"]
@@ -219,6 +222,26 @@ def test_a_loop_of_no_turns_sends_nothing_of_what_it_captures(mesh2x4):
     back = tp.Reduce(lambda y, w: y @ w.T, "a d, c d -> a c", tp.monoids.Sum)
     graph = tp.trace(lambda x, w: tp.iterate(lambda x: x + back(tp.Map(jnp.tanh)(into(x, w)), w), 0)(x), x, w)
     plan = tp.plan(graph, mesh2x4, {"d": tp.ring("model"), "a": "model"})
+    assert not [found for found in plan.collectives(True) if found.path == "input w"]
+    assert_contract(plan)
+
+
+@pytest.mark.parametrize(
+    ("entry", "stored", "changed"),
+    [("model", "c", False), ("data", "d", False), ("data", "d", True)],
+    ids=["where it is read", "before the loop", "before what the loop reads"],
+)
+def test_nothing_comes_back_through_a_loop_of_no_turns(mesh2x4, entry, stored, changed):
+    """Once all-to-alls of zeros were compiled, and none predicted."""
+    x, w = tp.TensorType({"a": 5, "c": 4}, jnp.float32), tp.TensorType({"c": 4, "d": 8}, jnp.float32)
+    into = tp.Reduce(jnp.matmul, "a c, c d -> a d", tp.monoids.Sum)
+    back = tp.Reduce(lambda y, w: y @ w.T, "a d, c d -> a c", tp.monoids.Sum)
+
+    def program(x, w):
+        read = tp.Map(jnp.tanh)(w) if changed else w
+        return tp.iterate(lambda x: x + back(tp.Map(jnp.tanh)(into(x, read)), read), 0)(x)
+
+    plan = tp.plan(tp.trace(program, x, w), mesh2x4, {"c": entry}, inputs={"w": {stored: entry}})
     assert not [found for found in plan.collectives(True) if found.path == "input w"]
     assert_contract(plan)
 
