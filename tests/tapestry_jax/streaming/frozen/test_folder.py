@@ -1,0 +1,157 @@
+"""The folder of a job: the newest state, the one before it, one job at a time, and disks that are full."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from combinators.errors import FormatError
+from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
+from tapestry_jax.streaming.frozen.folder import clear
+
+ROOT = Path(__file__).parents[4]
+
+
+def frozen(cells: int, **parts: dict[str, str]) -> Frozen:
+    said = {"job": {"graph": "g"}, "sources": {"x": "1"}, "sinks": {"y": "y.npy"}, **parts}
+    return Frozen(**said, position=Position(0, cells), arrays={"sum": np.full(3, cells)})
+
+
+def test_the_newest_state_is_read_and_the_one_before_it_kept(tmp_path: Path):
+    folder = tmp_path / "runs" / "one"
+    assert load(folder) is None
+    for cells in (1, 2, 3):
+        assert save(folder, frozen(cells)) == (folder / f"state-{cells:08d}").stat().st_size
+        found = load(folder)
+        assert found is not None and found.position.cells == cells and found.arrays["sum"].tolist() == [cells] * 3
+    assert sorted(path.name for path in folder.iterdir()) == ["state-00000002", "state-00000003"]
+    clear(folder)
+    assert load(folder) is None
+
+
+def test_a_damaged_state_is_told_and_the_one_before_it_read(tmp_path: Path):
+    for cells in (1, 2):
+        save(tmp_path, frozen(cells))
+    newest = tmp_path / "state-00000002"
+    newest.write_bytes(newest.read_bytes()[:-20])
+    with pytest.warns(UserWarning, match=r"state-00000002 is passed over, the state before it is read") as told:
+        found = load(tmp_path)
+    assert found is not None and found.position.cells == 1 and "truncated?" in str(told[0].message)
+    save(tmp_path, frozen(3))
+    assert (load(tmp_path) or frozen(0)).position.cells == 3
+
+
+def test_where_no_state_is_whole_the_newest_is_told(tmp_path: Path):
+    save(tmp_path, frozen(1))
+    (tmp_path / "state-00000001").write_bytes(b"")
+    (tmp_path / "state-00000002").mkdir()
+    with pytest.raises(FormatError, match=r"state-00000002 cannot be read"):
+        load(tmp_path)
+
+
+def test_what_has_no_end_is_not_read(tmp_path: Path):
+    os.mkfifo(tmp_path / "state-00000001")
+    (tmp_path / "state-00000002").symlink_to("/dev/zero")
+    with (tmp_path / "state-00000003").open("wb") as file:
+        file.truncate(2**40)
+    for name in ("00000003 is too large to be read", "00000002 is no file", "00000001 is no file"):
+        with pytest.raises(FormatError, match=name):
+            load(tmp_path)
+        (tmp_path / f"state-{name[:8]}").unlink()
+    assert load(tmp_path) is None
+
+
+def test_another_version_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    save(tmp_path, frozen(1))
+    with monkeypatch.context() as later:
+        later.setattr("tapestry_jax.streaming.frozen.encoded._VERSION", 2)
+        save(tmp_path, frozen(2))
+    with pytest.raises(FormatError, match="another version"):
+        load(tmp_path)
+
+
+def test_one_job_has_a_folder_and_a_killed_one_frees_it(tmp_path: Path):
+    other = tmp_path / "other"
+    with locked(tmp_path / "run") as folder:
+        with pytest.raises(StreamError) as caught, locked(folder):
+            pass
+        assert f"held by process {os.getpid()} on " in str(caught.value)
+        done = in_a_process(f"""
+try:
+    with locked({str(folder)!r}):
+        pass
+except Exception as error:
+    print(error, flush=True)
+with locked({str(other)!r}) as other:
+    (other / ".partial-00000000-state-00000001").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    assert "belongs to a job that is running.\n" in done.stdout and done.returncode == -signal.SIGKILL
+    assert len([*other.glob(".partial-*")]) == 1
+    for free in (folder, other):
+        with locked(free):
+            assert [path.name for path in free.iterdir()] == ["lock"]
+
+
+def test_an_error_under_the_lock_is_its_own_and_frees_the_folder(tmp_path: Path):
+    with pytest.raises(BlockingIOError, match="mine"), locked(tmp_path):
+        raise BlockingIOError("mine")
+    with locked(tmp_path):
+        pass
+
+
+def in_a_process(text: str) -> subprocess.CompletedProcess[str]:
+    head = "import os, signal\nfrom tapestry_jax.streaming.frozen import locked\n"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-c", head + text], env=environment, capture_output=True, text=True)
+
+
+def test_folders_that_cannot_be_made_are_told(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StreamError, match=r"cannot hold a job.\n  NotADirectoryError"), locked(tmp_path / "file" / "a"):
+        pass
+    with pytest.raises(StreamError, match=r"cannot be read.\n  NotADirectoryError"):
+        load(tmp_path / "file")
+
+
+def test_a_full_disk_leaves_the_state_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    save(tmp_path, frozen(1))
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(
+        StreamError, match=r"cannot be written to .*\n  OSError: .*No space left on device\n  what was wr"
+    ):
+        save(tmp_path, frozen(2))
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["state-00000001"]
+    assert (load(tmp_path) or frozen(0)).position.cells == 1
+
+
+def test_all_that_differs_is_told_at_once(tmp_path: Path):
+    before = frozen(1)
+    check_unchanged("run", before, frozen(2))
+    now = frozen(1, job={"graph": "h", "plan": "p"}, sources={"x": "1"}, sinks={})
+    with pytest.raises(StreamError) as caught:
+        check_unchanged("run", before, now)
+    assert str(caught.value) == (
+        "the job in run is another one than this.\n"
+        "  graph: was g, is h\n"
+        "  plan: was not there, and is p now\n"
+        "  sink y: was y.npy, and is not there now\n"
+        "  Give it what it began with, or name another folder to begin anew."
+    )
+
+
+def test_a_state_is_brought_to_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    done: list[str] = []
+    sync, rename = os.fsync, Path.replace
+    monkeypatch.setattr("os.fsync", lambda handle: (done.append("sync"), sync(handle))[1])
+    monkeypatch.setattr(Path, "replace", lambda path, to: (done.append("rename"), rename(path, to))[1])
+    save(tmp_path, frozen(1))
+    assert done == ["sync", "rename", "sync"]
