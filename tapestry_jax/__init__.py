@@ -86,6 +86,9 @@ if TYPE_CHECKING:
     from tapestry_jax.searching.pareto import pareto as pareto
     from tapestry_jax.searching.search import search as search
     from tapestry_jax.shards.sharded_graph import ShardedGraph as ShardedGraph
+    from tapestry_jax.storage.creating import create as create
+    from tapestry_jax.storage.errors import StorageError as StorageError
+    from tapestry_jax.storage.opening import open as open
 
 __all__ = [
     "Aggregator",
@@ -111,12 +114,14 @@ __all__ = [
     "ShardedGraph",
     "Signature",
     "SignatureError",
+    "StorageError",
     "TapestryError",
     "TensorType",
     "aggregators",
     "assert_collectives",
     "attention",
     "chunks",
+    "create",
     "einsum",
     "exact_cover",
     "fold",
@@ -131,6 +136,7 @@ __all__ = [
     "mesh",
     "monoids",
     "named",
+    "open",
     "padded",
     "pareto",
     "partitioned",

@@ -1,0 +1,225 @@
+"""Zarr, versions 2 and 3, through TensorStore: read and written chunk by chunk, checksummed in what is made here."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from functools import partial as given
+from pathlib import Path
+from typing import Any
+
+from combinators.errors import FormatError, message
+from tapestry_jax.storage import partial
+from tapestry_jax.storage.boxes import (
+    check_array,
+    check_box,
+    check_chunks,
+    check_names,
+    check_shape,
+    count,
+    slices,
+    told,
+)
+from tapestry_jax.storage.chunked.futures import WAIT, as_future, context, tensorstore, translated
+from tapestry_jax.storage.chunked.metadata import Metadata, attributes_2, default_chunks, read_metadata, spec_of
+from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
+from tapestry_jax.storage.errors import StorageError, of_system
+from tapestry_jax.storage.files.ranges import of_folder
+from tapestry_jax.storage.places import Place
+from tapestry_jax.storage.protocols import Array, Box, Names
+
+_MOST_BYTES_OF_CHUNK = 2**32
+
+
+class _Opened:
+    """A TensorStore over a folder or an address, with what its metadata says."""
+
+    def __init__(self, store: Any, metadata: Metadata, names: Names | None, place: Place) -> None:
+        self._store, self._metadata, self._place, self.where = store, metadata, place, place.text
+        self.dtype = read_dtype(store.dtype.numpy_dtype, ZARR, f"`{self.where}`")
+        self.shape = check_shape(tuple(store.shape), self.dtype, f"`{self.where}`")
+        self.names = metadata.names if names is None else check_names(names, len(self.shape), f"`{self.where}`")
+        chunks = tuple(store.chunk_layout.read_chunk.shape or ())
+        self.chunks = tuple(max(1, min(size, own)) for size, own in zip(chunks, self.shape, strict=True))
+        self._check_chunks(chunks)
+        self._under_way = set[Future[None]]()
+
+    def _check_chunks(self, chunks: tuple[int, ...]) -> None:
+        size = count(chunks) * self.dtype.itemsize
+        if size > _MOST_BYTES_OF_CHUNK:
+            details = (f"expected at most {_MOST_BYTES_OF_CHUNK} bytes", f"got {size}, for {self.dtype.name} {chunks}")
+            remedy = "Store it in smaller chunks: one is decoded in memory as a whole."
+            raise FormatError(message(f"a chunk of `{self.where}` is too large", *details, remedy=remedy))
+
+    def _begun(self, theirs: Any, what: str, array: Array) -> Future[None]:
+        error, check = given(_of, what=what, where=self.where), given(check_flags, array, self.where)
+        future = as_future(theirs, error, check)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
+
+    def _opened(self) -> Any:
+        if self._store is None:
+            raise StorageError(message(f"`{self.where}` is closed", remedy="Open it again."))
+        return self._store
+
+    def close(self) -> None:
+        """Wait for what is under way, and let the store go."""
+        self._store = None
+        for future in [*self._under_way]:
+            future.exception()
+
+
+class ZarrStored(_Opened):
+    """A `Stored` in a Zarr folder or at an address."""
+
+    def read(self, box: Box, into: Array) -> Future[None]:
+        """As `Stored.read`; TensorStore decodes and checks on its own threads, straight into `into`."""
+        store, box = self._opened(), check_box(box, self.shape, self.where)
+        check_array(into, box, self.dtype, self.where, is_target=True)
+        theirs = tensorstore().array(into).write(store[slices(box)]).commit
+        return self._begun(theirs, f"read the box {told(box)}", into)
+
+    def fingerprint(self) -> str:
+        """Of a folder: its metadata, and the size, time of change and inode of every file in it.
+
+        A change that keeps all of them, such as an edit that puts the time back, is not seen. Of an address: the
+        metadata alone; that numbers have changed there is not seen.
+        """
+        files = of_folder(self._place.path) if self._place.path else "address"
+        return f"zarr{self._metadata.version}:{self._metadata.checksum}:{files}"
+
+
+class ZarrSink(_Opened):
+    """A `Sink` into a Zarr folder; each chunk is synced as it is written."""
+
+    def __init__(self, store: Any, metadata: Metadata, names: Names | None, path: Path, written: Path) -> None:
+        super().__init__(store, metadata, names, Place(str(path), path, None))
+        self._path, self._written, self._lock = path, written, partial.hold(written)
+
+    def write(self, box: Box, array: Array) -> Future[None]:
+        """As `Sink.write`. A box that covers a chunk in part reads and writes the whole of it: keep to `chunks`."""
+        store, box = self._opened(), check_box(box, self.shape, self.where)
+        check_array(array, box, self.dtype, self.where, is_target=False)
+        return self._begun(store[slices(box)].write(array).commit, f"write the box {told(box)}", array)
+
+    def flush(self) -> None:
+        """As `Sink.flush`: what is under way is waited for, then the names in the folder are synced."""
+        self._opened()
+        for future in [*self._under_way]:
+            future.result()
+        try:
+            partial.sync_tree(self._written)
+            partial.sync_folder(self._path.parent)
+        except OSError as error:
+            raise of_system(error, "flush a tensor", self.where) from error
+
+    def finish(self) -> ZarrStored:
+        """As `Sink.finish`."""
+        self.flush()
+        self.close()
+        partial.put_in_place(self._path)
+        return open_zarr(self._place, self.names)
+
+    def close(self) -> None:
+        """As `Sink.close`."""
+        if self._store is not None:
+            super().close()
+            partial.let_go(self._lock)
+
+
+def open_zarr(place: Place, names: Names | None = None) -> ZarrStored:
+    """Open an array of version 2 or 3.
+
+    Raises:
+      StorageError: where there is none, or no answer.
+      FormatError: for metadata or a dtype that cannot be read.
+    """
+    store, metadata = _open(place)
+    return ZarrStored(store, metadata, names, place)
+
+
+def make_zarr(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: Any,
+    names: Names | None,
+    chunks: tuple[int, ...] | None,
+    *,
+    version: int,
+    overwrite: bool,
+) -> ZarrSink:
+    """Make the metadata of an array beside its place; chunks that are not written are missing ones.
+
+    Raises:
+      StorageError: where the tensor is there already.
+      FormatError: for a dtype that the format does not hold.
+    """
+    dtype = read_dtype(dtype, ZARR, "a Zarr array")
+    chunks = default_chunks(shape, dtype) if chunks is None else check_chunks(chunks, shape, str(path))
+    written = partial.begin(path, overwrite=overwrite)
+    spec = spec_of(version, shape, dtype, names, chunks)
+    kvstore = _kvstore(Place(str(written), written, None))
+    try:
+        written.mkdir()
+        tensorstore().open(
+            {"driver": _driver(version), "kvstore": kvstore, **spec}, create=True, context=context()
+        ).result()
+        if version == 2:
+            (written / ".zattrs").write_bytes(attributes_2(names))
+    except (ValueError, OSError) as error:
+        partial.remove(written)
+        raise _of(error, "make a Zarr array", str(path)) from error
+    return _sink(path, written, names)
+
+
+def again_zarr(
+    path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None, chunks: tuple[int, ...] | None
+) -> ZarrSink:
+    """Go on with what `make_zarr` began.
+
+    Raises:
+      StorageError: where nothing was begun.
+      FormatError: where it is an array of another shape, dtype, names or chunks.
+    """
+    dtype = read_dtype(dtype, ZARR, "a Zarr array")
+    chunks = default_chunks(shape, dtype) if chunks is None else check_chunks(chunks, shape, str(path))
+    sink = _sink(path, partial.found(path), names)
+    got, expected = (sink.shape, sink.dtype.name, sink.chunks), (shape, dtype.name, chunks)
+    if got != expected:
+        sink.close()
+        details = (f"expected shape, dtype and chunks {expected}", f"got {got}")
+        remedy = "Go on with the program that began it, or begin anew with overwrite=True."
+        raise FormatError(message(f"`{path}` is not what was begun", *details, remedy=remedy))
+    return sink
+
+
+def _sink(path: Path, written: Path, names: Names | None) -> ZarrSink:
+    store, metadata = _open(Place(str(written), written, None))
+    return ZarrSink(store, metadata, names, path, written)
+
+
+def _open(place: Place) -> tuple[Any, Metadata]:
+    ours, kvstore = context(), _kvstore(place)
+    try:
+        files = tensorstore().KvStore.open(kvstore, context=ours).result(timeout=WAIT)
+        metadata = read_metadata(files, place.text)
+        spec = {"driver": _driver(metadata.version), "kvstore": kvstore}
+        spec["store_data_equal_to_fill_value"] = True
+        spec["fill_missing_data_reads"] = not metadata.is_complete
+        return tensorstore().open(spec, open=True, context=ours).result(timeout=WAIT), metadata
+    except (ValueError, OSError, TimeoutError) as error:
+        raise _of(error, "open a Zarr array", place.text) from error
+
+
+def _of(error: Exception, what: str, where: str) -> FormatError:
+    return of_system(error, what, where) if isinstance(error, OSError) else translated(error, what, where)
+
+
+def _driver(version: int) -> str:
+    return "zarr3" if version == 3 else "zarr"
+
+
+def _kvstore(place: Place) -> Any:
+    if place.path is not None:
+        return {"driver": "file", "path": f"{place.path.absolute()}/"}
+    return f"{place.address}/"

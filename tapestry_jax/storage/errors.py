@@ -1,0 +1,36 @@
+"""What storage refuses: one error for what is stored wrongly, one for a place that cannot be used at all."""
+
+from __future__ import annotations
+
+import errno
+
+from combinators.errors import FormatError, first_line, message
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class StorageError(FormatError):
+    """A place that cannot be used: not there, there already, not reachable, full, or closed."""
+
+
+def missing_package(what: str, package: str, extra: str) -> StorageError:
+    """The error of a format whose package is not installed; `package` may not be of the version that is needed."""
+    remedy = f"Install it: pip install 'tapestry-jax[{extra}]'."
+    return StorageError(message(f"{what} needs the package {package}, which is not installed", remedy=remedy))
+
+
+def of_system(error: OSError, what: str, where: str) -> StorageError:
+    """What the system said of a place, in our words.
+
+    Args:
+      error: from a system call.
+      what: what was tried, as `cannot ...` goes on.
+      where: the place.
+    """
+    said = error.strerror or first_line(error)
+    if isinstance(error, FileNotFoundError):
+        return StorageError(message(f"cannot {what}: `{where}` is not there", remedy="Look at the path."))
+    if error.errno in _FULL:
+        remedy = "Make room, or choose another place; what was flushed before is intact."
+        return StorageError(message(f"cannot {what}: no room for `{where}`", f"the system says: {said}", remedy=remedy))
+    return StorageError(message(f"cannot {what}: `{where}`", f"the system says: {said}", remedy="See to the path."))

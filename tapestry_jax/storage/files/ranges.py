@@ -1,0 +1,112 @@
+"""Bytes that lie somewhere, read by offset; files of this machine are the first of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Protocol
+
+from combinators.errors import FormatError, message
+from tapestry_jax.storage.errors import StorageError, of_system
+
+_MOST_AT_ONCE = 2**30
+"""Linux reads at most 2 GiB less a page in one call."""
+
+
+class Ranges(Protocol):
+    """Bytes that can be read from several threads at once."""
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    def read(self, offset: int, into: memoryview) -> None:
+        """Fill `into`, which is of bytes, from `offset` on.
+
+        Raises:
+          FormatError: where fewer bytes are there.
+        """
+        ...
+
+    def fingerprint(self) -> str:
+        """A text that changes with the bytes, as far as the place tells."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class LocalFile:
+    """A file of this machine, read by `preadv` without a position, so that threads do not meet."""
+
+    def __init__(self, path: Path) -> None:
+        self.where, self._path = str(path), path
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            about = os.fstat(self._file)
+        except OSError as error:
+            raise of_system(error, "open a file", self.where) from error
+        self.size = about.st_size
+        if not path.is_file():
+            os.close(self._file)
+            raise StorageError(message(f"`{path}` is no file", remedy="Look at the path, or name a format."))
+
+    def read(self, offset: int, into: memoryview) -> None:
+        """As `Ranges.read`."""
+        done = 0
+        while done < len(into):
+            try:
+                got = os.preadv(self._file, [into[done : done + _MOST_AT_ONCE]], offset + done)
+            except OSError as error:
+                raise of_system(error, "read a file", self.where) from error
+            if not got:
+                raise cut_short(self.where, offset + len(into), offset + done)
+            done += got
+
+    def fingerprint(self) -> str:
+        """Of the path's size, time of change and number: it misses edits that put the time back."""
+        return of_file(self._path)
+
+    def close(self) -> None:
+        """Let the file go; what is under way must have ended."""
+        os.close(self._file)
+
+
+def of_file(path: Path) -> str:
+    """Size, time of change in nanoseconds and inode of the file that lies at a path now.
+
+    Raises:
+      StorageError: where there is none.
+    """
+    try:
+        about = path.stat()
+    except OSError as error:
+        raise of_system(error, "look at a file", str(path)) from error
+    return f"{about.st_size}.{about.st_mtime_ns}.{about.st_ino}"
+
+
+def of_folder(path: Path) -> str:
+    """What `of_file` says of every file in a folder and below, as one checksum.
+
+    Raises:
+      StorageError: where a file goes away meanwhile.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(each for each in path.rglob("*") if not each.is_dir()):
+        digest.update(f"{file.relative_to(path)} {of_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def cut_short(where: str, expected: int, got: int) -> FormatError:
+    """The error of a file that ends before its header says."""
+    details = (f"expected at least {expected} bytes", f"got {got}")
+    remedy = "It was cut off: copy or write it again."
+    return FormatError(message(f"`{where}` is truncated", *details, remedy=remedy))

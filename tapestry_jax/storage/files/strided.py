@@ -1,0 +1,93 @@
+"""A box of a tensor whose cells lie at fixed strides in bytes: rows, columns, either order, either byte order.
+
+Runs that lie in the file as they lie in the buffer are read straight into it. What lies apart is read with what lies
+between, through a small buffer, as long as that is not much more than what is wanted: a disk reads whole pages anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from combinators.frozen import dataclass
+from tapestry_jax.storage.dtypes import as_bytes
+from tapestry_jax.storage.files.ranges import Ranges
+from tapestry_jax.storage.protocols import Array, Box
+
+_MOST_BETWEEN = 4 * 2**20
+"""Bytes of the small buffer."""
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the cells of a tensor lie in bytes.
+
+    Attributes:
+      offset: of the first cell.
+      strides: in bytes, one for every axis; none is negative.
+      dtype: as it is stored, perhaps in the other byte order.
+    """
+
+    offset: int
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool = False) -> Layout:
+        """Cells that follow each other, the last axis fastest; the first where `fortran` is said."""
+        strides, step = list[int](), dtype.itemsize
+        for size in shape if fortran else reversed(shape):
+            strides.append(step)
+            step *= max(1, size)
+        return cls(offset, tuple(strides if fortran else reversed(strides)), dtype)
+
+    def at(self, box: Box) -> int:
+        """Where the first cell of a box lies."""
+        return self.offset + sum(start * step for (start, _), step in zip(box, self.strides, strict=True))
+
+
+def read_box(source: Ranges, layout: Layout, box: Box, into: Array) -> None:
+    """Read a box into an array of its shape and, but for the byte order, its dtype.
+
+    Raises:
+      FormatError: where the source has fewer bytes.
+    """
+    if into.size:
+        _read(source, layout, layout.at(box), into)
+
+
+def _read(source: Ranges, layout: Layout, start: int, into: Array) -> None:
+    wanted, spanned = into.nbytes, _spanned(layout, into.shape)
+    is_run = spanned == wanted
+    if is_run and layout.dtype.isnative and _lies_alike(layout, into):
+        source.read(start, as_bytes(into))
+    elif spanned <= _MOST_BETWEEN and spanned <= max(_PAGE, 16 * wanted):
+        between = np.empty(spanned, np.uint8)
+        source.read(start, as_bytes(between))
+        into[...] = np.ndarray(into.shape, layout.dtype, between, 0, layout.strides)
+    else:
+        for step, part in _halves(layout, into):
+            _read(source, layout, start + step, part)
+
+
+def _spanned(layout: Layout, shape: tuple[int, ...]) -> int:
+    """Bytes from the first cell of a box to the end of its last."""
+    return layout.dtype.itemsize + sum((size - 1) * step for size, step in zip(shape, layout.strides, strict=True))
+
+
+def _lies_alike(layout: Layout, into: Array) -> bool:
+    return into.flags.c_contiguous and all(
+        size == 1 or ours == theirs for size, ours, theirs in zip(into.shape, into.strides, layout.strides, strict=True)
+    )
+
+
+def _halves(layout: Layout, into: Array) -> Iterator[tuple[int, Array]]:
+    """Both halves along the axis whose cells lie farthest apart, with the bytes from the first cell to theirs."""
+    axis = max((step, axis) for axis, step in enumerate(layout.strides) if into.shape[axis] > 1)[1]
+    middle = into.shape[axis] // 2
+    before: tuple[slice, ...] = (slice(None),) * axis
+    yield 0, into[(*before, slice(None, middle))]
+    yield middle * layout.strides[axis], into[(*before, slice(middle, None))]

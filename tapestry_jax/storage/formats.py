@@ -1,0 +1,123 @@
+"""The table of formats: by which name and which suffix each goes, how it is opened, and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial as given
+from pathlib import Path
+from typing import Any, cast
+
+from combinators.errors import FormatError, message
+from combinators.frozen import dataclass
+from tapestry_jax.storage.boxes import check_names
+from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
+from tapestry_jax.storage.files.npy import again_npy, make_npy, open_npy
+from tapestry_jax.storage.files.ranges import LocalFile
+from tapestry_jax.storage.places import Place, read_inner
+from tapestry_jax.storage.protocols import Names, Sink, Stored
+
+Open = Callable[[Place, str | None, Names | None], Stored]
+"""From a place, a tensor in it and names that were given."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a tensor is made from.
+
+    Attributes:
+      path: its place.
+      shape: sizes.
+      dtype: as it was given.
+      names: of the axes, or None.
+      chunks: sizes that are stored in one piece, or None.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: Any
+    names: Names | None
+    chunks: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A row of the table.
+
+    Attributes:
+      suffixes: by which a path is known to be of the format.
+      open: to read.
+      make: from what a tensor is made of, and whether it takes the place of another; None where none are made.
+      again: goes on with what was made.
+    """
+
+    suffixes: tuple[str, ...]
+    open: Open
+    make: Callable[[Making, bool], Sink] | None = None
+    again: Callable[[Making], Sink] | None = None
+
+
+def _open_npy(place: Place, tensor: str | None, names: Names | None) -> Stored:
+    _check_single(place, tensor, ".npy")
+    stored = open_npy(LocalFile(place.local("a file .npy")))
+    stored.names = check_names(names, len(stored.shape), f"`{place.text}`")
+    return stored
+
+
+def _open_zarr(place: Place, tensor: str | None, names: Names | None) -> Stored:
+    if tensor is not None:
+        inner = read_inner(tensor, f"the tensor of `{place.text}`")
+        path = place.path / inner if place.path else None
+        address = f"{place.address}/{inner}" if place.address else None
+        place = Place(f"{place.text.rstrip('/')}/{inner}", path, address)
+    return open_zarr(place, names)
+
+
+def _make_npy(making: Making, overwrite: bool) -> Sink:
+    return make_npy(making.path, making.shape, making.dtype, making.names, overwrite=overwrite)
+
+
+def _again_npy(making: Making) -> Sink:
+    return again_npy(making.path, making.shape, making.dtype, making.names)
+
+
+def _make_zarr(version: int, making: Making, overwrite: bool) -> Sink:
+    path, shape, dtype, names, chunks = making.path, making.shape, making.dtype, making.names, making.chunks
+    return make_zarr(path, shape, dtype, names, chunks, version=version, overwrite=overwrite)
+
+
+def _again_zarr(making: Making) -> Sink:
+    return again_zarr(making.path, making.shape, making.dtype, making.names, making.chunks)
+
+
+FORMATS: Mapping[str, Format] = {
+    "npy": Format((".npy",), _open_npy, _make_npy, _again_npy),
+    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr),
+    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr),
+}
+"""By name. What is called `zarr` opens both versions and makes version 3."""
+
+
+def find_format(place: Place, name: Any, what: str) -> Format:
+    """The format that is named, or that of the suffix.
+
+    Raises:
+      FormatError: where none is known.
+    """
+    known = cast("Any", FORMATS).get(name) if isinstance(name, str) else None
+    if name is None:
+        ending = place.name.lower()
+        known = next((row for row in FORMATS.values() if ending.endswith(row.suffixes or ("\0",))), None)
+    if known is not None:
+        return known
+    suffixes = [suffix for row in FORMATS.values() for suffix in row.suffixes]
+    details = (f"expected one of {', '.join(suffixes)}, or format= one of {', '.join(FORMATS)}",)
+    got = f"got {place.text!r:.120}" if name is None else f"got format={name!r:.40}"
+    raise FormatError(message(f"{what} does not know the format", *details, got, remedy='Say it: format="zarr".'))
+
+
+def _check_single(place: Place, tensor: str | None, what: str) -> None:
+    if tensor is not None:
+        remedy = "Leave the name out."
+        raise FormatError(
+            message(f"a file {what} holds one tensor", f"got {tensor!r:.80} of {place.text}", remedy=remedy)
+        )

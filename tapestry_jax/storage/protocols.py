@@ -1,0 +1,127 @@
+"""What is read from and written to: boxes of tensors that lie somewhere else."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+Box = tuple[tuple[int, int], ...]
+"""Start and stop along every axis of a tensor, within its shape; `()` is the one cell of a scalar."""
+
+Names = tuple[str | None, ...]
+"""What the axes are called, in order; None for one without a name."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+"""A NumPy array of any shape and dtype."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A tensor that is read box by box; it has a shape and a dtype, so that `tp.trace` takes it as a spec.
+
+    Reads that keep to `chunks` read nothing twice.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes, in order."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the numbers; in the byte order of this machine, however they are stored."""
+        ...
+
+    @property
+    def names(self) -> Names | None:
+        """What the axes are called, or None where nothing says."""
+        ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The sizes that are stored in one piece; the shape where there are no pieces."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        ...
+
+    def read(self, box: Box, into: Array) -> Future[None]:
+        """Begin to read a box. `into` may be looked at once the future is done, and belongs to the reader until then.
+
+        Args:
+          box: start and stop along every axis.
+          into: of the box's shape and this dtype, contiguous in C order, writeable.
+
+        Returns:
+          A future, whose `result()` raises a FormatError where the box cannot be read. Several may be under way.
+
+        Raises:
+          FormatError: at once, when the box does not lie within the shape or `into` does not fit it.
+        """
+        ...
+
+    def fingerprint(self) -> str:
+        """A text that changes when what is stored does; what it sees and what it does not is said by each format."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what is under way, and let files go."""
+        ...
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """A tensor that is written box by box."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes, in order."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the numbers; in the byte order of this machine, however they are stored."""
+        ...
+
+    @property
+    def names(self) -> Names | None:
+        """What the axes are called, or None where nothing says."""
+        ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The sizes that are stored in one piece; the shape where there are no pieces."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        ...
+
+    def write(self, box: Box, array: Array) -> Future[None]:
+        """Begin to write a box. The same box may be written again: it overwrites itself.
+
+        Args:
+          box: start and stop along every axis. Boxes under way at the same time must not overlap.
+          array: of the box's shape and this dtype; it must stay as it is until the future is done.
+
+        Raises:
+          FormatError: at once for what does not fit; from the future, where it cannot be written.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Return once all that was written would survive the end of the process and of the machine's power."""
+        ...
+
+    def finish(self) -> Stored:
+        """Flush, put the tensor in its place in one step, and open it. Until then its place is as it was before."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what is under way and let files go, unfinished; `Creation.again` goes on from there."""
+        ...

@@ -1,0 +1,62 @@
+"""Zarr of both versions: what zarr-python writes is read, and what is written it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import tapestry_jax as tp
+from tapestry_jax.storage.chunked.metadata import default_chunks
+from tests.tapestry_jax.storage.round_trips import MADE, made, numbers, read
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x2.zarr"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "complex64"])
+def test_zarr_python_reads_what_we_write(tmp_path: Path, name: str, dtype: str):
+    x = numbers((5, 4), dtype)
+    made(tmp_path / name, x, MADE[name], chunks=(2, 3), names=("row", "column")).close()
+    theirs: Any = zarr.open_array(tmp_path / name, mode="r")
+    np.testing.assert_array_equal(theirs[:], x)
+    named = theirs.metadata.dimension_names if name == "x.zarr" else theirs.attrs["_ARRAY_DIMENSIONS"]
+    assert tuple(named) == ("row", "column") and theirs.chunks == (2, 3)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("dtype", ["bool", ">i4", "float16", "complex128"])
+def test_we_read_what_zarr_python_writes(tmp_path: Path, version: Any, dtype: str):
+    x = numbers((5, 4), dtype)
+    named: dict[str, Any] = {"dimension_names": ("row", None)} if version == 3 else {}
+    theirs: Any = zarr.create_array(
+        tmp_path / "x.zarr", shape=x.shape, dtype=x.dtype, chunks=(2, 4), zarr_format=version, **named
+    )
+    theirs[:4] = x[:4]  # the last chunk is missing, and is filled
+    source = tp.open(tmp_path / "x.zarr")
+    assert source.chunks == (2, 4) and source.names == (("row", None) if version == 3 else None)
+    np.testing.assert_array_equal(read(source), np.concatenate([x[:4], np.zeros((1, 4), x.dtype)]))
+    source.close()
+
+
+def test_names_of_xarray_are_read_from_zarr_2(tmp_path: Path):
+    theirs: Any = zarr.create_array(tmp_path / "x.zarr", shape=(2, 3), dtype="i4", zarr_format=2)
+    theirs.attrs["_ARRAY_DIMENSIONS"] = ["row", "column"]
+    assert tp.open(tmp_path / "x.zarr").names == ("row", "column")
+
+
+def test_an_array_of_a_zarr_group_is_opened_by_name(tmp_path: Path):
+    theirs: Any = zarr.open_group(tmp_path / "g.zarr", mode="w")
+    theirs.create_array("inner/x", shape=(2,), dtype="f4")[:] = [1, 2]
+    assert read(tp.open(tmp_path / "g.zarr", "inner/x")).tolist() == [1, 2]
+    with pytest.raises(tp.FormatError, match="is a Zarr group, not an array"):
+        tp.open(tmp_path / "g.zarr")
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [((), ()), ((0, 5), (1, 5)), ((10**7, 512), (8192, 512)), ((3, 10**9), (1, 4 * 2**20)), ((7, 9), (7, 9))],
+)
+def test_default_chunks_are_rows_of_16_mib(shape: tuple[int, ...], chunks: tuple[int, ...]):
+    assert default_chunks(shape, np.dtype(np.float32)) == chunks

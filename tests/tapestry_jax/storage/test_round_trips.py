@@ -1,0 +1,64 @@
+"""What is written is read, in every format, of every shape and dtype."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.storage import Sink, Stored, stored
+from tapestry_jax.storage.boxes import slices
+from tapestry_jax.storage.dtypes import ALL, PLAIN, ZARR
+from tests.tapestry_jax.storage.round_trips import MADE, SHAPES, boxes, made, numbers, read, write
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", MADE)
+def test_boxes_that_were_written_are_read(tmp_path: Path, name: str, shape: tuple[int, ...]):
+    x = numbers(shape)
+    source = made(tmp_path / name, x, MADE[name], chunks=tuple(min(2, max(1, n)) for n in shape))
+    assert (source.shape, source.dtype) == (x.shape, x.dtype)
+    for box in boxes(shape):
+        np.testing.assert_array_equal(read(source, box), x[slices(box)])
+    source.close()
+
+
+@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("name", MADE)
+def test_every_dtype_is_kept_or_refused(tmp_path: Path, name: str, dtype: str):
+    x = numbers((4, 3), ALL[dtype])
+    if dtype not in (PLAIN if name == "x.npy" else ZARR):
+        with pytest.raises(
+            tp.FormatError, match=f"^a (file .npy|Zarr array) cannot have the dtype {dtype}\n  expected"
+        ):
+            made(tmp_path / name, x)
+        return
+    source = made(tmp_path / name, x, MADE[name])
+    assert source.dtype == x.dtype
+    assert read(source).tobytes() == x.tobytes()
+    source.close()
+
+
+@pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3).T, np.arange(4, dtype=">i4"), 3.0, [[1, 2]], True])
+def test_arrays_in_memory_are_read_as_stored(array: Any):
+    source = stored(array)
+    assert isinstance(source, Stored) and source.dtype.isnative
+    np.testing.assert_array_equal(read(source), np.asarray(array))
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_file_is_what_a_sink_and_a_source_are_by_protocol(tmp_path: Path, name: str):
+    sink = tp.create(tmp_path / name, format=MADE[name]).make((2,), np.float32)
+    assert isinstance(sink, Sink)
+    source = write(sink, numbers((2,)))
+    assert isinstance(source, Stored)
+    source.close()
+
+
+def test_what_is_stored_is_a_spec_that_trace_takes(tmp_path: Path):
+    made(tmp_path / "x.npy", numbers((4, 3))).close()
+    graph = tp.trace(tp.fold(tp.aggregators.Mean(), "row column -> column"), tp.open(tmp_path / "x.npy"))
+    np.testing.assert_allclose(graph(numbers((4, 3))), numbers((4, 3)).mean(0), rtol=1e-6)
