@@ -21,6 +21,7 @@ _COMMANDS = {
     "search": "find the cheapest plan of a graph that fits into memory, and write it",
     "show": "write a plan as a page for a browser",
     "train": "train a model as a file in TOML says",
+    "launch": "run a script as several processes that JAX joins, watched and started again",
     "aot": "ask the compilers of TPUs and GPUs what a plan comes to there",
     "laws": "check the laws of a piece, or list them",
 }

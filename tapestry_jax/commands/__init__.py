@@ -2,5 +2,5 @@
 
 Read `piece` and `planned`, which read what a command line names, then `explain`, `verify`, `cost`, `why`, `diff` and
 `show`, which ask a plan, `search`, which finds one, `aot`, which asks compilers, `train`, which trains as a file says
-(`config`), and `laws`.
+(`config`), `launch`, which starts and watches processes, and `laws`.
 """

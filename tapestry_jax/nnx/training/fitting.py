@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from combinators.arguments import read_count, read_function
 from combinators.errors import message
 from combinators.frozen import dataclass
+from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.metrics import NOTHING, Metrics
 from tapestry_jax.nnx.training.progress import Bar, bar
@@ -97,6 +98,7 @@ def fit(
     with bar(told.progress, trainer.steps, last) as shown:
         for batch in _from(given, trainer.steps, last):
             pending.append((trainer.step_on(batch), trainer.rows(batch)))
+            beat()
             is_last = trainer.steps == last
             if len(pending) == every or is_last:
                 total += _tell(trainer, pending, told, shown)
