@@ -7,6 +7,7 @@ Graphs    trace lift stack_layers unstack_layers Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
           store_padded fsdp partitioned planned assert_collectives
 Spaces    Box Signature Projection exact_cover
+Files     open create; stream: programs over data larger than memory
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
 
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from tapestry_jax.storage.creating import create as create
     from tapestry_jax.storage.errors import StorageError as StorageError
     from tapestry_jax.storage.opening import open as open
+    from tapestry_jax.streaming.job import stream as stream
 
 __all__ = [
     "Aggregator",
@@ -151,6 +153,7 @@ __all__ = [
     "stack",
     "stack_layers",
     "store_padded",
+    "stream",
     "striped",
     "topology",
     "trace",

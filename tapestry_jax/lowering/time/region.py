@@ -9,16 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.merging.blocks import identity_block
 from tapestry_jax.lowering.exchange.collectives import permute_over
-from tapestry_jax.lowering.on_device.attained import without_elements
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.stripes import in_order
-from tapestry_jax.lowering.on_device.varying import vary
-from tapestry_jax.lowering.time.accumulate import accumulate
-from tapestry_jax.lowering.time.framed import Frames, State, has_frames, run_framed
+from tapestry_jax.lowering.time.carried import Carried, identity, varying_as
+from tapestry_jax.lowering.time.framed import Frames, has_frames, run_framed
 from tapestry_jax.lowering.time.still import before_loop
 from tapestry_jax.lowering.time.summed import ends_in_sum, run_summed
 from tapestry_jax.planning.geometry.changes import Slice
@@ -37,11 +34,10 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     if ends_in_sum(step, schedule):
         return run_summed(step, here, fixed, run_body, lambda given, at: _run(step, schedule, at, given, (), run_body))
     if has_frames(step, schedule):
-        slots = [step.body.slots[slot] for slot in step.body.outputs]
         return run_framed(
             fixed,
             here,
-            _states(schedule, step.folds, slots),
+            Carried.of(step, schedule).folds,
             lambda given, at: _run(step, schedule, at, given, (), run_body),
             lambda given, at, frames: _sums(step, schedule, at, given, frames, run_body),
         )
@@ -52,12 +48,11 @@ def _sums(
     step: Region, schedule: Schedule, here: Here, fixed: dict[int, Any], frames: Frames, run_body: RunBody
 ) -> list[Any]:
     """The totals of all turns, each of whose states is expressed in given frames and added up."""
-    body = step.body
-    slots = [body.slots[slot] for slot in body.outputs]
+    carried = Carried.of(step, schedule)
 
     def chunk(constant: dict[int, Any], counter: Any) -> list[list[Any]]:
-        outputs = run_body(body, dict(constant), here.turning(step.axis, counter))
-        return frames.express(_varying(outputs, slots))
+        outputs = run_body(step.body, dict(constant), here.turning(step.axis, counter))
+        return frames.express(varying_as(outputs, carried.slots))
 
     counters = jnp.arange(turns_of(step.axis), dtype=jnp.int32)
     still, one = _standing_still(step, chunk, fixed, counters[0])
@@ -66,7 +61,7 @@ def _sums(
     def turn(sums: list[list[Any]], counter: Any) -> tuple[list[list[Any]], None]:
         return jax.tree.map(jnp.add, sums, again(still, counter)), None
 
-    unit = frames.express(_varying(_identity(_states(schedule, step.folds, slots)), slots))
+    unit = frames.express(varying_as(identity(carried.folds), carried.slots))
     return frames.restore(lax.scan(turn, unit, counters)[0])
 
 
@@ -81,26 +76,19 @@ def _run(
     step: Region, schedule: Schedule, here: Here, fixed: dict[int, Any], starts: Sequence[Any], run_body: RunBody
 ) -> list[Any]:
     """All turns, from operands by slot of the body and the first totals of scans."""
-    body, turns = step.body, turns_of(step.axis)
-    folded = sum(leaves for _, leaves in step.folds)
-    count = folded + sum(leaves for _, leaves in step.scans)
-    slots = [body.slots[slot] for slot in body.outputs[:count]]
-    folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
-    totals = body.inputs[len(body.inputs) - count + folded :]
+    body, turns, carried = step.body, turns_of(step.axis), Carried.of(step, schedule)
+    count = len(carried.slots)
     around = [fixed[body.inputs[position]] for position in step.rotating]
     moved = {body.inputs[position] for position in step.rotating}
     fixed = {slot: array for slot, array in fixed.items() if slot not in moved}
 
     def chunk(constant: dict[int, Any], moving: list[Any], counter: Any, state: list[Any]) -> Any:
         values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}
-        values |= dict(zip(totals, state[folded:], strict=True))
+        values |= carried.entering(state)
         outputs = run_body(body, values, here.turning(step.axis, counter))
-        local = _varying(outputs[:count], slots)
-        added = _accumulated(folds, state[:folded], local[:folded], reverse=step.reverse)
-        return [*added, *local[folded:]], outputs[count:]
+        return carried.after(state, outputs), outputs[count:]
 
-    # Scans over the mesh begin with what the devices before come to.
-    start = _varying([*_identity(folds), *starts, *_identity(scans)[len(starts) :]], slots)
+    start = carried.first(starts)
     counters = jnp.arange(turns, dtype=jnp.int32)
     still, one = _standing_still(step, chunk, fixed, around, counters[0], start)
     again = recomputed(one)
@@ -123,43 +111,7 @@ def _run(
     # Extrema that a loop inside has carried come with their counts.
     pairs = zip(pieces, made, strict=True)
     whole = [jax.tree.map(lambda part, slot=slot: together(part, slot, step.axis, here), leaf) for leaf, slot in pairs]
-    return [*states[:folded], *whole]
-
-
-def _varying(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
-    # Extrema come with their counts.
-    pairs = zip(leaves, slots, strict=True)
-    return [jax.tree.map(lambda part, slot=slot: vary(part, sorted(slot.varying)), leaf) for leaf, slot in pairs]
-
-
-def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Sequence[Slot]) -> list[State]:
-    """Operation, types of the leaves and their axes, of states that are carried: of folds, or totals of scans."""
-    found: list[State] = []
-    leaves = iter(slots)
-    for node, _ in carried:
-        shaped = schedule.graph.shaped(node)
-        carrier = [tuple(name for name in axes if name != shaped.operation.over) for axes in shaped.carrier]
-        own = [next(leaves) for _ in carrier]
-        found.append((shaped, [jax.ShapeDtypeStruct(slot.local_shape, slot.type.dtype) for slot in own], carrier))
-    return found
-
-
-def _identity(states: Sequence[State]) -> list[Any]:
-    units: list[Any] = []
-    for shaped, like, carrier in states:
-        assert shaped.operation.monoid is not None
-        unit = identity_block(shaped.operation.monoid, shaped.state_tree, carrier, like)
-        units += unit if shaped.operation.over is not None else without_elements(shaped, unit)
-    return units
-
-
-def _accumulated(states: Sequence[State], before: list[Any], local: list[Any], *, reverse: bool) -> list[Any]:
-    total: list[Any] = []
-    for shaped, _, carrier in states:
-        own = slice(len(total), len(total) + len(carrier))
-        first, second = (local[own], before[own]) if reverse else (before[own], local[own])
-        total += accumulate(shaped, carrier, first, second)
-    return total
+    return [*states[: carried.folded], *whole]
 
 
 def padded_operands(step: Region, arrays: Sequence[Any]) -> dict[int, Any]:

@@ -257,11 +257,11 @@ def _wanted_cells(target: Cut, chosen: Table, size: int, devices: int) -> _Wante
     is_answered = is_inside | (window.mode not in ("zero", "valid"))
     cells = np.where(is_read & is_answered, positions, -1)
     outside = np.flatnonzero((is_read & is_answered & ~is_inside).ravel())
-    cells.ravel()[outside] = _answering_cell(positions.ravel()[outside], size, window.mode)
+    cells.ravel()[outside] = answering_cell(positions.ravel()[outside], size, window.mode)
     return _Wanted(positions, cells, is_read & ~is_inside & (window.mode == "zero"))
 
 
-def _answering_cell(positions: Table, size: int, mode: str) -> Table:
+def answering_cell(positions: Table, size: int, mode: str) -> Table:
     """The cell that the boundary reads for each position; positions inside stand for themselves."""
     if size == 0:
         return np.full_like(positions, -1)

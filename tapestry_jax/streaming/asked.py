@@ -1,0 +1,105 @@
+"""What `tp.stream` is given, read: a plan, the dimensions that are streamed, and sources and sinks in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from combinators.arguments import read_name
+from combinators.arrows.tracing import trace
+from combinators.errors import PlanError, message
+from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import TensorType
+from tapestry_jax.by_hand import plan as plan_by_hand
+from tapestry_jax.mesh import mesh as make_mesh
+from tapestry_jax.plan import Plan
+from tapestry_jax.planning.entries.items import Chunks
+from tapestry_jax.storage.in_memory import stored
+from tapestry_jax.storage.protocols import Stored
+
+
+def read_sources(sources: Any, program: Any) -> tuple[Stored, ...]:
+    """What the inputs are read from, in order.
+
+    Raises:
+      PlanError: for a wrong number, unknown names, or other sizes and dtypes than the program has.
+      FormatError: for what is no array.
+    """
+    graph = program.graph if isinstance(program, Plan) else program
+    names = [node.name for node in graph.inputs] if isinstance(graph, Graph) else None
+    if isinstance(sources, Mapping) and names is not None and {*sources} == {*names}:
+        given = [sources[name] for name in names]
+    elif isinstance(sources, Mapping):
+        raise PlanError(
+            message(
+                "sources of a stream are named as the inputs of its graph are",
+                f"expected {', '.join(names) if names is not None else 'a sequence: nothing is traced yet'}",
+                f"got {', '.join(map(repr, sources))}",
+                remedy="Name each input once, or pass them in order: sources=(x, w).",
+            )
+        )
+    else:
+        given = jax.tree.leaves(list(sources) if isinstance(sources, tuple | list) else [sources])
+    found = tuple(each if isinstance(each, Stored) else stored(each) for each in given)
+    if isinstance(graph, Graph):
+        _check_sources(graph, found)
+    return found
+
+
+def _check_sources(graph: Graph, sources: Sequence[Stored]) -> None:
+    wrong = [] if len(sources) == len(graph.inputs) else [f"it has {len(graph.inputs)} inputs, got {len(sources)}"]
+    for node, source in zip(graph.inputs, sources, strict=False):
+        kind = node.results[0]
+        if tuple(source.shape) != kind.shape or source.dtype != kind.dtype:
+            wrong.append(
+                f"{node.name}: expected {kind}, got {source.dtype.name} {tuple(source.shape)} of {source.where}"
+            )
+    if wrong:
+        remedy = "Pass sources of these sizes and dtypes, in the order of the inputs, or trace again for the new ones."
+        raise PlanError(message(f"`{graph.name}` was traced for other sources", *wrong, remedy=remedy))
+
+
+def spec_of(source: Stored) -> TensorType:
+    """A source as `tp.trace` takes it."""
+    return TensorType.make(source.names or (None,) * len(source.shape), source.shape, source.dtype)
+
+
+def read_plan(program: Any, over: Any, sources: Sequence[Stored], mesh: Any) -> tuple[Plan, tuple[str, ...]]:
+    """The plan, and the dimensions that the host streams.
+
+    Raises:
+      PlanError: where no dimension is streamed, or `over` names one that the plan does not take in chunks.
+    """
+    if isinstance(program, Plan):
+        chunked = [dim for dim, items in program.entries if any(isinstance(item, Chunks) for item in items)]
+        dims = chunked if over is None else _names(over)
+        missing = [dim for dim in dims if dim not in chunked]
+        if missing or not dims or mesh is not None:
+            what = (
+                "is on a mesh of its own" if mesh is not None else f"takes {', '.join(chunked) or 'nothing'} in chunks"
+            )
+            remedy = "Name one of these, or plan again: tp.plan(graph, mesh, {'row': tp.chunks(size=4096)})."
+            raise PlanError(message(f"this plan {what}", f"got over={over!r}", remedy=remedy))
+        return program, tuple(dims)
+    graph = program if isinstance(program, Graph) else trace(program, *map(spec_of, sources))
+    if not isinstance(over, Mapping):
+        remedy = "Write over={'row': tp.chunks(size=4096)}."
+        raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
+    known: Mapping[Any, Any] = over
+    dims = tuple(dim for dim, items in known.items() if any(isinstance(item, Chunks) for item in _listed(items)))
+    if not dims:
+        remedy = "Write over={'row': tp.chunks(size=4096)}."
+        raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
+    chosen = make_mesh(jax.devices()[:1], device=1) if mesh is None else mesh
+    return plan_by_hand(graph, chosen, known), dims
+
+
+def _names(over: Any) -> list[str]:
+    listed = [over] if isinstance(over, str) else list(over)
+    return [read_name(dim, "a dimension in over= of tp.stream", PlanError) for dim in listed]
+
+
+def _listed(items: Any) -> Sequence[Any]:
+    return items if isinstance(items, tuple | list) else (items,)

@@ -1,0 +1,156 @@
+"""`tp.stream`: a program over data that lie in files, chunk by chunk, by the schedule that loops on the device have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from tapestry_jax.lowering.devices import require_running
+from tapestry_jax.plan import Plan
+from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.streaming.asked import read_plan, read_sources
+from tapestry_jax.streaming.in_memory import Held
+from tapestry_jax.streaming.position import Keeper, Stopped
+from tapestry_jax.streaming.running import Runner
+from tapestry_jax.streaming.sinks import read_sinks
+from tapestry_jax.streaming.split import Split, split
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A stream that can be run. Made by `tp.stream`.
+
+    Attributes:
+      schedule_of: the plan; its loops over `dims` are turned by the host.
+      dims: the streamed dimensions.
+      sources: what the inputs are read from, in order.
+      sinks: where outputs go, by position; the others are returned as arrays.
+    """
+
+    planned: Plan
+    dims: tuple[str, ...]
+    sources: tuple[Stored, ...]
+    sinks: Mapping[int, Any]
+
+    @cached_property
+    def split(self) -> Split:
+        """Passes over what is stored, and what stands between them."""
+        return split(self.planned.schedule, self.dims)
+
+    def run(self) -> Any:
+        """Run it.
+
+        Returns:
+          The result in the structure of the program's: NumPy arrays, and what was stored for outputs that have sinks.
+
+        Raises:
+          FormatError: where a source cannot be read or a sink cannot be written.
+        """
+        return self.run_from(None, None)
+
+    def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
+        """Run it from where another run has stopped, handing snapshots to `keeper`."""
+        runner = Runner(self.split, self.planned.mesh, self.sources, self._opened())
+        values, stored = runner.run(begin, keeper)
+        return self.result(values, stored)
+
+    def _opened(self) -> dict[int, list[Sink]]:
+        """The sinks of all that passes make; what has none is held in memory."""
+        schedule, found = self.split.schedule, dict[int, list[Sink]]()
+        for slot in self.split.written:
+            chosen = [
+                self.sinks[n] for n, output in enumerate(self.split.outputs) if output == slot and n in self.sinks
+            ]
+            kind = schedule.slots[slot].type
+            names = kind.names if any(kind.names) else None
+            made = [each.make(kind.shape, kind.dtype, names, None) for each in chosen]
+            found[slot] = made or [Held(kind)]
+        return found
+
+    def result(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> Any:
+        """The outputs in the structure of the program's result."""
+        schedule = self.split.schedule
+        leaves: list[Any] = []
+        for number, slot in enumerate(self.split.outputs):
+            if slot in values:
+                true = tuple(map(slice, schedule.slots[slot].type.shape))
+                leaves.append(np.asarray(values[slot])[true])
+            elif number in self.sinks:
+                leaves.append(stored[slot])
+            else:
+                leaves.append(whole(stored[slot]))
+        return jax.tree.unflatten(schedule.graph.out_tree, leaves)
+
+
+def whole(source: Stored) -> Any:
+    """All of what is stored, as an array."""
+    array = np.empty(source.shape, source.dtype)
+    source.read(tuple((0, size) for size in source.shape), array).result()
+    return array
+
+
+def stream(program: Any, over: Any = None, sources: Any = (), sinks: Any = None, *, mesh: Any = None) -> Job:
+    """Run a program over data that need not fit into memory, chunk by chunk.
+
+    The loops over the streamed dimension are those of `tp.plan` with `tp.chunks`, turned by the host: a turn reads its
+    pieces of the sources, runs on the devices, and writes its pieces of the results. Folds and scans are carried on the
+    devices. A program with several levels, such as `x - mean(x)`, takes several passes.
+
+    Args:
+      program: an arrow or a function as `tp.trace` takes it, a graph, or a plan that takes dimensions in chunks.
+      over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`; for
+        a plan the name of a dimension, or several; by default all that it takes in chunks.
+      sources: what the inputs are read from, in their order or by name: what `tp.open` gives, or arrays.
+      sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
+        Outputs without one are returned as arrays.
+      mesh: whose devices run the turns; by default the first device alone.
+
+    Returns:
+      A job; `job.run()` runs it.
+
+    Raises:
+      PlanError: for what cannot be streamed, and wrong sources or sinks.
+      MeshError: for a mesh without devices.
+
+    Example:
+      >>> import numpy as np
+      >>> import tapestry_jax as tp
+      >>> x = np.arange(12.0, dtype=np.float32).reshape(6, 2)
+      >>> total = tp.fold(tp.aggregators.Sum(), "row c -> c")
+      >>> tp.stream(total, {"row": tp.chunks(size=2)}, x).run()
+      array([30., 36.], dtype=float32)
+    """
+    found = read_sources(sources, program)
+    planned, dims = read_plan(program, over, found, mesh)
+    checked = read_sources(found, planned)
+    require_running(planned.mesh)
+    planned.verify()
+    job = Job(planned, dims, checked, read_sinks(sinks, planned.graph))
+    _check_sinks(job)
+    return job
+
+
+def _check_sinks(job: Job) -> None:
+    written = {*job.split.written}
+    small = [n for n in job.sinks if job.split.outputs[n] not in written]
+    if small:
+        name = job.planned.graph.outputs[small[0]][0]
+        raise PlanError(
+            message(
+                f"the output `{name}` is not made piece by piece, and needs no sink",
+                f"passes make {', '.join(_written(job)) or 'no output so'}",
+                remedy="Leave it out of sinks=: job.run() returns it.",
+            )
+        )
+
+
+def _written(job: Job) -> Sequence[str]:
+    written = {*job.split.written}
+    named = zip(job.planned.graph.outputs, job.split.outputs, strict=True)
+    return [f"`{name}`" for (name, _), slot in named if slot in written]

@@ -1,0 +1,150 @@
+"""Running a stream: part after part, turn after turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.frozen import dataclass
+from tapestry_jax.lowering.boundary import placed
+from tapestry_jax.planning.scheduling.schedule import Slot
+from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.streaming.placing import pieces_of, places_of, together, views_of
+from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
+from tapestry_jax.streaming.reading import begin_reading
+from tapestry_jax.streaming.split import Pass, Piece, Split
+from tapestry_jax.streaming.turn import Programs, as_read
+from tapestry_jax.streaming.writing import Writing
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """A stream that is ready to run.
+
+    Attributes:
+      split: passes, and what stands between them.
+      mesh: with devices.
+      sources: what the inputs are read from, by position.
+      sinks: what passes write, by slot: all that they make.
+    """
+
+    split: Split
+    mesh: Any
+    sources: Sequence[Stored]
+    sinks: Mapping[int, Sequence[Sink]]
+
+    @cached_property
+    def programs(self) -> Programs:
+        """The programs of its parts."""
+        return Programs(self.split.schedule, self.mesh)
+
+    @cached_property
+    def places(self) -> dict[Any, dict[str, int]]:
+        """Where the devices lie on the mesh."""
+        return places_of(self.mesh)
+
+    def run(
+        self, begin: Stopped | None = None, keeper: Keeper | None = None
+    ) -> tuple[dict[int, Any], dict[int, Stored]]:
+        """Run all parts, or those that another run has not done.
+
+        Args:
+          begin: where another run has stopped.
+          keeper: who is given snapshots.
+
+        Returns:
+          The values on the devices, and what is stored, by slot.
+        """
+        started = Position() if begin is None else begin.position
+        stored = {self.split.schedule.inputs[number]: self.sources[number] for number in self.split.stored}
+        values = self._entered() | ({} if begin is None else self._restored(begin))
+        for number, part in enumerate(self.split.parts):
+            if number < started.part:
+                if isinstance(part, Pass):
+                    stored |= self._finished(part)
+                continue
+            if isinstance(part, Pass):
+                since = begin if begin is not None and number == started.part else None
+                self._pass(number, part, values, stored, since, keeper)
+                stored |= self._finished(part)
+            else:
+                results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
+                values.update(zip(part.part.outputs, results, strict=True))
+        return values, stored
+
+    def _entered(self) -> dict[int, Any]:
+        """What is not read piece by piece, on the devices."""
+        schedule, found = self.split.schedule, dict[int, Any]()
+        for number, slot in enumerate(schedule.inputs):
+            if number not in self.split.stored:
+                source = self.sources[number]
+                whole = np.empty(source.shape, source.dtype)
+                source.read(tuple((0, size) for size in source.shape), whole).result()
+                found[slot] = placed(whole, schedule.slots[slot], self.mesh)
+        return found
+
+    def _restored(self, begin: Stopped) -> dict[int, Any]:
+        found = {int(name.partition("/")[2]): a for name, a in begin.arrays.items() if name.startswith("value/")}
+        return {slot: self._put(array, self.split.schedule.slots[slot]) for slot, array in found.items()}
+
+    def _put(self, array: Any, slot: Slot) -> Any:
+        return jax.device_put(array, self.programs.sharding(slot))
+
+    def _pass(
+        self,
+        number: int,
+        part: Pass,
+        values: dict[int, Any],
+        stored: Mapping[int, Stored],
+        begin: Stopped | None,
+        keeper: Keeper | None,
+    ) -> None:
+        region, body, turns = part.region, part.region.body, part.turns
+        operands = [values[slot] for slot in region.operands[: part.entering]]
+        done = 0 if begin is None else begin.position.turns
+        if done and begin is not None:
+            slots = body.outputs[: sum(leaves for _, leaves in (*region.folds, *region.scans))]
+            kept = [begin.arrays[f"state/{leaf}"] for leaf in range(len(slots))]
+            state = [self._put(array, body.slots[slot]) for array, slot in zip(kept, slots, strict=True)]
+        else:
+            state = self.programs.first(part)([values[slot] for slot in region.operands[part.entering :]])
+        turn, still = self.programs.turn(part), list[Any]()
+        with Writing() as writing:
+            for count in range(done, turns):
+                at = turns - 1 - count if region.reverse else count
+                pieces = [self._read(part, piece, stored[piece.value], at) for piece in part.pieces]
+                state, made, still = turn(state, operands, pieces, np.int32(at))
+                self._write(part, made, at, writing)
+                position = Position(number, count + 1)
+                if keeper is not None and keeper.is_due(position):
+                    jax.block_until_ready((state, still))
+                    writing.flush([sink for each in part.made for sink in self.sinks[each.value]])
+                    now = {**values, **{each.value: v for each, v in zip(part.still, still, strict=True)}}
+                    made_here = {slot: v for slot, v in now.items() if slot not in self.split.schedule.inputs}
+                    keeper.keep(Snapshot(position, made_here, tuple(state)))
+        folded = len(state) if region.ends else sum(leaves for _, leaves in region.folds)
+        values.update(zip(region.results[:folded], state[:folded], strict=True))
+        values.update({each.value: value for each, value in zip(part.still, still, strict=False)})
+
+    def _read(self, part: Pass, piece: Piece, source: Stored, at: int) -> Any:
+        slot, arrays = as_read(part.region.body.slots[piece.slot]), dict[Any, Any]()
+        for wanted, devices in views_of(slot, self.programs.schedule.mesh, self.places, {part.region.axis: at}).items():
+            buffer = np.empty(tuple(each.extent for each in wanted), slot.type.dtype)
+            array = begin_reading(source, wanted, buffer).wait()
+            arrays.update(dict.fromkeys(devices, array))
+        return together(self.programs, slot, arrays)
+
+    def _write(self, part: Pass, made: Sequence[Any], at: int, writing: Writing) -> None:
+        mesh, turn = self.programs.schedule.mesh, {part.region.axis: at}
+        for each, array in zip(part.made, made, strict=True):
+            for box, piece in pieces_of(array, part.region.body.slots[each.slot], mesh, self.places, turn):
+                for sink in self.sinks[each.value]:
+                    writing.begin(sink, box, piece)
+
+    def _finished(self, part: Pass) -> dict[int, Stored]:
+        found = {each.value: [sink.finish() for sink in self.sinks[each.value]] for each in part.made}
+        return {value: stored[0] for value, stored in found.items()}

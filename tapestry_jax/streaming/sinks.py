@@ -1,0 +1,39 @@
+"""Sinks of a stream, read: which output goes where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from combinators.errors import PlanError, message
+from combinators.graphs.graph import Graph
+
+
+def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
+    """What makes the sink of an output, by its position.
+
+    Raises:
+      PlanError: for unknown names, one sink for several outputs, or what makes no sink.
+    """
+    if sinks is None:
+        return {}
+    names = [name for name, _ in graph.outputs]
+    if not isinstance(sinks, Mapping):
+        if len(names) != 1:
+            remedy = f"Name them: sinks={{{names[0]!r}: tp.create(...)}}."
+            raise PlanError(
+                message(f"`{graph.name}` has {len(names)} outputs", f"got one sink, {sinks!r:.80}", remedy=remedy)
+            )
+        sinks = {names[0]: sinks}
+    known: Mapping[Any, Any] = sinks
+    unknown = [name for name in known if name not in names]
+    if unknown:
+        remedy = "Name outputs of the program."
+        raise PlanError(
+            message(f"`{graph.name}` has no output {unknown[0]!r:.80}", f"it has {', '.join(names)}", remedy=remedy)
+        )
+    for name, each in known.items():
+        if not callable(getattr(each, "make", None)):
+            remedy = "Pass what tp.create gives: tp.create('y.zarr')."
+            raise PlanError(message(f"the sink of `{name}` creates nothing", f"got {each!r:.80}", remedy=remedy))
+    return {names.index(name): each for name, each in known.items()}

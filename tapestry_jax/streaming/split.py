@@ -1,0 +1,298 @@
+"""From a schedule to passes over what is stored, and what stands between them on the device.
+
+The outermost loops over a streamed dimension are turned by the host: what such a loop slices is read from storage, what
+it puts together is written there, and all else (states, totals, what has not the dimension) stays on the device. A
+change of layout of a stored value is no step here: it is another view of the same cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.geometry.opening import streams
+from tapestry_jax.planning.geometry.time_axis import dim_of, ring_of, turns_of
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a turn reads of a stored value: the cells that its slot in the body holds, wherever they lie.
+
+    Attributes:
+      slot: of the body.
+      value: the slot of the schedule that the stored value has first.
+    """
+
+    slot: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a turn makes: an output of the body, and the slot of the schedule that it becomes."""
+
+    slot: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A loop that the host turns.
+
+    Attributes:
+      region: the loop; its body lacks the slices of what is stored, its operands are those on the device alone.
+      pieces: what its turns read.
+      made: what its turns write, piece by piece.
+      still: likewise what every turn makes the same.
+      entering: how many of its operands are no first totals of scans.
+    """
+
+    region: Region
+    pieces: tuple[Piece, ...]
+    made: tuple[Made, ...]
+    still: tuple[Made, ...]
+    entering: int
+
+    @property
+    def turns(self) -> int:
+        """How often it turns."""
+        return turns_of(self.region.axis)
+
+    @property
+    def dim(self) -> str:
+        """The streamed dimension."""
+        return dim_of(self.region.axis)
+
+    @property
+    def block(self) -> int:
+        """The cells of the dimension that a device takes in a turn."""
+        return next(_blocks(self.region.body, self.region.axis), 1)
+
+
+@dataclass(frozen=True)
+class Between:
+    """Steps on the device, between passes.
+
+    Attributes:
+      part: the steps; its inputs are the slots that they read, its outputs those that are read later.
+    """
+
+    part: Schedule
+
+
+@dataclass(frozen=True)
+class Split:
+    """A schedule whose streamed loops are turned by the host.
+
+    Attributes:
+      schedule: all of it.
+      parts: in order.
+      stored: the inputs that are read piece by piece, by position.
+      outputs: for each output its slot: of a stored value the one that it has first.
+      spilled: values that a pass makes, and another reads.
+    """
+
+    schedule: Schedule
+    parts: tuple[Pass | Between, ...]
+    stored: tuple[int, ...]
+    outputs: tuple[int, ...]
+    spilled: tuple[int, ...]
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The loops."""
+        return tuple(part for part in self.parts if isinstance(part, Pass))
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The slots of all values that passes make piece by piece."""
+        return tuple(made.value for part in self.passes for made in part.made)
+
+
+def split(schedule: Schedule, dims: Sequence[str]) -> Split:
+    """Let the host turn the outermost loops over some dimensions.
+
+    Raises:
+      PlanError: where a stored value is wanted whole, and for rings and pipelines over these dimensions.
+    """
+    return _Splitter(schedule, frozenset(dims)).run()
+
+
+class _Splitter:
+    def __init__(self, schedule: Schedule, dims: frozenset[str]) -> None:
+        self._schedule, self._dims = schedule, dims
+        self._first = {slot: slot for slot in range(len(schedule.slots))}
+        for step in schedule.steps:
+            if isinstance(step, Convert):
+                self._first[step.result] = self._first[step.source]
+        self._loops = [step for step in schedule.steps if isinstance(step, Region) and self._is_streamed(step)]
+        inputs = {*schedule.inputs}
+        self._read = {
+            self._first[outer] for loop in self._loops for _, outer in _sliced(loop) if self._first[outer] in inputs
+        }
+        self._made = {made.value for loop in self._loops for made in _made(loop)[0]}
+
+    def run(self) -> Split:
+        schedule = self._schedule
+        parts: list[Pass | list[Step]] = []
+        for step in schedule.steps:
+            if isinstance(step, Region) and step in self._loops:
+                parts.append(self._pass(step))
+            elif not (isinstance(step, Convert) and self._is_stored(step.source)):
+                if not parts or isinstance(parts[-1], Pass):
+                    parts.append([])
+                last = parts[-1]
+                assert isinstance(last, list)
+                last.append(self._checked(step))
+        outputs = tuple(self._first[slot] if self._is_stored(slot) else slot for slot in schedule.outputs)
+        self._check_whole_inputs()
+        stored = tuple(number for number, slot in enumerate(schedule.inputs) if slot in self._read)
+        pieces = {piece.value for part in parts if isinstance(part, Pass) for piece in part.pieces}
+        spilled = tuple(sorted(self._made & pieces))
+        return Split(schedule, tuple(self._between(parts, outputs)), stored, outputs, spilled)
+
+    def _is_streamed(self, step: Region) -> bool:
+        if dim_of(step.axis) not in self._dims:
+            return False
+        for what, is_so in (("a pipeline", bool(step.stages)), ("a ring", ring_of(step.axis) is not None)):
+            if is_so:
+                details = (f"`{step.path}` keeps the pieces of `{dim_of(step.axis)}` on the devices",)
+                remedy = f"Take it in chunks: {{{dim_of(step.axis)!r}: tp.chunks(...)}}."
+                raise PlanError(message(f"a stream turns no {what[2:]}", *details, remedy=remedy))
+        # What has no cells is made on the device, from nothing.
+        return any(self._schedule.slots[slot].has_cells for slot in step.results)
+
+    def _is_stored(self, slot: int) -> bool:
+        return self._first[slot] in self._read or self._first[slot] in self._made
+
+    def _pass(self, step: Region) -> Pass:
+        sliced = {slot: outer for slot, outer in _sliced(step) if self._is_stored(outer)}
+        body = step.body
+        entering = len(body.inputs) - sum(leaves for _, leaves in step.scans)
+        given = list(zip(body.inputs[:entering], step.operands[:entering], strict=True))
+        for slot, outer in given:
+            if slot not in sliced and self._is_stored(outer):
+                raise self._whole(self._first[outer], _reader(body, slot) or step.path)
+        pieces, steps = list[Piece](), list[Step]()
+        for inner in body.steps:
+            if isinstance(inner, Convert) and inner.source in sliced:
+                if any(isinstance(change, Slice) and change.cut.striped for change in inner.changes):
+                    raise _striped(step, inner.path)
+                pieces.append(Piece(inner.result, self._first[sliced[inner.source]]))
+            else:
+                steps.append(inner)
+        kept = [(slot, outer) for slot, outer in given if slot not in sliced]
+        inputs = (*(slot for slot, _ in kept), *body.inputs[entering:])
+        operands = (*(outer for _, outer in kept), *step.operands[entering:])
+        inside = replace(body, inputs=inputs, steps=tuple(steps))
+        made, still = _made(step)
+        return Pass(replace(step, operands=operands, body=inside), tuple(pieces), made, still, len(kept))
+
+    def _checked(self, step: Step) -> Step:
+        """A step on the device, which reads nothing that is stored."""
+        if any(self._schedule.slots[slot].has_cells for slot in step.results):
+            stored = [slot for slot in step.operands if self._is_stored(slot)]
+            if stored:
+                raise self._whole(self._first[stored[0]], step.path, loops=isinstance(step, Repeat))
+        return step
+
+    def _check_whole_inputs(self) -> None:
+        """Refuse inputs that have a streamed dimension which no loop cuts: they would lie on the device whole."""
+        cells = {dim_of(loop.axis): next(_blocks(loop.body, loop.axis), 0) for loop in self._loops}
+        for node, slot in zip(self._schedule.graph.inputs, self._schedule.inputs, strict=True):
+            kind = self._schedule.slots[slot].type
+            large = [n for n, size in zip(kind.names, kind.shape, strict=True) if n in cells and size > cells[n]]
+            if slot not in self._read and large and kind.shape and 0 not in kind.shape:
+                reader = next((s for s in self._schedule.steps if self._reads(s, slot)), None)
+                if reader is not None:
+                    raise self._whole(slot, reader.path, loops=isinstance(reader, Repeat), name=node.name)
+
+    def _reads(self, step: Step, slot: int) -> bool:
+        if isinstance(step, Convert) and (step.enters or step.result in self._schedule.inputs):
+            return False
+        return any(self._first[each] == slot for each in step.operands)
+
+    def _whole(self, value: int, path: str, *, loops: bool = False, name: str | None = None) -> PlanError:
+        names = dict(zip(self._schedule.inputs, (node.name for node in self._schedule.graph.inputs), strict=True))
+        kind, dims = self._schedule.slots[value].type, ", ".join(sorted(self._dims))
+        what = f"input {name or names[value]!r}" if value in names else "a value that a pass has made"
+        why = "it repeats over the whole of it" if loops else f"it reads {what}, {kind}, whole"
+        return PlanError(
+            message(
+                f"`{path}` cannot be streamed over {dims}",
+                why,
+                remedy="Stream a dimension that this operation can cut, or run it apart, on what it makes of a chunk.",
+            )
+        )
+
+    def _between(self, parts: Sequence[Pass | list[Step]], outputs: tuple[int, ...]) -> Iterator[Pass | Between]:
+        for number, part in enumerate(parts):
+            if isinstance(part, Pass):
+                yield part
+                continue
+            made = {slot for step in part for slot in step.results}
+            read = _operands(part) - made
+            later = {*outputs}
+            for other in parts[number + 1 :]:
+                later |= {*other.region.operands} if isinstance(other, Pass) else _operands(other)
+            has_cells = [slot for slot in sorted(read) if not self._is_stored(slot)]
+            yield Between(
+                replace(
+                    self._schedule,
+                    inputs=tuple(has_cells),
+                    steps=tuple(part),
+                    outputs=tuple(sorted(made & later)),
+                    again=(),
+                )
+            )
+
+
+def _operands(steps: Iterable[Step]) -> set[int]:
+    return {slot for step in steps for slot in step.operands}
+
+
+def _sliced(step: Region) -> Iterator[tuple[int, int]]:
+    """The inputs of the body of which turns take pieces, each with the operand outside."""
+    sources = {inner.source for inner in step.body.steps if isinstance(inner, Convert) and _takes(inner, step.axis)}
+    for slot, outer in zip(step.body.inputs, step.operands, strict=False):
+        if slot in sources:
+            yield slot, outer
+
+
+def _takes(step: Convert, axis: str) -> bool:
+    return bool(step.changes) and all(isinstance(c, Slice) and c.cut.axes == (axis,) for c in step.changes)
+
+
+def _made(step: Region) -> tuple[tuple[Made, ...], tuple[Made, ...]]:
+    """What the turns of a loop make piece by piece, and what each of them makes the same."""
+    if step.ends:
+        return (), ()
+    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (step.folds, step.scans))
+    pairs = zip(step.body.outputs[folded + scanned :], step.results[folded:], strict=True)
+    found = [Made(slot, value) for slot, value in pairs]
+    moving = [each for each in found if streams(step.body.slots[each.slot].layout, step.axis)]
+    return tuple(moving), tuple(each for each in found if each not in moving)
+
+
+def _reader(body: Schedule, slot: int) -> str | None:
+    return next((step.path for step in body.steps if slot in step.operands), None)
+
+
+def _blocks(body: Schedule, axis: str) -> Iterator[int]:
+    """The blocks into which operations of a loop cut the dimension."""
+    for step in body.steps:
+        if isinstance(step, Run):
+            yield from (cut.block for _, cut in step.cuts if axis in cut.axes)
+        elif isinstance(step, Region | Repeat):
+            yield from _blocks(step.body, axis)
+
+
+def _striped(step: Region, path: str) -> PlanError:
+    dim = dim_of(step.axis)
+    details = (f"`{path}` reads `{dim}` in stripes, whose cells lie far apart in what is stored",)
+    remedy = f"Place `{dim}` on the mesh axes in blocks."
+    return PlanError(message("a stream takes no stripes", *details, remedy=remedy))

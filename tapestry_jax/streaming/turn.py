@@ -1,0 +1,160 @@
+"""The programs of a stream: what stands between passes, what a pass begins with, and one turn of it.
+
+Each is one jitted `shard_map`, whose body runs steps of the schedule as they run on the device. What crosses programs
+is one global array for every slot. A state differs from device to device although no axis of it is cut: such arrays
+have an axis more, in front, along which the devices lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from combinators.frozen import dataclass
+from tapestry_jax.lowering.on_device.attained import value_of
+from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.valid import is_torn
+from tapestry_jax.lowering.on_device.varying import vary
+from tapestry_jax.lowering.program import run_steps
+from tapestry_jax.lowering.time.carried import Carried
+from tapestry_jax.lowering.time.region import padded_operands
+from tapestry_jax.planning.geometry.time_axis import in_space, spread
+from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
+from tapestry_jax.streaming.split import Between, Pass
+
+Arrays = list[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """The programs of one stream on one mesh.
+
+    Attributes:
+      schedule: all of it.
+      mesh: with devices.
+    """
+
+    schedule: Schedule
+    mesh: Any
+
+    @cached_property
+    def here(self) -> Here:
+        """A device outside of all loops."""
+        return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=is_torn(self.schedule))
+
+    def between(self, part: Between) -> Callable[..., Arrays]:
+        """The steps between passes: from the values that they read to those that are read later."""
+        inside = part.part
+
+        def run(values: Arrays) -> Arrays:
+            made = run_steps(inside, dict(zip(inside.inputs, values, strict=True)), self.here)
+            return list(map(value_of, made))
+
+        slots = self.schedule.slots
+        return self._jitted(run, [slots[slot] for slot in inside.inputs], [slots[slot] for slot in inside.outputs])
+
+    def first(self, part: Pass) -> Callable[..., Arrays]:
+        """What a pass carries before its first turn, from the first totals of its scans."""
+        carried = Carried.of(part.region, self.schedule)
+        starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
+        return self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
+
+    def turn(self, part: Pass) -> Callable[..., tuple[Arrays, Arrays, Arrays]]:
+        """One turn: from (carried, operands, pieces, number) to (carried, made, still).
+
+        What is carried is given away: its memory becomes that of the result.
+        """
+        region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)
+        pieces = [as_read(body.slots[piece.slot]) for piece in part.pieces]
+        given = [body.slots[slot] for slot in body.inputs[: part.entering]]
+        made, still = ([body.slots[each.slot] for each in kind] for kind in (part.made, part.still))
+        wanted = (*body.outputs[: len(carried.slots)], *(each.slot for each in (*part.made, *part.still)))
+        body = replace(body, outputs=wanted)
+        region = replace(region, body=body)
+        count = len(carried.slots)
+
+        def run(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Arrays, Arrays, Arrays]:
+            values = padded_operands(region, operands) | carried.entering(state)
+            for piece, array in zip(part.pieces, parts, strict=True):
+                values[piece.slot] = vary(array, sorted(body.slots[piece.slot].varying))
+            # How many elements attain an extremum matters to its gradient alone.
+            outputs = list(map(value_of, run_steps(body, values, self.here.turning(region.axis, number))))
+            rest = outputs[count:]
+            return carried.after(state, outputs), rest[: len(made)], rest[len(made) :]
+
+        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Arrays, Arrays, Arrays]:
+            results = run(_opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number)
+            return tuple(_closed(s, arrays) for s, arrays in zip((carried.slots, made, still), results, strict=True))  # pyright: ignore[reportReturnType]
+
+        specs = [_specs(kind) for kind in (carried.slots, given, pieces)]
+        sharded = jax.shard_map(
+            on_device,
+            mesh=self.mesh,
+            in_specs=(*specs, PartitionSpec()),
+            out_specs=(specs[0], _specs(made), _specs(still)),
+            check_vma=True,
+        )
+        return jax.jit(sharded, donate_argnums=0)
+
+    def sharding(self, slot: Slot) -> NamedSharding:
+        """Where the array of a slot lies."""
+        return NamedSharding(self.mesh, spec_of(slot))
+
+    def shape(self, slot: Slot) -> tuple[int, ...]:
+        """The shape of the array of a slot: all pieces, side by side."""
+        mesh = self.schedule.mesh
+        spaces = [() if cut is None else in_space(cut.axes) for cut in slot.layout.cuts]
+        own = [extent * mesh.size(axes) for extent, axes in zip(slot.local_shape, spaces, strict=True)]
+        return tuple([mesh.size(extra(slot)), *own] if extra(slot) else own)
+
+    def struct(self, slot: Slot) -> jax.ShapeDtypeStruct:
+        """The array of a slot, as a type."""
+        return jax.ShapeDtypeStruct(self.shape(slot), slot.type.dtype, sharding=self.sharding(slot))
+
+    def _jitted(
+        self, run: Callable[[Arrays], Arrays], inputs: Sequence[Slot], outputs: Sequence[Slot]
+    ) -> Callable[..., Arrays]:
+        def on_device(arrays: Arrays) -> Arrays:
+            return _closed(outputs, run(_opened(inputs, arrays)))
+
+        sharded = jax.shard_map(
+            on_device, mesh=self.mesh, in_specs=(_specs(inputs),), out_specs=_specs(outputs), check_vma=True
+        )
+        return jax.jit(sharded)
+
+
+def as_read(slot: Slot) -> Slot:
+    """The slot of a piece as it comes from the host: the same on devices that hold the same cells."""
+    return replace(slot, varying=spread(slot.layout.axes))
+
+
+def extra(slot: Slot) -> tuple[str, ...]:
+    """The mesh axes over which a value varies although they cut none of its axes."""
+    return tuple(sorted(slot.varying - spread(slot.layout.axes)))
+
+
+def spec_of(slot: Slot) -> PartitionSpec:
+    """How the array of a slot lies on the mesh."""
+    own = [None if cut is None else in_space(cut.axes) or None for cut in slot.layout.cuts]
+    return PartitionSpec(*([extra(slot)] if extra(slot) else []), *own)
+
+
+def _specs(slots: Sequence[Slot]) -> list[PartitionSpec]:
+    return list(map(spec_of, slots))
+
+
+def _opened(slots: Sequence[Slot], arrays: Sequence[Any]) -> Arrays:
+    """Pieces as steps know them."""
+    inside = (array[0] if extra(slot) else array for slot, array in zip(slots, arrays, strict=True))
+    return [vary(array, sorted(slot.varying)) for slot, array in zip(slots, inside, strict=True)]
+
+
+def _closed(slots: Sequence[Slot], arrays: Sequence[Any]) -> Arrays:
+    pairs = ((slot, vary(array, sorted(slot.varying))) for slot, array in zip(slots, arrays, strict=True))
+    return [array[jnp.newaxis] if extra(slot) else array for slot, array in pairs]
