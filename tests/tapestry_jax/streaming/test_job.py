@@ -1,0 +1,135 @@
+"""Streams against the unplanned program: every fold, scans, windows, several passes, meshes, degenerate sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+
+agg = tp.aggregators
+ROWS, COLS = 11, 3
+
+
+def table(rows: int = ROWS, dtype: Any = np.float32) -> Any:
+    return np.random.default_rng(rows).integers(-9, 9, (rows, COLS)).astype(dtype)
+
+
+def agree(program: Any, over: Any, *sources: Any, mesh: Any = None, passes: int | None = None) -> None:
+    """The streamed program gives what the unplanned one does; of integers the same bits."""
+    job = tp.stream(program, over, sources, mesh=mesh)
+    if passes is not None:
+        assert len(job.split.passes) == passes
+    got, want = jax.tree.leaves(job.run()), jax.tree.leaves(program(*sources))
+    assert len(got) == len(want)
+    for mine, other in zip(got, map(np.asarray, want), strict=True):
+        assert mine.dtype == other.dtype
+        if jnp.issubdtype(other.dtype, jnp.floating):
+            np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(mine, other)
+
+
+@tp.program("row c -> row c")
+def centred(x: Any) -> Any:
+    mean = tp.fold(agg.Mean(), "row c -> c")(x)
+    return tp.Map(lambda a, b: a - b, "row c, c -> row c")(x, mean)
+
+
+@tp.program("row c -> c")
+def three_levels(x: Any) -> Any:
+    y = centred(x)
+    spread = tp.fold(agg.Max(), "row c -> c")(tp.Map(abs)(y))
+    scaled = tp.Map(lambda a, b: a / (b + 1), "row c, c -> row c")(y, spread)
+    return tp.fold(agg.Sum(), "row c -> c")(tp.Map(lambda a: a * a)(scaled))
+
+
+def test_stream_folds() -> None:
+    several = agg.Moments() & agg.Mean() & agg.MinMax() & agg.Sum() & agg.First() & agg.Last() & agg.LogSumExp()
+    agree(tp.fold(several, "row c -> c"), {"row": tp.chunks(size=4)}, table(), passes=1)
+
+
+def test_stream_folds_with_coordinates() -> None:
+    agree(tp.fold(agg.TopK(2) & agg.ArgMin(), "row c, @row -> c"), {"row": tp.chunks(size=4)}, table())
+
+
+def test_stream_folds_by_key_and_by_segment() -> None:
+    keys = np.arange(ROWS, dtype=np.int32) % 4
+    by_key = tp.fold((agg.Mean() & agg.Max()).by_key(None, 4), "row c, row -> c")
+    agree(by_key, {"row": tp.chunks(size=3)}, table(), keys)
+    agree(tp.fold(agg.Sum().by_segment(None, 4), "row c, row -> c"), {"row": tp.chunks(size=3)}, table(), np.sort(keys))
+
+
+def test_stream_folds_integers_bit_for_bit() -> None:
+    agree(tp.fold(agg.Sum() & agg.Max(), "row c -> c"), {"row": tp.chunks(size=2)}, table(dtype=np.int32))
+
+
+SCANS: dict[str, Callable[[], Any]] = {
+    "forward": lambda: tp.scan(agg.Sum(), "row c -> row c", over="row"),
+    "reverse": lambda: tp.scan(agg.Sum(), "row c -> row c", over="row", reverse=True),
+    "exclusive": lambda: tp.scan(agg.Max(), "row c -> row c", over="row", exclusive=True),
+    "final": lambda: tp.scan(agg.Sum(), "row c -> row c", over="row", final=True),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_stream_scans(name: str) -> None:
+    agree(SCANS[name](), {"row": tp.chunks(size=4)}, table())
+
+
+def test_stream_scans_recurrences_over_a_mesh() -> None:
+    program = tp.scan(agg.Recurrence(), "row c, row c -> row c", over="row")
+    agree(program, {"row": ("data", tp.chunks(2))}, table() / 9, table(), mesh=tp.mesh(data=2), passes=2)
+
+
+@pytest.mark.parametrize("boundary", ["valid", "zero", "edge", "reflect", "periodic"])
+def test_stream_windows(boundary: str) -> None:
+    read = "row+[k]" if boundary == "valid" else "row+[k]-2"
+    rows = ROWS - 4 if boundary == "valid" else ROWS
+    signature, sizes = f"({read}) c -> row c", {"k": 5, "row": rows}
+    smooth = tp.Map(lambda w: sum(w[i : len(w) - 4 + i] for i in range(5)), signature, boundary=boundary, sizes=sizes)
+    agree(smooth, {"row": tp.chunks(size=4)}, table())
+
+
+def test_stream_takes_several_passes() -> None:
+    agree(centred, {"row": tp.chunks(size=4)}, table(), passes=2)
+    agree(three_levels, {"row": tp.chunks(size=4)}, table(), passes=3)
+
+
+def test_stream_spills_what_later_passes_read() -> None:
+    program = tp.scan(agg.Sum(), "row c -> row c", over="row") >> centred
+    job = tp.stream(program, {"row": tp.chunks(size=4)}, table())
+    assert len(job.split.spilled) == 1
+    np.testing.assert_allclose(job.run(), program(table()), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(0, 4), (1, 1), (7, 1), (7, 7), (7, 9), (8, 4), (9, 4)])
+def test_stream_degenerate_sizes(rows: int, size: int) -> None:
+    agree(tp.fold(agg.Sum() & agg.Max(), "row c -> c"), {"row": tp.chunks(size=size)}, table(rows, np.int32))
+
+
+def test_stream_runs_on_a_mesh() -> None:
+    agree(centred, {"row": ("data", tp.chunks(size=2))}, table(), mesh=tp.mesh(data=4), passes=2)
+    agree(centred, {"row": tp.chunks(size=4), "c": "model"}, table(), mesh=tp.mesh(model=2), passes=2)
+
+
+def test_stream_writes_to_sinks(tmp_path: Path) -> None:
+    source = tmp_path / "x.npy"
+    np.save(source, table())
+    job = tp.stream(centred, {"row": tp.chunks(size=4)}, tp.open(source), tp.create(tmp_path / "y.zarr"))
+    made = job.run()
+    found = np.empty(made.shape, made.dtype)
+    made.read(((0, ROWS), (0, COLS)), found).result()
+    np.testing.assert_allclose(found, centred(table()), rtol=1e-6)
+
+
+def test_stream_gives_the_same_bits_again() -> None:
+    job = tp.stream(tp.fold(agg.Moments(), "row c -> c"), {"row": tp.chunks(size=4)}, table())
+    first, second = jax.tree.leaves(job.run()), jax.tree.leaves(job.run())
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
