@@ -2,8 +2,9 @@
 
 Read `protocols` (what is read from, `Stored`, and written to, `Sink`), then `opening` (`tp.open`), `creating`
 (`tp.create`) and the table in `formats`. `places` reads paths and addresses, `boxes` and `dtypes` hold arguments
-against tensors, `errors` says what is refused. `in_memory` is an array as something stored. The formats stand in
-`files` (cells at fixed places in a file) and `chunked` (Zarr). `partial` is how what is written takes its place.
+against tensors, `several` says which of a place's tensors is meant, `errors` what is refused. `in_memory` is an array
+as something stored. The formats stand in `files` (cells at fixed places in a file), `chunked` (Zarr) and `tables`.
+`partial` is how what is written takes its place.
 """
 
 from __future__ import annotations

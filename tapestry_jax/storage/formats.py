@@ -9,12 +9,17 @@ from typing import Any, cast
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage.boxes import check_names
 from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
+from tapestry_jax.storage.files.address import Address
 from tapestry_jax.storage.files.npy import again_npy, make_npy, open_npy
-from tapestry_jax.storage.files.ranges import LocalFile
+from tapestry_jax.storage.files.npz import open_npz
+from tapestry_jax.storage.files.ranges import LocalFile, Ranges
+from tapestry_jax.storage.files.safetensors import again_safetensors, make_safetensors, open_safetensors
 from tapestry_jax.storage.places import Place, read_inner
 from tapestry_jax.storage.protocols import Names, Sink, Stored
+from tapestry_jax.storage.tables.arrow import open_arrow
+from tapestry_jax.storage.tables.duck import open_duck
+from tapestry_jax.storage.tables.parquet import open_parquet
 
 Open = Callable[[Place, str | None, Names | None], Stored]
 """From a place, a tensor in it and names that were given."""
@@ -58,9 +63,19 @@ class Format:
 
 def _open_npy(place: Place, tensor: str | None, names: Names | None) -> Stored:
     _check_single(place, tensor, ".npy")
-    stored = open_npy(LocalFile(place.local("a file .npy")))
-    stored.names = check_names(names, len(stored.shape), f"`{place.text}`")
-    return stored
+    return open_npy(_bytes_of(place), names)
+
+
+def _open_bytes(opened: Callable[..., Stored], place: Place, tensor: str | None, names: Names | None) -> Stored:
+    return opened(_bytes_of(place), tensor, names)
+
+
+def _open_duck(place: Place, tensor: str | None, names: Names | None) -> Stored:
+    return open_duck(place.local("a database"), tensor, names)
+
+
+def _bytes_of(place: Place) -> Ranges:
+    return LocalFile(place.path) if place.path else Address(str(place.address))
 
 
 def _open_zarr(place: Place, tensor: str | None, names: Names | None) -> Stored:
@@ -80,6 +95,14 @@ def _again_npy(making: Making) -> Sink:
     return again_npy(making.path, making.shape, making.dtype, making.names)
 
 
+def _make_safetensors(making: Making, overwrite: bool) -> Sink:
+    return make_safetensors(making.path, making.shape, making.dtype, making.names, overwrite=overwrite)
+
+
+def _again_safetensors(making: Making) -> Sink:
+    return again_safetensors(making.path, making.shape, making.dtype, making.names)
+
+
 def _make_zarr(version: int, making: Making, overwrite: bool) -> Sink:
     path, shape, dtype, names, chunks = making.path, making.shape, making.dtype, making.names, making.chunks
     return make_zarr(path, shape, dtype, names, chunks, version=version, overwrite=overwrite)
@@ -91,6 +114,13 @@ def _again_zarr(making: Making) -> Sink:
 
 FORMATS: Mapping[str, Format] = {
     "npy": Format((".npy",), _open_npy, _make_npy, _again_npy),
+    "npz": Format((".npz",), given(_open_bytes, open_npz)),
+    "safetensors": Format(
+        (".safetensors",), given(_open_bytes, open_safetensors), _make_safetensors, _again_safetensors
+    ),
+    "parquet": Format((".parquet",), given(_open_bytes, open_parquet)),
+    "arrow": Format((".arrow", ".feather"), given(_open_bytes, open_arrow)),
+    "duckdb": Format((".duckdb",), _open_duck),
     "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr),
     "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr),
 }

@@ -72,9 +72,9 @@ def translated(error: Exception, what: str, where: str) -> FormatError:
     if re.search(r"No space left|Disk quota|File too large|RESOURCE_EXHAUSTED", text):
         remedy = "Make room, or choose another place; what was flushed before is intact."
         return StorageError(message(f"cannot {what}: no room for `{where}`", text, remedy=remedy))
-    if "NOT_FOUND" in text and "missing chunk" not in text.lower():
+    if "NOT_FOUND" in text and "chunk {" not in text:
         return StorageError(message(f"cannot {what}: `{where}` is not there", text, remedy="Look at the path."))
-    if re.search(r"UNAVAILABLE|DEADLINE_EXCEEDED|PERMISSION_DENIED|UNAUTHENTICATED|ALREADY_EXISTS", text):
+    if re.search(r"UNAVAILABLE|CURL error|DEADLINE_EXCEEDED|PERMISSION_DENIED|UNAUTHENTICATED|ALREADY_EXISTS", text):
         return StorageError(message(f"cannot {what}: `{where}`", text, remedy="See to the place, and try again."))
     remedy = "Write the damaged part again, or take a copy that is intact."
     return FormatError(message(f"cannot {what}: `{where}` is damaged", text, remedy=remedy))
@@ -82,4 +82,4 @@ def translated(error: Exception, what: str, where: str) -> FormatError:
 
 def _plain(text: str) -> str:
     """The first sentence, without the places in TensorStore's own sources that it appends."""
-    return re.sub(r"\s*\[(tensorstore_spec|source locations)=.*", "", text)[:300]
+    return re.sub(r"\s*\[(tensorstore_spec|source locations)=.*", "", text)[:800]

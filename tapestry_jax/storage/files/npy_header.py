@@ -100,7 +100,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
 
 
 def _read_descr(descr: Any, where: str) -> np.dtype[Any]:
-    if isinstance(descr, str) and re.fullmatch(r"[<>|=]?[biufc](1|2|4|8|16)|[|<>=]?[?]", descr):
+    if isinstance(descr, str) and re.fullmatch(r"[<>|=]?(b1|[iu][1248]|f(2|4|8|16)|c(8|16)|[?])", descr):
         return np.dtype(descr)
     why = "objects are pickles, which are not read" if isinstance(descr, str) and "O" in descr else "expected numbers"
     headline = f"`{where}` holds no plain numbers"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.errors import StorageError, of_system
@@ -54,7 +56,7 @@ class LocalFile:
             about = os.fstat(self._file)
         except OSError as error:
             raise of_system(error, "open a file", self.where) from error
-        self.size = about.st_size
+        self.size, self._is_closed = about.st_size, False
         if not path.is_file():
             os.close(self._file)
             raise StorageError(message(f"`{path}` is no file", remedy="Look at the path, or name a format."))
@@ -77,7 +79,9 @@ class LocalFile:
 
     def close(self) -> None:
         """Let the file go; what is under way must have ended."""
-        os.close(self._file)
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._file)
 
 
 def of_file(path: Path) -> str:
@@ -110,3 +114,38 @@ def cut_short(where: str, expected: int, got: int) -> FormatError:
     details = (f"expected at least {expected} bytes", f"got {got}")
     remedy = "It was cut off: copy or write it again."
     return FormatError(message(f"`{where}` is truncated", *details, remedy=remedy))
+
+
+class AsFile(io.RawIOBase):
+    """Ranges as a file of Python's, for readers that want one."""
+
+    def __init__(self, source: Ranges) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As of any file."""
+        begins = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.size}[whence]
+        if begins + offset < 0:
+            raise OSError(errno.EINVAL, "before the beginning")
+        self._at = begins + offset
+        return self._at
+
+    def tell(self) -> int:
+        """As of any file."""
+        return self._at
+
+    def readinto(self, into: Any) -> int:
+        """As of any file."""
+        view = memoryview(into).cast("B")
+        length = max(0, min(len(view), self._source.size - self._at))
+        self._source.read(self._at, view[:length])
+        self._at += length
+        return length

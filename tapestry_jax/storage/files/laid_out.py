@@ -1,0 +1,192 @@
+"""Tensors whose cells lie at fixed strides: read by offset into given buffers, written in place into reserved room."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial as given
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import FormatError, message
+from combinators.frozen import dataclass
+from tapestry_jax.storage import partial
+from tapestry_jax.storage.boxes import check_array, check_box, count, shape_of, slices
+from tapestry_jax.storage.dtypes import as_bytes, check_flags
+from tapestry_jax.storage.errors import of_system
+from tapestry_jax.storage.files.ranges import Ranges
+from tapestry_jax.storage.files.strided import Layout, read_box
+from tapestry_jax.storage.files.threads import Threads
+from tapestry_jax.storage.protocols import Array, Box, Names
+
+_MOST_AT_ONCE = 2**30
+
+
+@dataclass(frozen=True)
+class Laid:
+    """What a tensor is and where it lies in a file.
+
+    Attributes:
+      shape: sizes.
+      dtype: in the byte order of this machine.
+      layout: where the cells lie.
+      names: of the axes.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    layout: Layout
+    names: Names | None
+
+
+class LaidOut:
+    """A `Stored` whose cells lie at fixed strides in some bytes: `.npy`, safetensors."""
+
+    def __init__(self, source: Ranges, laid: Laid, where: str) -> None:
+        self._source, self._layout, self.where = source, laid.layout, where
+        self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, laid.shape
+        self._threads = Threads(where)
+
+    def read(self, box: Box, into: Array) -> Future[None]:
+        """As `Stored.read`, on a thread of its own."""
+        box = check_box(box, self.shape, self.where)
+        check_array(into, box, self.dtype, self.where, is_target=True)
+        return self._threads.submit(given(self._read, box, into))
+
+    def _read(self, box: Box, into: Array) -> None:
+        read_box(self._source, self._layout, box, into)
+        check_flags(into, self.where)
+
+    def fingerprint(self) -> str:
+        """Of a file: its size, time of change in nanoseconds and inode, and the header that was read.
+
+        A change that keeps all of them, such as an edit that puts the time back, is not seen. Of an address: what the
+        server calls this version of it.
+        """
+        return f"{self.dtype.name}{self.shape}{self._layout.offset}:{self._source.fingerprint()}"
+
+    def close(self) -> None:
+        """Wait for what is under way, and let the file go."""
+        if self._threads.close():
+            self._source.close()
+
+
+class LaidOutSink:
+    """A `Sink` into a file of one tensor, C order; its room is reserved before the first box is written."""
+
+    def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut]) -> None:
+        self._path, self._layout, self._open, self.where = path, laid.layout, opened, str(path)
+        self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, laid.shape
+        self._lock = partial.hold(place)
+        try:
+            self._file = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            partial.let_go(self._lock)
+            raise of_system(error, "write a tensor", self.where) from error
+        self._threads = Threads(self.where)
+        self._cells = self._mapped()
+
+    def _mapped(self) -> Array | None:
+        if not count(self.shape):
+            return None
+        mapped = mmap.mmap(self._file, 0)
+        return np.ndarray(self.shape, self.dtype, mapped, self._layout.offset)
+
+    def write(self, box: Box, array: Array) -> Future[None]:
+        """As `Sink.write`, on a thread of its own."""
+        box = check_box(box, self.shape, self.where)
+        check_array(array, box, self.dtype, self.where, is_target=False)
+        return self._threads.submit(given(self._write, box, array))
+
+    def _write(self, box: Box, array: Array) -> None:
+        if self._cells is None or not array.size:
+            return
+        if not (array.flags.c_contiguous and _is_run(box, self.shape)):
+            # The room is reserved, so that writing through the map does not end the process where the disk is full.
+            self._cells[slices(box)] = array
+            return
+        offset, data = self._layout.at(box), as_bytes(array)
+        while data:
+            try:
+                done = os.pwrite(self._file, data[:_MOST_AT_ONCE], offset)
+            except OSError as error:
+                raise of_system(error, "write a tensor", self.where) from error
+            offset, data = offset + done, data[done:]
+
+    def flush(self) -> None:
+        """As `Sink.flush`: what is under way is waited for, then the file and its name are synced."""
+        self._threads.check_open()
+        self._threads.drain()
+        try:
+            os.fsync(self._file)
+            partial.sync_folder(self._path.parent)
+        except OSError as error:
+            raise of_system(error, "flush a tensor", self.where) from error
+
+    def finish(self) -> LaidOut:
+        """As `Sink.finish`."""
+        self.flush()
+        self.close()
+        partial.put_in_place(self._path)
+        return self._open(self._path)
+
+    def close(self) -> None:
+        """As `Sink.close`."""
+        if self._threads.close():
+            self._cells = None
+            os.close(self._file)
+            partial.let_go(self._lock)
+
+
+def make_file(
+    path: Path, head: bytes, laid: Laid, opened: Callable[[Path], LaidOut], *, overwrite: bool
+) -> LaidOutSink:
+    """Reserve room for a tensor beside its place, as zeros after its header.
+
+    Raises:
+      StorageError: where the tensor is there already, another process writes it, or there is no room.
+    """
+    place = partial.begin(path, overwrite=overwrite)
+    try:
+        file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            os.posix_fallocate(file, 0, len(head) + count(laid.shape) * laid.dtype.itemsize)
+            os.pwrite(file, head, 0)
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        partial.remove(place)
+        raise of_system(error, "make room for a tensor", str(path)) from error
+    return LaidOutSink(path, place, laid, opened)
+
+
+def again_file(path: Path, head: bytes, laid: Laid, opened: Callable[[Path], LaidOut]) -> LaidOutSink:
+    """Go on with what `make_file` began.
+
+    Raises:
+      StorageError: where nothing was begun.
+      FormatError: where it is a tensor of another shape, dtype or order.
+    """
+    place = partial.found(path)
+    with place.open("rb") as file:
+        begins, size = file.read(len(head)), os.fstat(file.fileno()).st_size
+    if begins != head or size != len(head) + count(laid.shape) * laid.dtype.itemsize:
+        details = (
+            f"expected {laid.dtype.name} {laid.shape} in C order, as it was made",
+            f"got {size} bytes",
+        )
+        remedy = "Go on with the program that began it, or begin anew with overwrite=True."
+        raise FormatError(message(f"`{place}` is not what was begun", *details, remedy=remedy))
+    return LaidOutSink(path, place, laid, opened)
+
+
+def _is_run(box: Box, shape: tuple[int, ...]) -> bool:
+    """Whether the cells of a box follow each other in C order: after the first axis of which it has several, all."""
+    sizes = shape_of(box)
+    first = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
+    return sizes[first + 1 :] == shape[first + 1 :]

@@ -1,0 +1,173 @@
+"""Databases of DuckDB, embedded: a table of numbers is a matrix, a column of it a vector; opened for reading alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import FormatError, first_line, message
+from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.files.ranges import of_file
+from tapestry_jax.storage.protocols import Array, Names
+from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.tables.columns import Column, ColumnStored, has_nulls, no_numbers, row_starts
+
+ROWS = 122_880
+"""Of a row group of DuckDB."""
+_DTYPES = {
+    "BOOLEAN": "bool",
+    "TINYINT": "int8",
+    "SMALLINT": "int16",
+    "INTEGER": "int32",
+    "BIGINT": "int64",
+    "UTINYINT": "uint8",
+    "USMALLINT": "uint16",
+    "UINTEGER": "uint32",
+    "UBIGINT": "uint64",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+}
+_TABLES = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
+_COLUMNS = """
+  SELECT column_name, data_type FROM duckdb_columns()
+  WHERE schema_name = 'main' AND table_name = ? ORDER BY column_index"""
+# Nothing that a database says reads other files, loads extensions, or changes these settings again.
+_SETTINGS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "lock_configuration": "true",
+    "threads": "1",
+}
+
+
+def duckdb() -> Any:
+    """The package.
+
+    Raises:
+      StorageError: where it is not installed.
+    """
+    try:
+        # An extra, of 50 MB: few programs read databases.
+        import duckdb as found
+    except ModuleNotFoundError as error:
+        raise missing_package("this format", "duckdb", "fabric") from error
+    return found
+
+
+def open_duck(path: Path, tensor: str | None = None, names: Names | None = None) -> ColumnStored:
+    """Open a table, or `table/column`.
+
+    A table of several columns of one dtype is a matrix, whose columns are in the order of the table. Rows are in the
+    order in which they were inserted.
+
+    Raises:
+      StorageError: where there is no database, or another process writes it.
+      FormatError: for a table or column that it does not have, that holds other things than numbers, or rows of which
+        some were deleted.
+    """
+    database = _connected(path)
+    try:
+        tables = [row[0] for row in _rows(database, _TABLES)]
+        name, _, column = (tensor, "", "") if tensor is None or tensor in tables else tensor.partition("/")
+        table = choose(tables, name, str(path))
+        columns = _columns(database, table, column or None, str(path))
+        where = f"{path}, `{tensor or table}`"
+        dtype = _dtype(columns, where)
+        rows = row_starts(_count(database, table, where), ROWS)
+        cell = () if column or len(columns) == 1 else (len(columns),)
+        groups = _Table(database, path, _query(table, [each for each, _ in columns]), where)
+        return ColumnStored(groups, Column(rows, cell, dtype, where), names)
+    except FormatError:
+        database.close()
+        raise
+    except duckdb().Error as error:
+        database.close()
+        raise _refused(str(path), error) from error
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier of SQL; whatever it holds, it stays one."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class _Table:
+    def __init__(self, database: Any, path: Path, query: str, where: str) -> None:
+        self._database, self._path, self._query, self._where = database, path, query, where
+
+    def load(self, group: int) -> Array:
+        try:
+            # A cursor of its own: rows are read on another thread than the one that opened.
+            found = self._database.cursor().execute(self._query, [group * ROWS, (group + 1) * ROWS]).fetchnumpy()
+        except duckdb().Error as error:
+            raise _refused(self._where, error) from error
+        columns = [np.ma.asarray(column) for column in found.values()]
+        nulls = sum(int(np.ma.count_masked(column)) for column in columns)
+        if nulls:
+            raise has_nulls(self._where, nulls)
+        plain = [np.asarray(column) for column in columns]
+        return plain[0] if len(plain) == 1 else np.stack(plain, axis=1)
+
+    def fingerprint(self) -> str:
+        return of_file(self._path)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _connected(path: Path) -> Any:
+    package = duckdb()
+    if not path.is_file():
+        raise StorageError(message(f"no database lies at `{path}`", remedy="Look at the path."))
+    try:
+        return package.connect(str(path), read_only=True, config=_SETTINGS)
+    except package.Error as error:
+        raise _refused(str(path), error) from error
+
+
+def _query(table: str, columns: list[str]) -> str:
+    listed = ", ".join(map(quoted, columns))
+    return f"SELECT {listed} FROM main.{quoted(table)} WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
+
+
+def _columns(database: Any, table: str, column: str | None, where: str) -> list[tuple[str, str]]:
+    found = [(str(name), str(kind)) for name, kind in _rows(database, _COLUMNS, [table])]
+    if column is None:
+        return found
+    name = choose([name for name, _ in found], column, f"{where}, `{table}`")
+    return [each for each in found if each[0] == name]
+
+
+def _dtype(columns: list[tuple[str, str]], where: str) -> Any:
+    kinds = {kind for _, kind in columns}
+    if len(kinds) == 1 and kinds <= _DTYPES.keys():
+        return np.dtype(_DTYPES[columns[0][1]])
+    told = ", ".join(f"{name:.40}: {kind:.40}" for name, kind in columns)
+    if kinds <= _DTYPES.keys():
+        details = (f"got {told:.200}",)
+        remedy = "Name one of its columns: tp.open(path, 'table/column')."
+        raise FormatError(message(f"the columns of `{where}` have several dtypes", *details, remedy=remedy))
+    raise no_numbers(where, told)
+
+
+def _count(database: Any, table: str, where: str) -> int:
+    (count, last), *_ = _rows(database, f"SELECT count(*), coalesce(max(rowid) + 1, 0) FROM main.{quoted(table)}")
+    if count != last:
+        remedy = "Make it anew: CREATE TABLE kept AS SELECT * FROM it."
+        raise FormatError(message(f"rows of `{where}` were deleted", f"{count} of {last} are left", remedy=remedy))
+    return int(count)
+
+
+def _rows(database: Any, text: str, values: list[Any] | None = None) -> list[Any]:
+    return database.execute(text, values or []).fetchall()
+
+
+def _refused(where: str, error: Exception) -> FormatError:
+    text = first_line(error)[:200]
+    if "IOException" in text and "lock" in text.lower():
+        remedy = "Wait until the other process has closed it."
+        return StorageError(message(f"`{where}` is written by another process", text, remedy=remedy))
+    remedy = "Take a copy that is intact, or write it again."
+    return FormatError(message(f"`{where}` cannot be read by DuckDB", text, remedy=remedy))

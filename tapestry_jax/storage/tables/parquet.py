@@ -1,0 +1,72 @@
+"""Files Parquet: a column is a tensor, row groups are its chunks; pages are checksummed where the file says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from combinators.errors import FormatError, first_line, message
+from tapestry_jax.storage.files.ranges import AsFile, Ranges
+from tapestry_jax.storage.protocols import Array, Names
+from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.tables.arrow_arrays import cell_of, pyarrow, to_array
+from tapestry_jax.storage.tables.columns import Column, ColumnStored
+
+_MOST_BYTES = 2**26
+"""Of a header that Thrift is allowed to make room for."""
+
+
+def open_parquet(source: Ranges, tensor: str | None = None, names: Names | None = None) -> ColumnStored:
+    """Open a column of a file.
+
+    Raises:
+      FormatError: for what is no such file, or a column that it does not have, or that holds no numbers.
+    """
+    pyarrow()
+    # A part of the package that `pyarrow()` found.
+    import pyarrow.parquet as parquet
+
+    try:
+        file = parquet.ParquetFile(
+            AsFile(source),
+            page_checksum_verification=True,
+            thrift_string_size_limit=_MOST_BYTES,
+            thrift_container_size_limit=2**24,
+        )
+        schema, metadata = file.schema_arrow, file.metadata
+        name = choose(schema.names, tensor, source.where)
+        where = f"{source.where}, `{name}`"
+        cell, dtype, inner = cell_of(schema.field(name).type, where)
+        rows = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        kept = (None, *inner) if names is None and inner else names
+        return ColumnStored(_RowGroups(source, file, name, where), Column(rows, cell, dtype, where), kept)
+    except FormatError:
+        source.close()
+        raise
+    except (pyarrow().ArrowException, OSError, ValueError, KeyError) as error:
+        source.close()
+        raise _damaged(source.where, error) from error
+
+
+class _RowGroups:
+    def __init__(self, source: Ranges, file: Any, name: str, where: str) -> None:
+        self._source, self._file, self._name, self._where = source, file, name, where
+
+    def load(self, group: int) -> Array:
+        try:
+            return to_array(self._file.read_row_group(group, columns=[self._name]).column(self._name), self._where)
+        except FormatError:
+            raise
+        except (pyarrow().ArrowException, OSError, ValueError, KeyError) as error:
+            raise _damaged(f"{self._where}, row group {group}", error) from error
+
+    def fingerprint(self) -> str:
+        return self._source.fingerprint()
+
+    def close(self) -> None:
+        self._file.close()
+        self._source.close()
+
+
+def _damaged(where: str, error: Exception) -> FormatError:
+    remedy = "Take a copy that is intact, or write it again."
+    return FormatError(message(f"`{where}` cannot be read as Parquet", first_line(error)[:200], remedy=remedy))
