@@ -1,7 +1,8 @@
 """The same schedule with its outermost loops turned by the host, over data that lies in files.
 
-Read `split`, `views`, `turn`, then `reading`, `writing`, `placing` and `running`; `job` with `asked` and `sinks` is
-what users call, `position` what a run can be stopped at, `in_memory` what has no file.
+Read `split`, `views`, `turn`, then `reading`, `buffers`, `feeding`, `writing`, `placing` and `running`; `job` with
+`asked` and `sinks` is what users call, `position` what a run can be stopped at, `in_memory` what has no file, `metrics`
+what is measured.
 
 Room: `frozen` (what a job needs to go on, in a folder). `errors` is what all of it raises.
 """

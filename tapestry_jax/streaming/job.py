@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,9 @@ from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.asked import read_plan, read_sources
+from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.in_memory import Held
+from tapestry_jax.streaming.metrics import Meter, Metrics
 from tapestry_jax.streaming.position import Keeper, Stopped
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.sinks import read_sinks
@@ -27,16 +30,29 @@ class Job:
     """A stream that can be run. Made by `tp.stream`.
 
     Attributes:
-      schedule_of: the plan; its loops over `dims` are turned by the host.
+      planned: the plan; its loops over `dims` are turned by the host.
       dims: the streamed dimensions.
       sources: what the inputs are read from, in order.
       sinks: where outputs go, by position; the others are returned as arrays.
+      meters: of its runs.
     """
 
     planned: Plan
     dims: tuple[str, ...]
     sources: tuple[Stored, ...]
     sinks: Mapping[int, Any]
+    meters: list[Meter] = field(default_factory=list[Meter], repr=False)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the last run has measured; while it runs, what it has measured until now.
+
+        Raises:
+          StreamError: before the first run.
+        """
+        if not self.meters:
+            raise StreamError(message("nothing was measured yet", remedy="Run the job first: job.run()."))
+        return self.meters[-1].metrics()
 
     @cached_property
     def split(self) -> Split:
@@ -57,7 +73,9 @@ class Job:
     def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
         """Run it from where another run has stopped, handing snapshots to `keeper`."""
         runner = Runner(self.split, self.planned.mesh, self.sources, self._opened())
-        values, stored = runner.run(begin, keeper)
+        meter = Meter()
+        self.meters.append(meter)
+        values, stored = runner.run(meter, begin, keeper)
         return self.result(values, stored)
 
     def _opened(self) -> dict[int, list[Sink]]:

@@ -7,9 +7,8 @@ copied from cells that were read. Only cells that are far away (the other end of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 
@@ -44,6 +43,11 @@ class Reading:
     fills: tuple[tuple[Cells, Cells], ...]
     futures: tuple[Future[None], ...]
     bytes: int
+
+    def settle(self) -> None:
+        """Return once nothing is written into the piece any more, whatever came of it."""
+        for future in self.futures:
+            future.exception()
 
     def wait(self) -> Array:
         """The piece, once all of it is there.
@@ -117,8 +121,3 @@ def _joined(cells: Cells, places: Cells) -> Iterator[Run]:
     breaks = np.flatnonzero((np.diff(places) != 1) | (np.diff(cells[places]) != 1)) + 1
     for group in np.split(places, breaks):
         yield Run(int(cells[group[0]]), int(group[0]), int(group.size))
-
-
-def bytes_of(readings: Sequence[Any]) -> int:
-    """How many bytes several readings read."""
-    return sum(reading.bytes for reading in readings)

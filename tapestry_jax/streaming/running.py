@@ -13,12 +13,16 @@ from combinators.frozen import dataclass
 from tapestry_jax.lowering.boundary import placed
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Sink, Stored
-from tapestry_jax.streaming.placing import pieces_of, places_of, together, views_of
+from tapestry_jax.streaming.feeding import Feed
+from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.placing import pieces_of, places_of
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
-from tapestry_jax.streaming.reading import begin_reading
-from tapestry_jax.streaming.split import Pass, Piece, Split
-from tapestry_jax.streaming.turn import Programs, as_read
-from tapestry_jax.streaming.writing import Writing
+from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.turn import Programs
+from tapestry_jax.streaming.writing import MOST, Writing
+
+AHEAD = 256 << 20
+"""Bytes of the buffers into which turns are read ahead, where no memory is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +34,16 @@ class Runner:
       mesh: with devices.
       sources: what the inputs are read from, by position.
       sinks: what passes write, by slot: all that they make.
+      ahead: bytes of the buffers into which turns are read ahead; two turns have buffers in any case.
+      behind: bytes that are being written at once.
     """
 
     split: Split
     mesh: Any
     sources: Sequence[Stored]
     sinks: Mapping[int, Sequence[Sink]]
+    ahead: int = AHEAD
+    behind: int = MOST
 
     @cached_property
     def programs(self) -> Programs:
@@ -48,11 +56,12 @@ class Runner:
         return places_of(self.mesh)
 
     def run(
-        self, begin: Stopped | None = None, keeper: Keeper | None = None
+        self, meter: Meter, begin: Stopped | None = None, keeper: Keeper | None = None
     ) -> tuple[dict[int, Any], dict[int, Stored]]:
         """Run all parts, or those that another run has not done.
 
         Args:
+          meter: what is counted.
           begin: where another run has stopped.
           keeper: who is given snapshots.
 
@@ -69,7 +78,7 @@ class Runner:
                 continue
             if isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
-                self._pass(number, part, values, stored, since, keeper)
+                self._pass(number, part, values, stored, since, keeper, meter)
                 stored |= self._finished(part)
             else:
                 results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
@@ -102,6 +111,7 @@ class Runner:
         stored: Mapping[int, Stored],
         begin: Stopped | None,
         keeper: Keeper | None,
+        meter: Meter,
     ) -> None:
         region, body, turns = part.region, part.region.body, part.turns
         operands = [values[slot] for slot in region.operands[: part.entering]]
@@ -113,30 +123,45 @@ class Runner:
         else:
             state = self.programs.first(part)([values[slot] for slot in region.operands[part.entering :]])
         turn, still = self.programs.turn(part), list[Any]()
-        with Writing() as writing:
-            for count in range(done, turns):
-                at = turns - 1 - count if region.reverse else count
-                pieces = [self._read(part, piece, stored[piece.value], at) for piece in part.pieces]
-                state, made, still = turn(state, operands, pieces, np.int32(at))
-                self._write(part, made, at, writing)
-                position = Position(number, count + 1)
+        order = [turns - 1 - count if region.reverse else count for count in range(done, turns)]
+        feed = Feed(part, self.programs, self.places, stored, order, self.ahead, meter)
+        with Writing(meter, self.behind) as writing, feed:
+            late: tuple[Sequence[Any], int] | None = None
+            for count, at in enumerate(order, done + 1):
+                pieces = feed.take()
+                state, made, still, is_done = turn(state, operands, pieces, np.int32(at))
+                feed.taken_by(is_done)
+                meter.turns += 1
+                # The turn before is written while this one runs.
+                if late is not None:
+                    self._write(part, *late, writing)
+                late = (made, at) if made else None
+                position = Position(number, count)
                 if keeper is not None and keeper.is_due(position):
-                    jax.block_until_ready((state, still))
-                    writing.flush([sink for each in part.made for sink in self.sinks[each.value]])
-                    now = {**values, **{each.value: v for each, v in zip(part.still, still, strict=True)}}
-                    made_here = {slot: v for slot, v in now.items() if slot not in self.split.schedule.inputs}
-                    keeper.keep(Snapshot(position, made_here, tuple(state)))
+                    if late is not None:
+                        self._write(part, *late, writing)
+                        late = None
+                    self._keep(keeper, position, part, values, state, still, writing)
+            if late is not None:
+                self._write(part, *late, writing)
         folded = len(state) if region.ends else sum(leaves for _, leaves in region.folds)
         values.update(zip(region.results[:folded], state[:folded], strict=True))
         values.update({each.value: value for each, value in zip(part.still, still, strict=False)})
 
-    def _read(self, part: Pass, piece: Piece, source: Stored, at: int) -> Any:
-        slot, arrays = as_read(part.region.body.slots[piece.slot]), dict[Any, Any]()
-        for wanted, devices in views_of(slot, self.programs.schedule.mesh, self.places, {part.region.axis: at}).items():
-            buffer = np.empty(tuple(each.extent for each in wanted), slot.type.dtype)
-            array = begin_reading(source, wanted, buffer).wait()
-            arrays.update(dict.fromkeys(devices, array))
-        return together(self.programs, slot, arrays)
+    def _keep(
+        self,
+        keeper: Keeper,
+        position: Position,
+        part: Pass,
+        values: Mapping[int, Any],
+        state: Sequence[Any],
+        still: Sequence[Any],
+        writing: Writing,
+    ) -> None:
+        writing.flush([sink for each in part.made for sink in self.sinks[each.value]])
+        known = {**values, **{each.value: value for each, value in zip(part.still, still, strict=True)}}
+        made_here = {slot: value for slot, value in known.items() if slot not in self.split.schedule.inputs}
+        keeper.keep(Snapshot(position, made_here, tuple(state)))
 
     def _write(self, part: Pass, made: Sequence[Any], at: int, writing: Writing) -> None:
         mesh, turn = self.programs.schedule.mesh, {part.region.axis: at}

@@ -180,8 +180,7 @@ class _Splitter:
         pieces, steps = list[Piece](), list[Step]()
         for inner in body.steps:
             if isinstance(inner, Convert) and inner.source in sliced:
-                if any(isinstance(change, Slice) and change.cut.striped for change in inner.changes):
-                    raise _striped(step, inner.path)
+                _check_blocks(body, inner.result, inner.path)
                 pieces.append(Piece(inner.result, self._first[sliced[inner.source]]))
             else:
                 steps.append(inner)
@@ -190,6 +189,8 @@ class _Splitter:
         operands = (*(outer for _, outer in kept), *step.operands[entering:])
         inside = replace(body, inputs=inputs, steps=tuple(steps))
         made, still = _made(step)
+        for each in made:
+            _check_blocks(body, each.slot, step.path)
         return Pass(replace(step, operands=operands, body=inside), tuple(pieces), made, still, len(kept))
 
     def _checked(self, step: Step) -> Step:
@@ -291,8 +292,11 @@ def _blocks(body: Schedule, axis: str) -> Iterator[int]:
             yield from _blocks(step.body, axis)
 
 
-def _striped(step: Region, path: str) -> PlanError:
-    dim = dim_of(step.axis)
-    details = (f"`{path}` reads `{dim}` in stripes, whose cells lie far apart in what is stored",)
-    remedy = f"Place `{dim}` on the mesh axes in blocks."
-    return PlanError(message("a stream takes no stripes", *details, remedy=remedy))
+def _check_blocks(body: Schedule, slot: int, path: str) -> None:
+    """Refuse stripes, whose cells lie far apart in what is stored."""
+    kind, layout = body.slots[slot].type, body.slots[slot].layout
+    for name, cut in zip(kind.names, layout.cuts, strict=True):
+        if cut is not None and cut.striped:
+            details = (f"`{path}` has `{name}` in stripes, whose cells lie far apart in what is stored",)
+            remedy = f"Place `{name}` on the mesh axes in blocks."
+            raise PlanError(message("a stream reads and writes no stripes", *details, remedy=remedy))

@@ -65,10 +65,10 @@ class Programs:
         starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
         return self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
 
-    def turn(self, part: Pass) -> Callable[..., tuple[Arrays, Arrays, Arrays]]:
-        """One turn: from (carried, operands, pieces, number) to (carried, made, still).
+    def turn(self, part: Pass) -> Any:
+        """One turn, jitted: from (carried, operands, pieces, number) to (carried, made, still, done).
 
-        What is carried is given away: its memory becomes that of the result.
+        What is carried is given away: its memory becomes that of the result. `done` is there when the turn is done.
         """
         region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)
         pieces = [as_read(body.slots[piece.slot]) for piece in part.pieces]
@@ -88,16 +88,17 @@ class Programs:
             rest = outputs[count:]
             return carried.after(state, outputs), rest[: len(made)], rest[len(made) :]
 
-        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Arrays, Arrays, Arrays]:
+        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Any, ...]:
             results = run(_opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number)
-            return tuple(_closed(s, arrays) for s, arrays in zip((carried.slots, made, still), results, strict=True))  # pyright: ignore[reportReturnType]
+            closed = (_closed(s, arrays) for s, arrays in zip((carried.slots, made, still), results, strict=True))
+            return *closed, number + 1
 
         specs = [_specs(kind) for kind in (carried.slots, given, pieces)]
         sharded = jax.shard_map(
             on_device,
             mesh=self.mesh,
             in_specs=(*specs, PartitionSpec()),
-            out_specs=(specs[0], _specs(made), _specs(still)),
+            out_specs=(specs[0], _specs(made), _specs(still), PartitionSpec()),
             check_vma=True,
         )
         return jax.jit(sharded, donate_argnums=0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapestry_jax.storage.protocols import Array, Box, Sink
+from tapestry_jax.streaming.metrics import Meter
 
 MOST = 64 << 20
 """Bytes that are under way at once, by default; the box that goes beyond is waited for."""
@@ -18,10 +19,9 @@ MOST = 64 << 20
 class Writing:
     """Boxes that are being written, in order, as many as `most` bytes of them; a context that waits for them."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most, self._bytes = most, 0
+    def __init__(self, meter: Meter, most: int = MOST) -> None:
+        self._most, self._bytes, self._meter = most, 0, meter
         self._under_way: deque[tuple[Future[None], Array]] = deque()
-        self.written = 0
 
     def __enter__(self) -> Writing:
         return self
@@ -29,6 +29,10 @@ class Writing:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
             self.wait()
+            return
+        # Nothing may be read from arrays that are gone.
+        for future, _ in self._under_way:
+            future.exception()
 
     def begin(self, sink: Sink, box: Box, array: Array) -> None:
         """Begin to write a box; waits for older ones where too much is under way.
@@ -39,9 +43,10 @@ class Writing:
         while self._under_way and self._bytes + array.nbytes > self._most:
             self._oldest()
         whole = np.ascontiguousarray(array)
-        self._under_way.append((sink.write(box, whole), whole))
+        future = sink.write(box, whole)
+        self._meter.under_way("write", (future,), whole.nbytes)
+        self._under_way.append((future, whole))
         self._bytes += whole.nbytes
-        self.written += whole.nbytes
 
     def wait(self) -> None:
         """Return once all boxes are written."""
@@ -57,4 +62,5 @@ class Writing:
     def _oldest(self) -> None:
         future, array = self._under_way.popleft()
         self._bytes -= array.nbytes
-        future.result()
+        with self._meter.waiting("write"):
+            future.result()

@@ -1,0 +1,134 @@
+"""What a run of a stream measures: bytes, time, waiting and depth of every stage."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from combinators.frozen import dataclass
+
+STAGES = ("read", "compute", "write")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a run.
+
+    Attributes:
+      name: `read`, `compute` or `write`.
+      bytes: that went through it.
+      calls: boxes, or turns.
+      busy: seconds in which at least one was under way.
+      waiting: seconds that the loop stood still for it.
+      depth: the most that were under way at once.
+    """
+
+    name: str
+    bytes: int
+    calls: int
+    busy: float
+    waiting: float
+    depth: int
+
+    @property
+    def throughput(self) -> float:
+        """Bytes a second, while something was under way; 0 where nothing was."""
+        return self.bytes / self.busy if self.busy else 0.0
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a run has measured.
+
+    Attributes:
+      seconds: from its begin to its end.
+      turns: how many ran.
+      stages: reading, computing, writing.
+    """
+
+    seconds: float
+    turns: int
+    stages: tuple[Stage, ...]
+
+    def stage(self, name: str) -> Stage:
+        """The stage of a name."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def json_lines(self) -> str:
+        """One JSON object a line: the run, then each stage."""
+        run: dict[str, Any] = {"seconds": self.seconds, "turns": self.turns}
+        stages = (
+            {
+                "stage": stage.name,
+                "bytes": stage.bytes,
+                "calls": stage.calls,
+                "busy": stage.busy,
+                "waiting": stage.waiting,
+                "depth": stage.depth,
+                "throughput": stage.throughput,
+            }
+            for stage in self.stages
+        )
+        return "\n".join(map(json.dumps, (run, *stages)))
+
+
+class _Count:
+    """The numbers of one stage while they grow."""
+
+    def __init__(self) -> None:
+        self.bytes = self.calls = self.depth = self.now = 0
+        self.busy = self.waiting = self.since = 0.0
+
+
+class Meter:
+    """Counts while a stream runs; readers and writers count from their own threads."""
+
+    def __init__(self) -> None:
+        self._counts = {name: _Count() for name in STAGES}
+        self._lock, self._began, self.turns = threading.Lock(), time.perf_counter(), 0
+
+    def under_way(self, name: str, futures: Iterable[Future[None]], amount: int) -> None:
+        """Count what is read or written until its futures are done."""
+        self._counts[name].bytes += amount
+        for future in futures:
+            self.begin(name)
+            future.add_done_callback(lambda _: self.end(name))
+
+    def begin(self, name: str) -> None:
+        """One more is under way."""
+        with self._lock:
+            count = self._counts[name]
+            count.calls += 1
+            count.now += 1
+            count.depth = max(count.depth, count.now)
+            if count.now == 1:
+                count.since = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        """One is done."""
+        with self._lock:
+            count = self._counts[name]
+            count.now -= 1
+            if not count.now:
+                count.busy += time.perf_counter() - count.since
+
+    @contextmanager
+    def waiting(self, name: str) -> Generator[None]:
+        """Count the time inside as waiting for a stage."""
+        before = time.perf_counter()
+        yield
+        with self._lock:
+            self._counts[name].waiting += time.perf_counter() - before
+
+    def metrics(self) -> Metrics:
+        """What was counted until now."""
+        with self._lock:
+            stages = tuple(
+                Stage(name, c.bytes, c.calls, c.busy, c.waiting, c.depth) for name, c in self._counts.items()
+            )
+            return Metrics(time.perf_counter() - self._began, self.turns, stages)
