@@ -1,10 +1,10 @@
 """Tensors that lie somewhere else: in files, folders, tables and at addresses, read and written box by box.
 
 Read `protocols` (what is read from, `Stored`, and written to, `Sink`), then `opening` (`tp.open`), `creating`
-(`tp.create`) and the table in `formats`. `places` reads paths and addresses, `boxes` and `dtypes` hold arguments
-against tensors, `several` says which of a place's tensors is meant, `errors` what is refused. `in_memory` is an array
-as something stored. The formats stand in `files` (cells at fixed places in a file), `chunked` (Zarr) and `tables`.
-`partial` is how what is written takes its place.
+(`tp.create`), `saving` and the table in `formats`. `places` reads paths and addresses, `boxes` and `dtypes` hold
+arguments against tensors, `several` says which of a place's tensors is meant, `errors` what is refused. `in_memory` is
+an array as something stored. The formats stand in `files` (cells at fixed places in a file), `chunked` (Zarr) and
+`tables`. `partial` is how what is written takes its place.
 """
 
 from __future__ import annotations
@@ -18,3 +18,4 @@ from tapestry_jax.storage.protocols import Box as Box
 from tapestry_jax.storage.protocols import Names as Names
 from tapestry_jax.storage.protocols import Sink as Sink
 from tapestry_jax.storage.protocols import Stored as Stored
+from tapestry_jax.storage.saving import save as save

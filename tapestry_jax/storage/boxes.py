@@ -113,6 +113,11 @@ def check_chunks(chunks: Any, shape: tuple[int, ...], what: str) -> tuple[int, .
     return tuple(max(1, min(int(chunk), size)) for chunk, size in zip(sizes, shape, strict=True))
 
 
+def one_piece(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The chunks of a tensor that lies in one piece: its shape, with 1 for an empty axis."""
+    return tuple(max(1, size) for size in shape)
+
+
 def check_names(names: Any, rank: int, what: str) -> Names | None:
     """Names of axes: as many as there are, no name twice; None where no axis has one.
 

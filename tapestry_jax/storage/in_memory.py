@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.boxes import check_array, check_box, check_names, slices
+from tapestry_jax.storage.boxes import check_array, check_box, check_names, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.protocols import Array, Box, Names
 
@@ -19,7 +19,7 @@ class InMemory:
 
     def __init__(self, array: Array, names: Names | None) -> None:
         self.array, self.names = array, names
-        self.shape, self.dtype, self.chunks = array.shape, array.dtype, array.shape
+        self.shape, self.dtype, self.chunks = array.shape, array.dtype, one_piece(array.shape)
         self.where = f"an array in memory, {array.dtype.name} {array.shape}"
 
     def read(self, box: Box, into: Array) -> Future[None]:

@@ -41,7 +41,7 @@ class Stored(Protocol):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The sizes that are stored in one piece; the shape where there are no pieces."""
+        """The sizes, from 1 on, that are stored in one piece; the shape where there are no pieces."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class Sink(Protocol):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The sizes that are stored in one piece; the shape where there are no pieces."""
+        """The sizes, from 1 on, that are stored in one piece; the shape where there are no pieces."""
         ...
 
     @property

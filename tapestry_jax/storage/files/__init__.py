@@ -2,5 +2,5 @@
 
 Read `ranges` (bytes by offset; `address`: those of a server), `strided` (a box of cells in them) and `laid_out` (a
 tensor in them, read and written), then the formats: `npy` with `npy_header`, `npz`, `safetensors`. Calls that block
-run on `threads`.
+run on `threads`; `pieces` reads a tensor from end to end.
 """

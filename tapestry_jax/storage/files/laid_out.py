@@ -15,7 +15,7 @@ import numpy as np
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage import partial
-from tapestry_jax.storage.boxes import check_array, check_box, count, shape_of, slices
+from tapestry_jax.storage.boxes import check_array, check_box, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import Ranges
@@ -48,7 +48,7 @@ class LaidOut:
 
     def __init__(self, source: Ranges, laid: Laid, where: str) -> None:
         self._source, self._layout, self.where = source, laid.layout, where
-        self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, laid.shape
+        self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
         self._threads = Threads(where)
 
     def read(self, box: Box, into: Array) -> Future[None]:
@@ -80,7 +80,7 @@ class LaidOutSink:
 
     def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut]) -> None:
         self._path, self._layout, self._open, self.where = path, laid.layout, opened, str(path)
-        self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, laid.shape
+        self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
         self._lock = partial.hold(place)
         try:
             self._file = os.open(place, os.O_RDWR | os.O_CLOEXEC)

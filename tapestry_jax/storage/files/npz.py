@@ -5,9 +5,14 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
+from pathlib import Path
 
 from combinators.errors import FormatError, first_line, message
+from tapestry_jax.storage.dtypes import PLAIN, as_bytes, read_dtype
 from tapestry_jax.storage.files.npy import open_npy
+from tapestry_jax.storage.files.npy_header import written
+from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
 from tapestry_jax.storage.protocols import Names, Stored
 from tapestry_jax.storage.several import choose
@@ -44,6 +49,21 @@ def open_npz(source: Ranges, tensor: str | None = None, names: Names | None = No
         source.close()
         headline = f"`{source.where}` is no file .npz that can be read"
         raise FormatError(message(headline, first_line(error)[:200], remedy=_REMEDY)) from error
+
+
+def write_npz(path: Path, tensors: Mapping[str, Stored]) -> None:
+    """Write arrays plainly, as `numpy.savez` does.
+
+    Raises:
+      FormatError: for a dtype that NumPy's files do not hold.
+    """
+    heads = {name: written(each.shape, read_dtype(each.dtype, PLAIN, "a file .npz")) for name, each in tensors.items()}
+    with zipfile.ZipFile(path, "x") as archive:
+        for name, tensor in tensors.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                member.write(heads[name])
+                for piece in pieces(tensor):
+                    member.write(as_bytes(piece))
 
 
 class _Member:

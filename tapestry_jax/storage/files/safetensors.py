@@ -12,11 +12,12 @@ import numpy as np
 from combinators.arguments import is_whole
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.boxes import check_names, check_shape, count
-from tapestry_jax.storage.dtypes import ALL, read_dtype
+from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.files.laid_out import Laid, LaidOut, LaidOutSink, again_file, make_file
+from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges, cut_short
 from tapestry_jax.storage.files.strided import Layout
-from tapestry_jax.storage.protocols import Names
+from tapestry_jax.storage.protocols import Names, Stored
 from tapestry_jax.storage.several import choose
 
 CODES: Mapping[str, str] = {
@@ -90,6 +91,20 @@ def again_safetensors(path: Path, shape: tuple[int, ...], dtype: Any, names: Nam
     """As `again_file`."""
     head, laid = _planned(path, shape, dtype, names)
     return again_file(path, head, laid, _open)
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Stored]) -> None:
+    """Write tensors one after the other.
+
+    Raises:
+      FormatError: for a dtype that the format does not hold.
+    """
+    head = header({name: (each.shape, each.dtype, each.names) for name, each in tensors.items()})
+    with path.open("xb") as file:
+        file.write(head)
+        for tensor in tensors.values():
+            for piece in pieces(tensor):
+                file.write(as_bytes(piece))
 
 
 def _planned(path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None) -> tuple[bytes, Laid]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
-from tapestry_jax.storage.protocols import Array, Names
+from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose
-from tapestry_jax.storage.tables.arrow_arrays import cell_of, pyarrow, to_array
+from tapestry_jax.storage.tables.arrow_arrays import batches, cell_of, pyarrow, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored
 
 
@@ -34,6 +37,19 @@ def open_arrow(source: Ranges, tensor: str | None = None, names: Names | None = 
     except (arrow.ArrowException, OSError, ValueError, KeyError) as error:
         source.close()
         raise _damaged(source.where, error) from error
+
+
+def write_arrow(path: Path, tensors: Mapping[str, Stored]) -> None:
+    """Write tensors as columns of a table, uncompressed.
+
+    Raises:
+      FormatError: as `batches`.
+    """
+    tables = batches(tensors)
+    first = next(tables)
+    with pyarrow().ipc.new_file(str(path), first.schema) as file:
+        for table in itertools.chain([first], tables):
+            file.write_table(table)
 
 
 class _Batches:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.errors import missing_package
-from tapestry_jax.storage.protocols import Array, Names
+from tapestry_jax.storage.files.pieces import rows, rows_at_once
+from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.tables.columns import has_nulls, no_numbers
 
 
@@ -71,6 +73,23 @@ def _piece(piece: Any, where: str) -> Array:
     except pyarrow().ArrowException as error:
         remedy = "Take a copy that is intact."
         raise FormatError(message(f"`{where}` cannot be read", first_line(error), remedy=remedy)) from error
+
+
+def batches(tensors: Mapping[str, Stored]) -> Iterator[Any]:
+    """Tensors as tables of one schema, some rows at a time; one table without rows where there are none.
+
+    Raises:
+      FormatError: where they differ in the number of rows, or are no columns.
+    """
+    lengths = {name: each.shape[0] if each.shape else None for name, each in tensors.items()}
+    if len({*lengths.values()}) > 1 or None in lengths.values():
+        details = (f"got {', '.join(f'`{name:.40}`: {length}' for name, length in lengths.items())}",)
+        remedy = "Save them into files of their own, or as .npz."
+        raise FormatError(message("columns of one table have to have as many rows", *details, remedy=remedy))
+    total, step = max(length or 0 for length in lengths.values()), min(map(rows_at_once, tensors.values()))
+    for start in range(0, max(1, total), step):
+        stop = min(start + step, total)
+        yield pyarrow().table({name: from_array(rows(each, start, stop), each.names) for name, each in tensors.items()})
 
 
 def from_array(rows: Array, names: Names | None) -> Any:

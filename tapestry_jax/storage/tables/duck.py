@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import of_file
-from tapestry_jax.storage.protocols import Array, Names
+from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.tables.arrow_arrays import pyarrow
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, has_nulls, no_numbers, row_starts
 
 ROWS = 122_880
@@ -86,6 +89,39 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
     except duckdb().Error as error:
         database.close()
         raise _refused(str(path), error) from error
+
+
+def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
+    """Write each tensor as a table of its name: a vector as the column `value`, a matrix as columns `c0`, `c1`, ...
+
+    Raises:
+      FormatError: for other tensors, or a dtype that the format does not hold.
+    """
+    database = duckdb().connect(str(path))
+    try:
+        for name, tensor in tensors.items():
+            _write_table(database, name, tensor)
+        database.execute("CHECKPOINT")
+    except duckdb().Error as error:
+        raise _refused(str(path), error) from error
+    finally:
+        database.close()
+
+
+def _write_table(database: Any, name: str, tensor: Stored) -> None:
+    kinds = {np.dtype(dtype).name: kind for kind, dtype in _DTYPES.items()}
+    kind, rank = kinds.get(tensor.dtype.name), len(tensor.shape)
+    if kind is None or rank not in (1, 2) or not all(tensor.shape[1:]):
+        details = ("expected one or two axes of booleans, integers, float32 or float64",)
+        headline = f"a table cannot hold `{name:.80}`, {tensor.dtype.name} {tensor.shape}"
+        raise FormatError(message(headline, *details, remedy="Write it as Zarr."))
+    columns = ["value"] if rank == 1 else [f"c{position}" for position in range(tensor.shape[1])]
+    database.execute(f"CREATE TABLE {quoted(name)} ({', '.join(f'{each} {kind}' for each in columns)})")
+    for piece in pieces(tensor):
+        cells = [piece] if rank == 1 else [np.ascontiguousarray(cells) for cells in piece.T]
+        database.register("_piece", pyarrow().table(dict(zip(columns, cells, strict=True))))
+        database.execute(f"INSERT INTO {quoted(name)} SELECT * FROM _piece")
+        database.unregister("_piece")
 
 
 def quoted(name: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
-from tapestry_jax.storage.protocols import Array, Names
+from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose
-from tapestry_jax.storage.tables.arrow_arrays import cell_of, pyarrow, to_array
+from tapestry_jax.storage.tables.arrow_arrays import batches, cell_of, pyarrow, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored
 
 _MOST_BYTES = 2**26
@@ -45,6 +48,22 @@ def open_parquet(source: Ranges, tensor: str | None = None, names: Names | None 
     except (pyarrow().ArrowException, OSError, ValueError, KeyError) as error:
         source.close()
         raise _damaged(source.where, error) from error
+
+
+def write_parquet(path: Path, tensors: Mapping[str, Stored]) -> None:
+    """Write tensors as columns of a table, checksummed page by page.
+
+    Raises:
+      FormatError: as `batches`.
+    """
+    tables = batches(tensors)
+    first = next(tables)
+    # A part of the package that `batches` found.
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetWriter(path, first.schema, write_page_checksum=True) as file:
+        for table in itertools.chain([first], tables):
+            file.write_table(table, row_group_size=max(1, table.num_rows))
 
 
 class _RowGroups:

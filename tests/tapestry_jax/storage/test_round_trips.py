@@ -21,6 +21,7 @@ def test_boxes_that_were_written_are_read(tmp_path: Path, name: str, shape: tupl
     x = numbers(shape)
     source = made(tmp_path / name, x, MADE[name], chunks=tuple(min(2, max(1, n)) for n in shape))
     assert (source.shape, source.dtype) == (x.shape, x.dtype)
+    assert len(source.chunks) == x.ndim and min((1, *source.chunks)) == 1
     for box in boxes(shape):
         np.testing.assert_array_equal(read(source, box), x[slices(box)])
     source.close()
