@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test thorough laws mutants pairs aot models browser lint format bench install
+.PHONY: help demo examples test thorough laws mutants pairs aot models browser lint format bench install
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -38,6 +38,18 @@ help: ## list the targets
 demo: $(STAMP) ## install into .venv and run examples/quickstart.py
 	@echo "==> examples/quickstart.py"
 	@$(BIN)/python examples/quickstart.py
+
+# Every script that runs by itself, a folder after the other; examples/pod.py asks the compilers for TPUs.
+EXAMPLES_RUN := $(sort $(filter-out examples/pod.py,$(shell grep -l '^if __name__ ==' examples/*.py examples/*/*.py)))
+
+examples: $(STAMP) $(AOT)/.installed ## run all examples, examples/pod.py with the compilers in .venv-aot: some 20 minutes
+	@for script in $(EXAMPLES_RUN); do echo "==> $$script"; $(BIN)/python $$script; done
+	@echo "==> tapestry train examples/train.toml"
+	@$(BIN)/tapestry train examples/train.toml
+	@echo "==> examples/lawful_package"
+	@cd examples/lawful_package && $(abspath $(BIN))/python -m pytest -q
+	@echo "==> examples/pod.py"
+	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python examples/pod.py
 
 test: lint ## lint, then the tests and doctests
 	@echo "==> pytest -n $(JOBS)"
