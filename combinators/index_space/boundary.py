@@ -8,6 +8,8 @@ from combinators.errors import SignatureError, message
 from combinators.index_space.signature import Signature
 
 BOUNDARIES = ("valid", "zero", "periodic", "reflect", "edge")
+OWN = "own"
+"""Of axes whose kernel answers by itself, which nobody writes: `combinators.operations.outside` finds where it can."""
 
 
 def boundary_modes(signature: Signature, boundary: str | Sequence[str]) -> tuple[str, ...]:
@@ -31,7 +33,7 @@ def boundary_modes(signature: Signature, boundary: str | Sequence[str]) -> tuple
     ]
     modes = (boundary,) * len(windows) if isinstance(boundary, str) else tuple(boundary)
     for mode in (boundary,) if isinstance(boundary, str) else modes:
-        if mode not in BOUNDARIES:
+        if mode not in (*BOUNDARIES, OWN):
             raise SignatureError(
                 message(f"unknown boundary {mode!r} for `{signature}`.", remedy=f"Use one of {', '.join(BOUNDARIES)}.")
             )

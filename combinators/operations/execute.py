@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.index_space.axis import Axis
-from combinators.index_space.boundary import boundary_modes
+from combinators.index_space.boundary import OWN, boundary_modes
 from combinators.index_space.extent import axis_extent
 from combinators.index_space.operand import Operand
 from combinators.merging.blocks import Axes, combine_blocks, present_block
@@ -33,7 +33,9 @@ def read_operand(operand: Operand, array: Any, sizes: Mapping[str, int], modes: 
 
 
 def read_axis(array: Any, axis: int, low: int, high: int, mode: str) -> Any:
-    """Cells `[low, high)` of one axis, those outside answered by the boundary `mode`."""
+    """Cells `[low, high)` of one axis, those outside answered by the boundary `mode`, unless the kernel does."""
+    if mode == OWN:
+        return array
     before, after = max(-low, 0), max(high - array.shape[axis], 0)
     if before or after:
         widths = [(0, 0)] * array.ndim

@@ -12,6 +12,7 @@ from jax import lax
 
 from combinators.operations.dense import Dense, as_dense, candidates
 from combinators.operations.execute import axis_modes, present, read_operand, run_blocks
+from combinators.operations.outside import answering
 from combinators.operations.shaped import Shaped
 
 Finish = Callable[[list[Any]], list[Any]]
@@ -20,6 +21,7 @@ Leaves = Callable[..., list[Any]]
 
 def run_whole(shaped: Shaped, arrays: Sequence[Any]) -> list[Any]:
     """Run an operation uncut on whole arrays; returns the leaves of its result."""
+    shaped = answering(shaped, arrays)
     modes = axis_modes(shaped)
     remaining = iter(arrays)
     blocks: list[Any] = []

@@ -12,6 +12,7 @@ from jax import lax
 
 from combinators.merging.blocks import identity_block
 from combinators.operations.execute import present, run_blocks, states
+from combinators.operations.outside import answering
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
@@ -126,10 +127,11 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
     """Run one operation on one device's blocks."""
     cuts, whole = dict(step.cuts), schedule.graph.shaped(step.node)
     sizes = local_sizes(whole, cuts)
-    shaped = device_kernels(whole, cuts, sizes, step.axes, here.platforms)
-    operation = shaped.operation
     count = len(schedule.graph.nodes[step.node].operands)
     arrays, before = arrays[:count], list(arrays[count:])
+    whole = answering(whole, arrays, cuts)
+    shaped = device_kernels(whole, cuts, sizes, step.axes, here.platforms)
+    operation = shaped.operation
     if folds_nothing(shaped):
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]

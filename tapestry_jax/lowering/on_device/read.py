@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.index_space.axis import Axis
+from combinators.index_space.boundary import OWN
 from combinators.index_space.extent import axis_extent
 from combinators.index_space.operand import Operand
 from combinators.operations.execute import axis_modes, read_axis, together
@@ -114,7 +115,7 @@ def crop_blocks(
       lows: where it begins, of dimensions along which it does not begin where these blocks do.
     """
     cropped: list[Any] = []
-    for operand, block in zip(shaped.signature.operands, blocks, strict=True):
+    for operand, block, modes in zip(shaped.signature.operands, blocks, axis_modes(shaped), strict=True):
         if operand.coordinate is not None:
             low = lows.get(operand.coordinate, 0)
             cropped.append(block[low : low + inner[operand.coordinate]])
@@ -125,7 +126,11 @@ def crop_blocks(
                 axis_extent(axis, inner)[0] - axis_extent(axis, sizes)[0] + _further(axis, sizes, lows)
                 for axis in operand.axes
             ]
-            cropped.append(lax.slice(block, starts, [low + size for low, size in zip(starts, shape, strict=True)]))
+            ends = [low + size for low, size in zip(starts, shape, strict=True)]
+            for at, mode in enumerate(modes):
+                # What its kernel answers for is no part of the block.
+                starts[at], ends[at] = (0, block.shape[at]) if mode == OWN else (starts[at], ends[at])
+            cropped.append(lax.slice(block, starts, ends))
     return cropped
 
 

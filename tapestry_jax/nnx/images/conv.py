@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from combinators.frozen import dataclass
 from combinators.leaves.map import Map
 from combinators.leaves.reduce import Reduce
 from combinators.monoids import Sum
+from combinators.operations.outside import Widths, zeros_around
 from combinators.recording.value import Value
 from tapestry_jax.nnx.images.windows import (
     PADDINGS,
@@ -45,10 +47,16 @@ class Correlate:
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
+    answers: ClassVar[tuple[str, ...]] = ("zero", "valid")
 
-    def __call__(self, x: Any, kernel: Any, *, preferred_element_type: Any = None) -> Any:
+    def __call__(self, x: Any, kernel: Any, *, preferred_element_type: Any = None, padding: Any = "VALID") -> Any:
         """Shape `(..., *windows, features)`; channels of `x` beyond those of the kernel are further groups."""
-        return convolve(x, kernel, self.strides, self.dilations, preferred=preferred_element_type)
+        return convolve(x, kernel, self.strides, self.dilations, padding=padding, preferred=preferred_element_type)
+
+    def beyond(self, modes: tuple[str, ...], widths: Widths) -> Any:
+        """The same with zeros around each axis."""
+        padding = zeros_around(widths[-len(self.strides) - 1 : -1], self.strides)
+        return None if padding is None else partial(self, padding=padding)
 
 
 class _Convolution(Module):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from flax import nnx
@@ -13,6 +14,7 @@ from combinators.frozen import dataclass
 from combinators.leaves.rearrange import rearrange
 from combinators.leaves.reduce import Reduce
 from combinators.monoids import Sum
+from combinators.operations.outside import Widths
 from combinators.recording.value import Value
 from tapestry_jax.nnx.images.conv import _Convolution, convolve  # pyright: ignore[reportPrivateUsage]
 from tapestry_jax.nnx.parameter import cast, lecun_normal, zeros
@@ -44,6 +46,11 @@ class Phases:
         last = (stride + reach - 2 - low) // stride
         return cls(stride, dilation, first, last - first + 1, low + stride * first)
 
+    def around(self, size: int, length: int, zeros: tuple[int, int]) -> tuple[int, int]:
+        """The same of a block that is longer by `zeros` before and behind it."""
+        before, behind = self.ends(size, length + sum(zeros))
+        return before + self.stride * zeros[0], behind + self.stride * zeros[1]
+
     def ends(self, size: int, length: int) -> tuple[int, int]:
         """Zeros around a block of `length` cells when it is dilated, below none where it holds more than is read."""
         reach = (size - 1) * self.dilation + 1
@@ -60,17 +67,30 @@ class Spread:
     """
 
     phases: tuple[Phases, ...]
+    answers: ClassVar[tuple[str, ...]] = ("zero",)
 
-    def __call__(self, x: Any, kernel: Any, *, preferred_element_type: Any = None) -> Any:
-        """Shape `(..., *windows, features)`; behind a window that makes several cells an axis of these."""
+    def __call__(self, x: Any, kernel: Any, *, preferred_element_type: Any = None, around: Widths | None = None) -> Any:
+        """Shape `(..., *windows, features)`; behind a window that makes several cells an axis of these.
+
+        What is `around` the image are zeros that it does not hold.
+        """
         lengths = x.shape[-len(self.phases) - 1 :]
-        padding = tuple(p.ends(*sizes) for p, *sizes in zip(self.phases, kernel.shape, lengths, strict=False))
+        zeros = around or ((0, 0),) * len(self.phases)
+        padding = tuple(
+            phase.around(size, length, each)
+            for phase, size, length, each in zip(self.phases, kernel.shape, lengths, zeros, strict=False)
+        )
         dilations, dilated = (tuple(getattr(p, name) for p in self.phases) for name in ("dilation", "stride"))
         ones = (1,) * len(self.phases)
         y = convolve(x, kernel, ones, dilations, padding=padding, dilated=dilated, preferred=preferred_element_type)
         image = y.shape[-len(ones) - 1 : -1]
         apart = [(n // s, s) if s > 1 else (n,) for n, s in zip(image, dilated, strict=True)]
         return jnp.reshape(y, (*y.shape[: -len(ones) - 1], *(n for pair in apart for n in pair), y.shape[-1]))
+
+    def beyond(self, modes: tuple[str, ...], widths: Widths) -> Any:
+        """The same of an image that its boundary does not extend."""
+        around = widths[-len(self.phases) - 1 : -1]
+        return partial(self, around=around) if min(min(each) for each in around) >= 0 else None
 
 
 class ConvTranspose(_Convolution):

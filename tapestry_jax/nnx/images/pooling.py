@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from combinators.errors import GraphError, SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import type_of
 from combinators.leaves.map import Map
+from combinators.operations.outside import Widths, zeros_around
 from combinators.recording.value import Value
 from tapestry_jax.nnx.images.windows import Window, check_image, read_padding, read_per_axis, read_window, windows_of
 
@@ -32,12 +34,22 @@ class Pool:
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def __call__(self, x: Any) -> Any:
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The boundaries that leave a window with what it holds: zeros in sums, or copies of a cell that it holds."""
+        return ("valid", "zero" if self.kind == "sum" else "edge")
+
+    def __call__(self, x: Any, padding: Any = "VALID") -> Any:
         """Shape `(..., *windows, channels)`."""
         merge = {"max": lax.max, "min": lax.min, "sum": lax.add}[self.kind]
         lead = (1,) * (x.ndim - len(self.sizes) - 1)
         window, strides = (*lead, *self.sizes, 1), (*lead, *self.strides, 1)
-        return lax.reduce_window(x, _least(self.kind, x.dtype), merge, window, strides, "VALID")
+        return lax.reduce_window(x, _least(self.kind, x.dtype), merge, window, strides, padding)
+
+    def beyond(self, modes: tuple[str, ...], widths: Widths) -> Any:
+        """The same of an image that its boundary does not extend."""
+        padding = zeros_around(widths, (*(1,) * (len(widths) - len(self.sizes) - 1), *self.strides, 1))
+        return None if padding is None else partial(self, padding=padding)
 
 
 @dataclass(frozen=True)
