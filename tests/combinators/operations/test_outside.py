@@ -13,7 +13,7 @@ from flax import nnx
 import tapestry_jax as tp
 
 DRAW = np.random.default_rng(0)
-IMAGE = np.float32(DRAW.standard_normal((4, 6, 5, 3)))
+IMAGE: Any = np.float32(DRAW.standard_normal((4, 6, 5, 3)))
 TYPE = tp.TensorType({"batch": 4, "y": 6, "x": 5, "channels": 3})
 
 
