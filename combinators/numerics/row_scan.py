@@ -73,6 +73,9 @@ def prefixes(
       reverse: suffixes instead.
       exclusive: without the own step.
     """
+    if exclusive and state[0].shape[carrier[0].index(over)] == 1:
+        # Nothing comes before the one step: what is made of no operand is not sent, nor has it a gradient.
+        return identity_block(monoid, tree, carrier, state)
     if rows is not None and has_rows(rows, monoid, carrier, over, state):
         return row_scan(rows, monoid, tree, carrier, over, state, reverse).prefixes(None, exclusive)
     scanned = scan_block(monoid, tree, carrier, over, state, reverse)

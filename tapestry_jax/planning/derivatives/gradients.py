@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from combinators.graphs.graph import Graph
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import is_inexact
-from combinators.operations.execute import present, states
+from combinators.operations.execute import combine, present, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import plain, run_whole
 from combinators.operations.shaped import block_structs, shape
@@ -90,6 +90,22 @@ def presents_linearly(graph: Graph, node: int) -> bool:
     return _known(graph, node, "linear", _presents_linearly)
 
 
+def merged_leaves(graph: Graph, node: int, leaves: Collection[int]) -> frozenset[int]:
+    """The leaves of a merged state that depend on some leaves of the states: a recurrence's sum on its decay, too.
+
+    Args:
+      graph: the program.
+      node: of a fold or scan.
+      leaves: their numbers.
+    """
+    matrix, found = _known(graph, node, "merged", _merge_dependence), frozenset(leaves)
+    while True:
+        more = found | {leaf for leaf, row in enumerate(matrix) if any(row[other] for other in found)}
+        if more == found:
+            return found
+        found = more
+
+
 def maybe_unread(graph: Graph, node: int) -> frozenset[int]:
     """The operands of an operation of which its kernel may read no cell, since a boundary answers for all it reads.
 
@@ -107,6 +123,27 @@ def maybe_unread(graph: Graph, node: int) -> frozenset[int]:
         for axis, cells in zip(operand.axes, of.shape, strict=True)
         if axis.is_window and _passes_by(shaped.signature, axis, shaped.sizes, cells)
     )
+
+
+def values_read(
+    graph: Graph, node: int, *, surely: bool, smooth: bool = False, alone: bool = False
+) -> Sequence[Sequence[bool]]:
+    """For each result and operand of an operation, whether the one depends on the other.
+
+    Args:
+      graph: the program.
+      node: of the operation.
+      surely: take what windows may leave unread to be unread, see `maybe_unread`.
+      smooth: with a derivative.
+      alone: take the place of something that is found among one cell to be known.
+    """
+    matrix = (derivative_dependence if smooth else value_dependence)(graph, node)
+    if alone and any(1 in graph.type_of(ref).shape for ref in graph.nodes[node].operands):
+        matrix = _known(graph, node, "values alone", _value_dependence, True)
+    if not surely:
+        return matrix
+    unread = maybe_unread(graph, node)
+    return [[depends and place not in unread for place, depends in enumerate(row)] for row in matrix]
 
 
 def _passes_by(signature: Signature, axis: Axis, sizes: dict[str, int], cells: int) -> bool:
@@ -131,9 +168,9 @@ def _known(graph: Graph, node: int, what: str, find: Callable[..., Any], *more: 
 
 
 @lru_cache(maxsize=4096)
-def _value_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
+def _value_dependence(operation: Operation, structs: tuple[Struct, ...], alone: bool = False) -> Matrix:
     shaped = plain(shape(operation, structs))
-    return dependence(lambda arrays: run_whole(shaped, arrays), structs)
+    return dependence(lambda arrays: run_whole(shaped, arrays), structs, alone=alone)
 
 
 @lru_cache(maxsize=4096)
@@ -141,8 +178,17 @@ def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: 
     shaped = plain(shape(operation, structs))
     blocks = block_structs(shaped.signature, structs, dict(sizes))
     arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-    rows = dependence(lambda leaves: states(shaped, leaves), blocks)
+    rows = dependence(lambda leaves: states(shaped, leaves), blocks, alone=True)
     return tuple(tuple(row[place] for place in arrays) for row in rows)
+
+
+@lru_cache(maxsize=4096)
+def _merge_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
+    shaped = plain(shape(operation, structs))
+    states = (shaped.state, shaped.state)
+    rows = dependence(lambda left, right: combine(shaped, shaped.carrier, left, right), *states)
+    count = len(shaped.state)
+    return tuple(tuple(row[leaf] or row[count + leaf] for leaf in range(count)) for row in rows)
 
 
 @lru_cache(maxsize=4096)

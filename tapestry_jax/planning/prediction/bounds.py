@@ -1,24 +1,22 @@
 """Where what is predicted is a bound: collectives that JAX or XLA may run less often than the schedule does.
 
-Three rules, and no fourth one. What does not depend on the turn of a loop may be moved out of it, and run once (which
-values do not: `turning`). XLA sends equal values once: two folds or scans that read one value may exchange the same,
-and the gradients of two values that enter a sum are the same. And where an axis is shorter than the windows over it,
-kernels may read no cell of it.
+Three rules, and no fourth one. What does not depend on the turn of a loop may be moved out of it, and run once; what
+no input decides is known when XLA compiles (which values those are: `turning`). XLA sends equal values once: two folds
+or scans that read one value may exchange the same, and gradients that are multiplied by the same on their ways may be
+equal (`multiplied`). And where an axis is shorter than the windows over it, kernels may read no cell of it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from combinators.graphs.nodes import Ref, Rename
-from combinators.index_space.tensor_type import is_inexact
-from tapestry_jax.planning.derivatives.gradients import derivative_needs, maybe_unread
+from tapestry_jax.planning.derivatives.gradients import maybe_unread
 from tapestry_jax.planning.prediction.collective import Collective
+from tapestry_jax.planning.prediction.multiplied import Gradients, gradients_of
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
-
-Readers = dict[int, list[tuple[Step, int]]]
-"""Steps by the slots that they read, and the place among their operands."""
 
 
 def has_unread(schedule: Schedule) -> bool:
@@ -31,13 +29,26 @@ def has_unread(schedule: Schedule) -> bool:
     return False
 
 
-def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iterator[Collective]:
-    """The collectives of one schedule's own steps; those that XLA may find equal to another step's are bounds."""
-    readers, made = _readers(schedule), _made_together(schedule)
-    keys: list[dict[Hashable, int]] = [
-        dict.fromkeys(_keys(schedule, readers, step, sent), id(step)) | _moved_alike(schedule, made, step, sent)
-        for step, sent in found
-    ]
+def marked(
+    schedule: Schedule, found: Sequence[tuple[Step | None, Collective]], *, is_whole: bool = False
+) -> Iterator[Collective]:
+    """The collectives of one schedule's own steps; those that XLA may find equal to another step's are bounds.
+
+    Args:
+      schedule: of a plan, or the body of a loop.
+      found: what its steps send; without a step what is sent inside of a loop.
+      is_whole: whether it is the plan's own.
+    """
+    made, like = _made_together(schedule), Counter(_like(sent) for _, sent in found if sent.backward)
+    keys: list[dict[Hashable, int]] = []
+    for number, (step, sent) in enumerate(found):
+        own: dict[Hashable, int] = dict.fromkeys(_values_read(schedule, step, sent), id(step))
+        if like[_like(sent)] > 1:
+            gradients = gradients_of(schedule, is_whole=is_whole)
+            for met, count in _gradients_sent(gradients, step).items():
+                # One step may send several that are equal.
+                own[_like(sent), met] = id(step) if count == 1 else number
+        keys.append(own | _moved_alike(schedule, made, step, sent))
     makers: dict[Hashable, set[int]] = {}
     for own in keys:
         for key, maker in own.items():
@@ -46,17 +57,35 @@ def marked(schedule: Schedule, found: Sequence[tuple[Step, Collective]]) -> Iter
         yield replace(sent, bound=sent.bound or any(len(makers[key]) > 1 for key in own))
 
 
-def _keys(schedule: Schedule, readers: Readers, step: Step, sent: Collective) -> Iterator[Hashable]:
-    """What two steps have in common if they may send the same."""
-    like = sent.kind, sent.axes, sent.bytes, sent.backward
+def _like(sent: Collective) -> Hashable:
+    return sent.kind, sent.axes, sent.bytes, sent.backward
+
+
+def _values_read(schedule: Schedule, step: Step | None, sent: Collective) -> Iterator[Hashable]:
+    """Two folds or scans that read one value may send the same."""
     if isinstance(step, Run | Finish):
         for ref in schedule.graph.nodes[step.node].operands:
-            yield (*like, _unrenamed(schedule, ref))
-    if sent.backward and _passes_on(schedule, readers, step):
-        yield like
+            yield _like(sent), _unrenamed(schedule, ref)
 
 
-def _moved_alike(schedule: Schedule, made: dict[int, int], step: Step, sent: Collective) -> dict[Hashable, int]:
+def _gradients_sent(gradients: Gradients, step: Step | None) -> Counter[int]:
+    """What the gradients that a step may send have met on their ways, and how many have: equal ones met the same."""
+    match step:
+        case Convert():
+            return Counter([gradients.at(step.results)])
+        case Run():
+            gathered = (gradients.behind(step, place) for place, _ in step.gathers)
+            return Counter([*gathered]) if step.gathers else Counter([gradients.of_state(step)])
+        case Finish():
+            return Counter([gradients.of_state(step)])
+        case Repeat():
+            inside = gradients.loops[id(step)]
+            return Counter(inside.at(early.results) for early in step.prologue)
+        case _:
+            return Counter()
+
+
+def _moved_alike(schedule: Schedule, made: dict[int, int], step: Step | None, sent: Collective) -> dict[Hashable, int]:
     """Likewise, and by whom, where one of several results is moved: of two recurrences with one decay one is equal."""
     if not isinstance(step, Convert) or step.source not in made or sent.backward:
         return {}
@@ -86,31 +115,3 @@ def _made_together(schedule: Schedule) -> dict[int, int]:
 def _unrenamed(schedule: Schedule, ref: Ref) -> Ref:
     node = schedule.graph.nodes[ref.node]
     return _unrenamed(schedule, node.operands[0]) if isinstance(node, Rename) else ref
-
-
-def _readers(schedule: Schedule) -> Readers:
-    found: Readers = {}
-    for step in schedule.steps:
-        for place, slot in enumerate(step.operands):
-            found.setdefault(slot, []).append((step, place))
-    return found
-
-
-def _passes_on(schedule: Schedule, readers: Readers, step: Step) -> bool:
-    """Whether the gradient at a step is that of what it enters, multiplied by no value."""
-    if isinstance(step, Convert):
-        entered = readers.get(step.result, [])
-        return bool(entered) and all(isinstance(s, Run) and _is_linear(schedule, s, at) for s, at in entered)
-    return isinstance(step, Run) and all(_is_linear(schedule, step, at) for at in range(_arity(schedule, step)))
-
-
-def _arity(schedule: Schedule, step: Run) -> int:
-    return len(schedule.graph.nodes[step.node].operands)
-
-
-def _is_linear(schedule: Schedule, step: Run, place: int) -> bool:
-    """Whether an operation's derivative by one operand is computed without any value."""
-    count = _arity(schedule, step)
-    if place >= count or not is_inexact(schedule.slots[step.operands[place]].type.dtype):
-        return False
-    return not any(derivative_needs(schedule.graph, step.node, place, value) for value in range(count))

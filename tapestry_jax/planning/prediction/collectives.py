@@ -37,7 +37,14 @@ from tapestry_jax.planning.prediction.bounds import has_unread, marked
 from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.recomputed import Again, again_in
-from tapestry_jax.planning.prediction.turning import Turning, is_still, passes_still, sends_still, turning_in
+from tapestry_jax.planning.prediction.turning import (
+    Turning,
+    from_call_to_call,
+    is_still,
+    passes_still,
+    sends_still,
+    turning_in,
+)
 from tapestry_jax.planning.scheduling.reads import fold_axes, folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step, Unit
 
@@ -63,21 +70,20 @@ def placed_collectives(
     found = _sent(schedule, sources)
     if not has_unread(schedule):
         return found
-    surely = Counter((place, replace(each, bound=False)) for place, each in _sent(schedule, sources, surely=True))
+    surely = Counter((place, each) for place, each in _sent(schedule, sources, surely=True) if not each.bound)
     return tuple((place, _at_most(place, each, surely)) for place, each in found)
 
 
 def _sent(schedule: Schedule, sources: set[int], *, surely: bool = False) -> tuple[tuple[Place, Collective], ...]:
     # XLA drops what moves no bytes.
-    flow = flow_of(schedule, sources, surely=surely)
-    return tuple((place, found) for place, found in _of(schedule, flow) if found.bytes)
+    flow, turning = flow_of(schedule, sources, surely=surely), (from_call_to_call(schedule, surely=surely),)
+    return tuple((place, found) for place, found in _of(schedule, flow, turning=turning) if found.bytes)
 
 
 def _at_most(place: Place, found: Collective, surely: Counter[tuple[Place, Collective]]) -> Collective:
     """A collective, which is a bound where it is not among those that are `surely` sent; this takes it from them."""
-    key = place, replace(found, bound=False)
-    if surely[key]:
-        surely[key] -= 1
+    if surely[place, found]:
+        surely[place, found] -= 1
         return found
     return replace(found, bound=True)
 
@@ -88,15 +94,15 @@ def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -
     again = again_in(schedule, flow)
     brought: dict[Hashable, set[Any]] = {}
     places: list[Place] = []
-    found: list[tuple[Step, Collective]] = []
+    found: list[tuple[Step | None, Collective]] = []
     for number, step in enumerate(schedule.steps):
         unit = next((unit for unit in schedule.again if unit.first <= number < unit.end), None)
         twice = _Twice(again, unit, brought)
         for place, each in _of_step(schedule, step, flow, loops, turning, seen, twice):
             places.append((number, *place))
-            still = is_still(step, turning) or (each.backward and passes_still(step, turning))
-            found.append((step, replace(each, bound=each.bound or still)))
-    return zip(places, marked(schedule, found), strict=True)
+            still = is_still(schedule, step, turning) or (each.backward and passes_still(step, turning))
+            found.append((None if place else step, replace(each, bound=each.bound or still)))
+    return zip(places, marked(schedule, found, is_whole=len(turning) == 1), strict=True)
 
 
 @dataclass(frozen=True)
@@ -334,7 +340,7 @@ def _of_sent(
     schedule: Schedule, step: Run | Finish, sending: Iterable[Sent], smooth: bool, turning: Turning
 ) -> Iterable[Collective]:
     for sent in sending:
-        still = sends_still(schedule.graph, step, sent.leaves, turning)
+        still = sends_still(schedule, step, sent.leaves, turning)
         yield Collective(sent.kind, sent.axes, sent.bytes, step.path, bound=still)
         if sent.backward is not None and smooth and not _smooth_leaves(schedule, step).isdisjoint(sent.leaves):
             yield Collective(sent.backward, sent.axes, sent.bytes, step.path, backward=True, bound=still)
@@ -414,6 +420,8 @@ def _of_repeat(
     if step.length == 0:
         return
     body, inner, first = step.body, flow_of_body(step, flow), step.carries + len(step.axes)
+    inside_turning = turning_in(step, turning)
+    around = inside_turning[:-1]
     stacked = set(body.inputs[step.carries : first])
     # What comes before the loop stands beside it: an equal gather of what is captured is one.
     captured = dict(zip(body.inputs[first:], step.operands[first:], strict=True))
@@ -422,8 +430,11 @@ def _of_repeat(
         leading = step.length if early.source in stacked else 1
         if early.source in stacked:
             stacked.add(early.result)
-        yield from _here(_of_convert(body, early, inner, seen, leading))
+        # It is no step of the loop's own turns, and may be the same in all turns of a loop around.
+        for found in _of_convert(body, early, inner, seen, leading):
+            still = is_still(body, early, around) or (found.backward and passes_still(early, around))
+            yield (), replace(found, bound=found.bound or still)
     outside.update((captured[source], *rest) for source, *rest in seen if source in captured)
-    for inside, found in _of(body, inner, loops + step.remat, turning_in(step, turning)):
+    for inside, found in _of(body, inner, loops + step.remat, inside_turning):
         # How many turns a condition leaves depends on data.
         yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from combinators.errors import PlanError
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
-from tapestry_jax.planning.derivatives.gradients import derivative_dependence, maybe_unread, value_dependence
+from tapestry_jax.planning.derivatives.gradients import values_read
 from tapestry_jax.planning.scheduling.reads import folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
@@ -227,7 +227,7 @@ def _all_edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -
         case Run():
             if folds_nothing(schedule.graph.shaped(step.node)):
                 return []
-            matrix = _matrix(inside, step.node, smooth=smooth)
+            matrix = values_read(schedule.graph, step.node, surely=inside.surely, smooth=smooth)
             if step.carried:
                 # A state, or a total, is taken to depend on whatever any result does.
                 row = [any(column) for column in zip(*matrix, strict=True)]
@@ -236,16 +236,6 @@ def _all_edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -
             return _chosen(schedule, step, matrix, smooth=smooth)
         case Finish():
             return _chosen(schedule, step, [[True] * len(step.operands) for _ in step.results], smooth=smooth)
-
-
-def _matrix(inside: _Inside, node: int, *, smooth: bool) -> Sequence[Sequence[bool]]:
-    """For each result and operand of an operation, whether the one depends on the other."""
-    graph = inside.schedule.graph
-    matrix = (derivative_dependence if smooth else value_dependence)(graph, node)
-    if not inside.surely:
-        return matrix
-    unread = maybe_unread(graph, node)
-    return [[depends and place not in unread for place, depends in enumerate(row)] for row in matrix]
 
 
 def _chosen(schedule: Schedule, step: Run | Finish, matrix: Sequence[Sequence[bool]], *, smooth: bool) -> Edges:

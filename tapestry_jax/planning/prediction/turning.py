@@ -16,12 +16,29 @@ from combinators.monoids import Sum
 from tapestry_jax.planning.derivatives.gradients import (
     derivative_coordinates,
     derivative_needs,
+    merged_leaves,
+    presents_linearly,
     state_dependence,
-    value_dependence,
+    values_read,
 )
 from tapestry_jax.planning.folding.merges import local_sizes
+from tapestry_jax.planning.folding.traffic import uneven_folds
 from tapestry_jax.planning.geometry.changes import Slice
+from tapestry_jax.planning.scheduling.reads import folds_nothing
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How values are followed from step to step.
+
+    Attributes:
+      surely: what windows may leave unread is taken to be unread, see `maybe_unread`.
+      devices: what differs from device to device is followed, too, though no value is read: coordinates and counts.
+    """
+
+    surely: bool = False
+    devices: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,19 +48,41 @@ class Turns:
     Attributes:
       values: slots.
       gradients: slots whose gradient does.
+      reading: how values were followed.
     """
 
     values: frozenset[int]
     gradients: frozenset[int]
+    reading: Reading = Reading()
 
 
 Turning = tuple[Turns, ...]
-"""For every loop around a schedule, the outermost first."""
+"""For every loop around a schedule, the outermost first; before them the calls of the program, which are one, too."""
 
 
-def is_still(step: Step, turning: Turning) -> bool:
+def from_call_to_call(schedule: Schedule, *, surely: bool = False) -> Turns:
+    """What differs between calls of a program, or between devices. XLA may know the rest when it compiles.
+
+    Args:
+      schedule: of a plan.
+      surely: as in `Reading`.
+    """
+    reading, gradients = Reading(surely, devices=True), set(schedule.outputs)
+    values = {slot for slot in schedule.inputs if schedule.slots[slot].has_cells}
+    for step in schedule.steps:
+        values.update(_results_reached(schedule, step, values, reading))
+    for step in reversed(schedule.steps):
+        if not gradients.isdisjoint(step.results):
+            gradients.update(step.operands)
+    return Turns(frozenset(values), frozenset(gradients), reading)
+
+
+def is_still(schedule: Schedule, step: Step, turning: Turning) -> bool:
     """Whether a step does the same in every turn of one of the loops around it."""
-    return any(turns.values.isdisjoint(step.operands) for turns in turning)
+    return any(
+        turns.values.isdisjoint(step.operands) and not (turns.reading.devices and _is_told(schedule, step))
+        for turns in turning
+    )
 
 
 def passes_still(step: Step, turning: Turning) -> bool:
@@ -51,27 +90,26 @@ def passes_still(step: Step, turning: Turning) -> bool:
     return any(turns.gradients.isdisjoint(step.results) for turns in turning)
 
 
-def _swings(schedule: Schedule, step: Step, values: Collection[int], gradients: Collection[int]) -> bool:
-    """Whether the gradient of any operand of a step differs from turn to turn, as these values and gradients do."""
-    if any(result in gradients for result in step.results):
-        return True
-    if isinstance(step, Convert):
-        return False
-    if not isinstance(step, Run):
-        return any(slot in values for slot in step.operands)
-    graph = schedule.graph
-    places = range(len(graph.nodes[step.node].operands))
-    differ = [place for place in places if step.operands[place] in values]
-    smooth = [place for place in places if is_inexact(schedule.slots[step.operands[place]].type.dtype)]
-    return any(derivative_needs(graph, step.node, direction, value) for direction in smooth for value in differ)
-
-
-def sends_still(graph: Graph, step: Run | Finish, leaves: Iterable[int], turning: Turning) -> bool:
+def sends_still(schedule: Schedule, step: Run | Finish, leaves: Iterable[int], turning: Turning) -> bool:
     """Whether what a fold or scan sends of some leaves of its state is the same in every turn of a loop around it.
 
     The leaves of a state may differ in this: the weights of a mean of what a loop carries are none that it carries.
     """
-    return any(_leaves_turning(graph, step, turns.values).isdisjoint(leaves) for turns in turning)
+    told = _is_told(schedule, step)
+    return any(
+        _leaves_turning(schedule.graph, step, turns.values).isdisjoint(leaves)
+        for turns in turning
+        if not (turns.reading.devices and told)
+    )
+
+
+def _is_told(schedule: Schedule, step: Step) -> bool:
+    """Whether an operation knows by coordinates, or by how many indices there are, which device it runs on."""
+    if not isinstance(step, Run | Finish):
+        return False
+    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
+    told = {operand.coordinate for operand in shaped.signature.operands}
+    return not told.isdisjoint(cuts) or bool(uneven_folds(shaped, cuts, schedule.mesh))
 
 
 def _leaves_turning(graph: Graph, step: Run | Finish, slots: frozenset[int] | set[int]) -> set[int]:
@@ -87,12 +125,13 @@ def turning_in(step: Region | Repeat, turning: Turning) -> Turning:
     """What differs inside of a loop: from turn to turn of the loops around it, and of the loop itself."""
     entering = list(zip(step.body.inputs, step.operands, strict=False))
     outer = [{inner for inner, slot in entering if slot in turns.values} for turns in turning]
-    values = [*(_reached(step, starts) for starts in outer), _reached(step, set(_own(step)))]
-    inside = step.results_inside if isinstance(step, Region) else step.body.outputs
-    leaving = list(zip(inside, step.results, strict=True))
+    readings = [*(turns.reading for turns in turning), Reading(any(turns.reading.surely for turns in turning))]
+    values = [_reached(step, *each) for each in zip((*outer, set(_own(step))), readings, strict=True)]
+    leaving = list(zip(_leaving(step), step.results, strict=True))
     ends = [{out for out, result in leaving if result in turns.gradients} for turns in turning]
-    found = [*map(_swung, [step] * len(ends), values, ends), _swung(step, values[-1], set(_own_gradients(step)))]
-    return tuple(map(Turns, values, found))
+    starts = (*ends, set(_own_gradients(step)))
+    found = [_swung(step, *each) for each in zip(values, starts, readings, strict=True)]
+    return tuple(Turns(*each) for each in zip(values, found, readings, strict=True))
 
 
 def _own_gradients(step: Region | Repeat) -> Iterator[int]:
@@ -109,18 +148,53 @@ def _own_gradients(step: Region | Repeat) -> Iterator[int]:
                 yield from _gradients_by_turn(body, each, step.axis)
 
 
-def _swung(loop: Region | Repeat, values: frozenset[int], starts: set[int]) -> frozenset[int]:
+def _swung(loop: Region | Repeat, values: frozenset[int], starts: set[int], reading: Reading) -> frozenset[int]:
     """The slots of a loop's body whose gradient depends on that of some, or on some values, in the same turn or not."""
-    found, carried = set(starts), _carried(loop)
-    for _ in range(len(carried) + 1):
+    found, pairs = set(starts), carried(loop)
+    for _ in range(len(pairs) + 1):
         for step in reversed(loop.body.steps):
-            if _swings(loop.body, step, values, found):
-                found.update(step.operands)
-        more = {before for before, after in carried if after in found} - found
+            found.update(_swinging(loop.body, step, values, found, reading))
+        more = {before for before, after in pairs if after in found} - found
         if not more:
             break
         found |= more
     return frozenset(found)
+
+
+def _swinging(
+    schedule: Schedule, step: Step, values: Collection[int], gradients: Collection[int], reading: Reading
+) -> Iterable[int]:
+    """The operands of a step whose gradient differs from turn to turn, as these values and gradients do."""
+    graph, arrives = schedule.graph, any(result in gradients for result in step.results)
+    match step:
+        case Region() | Repeat():
+            entering = list(zip(step.body.inputs, step.operands, strict=False))
+            inside = _reached(step, {inner for inner, slot in entering if slot in values}, reading)
+            leaving = zip(_leaving(step), step.results, strict=True)
+            swung = _swung(step, inside, {inner for inner, slot in leaving if slot in gradients}, reading)
+            return [slot for inner, slot in entering if inner in swung]
+        case Convert():
+            return step.operands if arrives else ()
+        case Finish():
+            is_plain = graph.shaped(step.node).operation.monoid == Sum and presents_linearly(graph, step.node)
+            differs = not is_plain and any(slot in values for slot in step.operands)
+            return step.operands if arrives or differs else ()
+        case Run() if arrives:
+            return step.operands
+        case Run():
+            places = range(len(graph.nodes[step.node].operands))
+            differ = [place for place in places if step.operands[place] in values]
+            smooth = [place for place in places if is_inexact(schedule.slots[step.operands[place]].type.dtype)]
+            return [
+                step.operands[direction]
+                for direction in smooth
+                if any(derivative_needs(graph, step.node, direction, value) for value in differ)
+            ]
+
+
+def _leaving(loop: Region | Repeat) -> tuple[int, ...]:
+    """The outputs of a loop's body that become its results, one for each."""
+    return loop.results_inside if isinstance(loop, Region) else loop.body.outputs
 
 
 def _own(step: Region | Repeat) -> Iterator[int]:
@@ -176,33 +250,71 @@ def _cut_along(step: Run | Finish, axis: str) -> set[str]:
     return {dim for dim, cut in step.cuts if axis in cut.axes}
 
 
-def _reached(loop: Region | Repeat, starts: set[int]) -> frozenset[int]:
+def _reached(loop: Region | Repeat, starts: set[int], reading: Reading) -> frozenset[int]:
     """The slots of a loop's body that depend on some of them, in the same turn or a later one."""
-    found, carried = set(starts), _carried(loop)
+    found, pairs = set(starts), carried(loop)
     early = loop.prologue if isinstance(loop, Repeat) else ()
-    for _ in range(len(carried) + 1):
+    for _ in range(len(pairs) + 1):
         for step in (*early, *loop.body.steps):
-            if not found.isdisjoint(step.operands):
-                found.update(_results_reached(loop.body.graph, step, found))
-        more = {after for before, after in carried if before in found} - found
+            found.update(_results_reached(loop.body, step, found, reading))
+        more = {after for before, after in pairs if before in found} - found
         if not more:
             break
         found |= more
     return frozenset(found)
 
 
-def _results_reached(graph: Graph, step: Step, found: set[int]) -> Iterable[int]:
-    """The results of a step that depend on the slots `found`; where that is not looked into, all of them."""
-    if isinstance(step, Region):
-        entering = zip(step.body.inputs, step.operands, strict=False)
-        inside = _reached(step, {inner for inner, slot in entering if slot in found})
-        return [slot for inner, slot in zip(step.results_inside, step.results, strict=True) if inner in inside]
-    if isinstance(step, Run) and graph.shaped(step.node).operation.over is None:
-        if step.carried:
+def _results_reached(schedule: Schedule, step: Step, found: set[int], reading: Reading) -> Iterable[int]:
+    """The results of a step that depend on the slots `found`."""
+    graph = schedule.graph
+    match step:
+        case Region() | Repeat():
+            return _loop_results_reached(step, found, reading)
+        case Run() | Finish() if folds_nothing(graph.shaped(step.node)):
+            return []
+        case Run() | Finish() if reading.devices and _is_told(schedule, step):
+            return step.results
+        case _ if found.isdisjoint(step.operands):
+            return []
+        case Convert():
+            return step.results
+        case Finish() if graph.shaped(step.node).operation.over is not None:
+            leaves = _leaves_turning(graph, step, found)
+            return [step.results[leaf] for leaf in merged_leaves(graph, step.node, leaves)]
+        case Finish():
+            # A result that no operand decides is no other one in any state.
+            rows = zip(step.results, values_read(graph, step.node, surely=reading.surely, alone=True), strict=True)
+            return [result for result, row in rows if any(row)]
+        case Run() if step.carried and graph.shaped(step.node).operation.over is None:
             return [step.results[leaf] for leaf in _leaves_turning(graph, step, found)]
-        rows = zip(step.results, value_dependence(graph, step.node), strict=True)
-        return [result for result, row in rows if _hits(row, step.operands, found)]
-    return step.results
+        case Run():
+            return _values_reached(graph, step, found, reading)
+
+
+def _values_reached(graph: Graph, step: Run, found: set[int], reading: Reading) -> Iterable[int]:
+    """The same of an operation that gives its results, and of a scan in a loop the total so far as well."""
+    rows = values_read(graph, step.node, surely=reading.surely, alone=True)
+    before = step.operands[len(graph.nodes[step.node].operands) :]
+    entered = any(slot in found for slot in before)
+    reached = [
+        slot for slot, row in zip(step.results, rows, strict=False) if entered or _hits(row, step.operands, found)
+    ]
+    if not step.carried:
+        return reached
+    leaves = _leaves_turning(graph, step, found) | {leaf for leaf, slot in enumerate(before) if slot in found}
+    totals = step.results[len(rows) :]
+    return [*reached, *(totals[leaf] for leaf in merged_leaves(graph, step.node, leaves))]
+
+
+def _loop_results_reached(loop: Region | Repeat, found: set[int], reading: Reading) -> Iterable[int]:
+    """The same of a loop, whose results that it hands through without a turn depend on what they are."""
+    if isinstance(loop, Repeat) and not loop.length:
+        return [result for slot, result in zip(loop.operands, loop.results, strict=False) if slot in found]
+    entering = zip(loop.body.inputs, loop.operands, strict=False)
+    inside = _reached(loop, {inner for inner, slot in entering if slot in found}, reading)
+    if isinstance(loop, Repeat) and loop.until and loop.body.outputs[0] in inside:
+        return loop.results
+    return [slot for inner, slot in zip(_leaving(loop), loop.results, strict=True) if inner in inside]
 
 
 def _hits(row: Iterable[bool], operands: Iterable[int], found: Collection[int]) -> bool:
@@ -210,7 +322,7 @@ def _hits(row: Iterable[bool], operands: Iterable[int], found: Collection[int]) 
     return any(hit and slot in found for hit, slot in zip(row, operands, strict=False))
 
 
-def _carried(loop: Region | Repeat) -> list[tuple[int, int]]:
+def carried(loop: Region | Repeat) -> list[tuple[int, int]]:
     """What a turn of a loop makes, and the input of the next one that it becomes."""
     inputs, outputs = loop.body.inputs, loop.body.outputs
     if isinstance(loop, Repeat):
