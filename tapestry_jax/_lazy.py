@@ -9,6 +9,8 @@ from typing import Any
 from combinators.lazy import lazily
 
 _PLACES = {
+    "Fabric": "tapestry_jax.fabric.fabric:Fabric",
+    "FabricError": "tapestry_jax.fabric.errors:FabricError",
     "Inferred": "tapestry_jax.inference:Inferred",
     "ShardedGraph": "tapestry_jax.shards.sharded_graph:ShardedGraph",
     "StorageError": "tapestry_jax.storage.errors:StorageError",

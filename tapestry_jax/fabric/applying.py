@@ -1,0 +1,105 @@
+"""Applying programs to tensors by name: all outputs get their names in one moment, or none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from combinators.arguments import read_list
+from combinators.errors import message
+from tapestry_jax.fabric.arrays import Pieces, array_of
+from tapestry_jax.fabric.boxes import Box
+from tapestry_jax.fabric.drafts import Draft, Origin, check_free, commit, discard, kind_of, write_draft
+from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.names import read_tensor_name
+from tapestry_jax.fabric.opened import Opened
+from tapestry_jax.fabric.placing import layout_of
+from tapestry_jax.fabric.programs import Program, plan_detail, read_plan, read_program, run
+from tapestry_jax.fabric.records import Version
+from tapestry_jax.plan import Plan
+
+
+def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, plan: Any, overwrite: bool) -> None:
+    """Run a program on tensors, and name what it gives.
+
+    Raises:
+      FabricError: for names that are not there, taken or too few; a program that takes other tensors; lost blocks.
+      TapestryError: where the program cannot be traced or planned.
+    """
+    names = [read_tensor_name(name, "an input") for name in inputs]
+    outputs = read_outputs(out)
+    where = f"apply {', '.join(map(repr, names))} -> {', '.join(map(repr, outputs))}"
+    check_free(opened, outputs, overwrite, where)
+    with opened.pinned(names) as versions:
+        program = read_program(function, names, [version.kind.type for version in versions], where)
+        check_outputs(program, outputs, where)
+        layouts = [version.kind.layout for version in versions]
+        planned = read_plan(plan, program.graph, opened.mesh, layouts, where)
+        results = compute(opened, names, versions, program, planned)
+        drafts = _drafts(opened, outputs, program, results)
+        detail = {"function": program.name, **plan_detail(planned)}
+        graph = program.graph.key, program.text
+        origin = Origin("apply", detail, [version.number for version in versions], graph)
+        commit(opened, drafts, overwrite, origin, where)
+
+
+def compute(
+    opened: Opened, names: Sequence[str], versions: Sequence[Version], program: Program, plan: Plan | None
+) -> list[jax.Array]:
+    """The outputs of a program on versions, each read once."""
+    shardings = [None] * len(names) if plan is None else jax.tree.leaves(plan.in_shardings)
+    arrays = [
+        array_of(opened, name, version, sharding)
+        for name, version, sharding in zip(names, versions, shardings, strict=True)
+    ]
+    return run(program.graph, plan, arrays)
+
+
+def read_outputs(out: Any) -> tuple[str, ...]:
+    """The names of outputs: one, or a list of them.
+
+    Raises:
+      FabricError: for what are none, or stand twice.
+    """
+    found = (out,) if isinstance(out, str) else read_list(out, "out= of apply", FabricError)
+    names = tuple(read_tensor_name(name, "an output") for name in found)
+    if len(set(names)) != len(names) or not names:
+        told = f"got {', '.join(names) or 'none'}"
+        raise FabricError(message("apply: outputs need names of their own", told, remedy='Write out=("y", "z").'))
+    return names
+
+
+def check_outputs(program: Program, outputs: Sequence[str], where: str) -> None:
+    """That there are as many names as results.
+
+    Raises:
+      FabricError: where there are not.
+    """
+    known = [name for name, _ in program.graph.outputs]
+    if len(known) != len(outputs):
+        details = f"it gives {len(known)}: {', '.join(known[:8])}", f"got {len(outputs)} names"
+        remedy = 'Name each of them in order: out=("y", "z").'
+        raise FabricError(message(f"{where}: the program has other results", *details, remedy=remedy))
+
+
+def _drafts(
+    opened: Opened, outputs: Sequence[str], program: Program, results: Sequence[jax.Array]
+) -> Mapping[str, Draft]:
+    made: dict[str, Draft] = {}
+    try:
+        for name, type, array in zip(outputs, program.results, results, strict=True):
+            # A plan may give padded pieces, if that is what was asked for.
+            array = array if array.shape == type.shape else array[tuple(map(slice, type.shape))]
+            kind = kind_of(opened, type, layout=layout_of(type.names, array.sharding))
+            made[name] = write_draft(opened, name, kind, _whole(array) if opened.blocks.keeps_whole else Pieces(array))
+    except BaseException:
+        discard(opened, [file for draft in made.values() for file in draft.files])
+        raise
+    return made
+
+
+def _whole(array: jax.Array) -> Callable[[Box], jax.Array]:
+    """All of an array, as it lies: it is one block."""
+    return lambda box: array

@@ -1,0 +1,394 @@
+"""`tp.Fabric`: named tensors whose placement nobody has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.arguments import read_flag, read_list
+from combinators.errors import message
+from combinators.index_space.tensor_type import TensorType, type_of
+from tapestry_jax.fabric import applying, copying, moving
+from tapestry_jax.fabric.arrays import array_of
+from tapestry_jax.fabric.boxes import Box, read_box, shape_of, shown
+from tapestry_jax.fabric.casting import check_cast, converted
+from tapestry_jax.fabric.catalogue import reads, writes
+from tapestry_jax.fabric.described import Described, describe
+from tapestry_jax.fabric.drafts import Draft, check_free, commit, kind_of
+from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.names import read_tensor_name
+from tapestry_jax.fabric.opened import open_fabric
+from tapestry_jax.fabric.placing import check_bits, read_layout, sharding_of
+from tapestry_jax.fabric.reading import damages, read_now
+from tapestry_jax.fabric.records import Kind
+from tapestry_jax.fabric.recovering import Recovery
+from tapestry_jax.fabric.sinks import FabricCreation
+from tapestry_jax.fabric.sources import FabricSource
+
+
+class Fabric:
+    """Named tensors, in files or in memory, on one device or on a mesh.
+
+    What a name stands for changes in one step, or not at all: in a process that is killed, on a disk that is full, and
+    with other processes on the same fabric. Whoever reads sees a tensor as it was at one moment.
+
+    Args:
+      path: a folder, made where it is not there; None keeps all in memory.
+      mesh: on whose devices arrays lie and programs run; None for one device.
+      allow: packages that stored programs may name, for `recover`, as `tp.Graph.from_json` takes them.
+
+    Raises:
+      FabricError: for a folder that is none of a fabric's.
+      FormatError: for a catalogue that was damaged, or is of a newer release.
+
+    Example:
+      >>> import numpy as np
+      >>> import tapestry_jax as tp
+      >>> with tp.Fabric(None) as fabric:
+      ...     fabric.load("x", np.arange(6.0, dtype=np.float32), names=("row",))
+      ...     fabric.allocate("y", tp.TensorType({"row": 8}))
+      ...     fabric.copy("x", {"row": slice(0, 3)}, "y", {"row": slice(5, 8)})
+      ...     fabric.apply(tp.fold(tp.monoids.Sum, "row -> "), "y", out="z")
+      ...     list(fabric), fabric.read("y").tolist(), float(fabric.array("z"))
+      (['x', 'y', 'z'], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0], 3.0)
+    """
+
+    def __init__(self, path: str | PathLike[str] | None, mesh: Any = None, *, allow: Sequence[str] = ()) -> None:
+        self._opened = open_fabric(path, mesh, read_list(allow, "allow= of tp.Fabric", FabricError))
+
+    def allocate(
+        self, name: str, type: Any, *, layout: Any = None, chunks: Any = None, overwrite: bool = False
+    ) -> None:
+        """Make a tensor of zeros, which take no room until they are written.
+
+        Args:
+          name: letters, digits, `_`, `-` and `.`, with `/` between parts.
+          type: a `tp.TensorType`, or what has a shape and a dtype.
+          layout: mesh axes by dimension, such as `{"batch": "data"}`.
+          chunks: the sizes of its blocks, which are read, written and checked as a whole; by default about 8 MiB.
+          overwrite: whether a tensor of this name is replaced.
+
+        Raises:
+          FabricError: for a name that cannot be or is taken, a layout or chunks that cannot be.
+          GraphError: for what is no type.
+        """
+        where = f"allocate {read_tensor_name(name)!r}"
+        kind = type if isinstance(type, TensorType) else type_of(type, where)
+        if self._opened.blocks.keeps_whole:
+            check_bits(kind.dtype, where)
+        made = kind_of(self._opened, kind, _chunks(chunks, kind, where), self._layout(layout, kind, where))
+        commit(self._opened, {name: Draft(made, {})}, read_flag(overwrite, "overwrite="), None, where)
+
+    def load(
+        self,
+        name: str,
+        source: Any,
+        tensor: str | None = None,
+        *,
+        format: str | None = None,
+        names: Any = None,
+        layout: Any = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Bring in a tensor: of a file or address as `tp.open` reads it, something stored, or an array.
+
+        Args:
+          name: of the tensor here.
+          source: a path, an address, a `Stored`, or an array.
+          tensor: which one, where the file holds several.
+          format: what the suffix does not say.
+          names: what the axes are called; by default what is stored, if that says.
+          layout: mesh axes by dimension.
+          overwrite: whether a tensor of this name is replaced.
+
+        Raises:
+          FabricError: for a name that cannot be or is taken, or a disk that is full.
+          FormatError: for what storage cannot read.
+        """
+        flag = read_flag(overwrite, "overwrite=")
+        moving.load(self._opened, read_tensor_name(name), source, tensor, format, names, layout, flag)
+
+    def export(
+        self,
+        name: str,
+        path: str | PathLike[str],
+        *,
+        format: str | None = None,
+        chunks: tuple[int, ...] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write a tensor to a file, as `tp.create` makes it.
+
+        Raises:
+          FabricError: where it is not there, or blocks of it are lost.
+          FormatError: for what storage cannot write.
+        """
+        moving.export(self._opened, name, path, format, chunks, read_flag(overwrite, "overwrite="))
+
+    def copy(
+        self,
+        source: str,
+        source_box: Any,
+        target: str,
+        target_box: Any = None,
+        *,
+        cast: bool = False,
+        rename: Mapping[str, str] | None = None,
+    ) -> None:
+        """Copy a box of one tensor into a box of another, or of the same: as it was before.
+
+        Args:
+          source: the name of what is read.
+          source_box: slices by the names of axes, `{"batch": slice(0, 8)}`, or in order; None for all of it.
+          target: the name of what is written.
+          target_box: as large; axes go by their names, wherever they stand.
+          cast: whether values are converted where the dtypes differ; a value that the other dtype does not have is
+            refused.
+          rename: names of the source's axes, where the target calls them otherwise.
+
+        Raises:
+          FabricError: for tensors that are not there; axes, boxes or dtypes that do not fit; a full disk.
+        """
+        copying.copy(self._opened, source, source_box, target, target_box, read_flag(cast, "cast="), rename)
+
+    def write(self, name: str, array: Any, box: Any = None) -> None:
+        """Write an array of the host or of devices into a box of a tensor.
+
+        Raises:
+          FabricError: where it is not there, or the array has another shape or dtype.
+        """
+        type = self._opened.version(name).kind.type
+        into, where = read_box(box, type, f"write {name!r}"), f"write {name!r}"
+        found = np.asarray(array)
+        check_cast(found.dtype, type.dtype, False, where)
+        if found.shape != shape_of(into):
+            told = f"expected {shape_of(into)} for {shown(into, type.names)}, got {found.shape}"
+            raise FabricError(message(f"{where}: the array has another shape", told, remedy="Give the box as large."))
+
+        def read(part: Box) -> Any:
+            return found[tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(part, into, strict=True))]
+
+        copying.write_box(self._opened, name, type, copying.Written(into, read))
+
+    def read(self, name: str, box: Any = None, *, cast: Any = None) -> np.ndarray[Any, Any]:
+        """A box of a tensor as an array of NumPy, checked against its checksums.
+
+        Args:
+          name: of the tensor.
+          box: as in `copy`; None for all of it.
+          cast: a dtype to convert to, as in `copy`.
+
+        Raises:
+          FabricError: where it is not there, or a block of it is lost.
+        """
+        version = self._opened.version(name)
+        found = read_now(self._opened, name, read_box(box, version.kind.type, f"read {name!r}"), version)
+        if cast is None:
+            return found
+        wanted = TensorType((), cast).dtype
+        check_cast(found.dtype, wanted, True, f"read {name!r}")
+        return converted(found, wanted, f"read {name!r}")
+
+    def array(self, name: str, layout: Any = None) -> jax.Array:
+        """A tensor as an array of JAX on the mesh: each device reads what it holds.
+
+        Args:
+          name: of the tensor.
+          layout: mesh axes by dimension; by default the tensor's own. An axis that they do not divide lies over as
+            many of them as do.
+
+        Returns:
+          An array of its own: it may be donated, and later writes do not change it.
+
+        Raises:
+          FabricError: where it is not there, blocks are lost, or it has 64 bits and JAX has them off.
+        """
+        with self._opened.pinned([name]) as (version,):
+            kind = version.kind
+            if layout is not None:
+                kind = Kind(kind.type, kind.chunks, self._layout(layout, kind.type, f"array {name!r}"))
+            return array_of(self._opened, name, version, sharding_of(kind, self._opened.mesh))
+
+    def apply(
+        self, function: Any, *inputs: str, out: str | Sequence[str], plan: Any = None, overwrite: bool = False
+    ) -> None:
+        """Run a program on tensors. All of its outputs get their names in one moment; how they came to be is kept.
+
+        Args:
+          function: an arrow, a `tp.program`, a function of values, or a graph.
+          inputs: the names of its arguments, in order.
+          out: the name of its result, or of each of them.
+          plan: entries as `tp.plan` takes them, or a plan; by default dimensions go where the inputs have them.
+          overwrite: whether tensors of these names are replaced; they may be inputs.
+
+        Raises:
+          FabricError: for names that are not there, or taken; a program that takes others; blocks that are lost.
+          TapestryError: where the program cannot be traced or planned.
+        """
+        applying.apply(self._opened, function, inputs, out, plan, read_flag(overwrite, "overwrite="))
+
+    def check(self, name: str) -> tuple[Box, ...]:
+        """The boxes of the blocks of a tensor that are lost or damaged; all of it is read."""
+        with self._opened.pinned([name]) as (version,):
+            return tuple(piece.block for piece in damages(self._opened, version))
+
+    def recover(self, name: str, function: Any = None) -> tuple[Box, ...]:
+        """Compute the blocks of a tensor that are lost again, from what it was made of.
+
+        Args:
+          name: of the tensor.
+          function: the program that was applied, where no file could hold it, such as a lambda.
+
+        Returns:
+          The boxes of the blocks that were lost; each is again what it was, by its checksum.
+
+        Raises:
+          FabricError: where nobody knows how a block was made, what it was made of is gone, or other bytes come out.
+        """
+        recovery = Recovery(self._opened, function)
+        try:
+            with self._opened.pinned([name]) as (version,):
+                return recovery.recover(name, version)
+        finally:
+            recovery.close()
+
+    def open(self, name: str) -> FabricSource:
+        """A tensor as something stored, which `tp.stream` and `tp.trace` take; it stays as it is until `close`."""
+        with self._opened.catalogue.writing():
+            version = self._opened.version(name)
+            writes.pin(self._opened.catalogue, self._opened.blocks.session, [version.number])
+        return FabricSource(self._opened, name, version)
+
+    def create(self, name: str, *, layout: Mapping[str, Any] | None = None, overwrite: bool = False) -> FabricCreation:
+        """A name for a tensor that will be made box by box, such as a sink of `tp.stream`.
+
+        Raises:
+          FabricError: for a name that cannot be or is taken.
+        """
+        where, flag = f"create {read_tensor_name(name)!r}", read_flag(overwrite, "overwrite=")
+        check_free(self._opened, [name], flag, where)
+        places = tuple((dim, (axes,) if isinstance(axes, str) else tuple(axes)) for dim, axes in (layout or {}).items())
+        return FabricCreation(self._opened, name, places, flag)
+
+    def list(self) -> tuple[str, ...]:
+        """The names of all tensors, sorted."""
+        return reads.names(self._opened.catalogue)
+
+    def describe(self, name: str) -> Described:
+        """What is known of a tensor: type, version, blocks, layout, how it was made; `print` shows it.
+
+        Raises:
+          FabricError: where it is not there.
+        """
+        return describe(self._opened, name)
+
+    def delete(self, name: str) -> None:
+        """Let a name stand for nothing; its blocks go, unless a snapshot or a reader has them.
+
+        Raises:
+          FabricError: where it is not there.
+        """
+        with self._opened.changing():
+            if reads.pending(self._opened.catalogue, name) is None:
+                self._opened.version(name)
+            writes.drop_pending(self._opened.catalogue, name)
+            writes.drop_name(self._opened.catalogue, name)
+
+    def snapshot(self, name: str) -> None:
+        """Keep all tensors as they are now, under a name. It copies nothing.
+
+        Raises:
+          FabricError: for a name that cannot be, or is taken.
+        """
+        name = read_tensor_name(name, "a snapshot")
+        with self._opened.catalogue.writing():
+            if reads.snapshot(self._opened.catalogue, name) is not None:
+                remedy = "Choose another name, or fabric.forget it first."
+                raise FabricError(message(f"there is a snapshot {name!r} already", remedy=remedy))
+            writes.add_snapshot(self._opened.catalogue, name)
+
+    def snapshots(self) -> tuple[str, ...]:
+        """The names of all snapshots, the oldest first."""
+        return reads.snapshots(self._opened.catalogue)
+
+    def restore(self, snapshot: str, *names: str) -> None:
+        """Let names stand for what they stood for, in one step.
+
+        Args:
+          snapshot: which.
+          names: of tensors; by default all, and tensors that came later are gone.
+
+        Raises:
+          FabricError: where there is no such snapshot, or it does not have a name.
+        """
+        with self._opened.changing():
+            kept = self._snapshot(snapshot)
+            missing = [name for name in names if name not in kept]
+            if missing:
+                told = f"it has {', '.join(list(kept)[:12]) or 'none'}"
+                raise FabricError(
+                    message(f"the snapshot {snapshot!r} has no {missing[0]!r}", told, remedy="Name one that it has.")
+                )
+            for name in () if names else reads.names(self._opened.catalogue):
+                writes.drop_name(self._opened.catalogue, name)
+            for name in names or kept:
+                writes.name_version(self._opened.catalogue, name, kept[name])
+
+    def forget(self, snapshot: str) -> None:
+        """Keep a snapshot no longer.
+
+        Raises:
+          FabricError: where there is none of this name.
+        """
+        with self._opened.changing():
+            self._snapshot(snapshot)
+            writes.drop_snapshot(self._opened.catalogue, snapshot)
+
+    def close(self) -> None:
+        """Let the fabric go; in memory its tensors go with it."""
+        self._opened.close()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and reads.current(self._opened.catalogue, name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(reads.names(self._opened.catalogue))
+
+    def __enter__(self) -> Fabric:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Fabric({self._opened.where})"
+
+    def _snapshot(self, name: str) -> dict[str, int]:
+        found = reads.snapshot(self._opened.catalogue, name)
+        if found is None:
+            told = f"there are {', '.join(self.snapshots()[:12]) or 'none'}"
+            raise FabricError(message(f"there is no snapshot {name!r:.80}", told, remedy="Name one that is there."))
+        return found
+
+    def _layout(self, asked: Any, kind: TensorType, where: str) -> Any:
+        return read_layout(asked, kind, self._opened.mesh, where)
+
+
+def _chunks(chunks: Any, kind: TensorType, where: str) -> tuple[int, ...] | None:
+    if chunks is None:
+        return None
+    found = read_list(chunks, f"chunks= of {where}", FabricError)
+    if len(found) != kind.ndim or not all(isinstance(each, int) and each > 0 for each in found):
+        told = f"expected {kind.ndim} sizes for {kind}, got {chunks!r:.80}"
+        raise FabricError(message(f"{where}: these are no sizes of blocks", told, remedy="Write chunks=(64, 512)."))
+    return found

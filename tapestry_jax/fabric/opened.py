@@ -1,0 +1,161 @@
+"""A fabric that is open: its catalogue, its blocks and its mesh; opening one, and clearing away what the dead left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from combinators.errors import message
+from combinators.frozen import dataclass
+from tapestry_jax.fabric.blocks.files import FOLDER, FileBlocks
+from tapestry_jax.fabric.blocks.memory import MemoryBlocks
+from tapestry_jax.fabric.blocks.session import dead_sessions, forget_lock
+from tapestry_jax.fabric.blocks.store import Blocks
+from tapestry_jax.fabric.catalogue import reads, writes
+from tapestry_jax.fabric.catalogue.connection import FILE, Connection
+from tapestry_jax.fabric.catalogue.prune import prune
+from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.records import Version
+
+_OURS = frozenset({FOLDER, "opening", FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal"})
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What the parts of a fabric share.
+
+    Attributes:
+      where: the folder, for messages.
+      catalogue: which tensors there are.
+      blocks: where their bytes lie.
+      mesh: where arrays are put; None for one device.
+      allow: packages that stored programs may name.
+    """
+
+    where: str
+    catalogue: Connection
+    blocks: Blocks
+    mesh: Any
+    allow: tuple[str, ...]
+
+    def version(self, name: str) -> Version:
+        """What a name stands for now.
+
+        Raises:
+          FabricError: where it stands for nothing.
+        """
+        found = reads.current(self.catalogue, name)
+        if found is None:
+            known = ", ".join(reads.names(self.catalogue)[:12]) or "none"
+            told = f"the fabric {self.where} has {known}"
+            raise FabricError(message(f"there is no tensor {name!r}", told, remedy="Name one that is there."))
+        return found
+
+    def changed(self) -> None:
+        """Forget what nobody needs now, inside of a transaction. Files go when `cleared` is called after it."""
+        prune(self.catalogue)
+
+    def cleared(self) -> None:
+        """Remove the files that are garbage. Whoever is killed here leaves their names for the next one."""
+        files = [str(file) for (file,) in self.catalogue.ask("SELECT file FROM garbage")]
+        if files:
+            self.blocks.remove(files)
+            self.catalogue.tell_each("DELETE FROM garbage WHERE file = ?", [(file,) for file in files])
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """A transaction that may leave versions that nobody needs: they are forgotten in it, their files after it."""
+        with self.catalogue.writing():
+            yield
+            self.changed()
+        self.cleared()
+
+    @contextmanager
+    def pinned(self, names: Sequence[str]) -> Iterator[list[Version]]:
+        """Versions of one moment, kept as they are until the end, whatever others do to their names."""
+        with self.catalogue.writing():
+            found = [self.version(name) for name in names]
+            numbers = sorted({version.number for version in found})
+            writes.pin(self.catalogue, self.blocks.session, numbers)
+        try:
+            yield found
+        finally:
+            self.unpin(numbers)
+
+    def unpin(self, numbers: Sequence[int]) -> None:
+        """Let versions go."""
+        with self.changing():
+            writes.unpin(self.catalogue, self.blocks.session, numbers)
+
+    def close(self) -> None:
+        """Let all go."""
+        if self.blocks.has_session:
+            with self.changing():
+                writes.drop_session(self.catalogue, self.blocks.session)
+        self.blocks.close()
+        self.catalogue.close()
+
+
+def open_fabric(path: Any, mesh: Any, allow: Sequence[str]) -> Opened:
+    """Open a fabric, or make one.
+
+    Raises:
+      FabricError: for a path that is none, a folder that holds something else, or one that cannot be written.
+      FormatError: for a catalogue of a newer release, or one that was damaged.
+    """
+    _check_mesh(mesh)
+    if path is None:
+        return Opened("in memory", Connection(None), MemoryBlocks(mesh), mesh, tuple(allow))
+    folder = _folder(path)
+    catalogue = Connection(folder)
+    try:
+        opened = Opened(f"{str(folder)!r:.200}", catalogue, FileBlocks(folder), mesh, tuple(allow))
+        _sweep(opened)
+    except BaseException:
+        catalogue.close()
+        raise
+    return opened
+
+
+def _folder(path: Any) -> Path:
+    remedy = "Name a folder that is a fabric, is empty, or is not there yet."
+    if not isinstance(path, str | os.PathLike) or not str(path):
+        told = f"got {type(path).__name__}: {path!r:.80}"
+        raise FabricError(message("a fabric lies in a folder, or in memory for None", told, remedy=remedy))
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = sorted(each.name for each in folder.iterdir() if each.name not in _OURS)
+        if others and not (folder / FILE).exists():
+            told = f"it holds {', '.join(others[:4])}"
+            raise FabricError(message(f"{str(folder)!r:.200} is no fabric, and not empty", told, remedy=remedy))
+    except (OSError, ValueError) as error:
+        raise FabricError(message(f"{str(folder)!r:.200} cannot be a fabric", str(error)[:200], remedy=remedy)) from error
+    return folder
+
+
+def _check_mesh(mesh: Any) -> None:
+    if mesh is None:
+        return
+    devices = getattr(mesh, "devices", None)
+    if devices is None or getattr(mesh, "is_multi_process", False):
+        told = "expected a mesh of devices of this process" + f", got {type(mesh).__name__}"
+        raise FabricError(message("a fabric cannot use this mesh", told, remedy="Pass tp.mesh(data=2), or None."))
+
+
+def _sweep(opened: Opened) -> None:
+    """Remove what sessions that were killed have left: files that no version has, and pins."""
+    blocks, catalogue = opened.blocks, opened.catalogue
+    if isinstance(blocks, FileBlocks):
+        with dead_sessions(blocks.root) as dead:
+            # A dead session commits nothing more: what no row names now, none ever will.
+            for name, files in dead:
+                known = {str(f) for (f,) in catalogue.ask("SELECT file FROM blocks WHERE file GLOB ?", (f"{name}/*",))}
+                blocks.remove([file for file in files if file not in known])
+                with opened.changing():
+                    writes.drop_session(catalogue, name)
+                forget_lock(blocks.root, name)
+    opened.cleared()

@@ -1,0 +1,109 @@
+"""Reading boxes of versions: block by block, each checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import message
+from tapestry_jax.fabric.blocks.store import BlockLost
+from tapestry_jax.fabric.boxes import Box, Piece, blocks_of, pieces, shape_of, shown, slices, whole
+from tapestry_jax.fabric.catalogue import reads
+from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.opened import Opened
+from tapestry_jax.fabric.records import Block, Kind, Version
+
+_ATTEMPTS = 20
+
+
+def read_now(opened: Opened, name: str, box: Box | None, version: Version, into: Any = None) -> np.ndarray[Any, Any]:
+    """A box of what a name stands for, as of one moment.
+
+    Another process may replace the tensor while it is read, and remove its blocks: then it is read again, as it is now.
+
+    Raises:
+      FabricError: where a block is lost or damaged, or the tensor became another one meanwhile.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read_version(opened, name, version, box, into)
+        except BlockMissing:
+            later = opened.version(name)
+            if later.number == version.number or attempt == _ATTEMPTS - 1:
+                raise
+            if later.kind.type != version.kind.type:
+                told = f"it was {version.kind.type}, and is {later.kind.type}"
+                raise FabricError(
+                    message(f"{name!r} was replaced while it was read", told, remedy="Read it again.")
+                ) from None
+            version = later
+    raise AssertionError  # the last attempt raises
+
+
+class BlockMissing(FabricError):
+    """A block of a version that is not there, or not as it was written."""
+
+
+def read_version(
+    opened: Opened, name: str, version: Version, box: Box | None = None, into: Any = None
+) -> np.ndarray[Any, Any]:
+    """A box of a version, on the host.
+
+    Args:
+      opened: the fabric.
+      name: what the version is called, for messages.
+      version: which.
+      box: of it; None for all.
+      into: an array to fill; by default a new one.
+
+    Raises:
+      BlockMissing: where a block is lost or damaged.
+    """
+    kind = version.kind
+    box = whole(kind.type.shape) if box is None else box
+    made = np.empty(shape_of(box), kind.type.dtype) if into is None else into
+    known = blocks_for(opened, version, list(pieces(box, kind.type.shape, kind.chunks)))
+    for piece, block in known:
+        made[slices(piece.part, box)] = np.asarray(part_of(opened, name, kind, piece, block))
+    return made
+
+
+def blocks_for(opened: Opened, version: Version, touched: Sequence[Piece]) -> list[tuple[Piece, Block | None]]:
+    """The blocks of pieces; all are asked for at once where there are many."""
+    if len(touched) < 8:
+        return [(piece, reads.block(opened.catalogue, version.number, piece.position)) for piece in touched]
+    found = reads.blocks(opened.catalogue, version.number)
+    return [(piece, found.get(piece.position)) for piece in touched]
+
+
+def part_of(opened: Opened, name: str, kind: Kind, piece: Piece, block: Block | None) -> Any:
+    """What a piece has of its block; zeros where the block was never written.
+
+    Raises:
+      BlockMissing: where it is lost or damaged.
+    """
+    if block is None:
+        return np.zeros(shape_of(piece.part), kind.type.dtype)
+    try:
+        return opened.blocks.part(block, shape_of(piece.block), kind, slices(piece.part, piece.block))
+    except BlockLost as lost:
+        raise missing(name, kind, piece, lost.why) from lost
+
+
+def missing(name: str, kind: Kind, piece: Piece, why: str) -> BlockMissing:
+    """The error of a block that is lost."""
+    headline = f"{name!r}: its block {shown(piece.block, kind.type.names)} is lost"
+    return BlockMissing(message(headline, why, remedy=f"Compute it again: fabric.recover({name!r})."))
+
+
+def damages(opened: Opened, version: Version) -> list[Piece]:
+    """The blocks of a version that are lost or damaged."""
+    kind, known = version.kind, reads.blocks(opened.catalogue, version.number)
+    return [
+        piece
+        for piece in blocks_of(kind.type.shape, kind.chunks)
+        if (block := known.get(piece.position)) is not None
+        and not opened.blocks.is_there(block, shape_of(piece.block), kind)
+    ]

@@ -1,0 +1,207 @@
+"""A tensor of a fabric that is still being written, box by box: it gets its name when it is finished."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import message
+from combinators.frozen import dataclass
+from combinators.index_space.tensor_type import TensorType
+from tapestry_jax.fabric.boxes import Piece, pieces, shape_of, slices
+from tapestry_jax.fabric.catalogue import reads, writes
+from tapestry_jax.fabric.drafts import Draft, check_free, discard, kind_of, sync, told
+from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.opened import Opened
+from tapestry_jax.fabric.records import Block, Kind, Layout, Version
+from tapestry_jax.fabric.sources import FabricSource
+from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.files.threads import Threads
+
+
+@dataclass(frozen=True, eq=False)
+class FabricCreation:
+    """A name in a fabric for a tensor that will be made, once its shape is known.
+
+    Attributes:
+      opened: the fabric.
+      name: of the tensor.
+      layout: how it will lie on the mesh.
+      overwrite: whether it takes the place of what is there.
+    """
+
+    opened: Opened
+    name: str
+    layout: Layout
+    overwrite: bool
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        return f"{self.name} in the fabric {self.opened.where}"
+
+    def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
+        """Begin the tensor; what an earlier attempt has left under its name goes.
+
+        Raises:
+          FabricError: for a name that is taken. Whoever was writing it already is told so at the next flush.
+        """
+        kind = self._kind(shape, dtype, names, chunks)
+        opened = self.opened
+        with opened.changing():
+            check_free(opened, [self.name], self.overwrite, "create")
+            number = writes.add_version(opened.catalogue, kind, {})
+            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number)
+        return FabricSink(self, Version(number, kind))
+
+    def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
+        """Go on with what an interrupted `make` of the same arguments has left, with all that was flushed.
+
+        Raises:
+          FabricError: where nothing is left, or something else.
+        """
+        kind, opened = self._kind(shape, dtype, names, chunks), self.opened
+        with opened.catalogue.writing():
+            found = reads.pending(opened.catalogue, self.name)
+            if found is None or found[1].kind != kind:
+                left = "nothing is left" if found is None else f"left is {found[1].kind.type}"
+                remedy = "Begin anew: Creation.make makes it."
+                raise FabricError(message(f"{self.name!r} was not begun as {kind.type}", left, remedy=remedy))
+            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, found[1].number)
+        return FabricSink(self, found[1])
+
+    def _kind(self, shape: Sequence[int], dtype: Any, names: Names | None, chunks: Any) -> Kind:
+        type = TensorType.make((None,) * len(shape) if names is None else names, shape, dtype)
+        return kind_of(self.opened, type, chunks, self.layout)
+
+
+class FabricSink:
+    """What is written lies in blocks; those that were flushed are named in the catalogue, under no name yet.
+
+    Args:
+      creation: where it will lie.
+      version: what is being written.
+    """
+
+    def __init__(self, creation: FabricCreation, version: Version) -> None:
+        self._creation, self._opened, self._version = creation, creation.opened, version
+        self.where = creation.where
+        self._threads = Threads(self.where)
+        self._turn = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
+        self._fresh: dict[int, Block] = {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes."""
+        return self._version.kind.type.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        return self._version.kind.type.dtype
+
+    @property
+    def names(self) -> Names | None:
+        """What the axes are called."""
+        names = self._version.kind.type.names
+        return names if any(names) else None
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The sizes of blocks: boxes that keep to them are written once."""
+        return tuple(min(a, max(b, 1)) for a, b in zip(self._version.kind.chunks, self.shape, strict=True))
+
+    def write(self, box: Box, array: Array) -> Future[None]:
+        """Begin to write a box; the same box again overwrites itself.
+
+        Raises:
+          FormatError: at once, where the box or the array does not fit.
+        """
+        box = check_box(box, self.shape, self.where)
+        check_array(array, box, self.dtype, self.where, is_target=False)
+
+        def put() -> None:
+            kind = self._version.kind
+            for piece in pieces(box, kind.type.shape, kind.chunks):
+                with self._lock(piece), told(self._creation.name, kind, piece):
+                    self._put(piece, array[slices(piece.part, box)])
+
+        return self._threads.submit(put)
+
+    def flush(self) -> None:
+        """All that was written survives the end of the process, for `FabricCreation.again`."""
+        self._threads.drain()
+        with self._turn:
+            fresh, self._fresh = self._fresh, {}
+        sync(self._opened, self._creation.name)
+        with self._opened.catalogue.writing():
+            self._check_ours()
+            known = reads.blocks(self._opened.catalogue, self._version.number)
+            writes.put_blocks(self._opened.catalogue, self._version.number, fresh)
+        old = [block.file for at, block in known.items() if at in fresh and block.file]
+        discard(self._opened, old)
+
+    def finish(self) -> FabricSource:
+        """Flush, and let the name stand for it, in one step. Until then it stands for what it stood for before.
+
+        Raises:
+          FabricError: where the name was taken meanwhile.
+        """
+        self.flush()
+        opened, name = self._opened, self._creation.name
+        with opened.changing():
+            self._check_ours()
+            check_free(opened, [name], self._creation.overwrite, "create")
+            writes.drop_pending(opened.catalogue, name)
+            writes.name_version(opened.catalogue, name, self._version.number)
+            writes.pin(opened.catalogue, opened.blocks.session, [self._version.number])
+        self._threads.close()
+        return FabricSource(opened, name, self._version)
+
+    def draft(self) -> Draft:
+        """Flush, and give the blocks to who names several tensors at once. It is finished with that."""
+        self.flush()
+        self._threads.close()
+        blocks = reads.blocks(self._opened.catalogue, self._version.number)
+        return Draft(self._version.kind, {at: (str(b.file), b.checksum) for at, b in blocks.items()})
+
+    def close(self) -> None:
+        """Wait for what is under way, unfinished; what was not flushed is written again later."""
+        if self._threads.close():
+            with self._turn:
+                fresh, self._fresh = self._fresh, {}
+            discard(self._opened, [block.file for block in fresh.values() if block.file])
+
+    def _put(self, piece: Piece, array: Array) -> None:
+        with self._turn:
+            base = self._fresh.get(piece.position)
+        before = base
+        if base is None and not piece.is_all:
+            base = reads.block(self._opened.catalogue, self._version.number, piece.position)
+        kind, blocks = self._version.kind, self._opened.blocks
+        if piece.is_all:
+            file, checksum = blocks.put(array, kind)
+        else:
+            parts = [(slices(piece.part, piece.block), array)]
+            file, checksum = blocks.updated(base, shape_of(piece.block), kind, parts)
+        with self._turn:
+            self._fresh[piece.position] = Block(file, checksum, None)
+        if before is not None and before.file:
+            blocks.remove([before.file])
+
+    def _lock(self, piece: Piece) -> threading.Lock:
+        """Boxes that touch one block take turns."""
+        with self._turn:
+            return self._locks.setdefault(piece.position, threading.Lock())
+
+    def _check_ours(self) -> None:
+        found = reads.pending(self._opened.catalogue, self._creation.name)
+        if found is None or found != (self._opened.blocks.session, self._version):
+            remedy = "Let one job at a time write a name."
+            raise FabricError(message(f"{self._creation.name!r} is being written by somebody else now", remedy=remedy))
