@@ -186,8 +186,7 @@ class Fabric:
         Raises:
           FabricError: where it is not there, or a block of it is lost.
         """
-        version = self._opened.version(name)
-        found = read_now(self._opened, name, read_box(box, version.kind.type, f"read {name!r}"), version)
+        found = read_now(self._opened, name, lambda now: read_box(box, now.kind.type, f"read {name!r}"))
         if cast is None:
             return found
         wanted = TensorType((), cast).dtype

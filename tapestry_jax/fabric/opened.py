@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from combinators.errors import message
+from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.fabric.blocks.files import FOLDER, FileBlocks
 from tapestry_jax.fabric.blocks.memory import MemoryBlocks
@@ -21,6 +21,8 @@ from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.records import Version
 
 _OURS = frozenset({FOLDER, "opening", FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal"})
+_LEAST_CATALOGUE = 512
+"""Bytes of the smallest page of SQLite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +134,24 @@ def _folder(path: Any) -> Path:
         if others and not (folder / FILE).exists():
             told = f"it holds {', '.join(others[:4])}"
             raise FabricError(message(f"{str(folder)!r:.200} is no fabric, and not empty", told, remedy=remedy))
+        _check_catalogue(folder)
     except (OSError, ValueError) as error:
         raise FabricError(message(f"{str(folder)!r:.200} cannot be a fabric", str(error)[:200], remedy=remedy)) from error
     return folder
+
+
+def _check_catalogue(folder: Path) -> None:
+    """That blocks are not without their catalogue: SQLite takes a file of a few bytes for a new one.
+
+    Raises:
+      FormatError: where they are.
+    """
+    catalogue = folder / FILE
+    size = catalogue.stat().st_size if catalogue.exists() else 0
+    if size < _LEAST_CATALOGUE and any((folder / FOLDER).glob("[0-9a-f]*/[0-9]*")):
+        told = f"it has {size} bytes, and there are blocks"
+        remedy = "Put back a copy of it: without it nobody knows what the blocks are."
+        raise FormatError(message(f"{str(catalogue)!r:.200} is lost", told, remedy=remedy))
 
 
 def _check_mesh(mesh: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,30 @@ from tapestry_jax.fabric.records import Block, Kind, Version
 _ATTEMPTS = 20
 
 
-def read_now(opened: Opened, name: str, box: Box | None, version: Version, into: Any = None) -> np.ndarray[Any, Any]:
+def read_now(opened: Opened, name: str, box: Callable[[Version], Box]) -> np.ndarray[Any, Any]:
     """A box of what a name stands for, as of one moment.
 
     Another process may replace the tensor while it is read, and remove its blocks: then it is read again, as it is now.
 
+    Args:
+      opened: the fabric.
+      name: of the tensor.
+      box: which, of the version that is found.
+
     Raises:
-      FabricError: where a block is lost or damaged, or the tensor became another one meanwhile.
+      FabricError: where a block is lost or damaged.
     """
     for attempt in range(_ATTEMPTS):
+        # In one transaction: a version that is forgotten in between would look as if it had never been written.
+        with opened.catalogue.reading():
+            version = opened.version(name)
+            wanted = box(version)
+            known = blocks_for(opened, version, list(pieces(wanted, version.kind.type.shape, version.kind.chunks)))
         try:
-            return read_version(opened, name, version, box, into)
+            return _filled(opened, name, version, wanted, known)
         except BlockMissing:
-            later = opened.version(name)
-            if later.number == version.number or attempt == _ATTEMPTS - 1:
+            if opened.version(name).number == version.number or attempt == _ATTEMPTS - 1:
                 raise
-            if later.kind.type != version.kind.type:
-                told = f"it was {version.kind.type}, and is {later.kind.type}"
-                raise FabricError(
-                    message(f"{name!r} was replaced while it was read", told, remedy="Read it again.")
-                ) from None
-            version = later
     raise AssertionError  # the last attempt raises
 
 
@@ -54,7 +57,7 @@ def read_version(
     Args:
       opened: the fabric.
       name: what the version is called, for messages.
-      version: which.
+      version: which; pinned, so that it is not forgotten meanwhile.
       box: of it; None for all.
       into: an array to fill; by default a new one.
 
@@ -63,10 +66,21 @@ def read_version(
     """
     kind = version.kind
     box = whole(kind.type.shape) if box is None else box
-    made = np.empty(shape_of(box), kind.type.dtype) if into is None else into
     known = blocks_for(opened, version, list(pieces(box, kind.type.shape, kind.chunks)))
+    return _filled(opened, name, version, box, known, into)
+
+
+def _filled(
+    opened: Opened,
+    name: str,
+    version: Version,
+    box: Box,
+    known: Sequence[tuple[Piece, Block | None]],
+    into: Any = None,
+) -> np.ndarray[Any, Any]:
+    made = np.empty(shape_of(box), version.kind.type.dtype) if into is None else into
     for piece, block in known:
-        made[slices(piece.part, box)] = np.asarray(part_of(opened, name, kind, piece, block))
+        made[slices(piece.part, box)] = np.asarray(part_of(opened, name, version.kind, piece, block))
     return made
 
 

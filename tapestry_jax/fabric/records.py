@@ -124,7 +124,10 @@ def made_from_row(text: Any) -> Made:
 
 
 def _listed(text: Any, most: int = _MOST_AXES) -> list[Any]:
-    found = json.loads(text) if isinstance(text, str) and len(text) <= _MOST_TEXT else None
+    try:
+        found = json.loads(text) if isinstance(text, str) and len(text) <= _MOST_TEXT else None
+    except RecursionError:
+        found = None
     if not isinstance(found, list) or len(cast("list[Any]", found)) > most:
         raise ValueError("expected a list")
     return cast("list[Any]", found)

@@ -34,6 +34,7 @@ class FileBlocks:
         self._opened: Session | None = None
         self._turn = threading.Lock()
         self._process = os.getpid()
+        self._is_closed = False
 
     @property
     def session(self) -> str:
@@ -96,8 +97,10 @@ class FileBlocks:
 
     def close(self) -> None:
         """Nothing is put or read any more."""
-        if os.getpid() != self._process:
+        if self._is_closed or os.getpid() != self._process:
             return
+        # A number that is closed twice may be somebody else's file by then.
+        self._is_closed = True
         if self._opened is not None:
             self._opened.close()
             self._opened = None

@@ -27,14 +27,24 @@ def current(catalogue: Connection, name: str) -> Version | None:
     Raises:
       FormatError: where rows say what none of ours do.
     """
-    rows = catalogue.ask("SELECT version FROM tensors WHERE name = ?", (name,))
-    return _found(catalogue, rows[0][0], name) if rows else None
+    if not _is_text(name):
+        return None
+    with catalogue.reading():
+        rows = catalogue.ask("SELECT version FROM tensors WHERE name = ?", (name,))
+        return _found(catalogue, rows[0][0], name) if rows else None
+
+
+def _is_text(name: object) -> bool:
+    """Whether SQLite can be asked for it: it would take numbers for text, and has no halves of characters."""
+    return isinstance(name, str) and name.isprintable() and name.encode("utf-8", "replace").decode() == name
 
 
 def pending(catalogue: Connection, name: str) -> tuple[str, Version] | None:
     """What is being written under a name, and by whom."""
-    rows = catalogue.ask("SELECT session, version FROM pending WHERE name = ?", (name,))
-    return (str(rows[0][0]), _found(catalogue, rows[0][1], name)) if rows else None
+    question = "SELECT session, version FROM pending WHERE name = ?"
+    with catalogue.reading():
+        rows = catalogue.ask(question, (name,)) if _is_text(name) else []
+        return (str(rows[0][0]), _found(catalogue, rows[0][1], name)) if rows else None
 
 
 def version(catalogue: Connection, number: int) -> Version | None:
@@ -93,7 +103,7 @@ def snapshots(catalogue: Connection) -> tuple[str, ...]:
 
 def snapshot(catalogue: Connection, name: str) -> dict[str, int] | None:
     """Names and versions of a snapshot; None where there is none."""
-    if not catalogue.ask("SELECT 1 FROM snapshots WHERE name = ?", (name,)):
+    if not _is_text(name) or not catalogue.ask("SELECT 1 FROM snapshots WHERE name = ?", (name,)):
         return None
     question = "SELECT name, version FROM snapshot_tensors WHERE snapshot = ? ORDER BY name"
     return {str(tensor): int(number) for tensor, number in catalogue.ask(question, (name,))}

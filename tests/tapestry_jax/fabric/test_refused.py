@@ -1,0 +1,305 @@
+"""What a fabric refuses, in which words; and that it is as it was before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from flax import nnx
+
+import tapestry_jax as tp
+from tapestry_jax.fabric.casting import converted
+
+X = tp.TensorType({"row": 4, "col": 3})
+
+
+@pytest.fixture
+def fabric() -> Iterator[tp.Fabric]:
+    with tp.Fabric(None) as fabric:
+        fabric.allocate("x", X)
+        fabric.allocate("y", tp.TensorType({"row": 4, "col": 3}, jnp.int32))
+        fabric.allocate("keys", tp.TensorType({"key": 4, "col": 3}))
+        yield fabric
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a", "A/b.c-d_1", "_", "9", "naïve/ß", "名前", "x" * 200, "model.layers.0.weight", "null", "select", "catalogue"],
+)
+def test_names_that_can_be(name: str):
+    with tp.Fabric(None) as fabric:
+        fabric.allocate(name, X)
+        fabric.snapshot(name)
+        assert fabric.list() == (name,) == fabric.snapshots()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "it is empty"),
+        ("x" * 201, "it has 201 characters, and at most 200 are read"),
+        ("../x", "each part begins with a letter, a digit or `_`"),
+        ("a/../b", "each part begins with a letter, a digit or `_`"),
+        ("/etc/passwd", "each part begins with a letter, a digit or `_`"),
+        ("a//b", "each part begins with a letter, a digit or `_`"),
+        ("a/", "each part begins with a letter, a digit or `_`"),
+        (".hidden", "each part begins with a letter, a digit or `_`"),
+        ("-x", "each part begins with a letter, a digit or `_`"),
+        ("x'; DROP TABLE tensors; --", "it has the character \"'\""),
+        ('x" OR 1=1', "it has the character '\"'"),
+        ("a b", "it has the character ' '"),
+        ("a\\b", "it has the character '\\\\'"),
+        ("a\x00b", "it has the character '\\x00'"),
+        ("a\nb", "it has the character '\\n'"),
+        ("a\u202eb", "it has the character '\\u202e'"),
+        ("\ud800", "it has the character '\\ud800'"),
+        ("e\u0301", "its accents are characters of their own, expected the normal form NFC"),
+        ("tapestry", "`tapestry` is kept for the fabric itself"),
+        ("tapestry/x", "`tapestry` is kept for the fabric itself"),
+        (None, "it is no text"),
+        (3, "it is no text"),
+        (b"x", "it is no text"),
+    ],
+)
+def test_names_that_cannot_be(fabric: tp.Fabric, name: Any, why: str):
+    for give in (
+        lambda: fabric.allocate(name, X),
+        lambda: fabric.load(name, np.zeros(2)),
+        lambda: fabric.apply(lambda x: x + 1, "x", out=name),
+        lambda: fabric.create(name),
+        lambda: fabric.snapshot(name),
+    ):
+        with pytest.raises(tp.FabricError) as raised:
+            give()
+        # A list of outputs is read as one, so that None and numbers are told there.
+        assert why in str(raised.value) or "out= of apply" in str(raised.value)
+    assert fabric.list() == ("keys", "x", "y")
+
+
+@pytest.mark.parametrize("name", ["x' OR '1'='1", "'; DROP TABLE tensors; --", "%", "_", "*", "x\x00", "\ud800"])
+def test_questions_are_parameters(tmp_path: Path, name: str):
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.allocate("x", X)
+        for ask in (fabric.read, fabric.describe, fabric.delete, fabric.array, fabric.restore, fabric.check):
+            with pytest.raises(tp.FabricError, match="there is no"):
+                ask(name)
+        assert name not in fabric and fabric.list() == ("x",)
+
+
+BOXES: list[tuple[Any, str]] = [
+    ({"rows": slice(0, 1)}, "it has no axis 'rows'"),
+    ({2: slice(0, 1)}, "it has no axis 2"),
+    ({"row": slice(0, 1), 0: slice(0, 1)}, "it names an axis twice"),
+    ({"row": slice(0, 4, 2)}, "axis row: expected a slice without a step, got slice(0, 4, 2)"),
+    ({"row": 1}, "axis row: expected a slice without a step, got 1"),
+    ({"row": slice(0, 5)}, "axis row: slice(0, 5, None) does not lie in 0:4"),
+    ({"row": slice(-5, 4)}, "axis row: slice(-5, 4, None) does not lie in 0:4"),
+    ({"row": slice(3, 1)}, "axis row: slice(3, 1, None) does not lie in 0:4"),
+    ({"row": slice(0.0, 2.0)}, "axis row: expected a slice without a step"),
+    ({"row": slice(False, True)}, "axis row: expected a slice without a step"),
+    ((slice(0, 1),), "expected 2 slices, got 1"),
+    ("row", "it is a str"),
+    (slice(0, 1), "it is a slice"),
+]
+
+
+@pytest.mark.parametrize(("box", "why"), BOXES, ids=str)
+def test_boxes_that_cannot_be(fabric: tp.Fabric, box: Any, why: str):
+    for ask in (
+        lambda: fabric.read("x", box),
+        lambda: fabric.write("x", np.zeros(1, np.float32), box),
+        lambda: fabric.copy("x", box, "x", None),
+        lambda: fabric.copy("x", None, "x", box),
+    ):
+        with pytest.raises(tp.FabricError) as raised:
+            ask()
+        assert why in str(raised.value) and "'x'" in str(raised.value)
+
+
+def test_boxes_are_read_as_python_reads_slices(fabric: tp.Fabric):
+    fabric.write("x", np.arange(12, dtype=np.float32).reshape(4, 3))
+    for box in ({"row": slice(-2, None)}, {0: slice(2, 4)}, (slice(2, 4), slice(None)), ((2, 4), None)):
+        assert fabric.read("x", box).tolist() == [[6, 7, 8], [9, 10, 11]]
+
+
+REFUSED: dict[str, tuple[Callable[[tp.Fabric], Any], str]] = {
+    "dtype": (
+        lambda fabric: fabric.copy("x", None, "y"),
+        "copy 'x' -> 'y': the dtypes differ\n  expected int32, got float32\n  Pass cast=True to convert, or allocate the "
+        "target with the dtype of the source.",
+    ),
+    "axes": (
+        lambda fabric: fabric.copy("x", None, "keys"),
+        "copy 'x' -> 'keys': the axes are not the same\n  the source is float32(row=4, col=3)\n  the target is "
+        'float32(key=4, col=3)\n  Say which is which, such as rename={"seq": "keys"}.',
+    ),
+    "sizes": (
+        lambda fabric: fabric.copy("x", {"row": slice(0, 2)}, "x", {"row": slice(0, 3)}),
+        "copy 'x' -> 'x': the boxes differ in size\n  expected row=0:2, col=0:3\n  got row=0:3, col=0:3\n"
+        "  Give boxes of one size.",
+    ),
+    "missing": (
+        lambda fabric: fabric.copy("w", None, "x"),
+        "there is no tensor 'w'\n  the fabric in memory has keys, x, y\n  Name one that is there.",
+    ),
+    "taken": (
+        lambda fabric: fabric.allocate("x", X),
+        "allocate 'x': 'x' is there already\n  it is float32(row=4, col=3)\n  Choose another name, or pass overwrite=True.",
+    ),
+    "layout": (
+        lambda fabric: fabric.allocate("z", X, layout={"row": "data"}),
+        "allocate 'z': a layout needs a mesh\n  got {'row': 'data'}\n  Open the fabric with a mesh: tp.Fabric(path, "
+        "mesh=mesh).",
+    ),
+    "plan": (
+        lambda fabric: fabric.apply(lambda x: x + 1, "x", out="z", plan={"row": "data"}),
+        "apply 'x' -> 'z': a plan needs a mesh\n  got {'row': 'data'}\n  Open the fabric with a mesh: tp.Fabric(path, "
+        "mesh=mesh).",
+    ),
+    "results": (
+        lambda fabric: fabric.apply(lambda x: (x + 1, x - 1), "x", out="z"),
+        "apply 'x' -> 'z': the program has other results\n  it gives 2: y/0, y/1\n  got 1 names\n  Name each of them in "
+        'order: out=("y", "z").',
+    ),
+    "outputs": (
+        lambda fabric: fabric.apply(lambda x: (x + 1, x - 1), "x", out=("z", "z")),
+        'apply: outputs need names of their own\n  got z, z\n  Write out=("y", "z").',
+    ),
+    "types": (
+        lambda fabric: fabric.apply(tp.trace(lambda x: x + 1, X), "y", out="z"),
+        "apply 'y' -> 'z': these tensors do not fit\n  x: expected float32(row=4, col=3), got 'y', int32(row=4, col=3)\n"
+        "  Name one tensor for each of its inputs, in order.",
+    ),
+    "count": (
+        lambda fabric: fabric.apply(tp.trace(lambda x: x + 1, X), "x", "x", out="z"),
+        "apply 'x', 'x' -> 'z': these tensors do not fit\n  it takes 1, got 2\n  Name one tensor for each of its inputs, "
+        "in order.",
+    ),
+    "holders": (
+        lambda fabric: fabric.apply(tp.nnx.Linear(3, 2, rngs=nnx.Rngs(0)), "x", out="z"),
+        "the program has arrays of its own",
+    ),
+    "array": (
+        lambda fabric: fabric.write("x", np.zeros((4, 2), np.float32)),
+        "write 'x': the array has another shape\n  expected (4, 3) for row=0:4, col=0:3, got (4, 2)\n  Give the box as "
+        "large.",
+    ),
+    "chunks": (
+        lambda fabric: fabric.allocate("z", X, chunks=(2, 0)),
+        "allocate 'z': these are no sizes of blocks\n  expected 2 sizes for float32(row=4, col=3), got (2, 0)\n  Write "
+        "chunks=(64, 512).",
+    ),
+    "snapshot": (
+        lambda fabric: fabric.restore("never"),
+        "there is no snapshot 'never'\n  there are none\n  Name one that is there.",
+    ),
+    "flag": (lambda fabric: fabric.allocate("x", X, overwrite="no"), "overwrite= is not what it should be"),
+    "axis names": (
+        lambda fabric: fabric.load("z", np.zeros((2, 2), np.float32), names=("a b", "c")),
+        "load 'z': an array in memory, float32 (2, 2) is no tensor",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_in_these_words(fabric: tp.Fabric, case: str):
+    call, text = REFUSED[case]
+    before = {name: fabric.describe(name) for name in fabric}
+    with pytest.raises(tp.TapestryError) as raised:
+        call(fabric)
+    assert str(raised.value) == text if "\n" in text else text in str(raised.value)
+    assert {name: fabric.describe(name) for name in fabric} == before
+
+
+def test_sixty_four_bits_are_kept_and_never_halved_silently(tmp_path: Path):
+    x = np.array([1 + 2.0**-40, 2.0])
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("x", x)
+        assert fabric.read("x").tolist() == x.tolist()
+        for ask in (lambda: fabric.array("x"), lambda: fabric.apply(lambda x: x + 1, "x", out="y")):
+            with pytest.raises(tp.FabricError, match="JAX computes in 32 bits here\n  expected float32, got float64"):
+                ask()
+        fabric.allocate("half", tp.TensorType((2,)))
+        fabric.copy("x", None, "half", cast=True)
+        assert fabric.array("half").tolist() == [1.0, 2.0]
+    with tp.Fabric(None, mesh=tp.mesh(data=2)) as fabric:
+        for ask in (lambda: fabric.load("x", x), lambda: fabric.allocate("x", tp.TensorType((2,), np.int64))):
+            with pytest.raises(tp.FabricError, match="JAX computes in 32 bits here"):
+                ask()
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1.5, -2.5, 0.0], "int8"),
+        ([1.0, 65504.0], "float16"),
+        ([0.1, 1e30], "bfloat16"),
+        ([0.0, 0.5, -1.0], "bool"),
+        ([True, False], "float32"),
+        (np.array([2**63], np.uint64), "float32"),
+        (np.array([-1, 7], np.int64), "int8"),
+        (np.array([1.5], ml_dtypes.bfloat16), "int32"),
+        (np.array([3, -4], np.int8), "complex64"),
+        (np.array([np.nan, np.inf]), "float16"),
+        (np.array(3.0), "int16"),
+        (np.zeros((0, 2)), "int8"),
+    ],
+)
+def test_casts_are_those_of_numpy(values: Any, dtype: str):
+    array, wanted = np.asarray(values), tp.TensorType((), dtype).dtype
+    found = converted(array, wanted, "here")
+    assert found.dtype == wanted and found.tobytes() == array.astype(wanted).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "text"),
+    [
+        ([1.0, 128.0], "int8", "here: 1 values do not exist in int8\n  the first is 128.0 at (1,) of the box"),
+        ([[np.nan], [np.inf]], "int32", "2 values do not exist in int32\n  the first is nan at (0, 0)"),
+        (np.array([-1], np.int32), "uint8", "1 values do not exist in uint8\n  the first is -1"),
+        (np.array([2**63], np.uint64), "int64", "1 values do not exist in int64"),
+        ([2.0**63], "int64", "1 values do not exist in int64"),
+        ([1e39], "float32", "1 values do not exist in float32"),
+        ([1e6], "float16", "1 values do not exist in float16"),
+        ([np.inf], "float8_e4m3fn", "1 values do not exist in float8_e4m3fn"),
+    ],
+)
+def test_casts_that_lose_a_value_are_refused(values: Any, dtype: str, text: str):
+    with pytest.raises(tp.FabricError) as raised:
+        converted(np.asarray(values), tp.TensorType((), dtype).dtype, "here")
+    assert text in str(raised.value)
+
+
+def test_imaginary_parts_are_not_dropped(fabric: tp.Fabric):
+    fabric.allocate("c", tp.TensorType({"row": 4, "col": 3}, jnp.complex64))
+    with pytest.raises(tp.FabricError, match="from complex64 to float32 the imaginary part would be dropped"):
+        fabric.copy("c", None, "x", cast=True)
+    fabric.copy("x", None, "c", cast=True)
+
+
+@pytest.mark.parametrize("path", ["", 3, b"x", "a\0b"])
+def test_paths_that_are_none(path: Any):
+    with pytest.raises(tp.FabricError):
+        tp.Fabric(path)
+
+
+def test_folder_with_something_else_is_refused(tmp_path: Path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(tp.FabricError, match="is no fabric, and not empty\n  it holds letter.txt\n"):
+        tp.Fabric(tmp_path)
+    assert os.listdir(tmp_path) == ["letter.txt"]
+
+
+def test_closed_fabric_is_refused(tmp_path: Path):
+    fabric = tp.Fabric(tmp_path / "f")
+    fabric.allocate("x", X)
+    fabric.close()
+    with pytest.raises(tp.FabricError, match=r"the fabric is closed\n.*\n  Open it again: with tp.Fabric\(path\)"):
+        fabric.read("x")
+    fabric.close()
