@@ -8,6 +8,7 @@ Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks rin
           store_padded fsdp partitioned planned assert_collectives
 Spaces    Box Signature Projection exact_cover
 Files     open create stream StorageError: tensors in files, and programs over data larger than memory
+Fabric    Fabric FabricError: named tensors, whose placement nobody has to know
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
 
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from tapestry_jax import machines as machines
     from tapestry_jax.aot.topology import topology as topology
     from tapestry_jax.assertions import assert_collectives as assert_collectives
+    from tapestry_jax.fabric.errors import FabricError as FabricError
+    from tapestry_jax.fabric.fabric import Fabric as Fabric
     from tapestry_jax.inference import Inferred as Inferred
     from tapestry_jax.inference import infer as infer
     from tapestry_jax.lifting.callables.layers import stack_layers as stack_layers
@@ -99,6 +102,8 @@ __all__ = [
     "CompositionError",
     "Dense",
     "Either",
+    "Fabric",
+    "FabricError",
     "FormatError",
     "Frame",
     "Graph",

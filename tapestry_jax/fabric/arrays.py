@@ -8,12 +8,12 @@ import jax
 import numpy as np
 
 from tapestry_jax.fabric.blocks.memory import MemoryBlocks
-from tapestry_jax.fabric.boxes import Box
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import check_bits, sharding_of
 from tapestry_jax.fabric.reading import read_version
-from tapestry_jax.fabric.records import Version
+from tapestry_jax.fabric.tensors.boxes import Box
+from tapestry_jax.fabric.tensors.records import Version
 
 
 def array_of(opened: Opened, name: str, version: Version, sharding: Any = None) -> jax.Array:

@@ -11,15 +11,15 @@ from combinators.arguments import read_mapping
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.fabric.boxes import Box, Piece, pieces, read_box, shape_of, shown, slices
-from tapestry_jax.fabric.casting import check_cast, converted
+from tapestry_jax.fabric.blocks.store import BlockLost
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.drafts import discard, sync, told, withdrawing
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.reading import missing, part_of
-from tapestry_jax.fabric.blocks.store import BlockLost
-from tapestry_jax.fabric.records import Block, Kind, Made, Version
+from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, read_box, shape_of, shown, slices
+from tapestry_jax.fabric.tensors.casting import check_cast, converted
+from tapestry_jax.fabric.tensors.records import Block, Kind, Made, Version
 
 _OPTIMISTIC = 4
 """How often others may come between before they are kept out."""
@@ -86,7 +86,10 @@ def moved(
 
     def read(box: Box) -> Any:
         inner = tuple((a - low, b - low) for (a, b), (low, _) in zip(box, into, strict=True))
-        wanted = tuple((inner[place[axis]][0] + start[axis][0], inner[place[axis]][1] + start[axis][0]) for axis in range(len(order)))
+        wanted = tuple(
+            (inner[place[axis]][0] + start[axis][0], inner[place[axis]][1] + start[axis][0])
+            for axis in range(len(order))
+        )
         found = source_part(opened, name, version, wanted)
         if version.kind.type.dtype != dtype:
             found = converted(np.asarray(found), dtype, f"{where}, box {shown(box, (None,) * len(box))} of the target")
@@ -95,9 +98,7 @@ def moved(
     return read
 
 
-def copy(
-    opened: Opened, source: str, source_box: Any, target: str, target_box: Any, cast: bool, rename: Any
-) -> None:
+def copy(opened: Opened, source: str, source_box: Any, target: str, target_box: Any, cast: bool, rename: Any) -> None:
     """Copy a box into one of the same sizes.
 
     Raises:
@@ -177,9 +178,7 @@ class LostMeanwhile(FabricError):
     """A block of the target that is not there: it is lost, or the tensor has a new version by now."""
 
 
-def _block(
-    opened: Opened, name: str, kind: Kind, piece: Piece, base: Block | None, read: Read
-) -> tuple[str, str]:
+def _block(opened: Opened, name: str, kind: Kind, piece: Piece, base: Block | None, read: Read) -> tuple[str, str]:
     array = read(piece.part)
     if piece.is_all:
         return opened.blocks.put(array, kind)

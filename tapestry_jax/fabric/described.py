@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.fabric.boxes import count_of
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.records import Layout
+from tapestry_jax.fabric.tensors.boxes import count_of
+from tapestry_jax.fabric.tensors.records import Layout
 
 
 @dataclass(frozen=True)

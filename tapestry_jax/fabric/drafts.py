@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.fabric.boxes import Box, Piece, blocks_of, choose_chunks, shown
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.records import Block, Kind, Layout, Made
+from tapestry_jax.fabric.tensors.boxes import Box, Piece, blocks_of, choose_chunks, shown
+from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Made
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def sync(opened: Opened, name: str) -> None:
 
 
 @contextmanager
-def withdrawing(opened: Opened, made: Mapping[int, tuple[str, str]]) -> Iterator[None]:
+def withdrawing(opened: Opened, made: Mapping[int, tuple[str, str]]) -> Generator[None]:
     """Whatever goes wrong, what was made until then is removed again."""
     try:
         yield
@@ -97,7 +97,7 @@ def withdrawing(opened: Opened, made: Mapping[int, tuple[str, str]]) -> Iterator
 
 
 @contextmanager
-def told(name: str, kind: Kind, piece: Piece) -> Iterator[None]:
+def told(name: str, kind: Kind, piece: Piece) -> Generator[None]:
     """What the system says of a block that cannot be written, in our words."""
     try:
         yield

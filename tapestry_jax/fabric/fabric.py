@@ -13,22 +13,23 @@ import numpy as np
 from combinators.arguments import read_flag, read_list
 from combinators.errors import message
 from combinators.index_space.tensor_type import TensorType, type_of
-from tapestry_jax.fabric import applying, copying, moving
+from tapestry_jax.fabric import copying, moving
 from tapestry_jax.fabric.arrays import array_of
-from tapestry_jax.fabric.boxes import Box, read_box, shape_of, shown
-from tapestry_jax.fabric.casting import check_cast, converted
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.described import Described, describe
 from tapestry_jax.fabric.drafts import Draft, check_free, commit, kind_of
 from tapestry_jax.fabric.errors import FabricError
-from tapestry_jax.fabric.names import read_tensor_name
 from tapestry_jax.fabric.opened import open_fabric
 from tapestry_jax.fabric.placing import check_bits, read_layout, sharding_of
+from tapestry_jax.fabric.programs import applying
+from tapestry_jax.fabric.programs.recovering import Recovery
 from tapestry_jax.fabric.reading import damages, read_now
-from tapestry_jax.fabric.records import Kind
-from tapestry_jax.fabric.recovering import Recovery
-from tapestry_jax.fabric.sinks import FabricCreation
-from tapestry_jax.fabric.sources import FabricSource
+from tapestry_jax.fabric.streams.sinks import FabricCreation
+from tapestry_jax.fabric.streams.sources import FabricSource
+from tapestry_jax.fabric.tensors.boxes import Box, read_box, shape_of, shown
+from tapestry_jax.fabric.tensors.casting import check_cast, converted
+from tapestry_jax.fabric.tensors.names import read_tensor_name
+from tapestry_jax.fabric.tensors.records import Kind
 
 
 class Fabric:
@@ -53,7 +54,7 @@ class Fabric:
       ...     fabric.load("x", np.arange(6.0, dtype=np.float32), names=("row",))
       ...     fabric.allocate("y", tp.TensorType({"row": 8}))
       ...     fabric.copy("x", {"row": slice(0, 3)}, "y", {"row": slice(5, 8)})
-      ...     fabric.apply(tp.fold(tp.monoids.Sum, "row -> "), "y", out="z")
+      ...     fabric.apply(tp.fold(tp.aggregators.Sum(), "row -> "), "y", out="z")
       ...     list(fabric), fabric.read("y").tolist(), float(fabric.array("z"))
       (['x', 'y', 'z'], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0], 3.0)
     """

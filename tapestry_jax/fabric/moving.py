@@ -11,12 +11,12 @@ import numpy as np
 
 from combinators.errors import GraphError, message
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.fabric.boxes import BLOCK_BYTES, Box, blocks_of, choose_chunks, shape_of
 from tapestry_jax.fabric.drafts import Origin, check_free, commit, kind_of, write_draft
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import read_layout
 from tapestry_jax.fabric.reading import read_version
+from tapestry_jax.fabric.tensors.boxes import BLOCK_BYTES, Box, blocks_of, choose_chunks, shape_of
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.opening import open as open_stored
@@ -123,5 +123,3 @@ def _type(found: Stored, where: str) -> TensorType:
     except GraphError as error:
         remedy = 'Name the axes: names=("row", "column"), None for one without a name.'
         raise FabricError(message(f"{where}: {found.where} is no tensor", str(error), remedy=remedy)) from error
-
-

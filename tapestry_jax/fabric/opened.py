@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.catalogue.connection import FILE, Connection
 from tapestry_jax.fabric.catalogue.prune import prune
 from tapestry_jax.fabric.errors import FabricError
-from tapestry_jax.fabric.records import Version
+from tapestry_jax.fabric.tensors.records import Version
 
 _OURS = frozenset({FOLDER, "opening", FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}-journal"})
 _LEAST_CATALOGUE = 512
@@ -68,7 +68,7 @@ class Opened:
             self.catalogue.tell_each("DELETE FROM garbage WHERE file = ?", [(file,) for file in files])
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> Generator[None]:
         """A transaction that may leave versions that nobody needs: they are forgotten in it, their files after it."""
         with self.catalogue.writing():
             yield
@@ -76,7 +76,7 @@ class Opened:
         self.cleared()
 
     @contextmanager
-    def pinned(self, names: Sequence[str]) -> Iterator[list[Version]]:
+    def pinned(self, names: Sequence[str]) -> Generator[list[Version]]:
         """Versions of one moment, kept as they are until the end, whatever others do to their names."""
         with self.catalogue.writing():
             found = [self.version(name) for name in names]
@@ -136,7 +136,9 @@ def _folder(path: Any) -> Path:
             raise FabricError(message(f"{str(folder)!r:.200} is no fabric, and not empty", told, remedy=remedy))
         _check_catalogue(folder)
     except (OSError, ValueError) as error:
-        raise FabricError(message(f"{str(folder)!r:.200} cannot be a fabric", str(error)[:200], remedy=remedy)) from error
+        raise FabricError(
+            message(f"{str(folder)!r:.200} cannot be a fabric", str(error)[:200], remedy=remedy)
+        ) from error
     return folder
 
 

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, SingleDeviceSharding
 from combinators.errors import message
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.errors import FabricError
-from tapestry_jax.fabric.records import Kind, Layout
+from tapestry_jax.fabric.tensors.records import Kind, Layout
 from tapestry_jax.lowering.boundary import sharding
 from tapestry_jax.planning.entries.layouts import read_layouts
 from tapestry_jax.planning.entries.read import mesh_axes

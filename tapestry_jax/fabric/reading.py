@@ -9,11 +9,11 @@ import numpy as np
 
 from combinators.errors import message
 from tapestry_jax.fabric.blocks.store import BlockLost
-from tapestry_jax.fabric.boxes import Box, Piece, blocks_of, pieces, shape_of, shown, slices, whole
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.records import Block, Kind, Version
+from tapestry_jax.fabric.tensors.boxes import Box, Piece, blocks_of, pieces, shape_of, shown, slices, whole
+from tapestry_jax.fabric.tensors.records import Block, Kind, Version
 
 _ATTEMPTS = 20
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from tapestry_jax.fabric.blocks.session import FILE, Session, open_folder
 from tapestry_jax.fabric.blocks.store import BlockLost, Part, filled
-from tapestry_jax.fabric.records import Block, Kind
+from tapestry_jax.fabric.tensors.records import Block, Kind
+from tapestry_jax.storage.dtypes import as_bytes
 
 FOLDER = "blocks"
 
@@ -68,7 +69,9 @@ class FileBlocks:
         found.flags.writeable = False
         return found
 
-    def updated(self, block: Block | None, shape: tuple[int, ...], kind: Kind, parts: Sequence[Part]) -> tuple[str, str]:
+    def updated(
+        self, block: Block | None, shape: tuple[int, ...], kind: Kind, parts: Sequence[Part]
+    ) -> tuple[str, str]:
         """A block like another with these parts in it."""
         base = np.zeros(shape, kind.type.dtype) if block is None else self._read(block, shape, kind)
         return self.put(filled(base, parts), kind)
@@ -146,11 +149,11 @@ class FileBlocks:
 
 def checksum(data: np.ndarray[Any, Any]) -> str:
     """Of the bytes of an array that lies in one piece."""
-    return hashlib.blake2b(data.reshape(-1).view(np.uint8), digest_size=16).hexdigest()
+    return hashlib.blake2b(as_bytes(data), digest_size=16).hexdigest()
 
 
 def _fill(opened: Any, data: np.ndarray[Any, Any], expected: int) -> None:
-    done, view = 0, memoryview(data)
+    done, view = 0, as_bytes(data)
     while done < expected:
         count = opened.readinto(view[done:])
         if not count:
@@ -162,7 +165,7 @@ def _write(folder: int, name: str, data: np.ndarray[Any, Any]) -> None:
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
     try:
         with open(file, "wb", buffering=0) as opened:  # noqa: PTH123, a descriptor of a file in our folder
-            left = memoryview(data.reshape(-1).view(np.uint8))
+            left = as_bytes(data)
             while left:
                 left = left[opened.write(left) :]
             os.fsync(file)

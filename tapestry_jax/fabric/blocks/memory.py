@@ -13,7 +13,7 @@ import numpy as np
 
 from tapestry_jax.fabric.blocks.store import BlockLost, Part, filled
 from tapestry_jax.fabric.placing import placed, sharding_of
-from tapestry_jax.fabric.records import Block, Kind
+from tapestry_jax.fabric.tensors.records import Block, Kind
 
 
 class MemoryBlocks:
@@ -51,7 +51,9 @@ class MemoryBlocks:
         starts = [each.start for each in where]
         return _cut_out(held, starts, tuple(each.stop - each.start for each in where))
 
-    def updated(self, block: Block | None, shape: tuple[int, ...], kind: Kind, parts: Sequence[Part]) -> tuple[str, str]:
+    def updated(
+        self, block: Block | None, shape: tuple[int, ...], kind: Kind, parts: Sequence[Part]
+    ) -> tuple[str, str]:
         """A block like another with these parts in it."""
         if self._mesh is None:
             base = np.zeros(shape, kind.type.dtype) if block is None else self.held(block)

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 LOCK = "lock"
@@ -58,7 +58,7 @@ class Session:
 
 
 @contextmanager
-def dead_sessions(root: int) -> Iterator[list[tuple[str, list[str]]]]:
+def dead_sessions(root: int) -> Generator[list[tuple[str, list[str]]]]:
     """Sessions that were killed, with the files in their folders; they stay locked inside, so that one sweeps."""
     locks: list[int] = []
     found: list[tuple[str, list[str]]] = []
@@ -70,7 +70,7 @@ def dead_sessions(root: int) -> Iterator[list[tuple[str, list[str]]]]:
                     lock = os.open(LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
                     locks.append(lock)
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    found.append((name, [f"{name}/{file}" for file in os.listdir(folder) if file != LOCK]))
+                    found.append((name, [f"{name}/{file}" for file in os.listdir(folder) if file != LOCK]))  # noqa: PTH208, a descriptor
                 finally:
                     os.close(folder)
         yield found

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tapestry_jax.fabric.records import Block, Kind
+from tapestry_jax.fabric.tensors.records import Block, Kind
 
 Part = tuple[tuple[slice, ...], Any]
 """Where in a block something belongs, and the array."""
@@ -55,7 +55,9 @@ class Blocks(Protocol):
         """
         ...
 
-    def updated(self, block: Block | None, shape: tuple[int, ...], kind: Kind, parts: Sequence[Part]) -> tuple[str, str]:
+    def updated(
+        self, block: Block | None, shape: tuple[int, ...], kind: Kind, parts: Sequence[Part]
+    ) -> tuple[str, str]:
         """A block like another (None: zeros) with these parts in it; its file and its checksum.
 
         Raises:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,13 @@ class Connection:
                 raise
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Generator[None]:
         """What is asked inside is of one moment."""
         with self._transaction("BEGIN"):
             yield
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Generator[None]:
         """What is written inside is there as a whole, or not at all. Nobody else writes meanwhile."""
         with self._transaction("BEGIN IMMEDIATE"):
             yield
@@ -91,7 +91,7 @@ class Connection:
                 self._database.close()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str) -> Generator[None]:
         with self._turn:
             self._check_process()
             if self._depth:
@@ -116,7 +116,7 @@ class Connection:
             raise FabricError(message("a fabric does not go over a fork", remedy=remedy))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self) -> Generator[None]:
         try:
             yield
         except sqlite3.ProgrammingError as error:
@@ -142,7 +142,7 @@ class Connection:
 
 
 @contextmanager
-def _alone(folder: Path | None) -> Iterator[None]:
+def _alone(folder: Path | None) -> Generator[None]:
     """One process at a time opens a file: it is made once, and going over to a log of writes waits for nobody."""
     if folder is None:
         yield

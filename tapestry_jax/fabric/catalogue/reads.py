@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapestry_jax.fabric.catalogue.connection import Connection
-from tapestry_jax.fabric.records import (
+from tapestry_jax.fabric.tensors.records import (
     Block,
     Operation,
     Version,

@@ -31,7 +31,7 @@ TABLES = (
     "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL)",
     "CREATE TABLE garbage (file TEXT PRIMARY KEY)",
 )
-_KNOWN = frozenset(TABLES)
+_KNOWN: frozenset[str] = frozenset(map(str, TABLES))
 
 
 def prepare(connection: sqlite3.Connection, where: str) -> None:
@@ -69,8 +69,8 @@ def _check(known: set[str], application: int, version: int, where: str) -> None:
         told = f"expected version {VERSION} at most, got {version}"
         remedy = "Open it with the release that wrote it, or a newer one."
         raise FormatError(message(f"{where} was written by a newer release", told, remedy=remedy))
-    if version != VERSION or known != _KNOWN:
-        other = sorted(known ^ _KNOWN)
+    other = sorted(known ^ _KNOWN)
+    if version != VERSION or other:
         remedy = "It was edited: put back a copy of the folder."
         told = f"version {version}; first that differs: {other[0]:.120}" if other else f"version {version}"
         raise FormatError(message(f"{where} has other tables than a catalogue has", told, remedy=remedy))

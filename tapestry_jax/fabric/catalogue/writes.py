@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tapestry_jax.fabric.catalogue.connection import Connection
-from tapestry_jax.fabric.records import Block, Kind, kind_to_row, made_to_row
+from tapestry_jax.fabric.tensors.records import Block, Kind, kind_to_row, made_to_row
 
 
 def add_version(catalogue: Connection, kind: Kind, blocks: Mapping[int, Block]) -> int:
@@ -40,7 +40,11 @@ def drop_name(catalogue: Connection, name: str) -> None:
 
 
 def add_operation(
-    catalogue: Connection, kind: str, detail: Mapping[str, Any], inputs: Sequence[int], graph: tuple[str, str | None] | None
+    catalogue: Connection,
+    kind: str,
+    detail: Mapping[str, Any],
+    inputs: Sequence[int],
+    graph: tuple[str, str | None] | None,
 ) -> int:
     """Remember what made blocks; its number.
 

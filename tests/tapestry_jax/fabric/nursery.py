@@ -64,7 +64,7 @@ def main(folder: str) -> None:
         if child == 0:
             try:
                 work(folder, int(line))
-            except BaseException:
+            except BaseException:  # noqa: BLE001, told and ended, whatever it is
                 traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(1)

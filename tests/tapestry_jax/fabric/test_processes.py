@@ -25,8 +25,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def nursery(folder: Path, errors: Path) -> Iterator[subprocess.Popen[str]]:
-    with errors.open("w") as told:
-        with subprocess.Popen(
+    with (
+        errors.open("w") as told,
+        subprocess.Popen(
             [sys.executable, "-m", "tests.tapestry_jax.fabric.nursery", str(folder)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -34,11 +35,12 @@ def nursery(folder: Path, errors: Path) -> Iterator[subprocess.Popen[str]]:
             stderr=told,
             text=True,
             env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def start(process: subprocess.Popen[str], seed: int) -> int:

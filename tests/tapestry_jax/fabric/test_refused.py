@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.fabric.casting import converted
 
 X = tp.TensorType({"row": 4, "col": 3})
 
@@ -51,7 +48,7 @@ def test_names_that_can_be(name: str):
         ("a/", "each part begins with a letter, a digit or `_`"),
         (".hidden", "each part begins with a letter, a digit or `_`"),
         ("-x", "each part begins with a letter, a digit or `_`"),
-        ("x'; DROP TABLE tensors; --", "it has the character \"'\""),
+        ("x'; DROP TABLE tensors; --", 'it has the character "\'"'),
         ('x" OR 1=1', "it has the character '\"'"),
         ("a b", "it has the character ' '"),
         ("a\\b", "it has the character '\\\\'"),
@@ -131,7 +128,8 @@ def test_boxes_are_read_as_python_reads_slices(fabric: tp.Fabric):
 REFUSED: dict[str, tuple[Callable[[tp.Fabric], Any], str]] = {
     "dtype": (
         lambda fabric: fabric.copy("x", None, "y"),
-        "copy 'x' -> 'y': the dtypes differ\n  expected int32, got float32\n  Pass cast=True to convert, or allocate the "
+        "copy 'x' -> 'y': the dtypes differ\n  expected int32, got float32\n"
+        "  Pass cast=True to convert, or allocate the "
         "target with the dtype of the source.",
     ),
     "axes": (
@@ -150,7 +148,8 @@ REFUSED: dict[str, tuple[Callable[[tp.Fabric], Any], str]] = {
     ),
     "taken": (
         lambda fabric: fabric.allocate("x", X),
-        "allocate 'x': 'x' is there already\n  it is float32(row=4, col=3)\n  Choose another name, or pass overwrite=True.",
+        "allocate 'x': 'x' is there already\n  it is float32(row=4, col=3)\n"
+        "  Choose another name, or pass overwrite=True.",
     ),
     "layout": (
         lambda fabric: fabric.allocate("z", X, layout={"row": "data"}),
@@ -164,7 +163,8 @@ REFUSED: dict[str, tuple[Callable[[tp.Fabric], Any], str]] = {
     ),
     "results": (
         lambda fabric: fabric.apply(lambda x: (x + 1, x - 1), "x", out="z"),
-        "apply 'x' -> 'z': the program has other results\n  it gives 2: y/0, y/1\n  got 1 names\n  Name each of them in "
+        "apply 'x' -> 'z': the program has other results\n  it gives 2: y/0, y/1\n  got 1 names\n"
+        "  Name each of them in "
         'order: out=("y", "z").',
     ),
     "outputs": (
@@ -173,12 +173,14 @@ REFUSED: dict[str, tuple[Callable[[tp.Fabric], Any], str]] = {
     ),
     "types": (
         lambda fabric: fabric.apply(tp.trace(lambda x: x + 1, X), "y", out="z"),
-        "apply 'y' -> 'z': these tensors do not fit\n  x: expected float32(row=4, col=3), got 'y', int32(row=4, col=3)\n"
+        "apply 'y' -> 'z': these tensors do not fit\n"
+        "  x: expected float32(row=4, col=3), got 'y', int32(row=4, col=3)\n"
         "  Name one tensor for each of its inputs, in order.",
     ),
     "count": (
         lambda fabric: fabric.apply(tp.trace(lambda x: x + 1, X), "x", "x", out="z"),
-        "apply 'x', 'x' -> 'z': these tensors do not fit\n  it takes 1, got 2\n  Name one tensor for each of its inputs, "
+        "apply 'x', 'x' -> 'z': these tensors do not fit\n  it takes 1, got 2\n"
+        "  Name one tensor for each of its inputs, "
         "in order.",
     ),
     "holders": (
@@ -234,48 +236,6 @@ def test_sixty_four_bits_are_kept_and_never_halved_silently(tmp_path: Path):
                 ask()
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype"),
-    [
-        ([1.5, -2.5, 0.0], "int8"),
-        ([1.0, 65504.0], "float16"),
-        ([0.1, 1e30], "bfloat16"),
-        ([0.0, 0.5, -1.0], "bool"),
-        ([True, False], "float32"),
-        (np.array([2**63], np.uint64), "float32"),
-        (np.array([-1, 7], np.int64), "int8"),
-        (np.array([1.5], ml_dtypes.bfloat16), "int32"),
-        (np.array([3, -4], np.int8), "complex64"),
-        (np.array([np.nan, np.inf]), "float16"),
-        (np.array(3.0), "int16"),
-        (np.zeros((0, 2)), "int8"),
-    ],
-)
-def test_casts_are_those_of_numpy(values: Any, dtype: str):
-    array, wanted = np.asarray(values), tp.TensorType((), dtype).dtype
-    found = converted(array, wanted, "here")
-    assert found.dtype == wanted and found.tobytes() == array.astype(wanted).tobytes()
-
-
-@pytest.mark.parametrize(
-    ("values", "dtype", "text"),
-    [
-        ([1.0, 128.0], "int8", "here: 1 values do not exist in int8\n  the first is 128.0 at (1,) of the box"),
-        ([[np.nan], [np.inf]], "int32", "2 values do not exist in int32\n  the first is nan at (0, 0)"),
-        (np.array([-1], np.int32), "uint8", "1 values do not exist in uint8\n  the first is -1"),
-        (np.array([2**63], np.uint64), "int64", "1 values do not exist in int64"),
-        ([2.0**63], "int64", "1 values do not exist in int64"),
-        ([1e39], "float32", "1 values do not exist in float32"),
-        ([1e6], "float16", "1 values do not exist in float16"),
-        ([np.inf], "float8_e4m3fn", "1 values do not exist in float8_e4m3fn"),
-    ],
-)
-def test_casts_that_lose_a_value_are_refused(values: Any, dtype: str, text: str):
-    with pytest.raises(tp.FabricError) as raised:
-        converted(np.asarray(values), tp.TensorType((), dtype).dtype, "here")
-    assert text in str(raised.value)
-
-
 def test_imaginary_parts_are_not_dropped(fabric: tp.Fabric):
     fabric.allocate("c", tp.TensorType({"row": 4, "col": 3}, jnp.complex64))
     with pytest.raises(tp.FabricError, match="from complex64 to float32 the imaginary part would be dropped"):
@@ -291,9 +251,9 @@ def test_paths_that_are_none(path: Any):
 
 def test_folder_with_something_else_is_refused(tmp_path: Path):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(tp.FabricError, match="is no fabric, and not empty\n  it holds letter.txt\n"):
+    with pytest.raises(tp.FabricError, match=r"is no fabric, and not empty\n  it holds letter.txt\n"):
         tp.Fabric(tmp_path)
-    assert os.listdir(tmp_path) == ["letter.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_closed_fabric_is_refused(tmp_path: Path):

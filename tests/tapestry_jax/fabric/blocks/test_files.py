@@ -62,7 +62,9 @@ def test_damaged_blocks_are_told_with_tensor_and_box(tmp_path: Path, how: str):
             lambda: fabric.copy("x", {"row": slice(2, 4)}, "x", {"row": slice(0, 2)}),
             lambda: fabric.apply(lambda x: x + 1, "x", out="y"),
         ):
-            with pytest.raises(tp.FabricError, match="'x': its block row=2:4, col=0:3 is lost\n  .*\n  Compute it aga"):
+            with pytest.raises(
+                tp.FabricError, match=r"'x': its block row=2:4, col=0:3 is lost\n  .*\n  Compute it aga"
+            ):
                 ask()
         assert fabric.list() == ("x",) and not (tmp_path / "x.npy").exists()
 
@@ -83,9 +85,7 @@ def test_links_to_folders_are_not_followed(tmp_path: Path):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("call", ["load", "copy", "write", "apply", "sink"])
-def test_full_disk_leaves_all_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
-):
+def test_full_disk_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int):
     with tp.Fabric(tmp_path / "f") as fabric:
         fabric.allocate("x", X, chunks=(1, 3))
         fabric.write("x", np.ones((4, 3), np.int32))
@@ -106,7 +106,9 @@ def test_full_disk_leaves_all_as_it_was(
             "apply": lambda: fabric.apply(lambda x: (x + 1, x - 1), "x", out=("a", "b")),
             "sink": lambda: _sink(fabric),
         }
-        with pytest.raises(tp.FabricError, match=f"cannot be written\n  the system says: {os.strerror(number)}\n  Free"):
+        with pytest.raises(
+            tp.FabricError, match=f"cannot be written\n  the system says: {os.strerror(number)}\n  Free"
+        ):
             calls[call]()
         monkeypatch.undo()
         assert fabric.list() == ("x",)

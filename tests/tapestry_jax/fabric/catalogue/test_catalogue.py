@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +65,7 @@ def test_what_is_no_database_is_refused(folder: Path, content: bytes):
     for extra in folder.glob(f"{FILE}-*"):
         extra.unlink()
     (folder / FILE).write_bytes(content)
-    with pytest.raises(tp.FormatError, match="catalogue.sqlite' (cannot be read|is lost)\n"):
+    with pytest.raises(tp.FormatError, match=r"catalogue.sqlite' (cannot be read|is lost)\n"):
         tp.Fabric(folder)
 
 

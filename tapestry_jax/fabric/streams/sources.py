@@ -9,10 +9,10 @@ import numpy as np
 
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.reading import read_version
-from tapestry_jax.fabric.records import Version
+from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.storage.boxes import check_array, check_box
-from tapestry_jax.storage.protocols import Array, Box, Names
 from tapestry_jax.storage.files.threads import Threads
+from tapestry_jax.storage.protocols import Array, Box, Names
 
 
 class FabricSource:

@@ -10,14 +10,14 @@ import jax
 from combinators.arguments import read_list
 from combinators.errors import message
 from tapestry_jax.fabric.arrays import Pieces, array_of
-from tapestry_jax.fabric.boxes import Box
 from tapestry_jax.fabric.drafts import Draft, Origin, check_free, commit, discard, kind_of, write_draft
 from tapestry_jax.fabric.errors import FabricError
-from tapestry_jax.fabric.names import read_tensor_name
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import layout_of
-from tapestry_jax.fabric.programs import Program, plan_detail, read_plan, read_program, run
-from tapestry_jax.fabric.records import Version
+from tapestry_jax.fabric.programs.program import Program, plan_detail, read_plan, read_program, run
+from tapestry_jax.fabric.tensors.boxes import Box
+from tapestry_jax.fabric.tensors.names import read_tensor_name
+from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.plan import Plan
 
 

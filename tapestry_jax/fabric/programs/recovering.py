@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import PlanError, TapestryError, first_line, message
-from tapestry_jax.fabric.applying import compute
 from tapestry_jax.fabric.arrays import Pieces
 from tapestry_jax.fabric.blocks.files import checksum
-from tapestry_jax.fabric.boxes import Box, Piece, pieces, shape_of, shown, slices
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.copying import moved
 from tapestry_jax.fabric.drafts import discard, sync, told
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.moving import open_source, read_stored
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.programs import Program, read_plan, read_program, stored_graph
+from tapestry_jax.fabric.programs.applying import compute
+from tapestry_jax.fabric.programs.program import Program, read_plan, read_program, stored_graph
 from tapestry_jax.fabric.reading import damages
-from tapestry_jax.fabric.records import Block, Operation, Version, damaged
+from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, shown, slices
+from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged
 from tapestry_jax.plan import Plan
 
 _DEEPEST = 16
@@ -198,5 +198,3 @@ _RESTORE = "Restore a snapshot, or make the tensor anew."
 
 def _box(found: Any) -> Box:
     return tuple((int(start), int(stop)) for start, stop in found)
-
-

@@ -12,16 +12,16 @@ import numpy as np
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.fabric.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.drafts import Draft, check_free, discard, kind_of, sync, told
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.records import Block, Kind, Layout, Version
-from tapestry_jax.fabric.sources import FabricSource
+from tapestry_jax.fabric.streams.sources import FabricSource
+from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
+from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
 from tapestry_jax.storage.boxes import check_array, check_box
-from tapestry_jax.storage.protocols import Array, Box, Names
 from tapestry_jax.storage.files.threads import Threads
+from tapestry_jax.storage.protocols import Array, Box, Names
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,7 +115,7 @@ def read_box(asked: Any, kind: TensorType, where: str) -> Box:
 def _axis(key: Any, kind: TensorType, where: str) -> int:
     if isinstance(key, str) and key in kind.names:
         return kind.names.index(key)
-    if is_whole(key) and -kind.ndim <= key < kind.ndim:
+    if is_whole(key) and -kind.ndim <= int(key) < kind.ndim:
         return int(key) % kind.ndim
     raise _wrong(where, kind, f"it has no axis {key!r:.80}", key)
 
@@ -131,7 +131,7 @@ def _range(part: Any, axis: int, kind: TensorType, where: str) -> tuple[int, int
         bounds = cast("tuple[Any, ...]", part)
     if len(bounds) != 2 or not all(map(is_whole, bounds)):
         raise _wrong(where, kind, f"axis {called}: expected a slice without a step, got {part!r:.80}", part)
-    start, stop = (int(bound) + size * (bound < 0) for bound in bounds)
+    start, stop = (int(bound) + size * (int(bound) < 0) for bound in bounds)
     if not 0 <= start <= stop <= size:
         raise _wrong(where, kind, f"axis {called}: {part!r:.80} does not lie in 0:{size}", part)
     return start, stop

@@ -16,7 +16,7 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.by_hand import plan as plan_by_hand
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.placing import check_bits
-from tapestry_jax.fabric.records import Layout
+from tapestry_jax.fabric.tensors.records import Layout
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.fabric.programs.program import read_program
 
 PLUS = tp.trace(lambda x: x + 1.5, tp.TensorType({"row": 6, "col": 4}))
 
@@ -22,7 +23,9 @@ def numbers() -> np.ndarray[Any, Any]:
 def lose(fabric: tp.Fabric, name: str, number: int | None = None) -> int:
     """Remove all block files of a tensor, or one of them; how many."""
     root = Path(fabric._opened.where.strip("'")) / "blocks"
-    question = "SELECT file FROM blocks JOIN tensors USING (version) WHERE name = ? AND file IS NOT NULL ORDER BY position"
+    question = (
+        "SELECT file FROM blocks JOIN tensors USING (version) WHERE name = ? AND file IS NOT NULL ORDER BY position"
+    )
     found = [file for (file,) in fabric._opened.catalogue.ask(question, (name,))]
     found = found if number is None else found[number : number + 1]
     for file in found:
@@ -109,7 +112,9 @@ def test_a_program_that_no_file_holds_is_passed_again():
         blocks: Any = fabric._opened.blocks
         [name] = [each for each, array in blocks._held.items() if np.allclose(array, 2 * numbers())]
         blocks.remove([name])
-        with pytest.raises(tp.FabricError, match="no file could hold the program\n.*program.<locals>.<lambda>'\n  Pass"):
+        with pytest.raises(
+            tp.FabricError, match=r"no file could hold the program\n.*program.<locals>.<lambda>'\n  Pass"
+        ):
             fabric.recover("z")
         with pytest.raises(tp.FabricError, match="this is another program than made it"):
             fabric.recover("z", lambda x: x + 1)
@@ -140,6 +145,13 @@ def test_other_bytes_are_never_taken(stored: Path):
         fabric.apply(PLUS, "x", out="z")
         fabric._opened.catalogue.tell("UPDATE blocks SET checksum = '0' WHERE version = 2")
         refused(fabric, "other bytes came out than were lost\n  its checksum differs")
+
+
+def test_programs_are_stored_where_a_file_can_hold_them():
+    type = tp.TensorType({"row": 6, "col": 4})
+    assert read_program(PLUS, ["x"], [type], "here").text == PLUS.to_json()
+    nameless = read_program(tp.Map(lambda x: x, "... -> ..."), ["x"], [type], "here")
+    assert nameless.text is None and nameless.results == (type,)
 
 
 def test_a_mesh_computes_again_what_it_computed(stored: Path):

@@ -1,0 +1,112 @@
+"""Tensors of a fabric as sources and sinks: as storage promises, and under `tp.stream`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.fabric.streams.sinks import FabricCreation, FabricSink
+from tapestry_jax.storage import Sink, Stored
+
+SHAPE = (7, 5)
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(1).integers(-9, 9, shape).astype(np.int32)
+
+
+@pytest.fixture(params=["files", "memory", "devices"])
+def fabric(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tp.Fabric]:
+    mesh = tp.mesh(data=2) if request.param == "devices" else None
+    with tp.Fabric(tmp_path / "f" if request.param == "files" else None, mesh=mesh) as fabric:
+        yield fabric
+
+
+def written(sink: FabricSink, x: np.ndarray[Any, Any], rows: int) -> None:
+    futures = []
+    for start in range(0, len(x), rows):
+        part = x[start : start + rows]
+        futures.append(sink.write(((start, start + len(part)), (0, x.shape[1])), part))
+    for future in futures:
+        future.result(timeout=60)
+
+
+def test_sinks_and_sources_are_those_of_storage(fabric: tp.Fabric):
+    x = numbers(*SHAPE)
+    sink = fabric.create("x").make(SHAPE, np.int32, ("row", "col"), (2, 5))
+    assert isinstance(sink, Sink) and fabric.list() == ()
+    written(sink, x, 3)
+    written(sink, x[:3], 2)  # again: it overwrites itself
+    source = sink.finish()
+    assert isinstance(source, Stored) and fabric.list() == ("x",)
+    assert (source.shape, source.dtype, source.names) == (SHAPE, np.int32, ("row", "col"))
+    for box in (((0, 7), (0, 5)), ((3, 4), (1, 4)), ((2, 2), (0, 5))):
+        into = np.empty([b - a for a, b in box], np.int32)
+        source.read(box, into).result()
+        np.testing.assert_array_equal(into, x[tuple(slice(a, b) for a, b in box)])
+    with pytest.raises(tp.FormatError):
+        source.read(((0, 8), (0, 5)), into)
+    with pytest.raises(tp.FormatError):
+        source.read(((0, 7), (0, 5)), np.empty((7, 5), np.int64))
+    before = source.fingerprint()
+    fabric.write("x", np.zeros(SHAPE, np.int32))
+    source.read(((0, 7), (0, 5)), into := np.empty(SHAPE, np.int32)).result()
+    np.testing.assert_array_equal(into, x)
+    source.close()
+    source.close()
+    again = fabric.open("x")
+    assert again.fingerprint() != before
+    again.close()
+
+
+def test_sinks_go_on_with_what_was_flushed(tmp_path: Path):
+    x = numbers(*SHAPE)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").make(SHAPE, np.int32, None, (2, 5))
+        written(sink, x[:4], 2)
+        sink.flush()
+        written(sink, x, 7)
+        sink.close()
+        assert fabric.list() == ()
+    with tp.Fabric(tmp_path / "f") as fabric:
+        creation = fabric.create("x")
+        with pytest.raises(tp.FabricError, match="'x' was not begun as int32"):
+            creation.again((7, 4), np.int32, None, (2, 4))
+        sink = creation.again(SHAPE, np.int32, None, (2, 5))
+        sink.write(((4, 7), (0, 5)), x[4:]).result()
+        sink.finish().close()
+        np.testing.assert_array_equal(fabric.read("x"), x)
+        assert fabric.check("x") == ()
+        fabric.delete("x")
+    assert list((tmp_path / "f" / "blocks").glob("*/[0-9]*")) == []
+
+
+def test_one_job_at_a_time_writes_a_name(fabric: tp.Fabric):
+    creation = fabric.create("x")
+    assert isinstance(creation, FabricCreation)
+    one = creation.make(SHAPE, np.int32)
+    two = creation.make(SHAPE, np.int32)
+    with pytest.raises(tp.FabricError, match="'x' is being written by somebody else now"):
+        one.finish()
+    one.close()
+    fabric.load("x", numbers(2, 2))
+    with pytest.raises(tp.FabricError, match="'x' is there already"):
+        two.finish()
+    two.close()
+    assert fabric.describe("x").type.shape == (2, 2)
+
+
+def test_streams_read_and_write_a_fabric(fabric: tp.Fabric):
+    x = numbers(12, 3).astype(np.float32)
+    fabric.load("x", x, names=("row", "col"))
+    source = fabric.open("x")
+    plus = tp.Map(lambda v: v + 1, "... -> ...", name="plus")
+    tp.stream(plus, {"row": tp.chunks(size=4)}, [source], fabric.create("y")).run().close()
+    source.close()
+    np.testing.assert_array_equal(fabric.read("y"), x + 1)
+    assert fabric.describe("y").type.names == ("row", "col")
