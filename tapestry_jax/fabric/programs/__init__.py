@@ -1,1 +1,4 @@
-"""Programs on tensors by name. Read `program` (graphs and plans), `applying`, then `recovering` (lost blocks again)."""
+"""Programs on tensors by name.
+
+Read `program` (graphs, plans, how both are remembered) and `applying`, then `recovering` (blocks that are lost, again).
+"""

@@ -1,1 +1,4 @@
-"""Tensors of a fabric as storage has them: `sources` are read by `tp.stream`, `sinks` are written."""
+"""Tensors of a fabric as storage has them, for `tp.stream` and others.
+
+Read `sources`, which are read, then `sinks`, which are written.
+"""

@@ -1,1 +1,4 @@
-"""What a tensor is, without its numbers. Read `records` (versions, blocks, operations), `boxes`, `casting`, `names`."""
+"""What a tensor is, without its numbers.
+
+Read `records` (versions, blocks, operations) and `boxes`, then `casting` and `names`.
+"""
