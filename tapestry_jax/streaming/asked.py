@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from combinators.arguments import read_name
+from combinators.arguments import read_list, read_name
 from combinators.arrows.tracing import trace
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
@@ -66,7 +66,12 @@ def spec_of(source: Stored) -> TensorType:
     return TensorType.make(source.names or (None,) * len(source.shape), source.shape, source.dtype)
 
 
-def read_plan(program: Any, over: Any, sources: Sequence[Stored], mesh: Any) -> tuple[Plan, tuple[str, ...]]:
+def read_graph(program: Any, sources: Sequence[Stored]) -> Plan | Graph:
+    """The program as it is where it is planned or traced, else traced for its sources."""
+    return program if isinstance(program, Plan | Graph) else trace(program, *map(spec_of, sources))
+
+
+def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[str, ...]]:
     """The plan, and the dimensions that the host streams.
 
     Raises:
@@ -74,7 +79,7 @@ def read_plan(program: Any, over: Any, sources: Sequence[Stored], mesh: Any) -> 
     """
     if isinstance(program, Plan):
         chunked = [dim for dim, items in program.entries if any(isinstance(item, Chunks) for item in items)]
-        dims = chunked if over is None else _names(over)
+        dims = chunked if over is None else read_names(over)
         missing = [dim for dim in dims if dim not in chunked]
         if missing or not dims or mesh is not None:
             what = (
@@ -83,7 +88,6 @@ def read_plan(program: Any, over: Any, sources: Sequence[Stored], mesh: Any) -> 
             remedy = "Name one of these, or plan again: tp.plan(graph, mesh, {'row': tp.chunks(size=4096)})."
             raise PlanError(message(f"this plan {what}", f"got over={over!r}", remedy=remedy))
         return program, tuple(dims)
-    graph = program if isinstance(program, Graph) else trace(program, *map(spec_of, sources))
     if not isinstance(over, Mapping):
         remedy = "Write over={'row': tp.chunks(size=4096)}."
         raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
@@ -93,11 +97,16 @@ def read_plan(program: Any, over: Any, sources: Sequence[Stored], mesh: Any) -> 
         remedy = "Write over={'row': tp.chunks(size=4096)}."
         raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
     chosen = make_mesh(jax.devices()[:1], device=1) if mesh is None else mesh
-    return plan_by_hand(graph, chosen, known), dims
+    return plan_by_hand(program, chosen, known), dims
 
 
-def _names(over: Any) -> list[str]:
-    listed = [over] if isinstance(over, str) else list(over)
+def read_names(over: Any) -> list[str]:
+    """Names of dimensions, one or several.
+
+    Raises:
+      PlanError: for anything else.
+    """
+    listed = [over] if isinstance(over, str) else read_list(over, "over= of tp.stream", PlanError)
     return [read_name(dim, "a dimension in over= of tp.stream", PlanError) for dim in listed]
 
 

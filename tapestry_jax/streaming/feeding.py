@@ -92,7 +92,7 @@ class Feed:
         """Note what is there once the turn that took the last arrays is done; its buffers come last in the ring."""
         assert self._taken is not None
         self._taken.taken_by(consumer)
-        self._meter.begin("compute")
+        self._meter.begin("compute", sum(buffer.nbytes for each in self._taken.buffers for buffer in each))
         self._idle.append(self._taken)
         self._taken = None
         # The turn before is waited for while this one runs, and its buffers are read into.

@@ -15,14 +15,19 @@ from combinators.frozen import dataclass
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.protocols import Sink, Stored
-from tapestry_jax.streaming.asked import read_plan, read_sources
+from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
+from tapestry_jax.streaming.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.fitting import check_fits, fitting
 from tapestry_jax.streaming.in_memory import Held
 from tapestry_jax.streaming.metrics import Meter, Metrics
+from tapestry_jax.streaming.placing import places_of
 from tapestry_jax.streaming.position import Keeper, Stopped
-from tapestry_jax.streaming.running import Runner
+from tapestry_jax.streaming.running import AHEAD, Runner
 from tapestry_jax.streaming.sinks import read_sinks
 from tapestry_jax.streaming.split import Split, split
+from tapestry_jax.streaming.turn import Programs
+from tapestry_jax.streaming.writing import MOST
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Job:
       dims: the streamed dimensions.
       sources: what the inputs are read from, in order.
       sinks: where outputs go, by position; the others are returned as arrays.
+      memory: bytes that it may need; None where nothing was said.
       meters: of its runs.
     """
 
@@ -41,6 +47,7 @@ class Job:
     dims: tuple[str, ...]
     sources: tuple[Stored, ...]
     sinks: Mapping[int, Any]
+    memory: int | None = None
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
 
     @property
@@ -59,6 +66,32 @@ class Job:
         """Passes over what is stored, and what stands between them."""
         return split(self.planned.schedule, self.dims)
 
+    @cached_property
+    def programs(self) -> Programs:
+        """What runs on the devices, compiled once."""
+        return Programs(self.planned.schedule, self.planned.mesh)
+
+    @property
+    def ahead(self) -> int:
+        """Bytes of the ring of buffers; under a limit two turns have buffers, and no more."""
+        return AHEAD if self.memory is None else 0
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are being written at once; under a limit a sixteenth of it."""
+        return MOST if self.memory is None else min(MOST, self.memory // 16)
+
+    def plan(self) -> Budget:
+        """The memory that it needs, known before it starts: buffers, accumulators, temporaries, results.
+
+        Returns:
+          A table that `print` shows; its `total` is a bound for what a run adds to the process.
+        """
+        places = places_of(self.planned.mesh)
+        files = {self.split.outputs[number] for number in self.sinks}
+        held = [slot for slot in self.split.written if slot not in files]
+        return budget_of(self.split, self.programs, places, held, self.ahead, self.behind, self.memory)
+
     def run(self) -> Any:
         """Run it.
 
@@ -72,7 +105,8 @@ class Job:
 
     def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
         """Run it from where another run has stopped, handing snapshots to `keeper`."""
-        runner = Runner(self.split, self.planned.mesh, self.sources, self._opened())
+        opened, limits = self._opened(), (self.ahead, self.behind)
+        runner = Runner(self.split, self.planned.mesh, self.sources, opened, *limits, self.programs)
         meter = Meter()
         self.meters.append(meter)
         values, stored = runner.run(meter, begin, keeper)
@@ -113,7 +147,9 @@ def whole(source: Stored) -> Any:
     return array
 
 
-def stream(program: Any, over: Any = None, sources: Any = (), sinks: Any = None, *, mesh: Any = None) -> Job:
+def stream(
+    program: Any, over: Any = None, sources: Any = (), sinks: Any = None, *, memory: Any = None, mesh: Any = None
+) -> Job:
     """Run a program over data that need not fit into memory, chunk by chunk.
 
     The loops over the streamed dimension are those of `tp.plan` with `tp.chunks`, turned by the host: a turn reads its
@@ -122,18 +158,20 @@ def stream(program: Any, over: Any = None, sources: Any = (), sinks: Any = None,
 
     Args:
       program: an arrow or a function as `tp.trace` takes it, a graph, or a plan that takes dimensions in chunks.
-      over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`; for
-        a plan the name of a dimension, or several; by default all that it takes in chunks.
+      over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
+        name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
+        that are stored where that can be. For a plan the names of dimensions that it takes in chunks; by default all.
       sources: what the inputs are read from, in their order or by name: what `tp.open` gives, or arrays.
       sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
         Outputs without one are returned as arrays.
+      memory: bytes that the stream may need beside the program itself, such as `"512MiB"`; `job.plan()` shows for what.
       mesh: whose devices run the turns; by default the first device alone.
 
     Returns:
       A job; `job.run()` runs it.
 
     Raises:
-      PlanError: for what cannot be streamed, and wrong sources or sinks.
+      PlanError: for what cannot be streamed, does not fit into the memory, and wrong sources or sinks.
       MeshError: for a mesh without devices.
 
     Example:
@@ -144,13 +182,22 @@ def stream(program: Any, over: Any = None, sources: Any = (), sinks: Any = None,
       >>> tp.stream(total, {"row": tp.chunks(size=2)}, x).run()
       array([30., 36.], dtype=float32)
     """
-    found = read_sources(sources, program)
-    planned, dims = read_plan(program, over, found, mesh)
-    checked = read_sources(found, planned)
-    require_running(planned.mesh)
-    planned.verify()
-    job = Job(planned, dims, checked, read_sinks(sinks, planned.graph))
-    _check_sinks(job)
+    found, limit = read_sources(sources, program), read_memory(memory)
+    graph = read_graph(program, found)
+    checked = read_sources(found, graph)
+
+    def job_over(entries: Any) -> Job:
+        planned, dims = read_plan(graph, entries, mesh)
+        require_running(planned.mesh)
+        planned.verify()
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit)
+        _check_sinks(job)
+        return job
+
+    if not isinstance(graph, Plan) and over is not None and not isinstance(over, Mapping):
+        return fitting(job_over, read_names(over), graph, checked, limit)
+    job = job_over(over)
+    check_fits(job_over, job, over)
     return job
 
 

@@ -99,10 +99,11 @@ class Meter:
             self.begin(name)
             future.add_done_callback(lambda _: self.end(name))
 
-    def begin(self, name: str) -> None:
-        """One more is under way."""
+    def begin(self, name: str, amount: int = 0) -> None:
+        """One more is under way, of so many bytes."""
         with self._lock:
             count = self._counts[name]
+            count.bytes += amount
             count.calls += 1
             count.now += 1
             count.depth = max(count.depth, count.now)

@@ -36,6 +36,7 @@ class Runner:
       sinks: what passes write, by slot: all that they make.
       ahead: bytes of the buffers into which turns are read ahead; two turns have buffers in any case.
       behind: bytes that are being written at once.
+      known: its programs, where they are compiled already.
     """
 
     split: Split
@@ -44,11 +45,12 @@ class Runner:
     sinks: Mapping[int, Sequence[Sink]]
     ahead: int = AHEAD
     behind: int = MOST
+    known: Programs | None = None
 
     @cached_property
     def programs(self) -> Programs:
         """The programs of its parts."""
-        return Programs(self.split.schedule, self.mesh)
+        return self.known or Programs(self.split.schedule, self.mesh)
 
     @cached_property
     def places(self) -> dict[Any, dict[str, int]]:

@@ -8,7 +8,7 @@ have an axis more, in front, along which the devices lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,14 +42,27 @@ class Programs:
 
     schedule: Schedule
     mesh: Any
+    _known: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
     @cached_property
     def here(self) -> Here:
         """A device outside of all loops."""
         return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=is_torn(self.schedule))
 
-    def between(self, part: Between) -> Callable[..., Arrays]:
-        """The steps between passes: from the values that they read to those that are read later."""
+    def between(self, part: Between) -> Any:
+        """The steps between passes, compiled: from the values that they read to those that are read later."""
+        key = "between", part.part.inputs, part.part.outputs
+        if key not in self._known:
+            slots = [self.schedule.slots[slot] for slot in part.part.inputs]
+            self._known[key] = self._between(part).lower(list(map(self.struct, slots))).compile()
+        return self._known[key]
+
+    def temporaries(self, part: Between | Pass) -> int:
+        """Bytes that the compiler sets aside on every device while a part, or a turn of it, runs."""
+        analysis = (self.between(part) if isinstance(part, Between) else self.turn(part)).memory_analysis()
+        return int(analysis.temp_size_in_bytes) if analysis is not None else 0
+
+    def _between(self, part: Between) -> Any:
         inside = part.part
 
         def run(values: Arrays) -> Arrays:
@@ -66,10 +79,15 @@ class Programs:
         return self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
 
     def turn(self, part: Pass) -> Any:
-        """One turn, jitted: from (carried, operands, pieces, number) to (carried, made, still, done).
+        """One turn, compiled: from (carried, operands, pieces, number) to (carried, made, still, done).
 
         What is carried is given away: its memory becomes that of the result. `done` is there when the turn is done.
         """
+        if part.region.results not in self._known:
+            self._known[part.region.results] = self._turn(part)
+        return self._known[part.region.results]
+
+    def _turn(self, part: Pass) -> Any:
         region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)
         pieces = [as_read(body.slots[piece.slot]) for piece in part.pieces]
         given = [body.slots[slot] for slot in body.inputs[: part.entering]]
@@ -101,7 +119,10 @@ class Programs:
             out_specs=(specs[0], _specs(made), _specs(still), PartitionSpec()),
             check_vma=True,
         )
-        return jax.jit(sharded, donate_argnums=0)
+        made_as = [list(map(self.sharding, kind)) for kind in (carried.slots, made, still)]
+        jitted = jax.jit(sharded, donate_argnums=0, out_shardings=(*made_as, NamedSharding(self.mesh, PartitionSpec())))
+        structs = [list(map(self.struct, kind)) for kind in (carried.slots, given, pieces)]
+        return jitted.lower(*structs, jax.ShapeDtypeStruct((), jnp.int32)).compile()
 
     def sharding(self, slot: Slot) -> NamedSharding:
         """Where the array of a slot lies."""
@@ -118,16 +139,14 @@ class Programs:
         """The array of a slot, as a type."""
         return jax.ShapeDtypeStruct(self.shape(slot), slot.type.dtype, sharding=self.sharding(slot))
 
-    def _jitted(
-        self, run: Callable[[Arrays], Arrays], inputs: Sequence[Slot], outputs: Sequence[Slot]
-    ) -> Callable[..., Arrays]:
+    def _jitted(self, run: Callable[[Arrays], Arrays], inputs: Sequence[Slot], outputs: Sequence[Slot]) -> Any:
         def on_device(arrays: Arrays) -> Arrays:
             return _closed(outputs, run(_opened(inputs, arrays)))
 
         sharded = jax.shard_map(
             on_device, mesh=self.mesh, in_specs=(_specs(inputs),), out_specs=_specs(outputs), check_vma=True
         )
-        return jax.jit(sharded)
+        return jax.jit(sharded, out_shardings=list(map(self.sharding, outputs)))
 
 
 def as_read(slot: Slot) -> Slot:

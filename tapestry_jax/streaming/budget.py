@@ -1,0 +1,172 @@
+"""What a stream needs of memory, known before it starts: buffers, accumulators, temporaries, and what is held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from combinators.arguments import is_whole
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from tapestry_jax.planning.scheduling.schedule import Slot
+from tapestry_jax.streaming.buffers import frames_within
+from tapestry_jax.streaming.feeding import shapes_of
+from tapestry_jax.streaming.split import Between, Pass, Split
+from tapestry_jax.streaming.turn import Programs
+
+_UNITS = {
+    "B": 1,
+    **{f"{unit}B": 1000**n for n, unit in enumerate("kMGT", 1)},
+    **{f"{unit}iB": 1024**n for n, unit in enumerate("KMGT", 1)},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+      name: what needs the memory.
+      bytes: how much.
+      what: for people.
+    """
+
+    name: str
+    bytes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a stream needs, on all its devices and on the host together, while its largest part runs.
+
+    Attributes:
+      rows: by what it is needed for.
+      part: which part is the largest.
+      chunks: streamed dimensions, the cells of them that a device takes in a turn, and the turns.
+      limit: what was given; None where nothing was.
+    """
+
+    rows: tuple[Row, ...]
+    part: str
+    chunks: tuple[tuple[str, int, int], ...]
+    limit: int | None
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return sum(row.bytes for row in self.rows)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is within the limit."""
+        return self.limit is None or self.total <= self.limit
+
+    def __str__(self) -> str:
+        known = [(row.name, shown(row.bytes), row.what) for row in self.rows]
+        known.append(("sum", shown(self.total), self.part))
+        known += [] if self.limit is None else [("limit", shown(self.limit), "fits" if self.fits else "does not fit")]
+        widths = [max(len(line[column]) for line in known) for column in (0, 1)]
+        lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {what}".rstrip() for name, size, what in known]
+        chunks = [f"{dim}: {turns} turns of {block} cells" for dim, block, turns in self.chunks]
+        return "\n".join([*chunks, *lines])
+
+
+def budget_of(
+    split: Split,
+    programs: Programs,
+    places: Mapping[Any, Mapping[str, int]],
+    held: Iterable[int],
+    ahead: int,
+    behind: int,
+    limit: int | None,
+) -> Budget:
+    """The budget of a stream. Its programs are compiled for it, and run as they are.
+
+    Args:
+      split: passes, and what stands between them.
+      programs: of the stream.
+      places: where the devices lie on the mesh.
+      held: values that are held in memory whole, by slot.
+      ahead: bytes of the ring of buffers; two turns have buffers in any case.
+      behind: bytes that are being written at once.
+      limit: in bytes, if any.
+    """
+    slots, devices = split.schedule.slots, len(places)
+    entered = [slot for number, slot in enumerate(split.schedule.inputs) if number not in split.stored]
+    kept = {*entered}.union(*(part.part.outputs for part in split.parts if isinstance(part, Between)))
+    always = (
+        Row(
+            "arguments", _bytes((slots[s] for s in kept), devices), "read whole, or made between passes, on the devices"
+        ),
+        Row(
+            "in memory",
+            sum(slots[slot].type.nbytes for slot in held),
+            "results without a sink, and values between passes",
+        ),
+    )
+    found: list[tuple[str, tuple[Row, ...]]] = []
+    for number, part in enumerate(split.parts):
+        if isinstance(part, Between):
+            rows = (Row("temporaries", programs.temporaries(part) * devices, "by the compiler"),)
+            found.append((f"part {number + 1} of {len(split.parts)}, between passes", rows))
+        else:
+            named = f"part {number + 1} of {len(split.parts)}, a pass over `{part.dim}`"
+            found.append((named, tuple(_of_pass(part, programs, places, ahead, behind))))
+    largest = max(found, key=lambda each: sum(row.bytes for row in each[1]), default=("", ()))
+    chunks = {part.dim: (part.block, part.turns) for part in split.passes}
+    return Budget((*always, *largest[1]), largest[0], tuple((dim, *each) for dim, each in chunks.items()), limit)
+
+
+def _of_pass(
+    part: Pass, programs: Programs, places: Mapping[Any, Mapping[str, int]], ahead: int, behind: int
+) -> Iterable[Row]:
+    body, devices = part.region.body, len(places)
+    shapes = shapes_of(part, programs, places)
+    frames = frames_within(shapes, ahead, part.turns)
+    own = sum(shape.bytes for shape in shapes)
+    yield Row("buffers", frames * own, f"{frames} turns of {shown(own)}")
+    platforms = {device.platform for device in places}
+    if platforms != {"cpu"}:
+        pieces = _bytes((body.slots[piece.slot] for piece in part.pieces), devices)
+        yield Row("pieces", 2 * pieces, "copies on the devices, of two turns")
+    carried = body.outputs[: sum(leaves for _, leaves in (*part.region.folds, *part.region.scans))]
+    yield Row("carried", _bytes((body.slots[slot] for slot in carried), devices), "accumulators and totals")
+    yield Row("temporaries", programs.temporaries(part) * devices, "of a turn, by the compiler")
+    made = _bytes((body.slots[each.slot] for each in (*part.made, *part.still)), devices)
+    if made:
+        # One turn makes while the results of the one before are written, and what was begun before is under way.
+        yield Row("made", 2 * made, "results of two turns")
+        yield Row("written", min(max(behind, made), made * part.turns), "under way to sinks")
+
+
+def _bytes(slots: Iterable[Slot], devices: int) -> int:
+    return sum(slot.local_bytes for slot in slots) * devices
+
+
+def shown(count: int) -> str:
+    """Bytes for people: `64.0 MiB`."""
+    size, units = float(count), ("B", "KiB", "MiB", "GiB")
+    for unit in units:
+        if size < 1024 or unit == units[-1]:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{count} B"
+
+
+def read_memory(memory: Any) -> int | None:
+    """Bytes, from a number or a text such as `"512MB"` or `"2GiB"`.
+
+    Raises:
+      PlanError: for anything else.
+    """
+    if memory is None:
+        return None
+    if is_whole(memory) and memory > 0:
+        return int(memory)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B)\s*", memory) if isinstance(memory, str) else None
+    if match is not None and match[2] in _UNITS and float(match[1]) > 0:
+        return int(float(match[1]) * _UNITS[match[2]])
+    remedy = "Write memory='512MiB', '2GB', or a number of bytes."
+    raise PlanError(message("memory= of tp.stream is an amount of bytes", f"got {memory!r:.80}", remedy=remedy))

@@ -1,0 +1,98 @@
+"""What a stream needs of memory: the table, chunks that fit, and refusals that say what would."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.streaming.budget import read_memory
+from tapestry_jax.streaming.fitting import turns_of_chunks
+
+X = np.ones((1000, 64), np.float32)
+
+
+def moments() -> Any:
+    return tp.fold(tp.aggregators.Moments(), "row c -> c")
+
+
+def test_budget_names_every_row_and_sums_them() -> None:
+    budget = tp.stream(moments(), {"row": tp.chunks(size=100)}, X, memory="1MB").plan()
+    rows = {row.name: row.bytes for row in budget.rows}
+    assert rows["buffers"] == 2 * 100 * 64 * 4
+    assert rows["carried"] >= 3 * 64 * 4
+    assert rows["in memory"] == 0
+    assert budget.total == sum(rows.values())
+    assert budget.fits
+    assert str(budget).splitlines()[0] == "row: 10 turns of 100 cells"
+    assert str(budget).splitlines()[-1].startswith("limit")
+
+
+def test_budget_counts_results_that_have_no_sink() -> None:
+    program = tp.Map(lambda a: a + 1, "row c -> row c")
+    held = {row.name: row.bytes for row in tp.stream(program, {"row": tp.chunks(size=100)}, X).plan().rows}
+    assert held["in memory"] == X.nbytes
+
+
+def test_stream_chooses_the_largest_chunks_that_fit() -> None:
+    job = tp.stream(moments(), "row", X, memory="100kB")
+    (_, block, turns), budget = job.plan().chunks[0], job.plan()
+    assert 1 < turns < 1000
+    assert budget.total <= 100_000
+    fewer = tp.stream(moments(), {"row": tp.chunks(size=2 * block)}, X)
+    assert sum(row.bytes for row in fewer.plan().rows) > 100_000
+    np.testing.assert_allclose(job.run()["mean"], X.mean(0))
+
+
+def test_stream_refuses_what_does_not_fit_and_says_what_would() -> None:
+    with pytest.raises(tp.PlanError, match=r"Take smaller chunks: \{'row': tp.chunks\(size=\d+\)\} fits"):
+        tp.stream(moments(), {"row": tp.chunks(size=500)}, X, memory="100kB")
+    with pytest.raises(tp.PlanError, match="Give more memory"):
+        tp.stream(moments(), "row", X, memory=1000)
+
+
+def test_turns_of_chunks_are_aligned_first() -> None:
+    aligned, turns = turns_of_chunks(600, 100, 300)
+    assert aligned == [2, 3, 6]
+    assert {*aligned} <= {*turns}
+    assert max(turns) > 100
+
+
+@pytest.mark.parametrize(("text", "count"), [("512MiB", 512 << 20), ("2 GB", 2 * 10**9), (7, 7), ("1.5kB", 1500)])
+def test_memory_is_read(text: Any, count: int) -> None:
+    assert read_memory(text) == count
+
+
+@pytest.mark.parametrize("wrong", ["a lot", "12", -1, 0, 1.5, "0MB", True])
+def test_memory_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(tp.PlanError, match="is an amount of bytes"):
+        read_memory(wrong)
+
+
+_MEASURED = """
+import resource, sys
+import numpy as np
+import tapestry_jax as tp
+small = np.ones((64, 1024), np.float32)
+program = tp.fold(tp.aggregators.Moments(), "row c -> c")
+tp.stream(program, {"row": tp.chunks(size=8)}, small).run()
+job = tp.stream(program, "row", tp.open(sys.argv[1]), memory="12MiB")
+planned = job.plan().total
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+job.run()
+print(planned, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_a_run_adds_no_more_than_was_planned(tmp_path: Path) -> None:
+    source = tmp_path / "x.npy"
+    np.save(source, np.ones((20 * 1024, 1024), np.float32))  # 80 MiB
+    ran = subprocess.run([sys.executable, "-c", _MEASURED, str(source)], capture_output=True, text=True, check=True)
+    planned, measured = map(int, ran.stdout.split())
+    assert planned <= 12 << 20
+    assert measured <= 1.1 * planned + (4 << 20)
