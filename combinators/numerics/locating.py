@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
 
 def locate(wanted: Any, at: Any) -> tuple[Any, Any]:
@@ -22,8 +23,16 @@ def locate(wanted: Any, at: Any) -> tuple[Any, Any]:
     for bit in reversed(range((at.shape[0] - 1).bit_length())):
         probe = place + 2**bit
         within = jnp.minimum(probe, at.shape[0] - 1)
-        place = jnp.where((probe == within) & (at[within] <= wanted), probe, place)
-    return place, at[place] == wanted
+        place = jnp.where((probe == within) & (_read(at, within) <= wanted), probe, place)
+    return place, _read(at, place) == wanted
+
+
+_ONE_BY_ONE = lax.GatherDimensionNumbers((), (0,), (0,))
+
+
+def _read(at: Any, places: Any) -> Any:
+    """`at[places]`, all of them within: indexing traces twenty times longer than what it comes to."""
+    return lax.gather(at, places[..., None], _ONE_BY_ONE, (1,), mode="promise_in_bounds")
 
 
 def place_after(wanted: Any, at: Any) -> tuple[Any, Any]:

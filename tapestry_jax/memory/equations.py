@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax.numpy as jnp
+
 _SUMS = frozenset(("add", "add_any"))
 _BINARY = frozenset(("sub", "mul", "div", "max", "min", "pow"))
 _UNARY = frozenset(
@@ -17,7 +19,7 @@ _MOVED = frozenset(
     ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "copy", "pvary", "pcast", "stop_gradient", "name")
 )
 _REDUCED = frozenset(("reduce_sum", "reduce_max", "reduce_min"))
-_FLOATS = frozenset(("float32", "float64", "bfloat16"))
+_FLOATS = frozenset(map(jnp.dtype, (jnp.float32, jnp.float64, jnp.bfloat16)))
 _FEWEST = 4096
 """What has fewer elements is not worth a call of the library."""
 _SMALLEST_PRODUCT = 8
@@ -46,7 +48,7 @@ def library_of(equation: Any) -> str:
     if name in ("scatter-add", "scatter_add", "dynamic_update_slice"):
         return "scatters"
     known = [atom.aval for atom in (*equation.invars, *equation.outvars)]
-    if any(not hasattr(aval, "dtype") or str(aval.dtype) not in _FLOATS for aval in known):
+    if any(not hasattr(aval, "dtype") or aval.dtype not in _FLOATS for aval in known):
         return ""
     if name == "dot_general":
         return "product" if _is_plain(equation) else ""
@@ -54,7 +56,7 @@ def library_of(equation: Any) -> str:
         return ""
     if name in _REDUCED:
         # It sums bfloat16 in no precision that XLA takes.
-        return "reduction" if name != "reduce_sum" or str(known[0].dtype) != "bfloat16" else ""
+        return "reduction" if name != "reduce_sum" or known[0].dtype != jnp.bfloat16 else ""
     if name in _SUMS:
         return "adds"
     return "joins" if name in _BINARY or name in _UNARY or name in _MOVED else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -107,23 +107,29 @@ class _Reader:
         if kind <= COSTLY and name not in _COUNTED and all(number in self.uniform for number in read):
             self.uniform.update(results)
         rounds = name in _PRODUCTS and _is_default(params.get("precision"))
-        made = Node(kind, read, tuple(results), clean, backward, bodies, held, carries, rounds)
         library = library_of(equation)
         if library == "scatters" and operands[0] not in self.uniform:
             library = ""
-        self.nodes.append(
-            replace(
-                made,
-                library=library,
-                turned=turned(equation),
-                merged=merged(equation),
-                name=name,
-                parts=parts_of(equation),
-                extents=extents_of(equation),
-                rows=reduces_rows(equation),
-                cuts=name == "all_to_all" and params["split_axis"] != 0,
-            )
+        made = Node(
+            kind,
+            read,
+            tuple(results),
+            clean,
+            backward,
+            bodies,
+            held,
+            carries,
+            rounds,
+            library=library,
+            turned=turned(equation),
+            merged=merged(equation),
+            name=name,
+            parts=parts_of(equation),
+            extents=extents_of(equation),
+            rows=reduces_rows(equation),
+            cuts=name == "all_to_all" and params["split_axis"] != 0,
         )
+        self.nodes.append(made)
 
     def _later(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:
         """What is not there before some events: each value waits for a number that is read off all of them."""
@@ -222,8 +228,11 @@ def _jaxpr(found: Any) -> Any:
 
 def _value(aval: Any) -> Value:
     shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
-    if dtype is None:
-        return Value(0, "token")
+    return Value(0, "token") if dtype is None else _array(shape, dtype)
+
+
+@lru_cache(maxsize=4096)
+def _array(shape: tuple[int, ...], dtype: Any) -> Value:
     size = 8 if jnp.issubdtype(dtype, jax.dtypes.extended) else dtype.itemsize
     size = 0 if dtype == jax.dtypes.float0 else size
     return Value(math.prod(shape) * size, f"{dtype}[{','.join(map(str, shape))}]")
@@ -248,4 +257,6 @@ class _Paths:
             plain = shorter
         plain = "/".join(part for part in plain.split("/") if part not in _PLACES)
         # What is no operation's own belongs to the loop around it.
-        return path_of(plain, self._known) if self._known and any(path in plain for path in self._known) else plain
+        found = path_of(plain, self._known)
+        is_told = found in plain and found in self._known
+        return found if is_told or any(path in plain for path in self._known) else plain

@@ -8,15 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import jax
-
 from combinators.index_space.tensor_type import is_inexact
 from combinators.merging.blocks import combine_blocks
 from combinators.operations.execute import present, states
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, block_structs, shape
-from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, passed_through
-from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, mapped_frame, merges
+from tapestry_jax.planning.derivatives.dependence import Matrix, dependence
+from tapestry_jax.planning.folding.framed import framed, of_few_cells
+from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, merges
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
 from tapestry_jax.planning.folding.sent_in_order import sent_in_order
 from tapestry_jax.planning.geometry.hops import axes_apart
@@ -51,7 +50,7 @@ def _sent_by_fold(
 ) -> Iterator[Sent]:
     state, carrier = local_state(shaped, cuts)
     varies = varying_leaves(shaped, operands, cuts, mesh)
-    needed = sources(_presented(shaped.operation, tuple(operands), tuple(state)), live)
+    needed = sources(_presented(shaped.operation, tuple(operands), tuple(of_few_cells(carrier, state))), live)
     assert shaped.operation.monoid is not None
     folded = in_space(axis for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes)
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
@@ -93,36 +92,31 @@ def _sent_by_frame(
 ) -> Iterator[Sent]:
     if not wanted:
         return
-    frame = mapped_frame(merge, axes, leaves)
-    summary = jax.eval_shape(frame.summary, leaves)
-    reference = jax.eval_shape(frame.at, summary)
-    addends = jax.eval_shape(frame.express, leaves, reference)
-    restored = dependence(frame.restore, reference, addends)
-    expressed = dependence(frame.express, leaves, reference)
-    located = dependence(frame.at, summary)
-    summarised = dependence(frame.summary, leaves)
-    of_restore = sources(restored, wanted)
-    needed_addends = {i - len(reference) for i in of_restore if i >= len(reference)}
-    needed_reference = {i for i in of_restore if i < len(reference)}
-    needed_reference |= {i - len(leaves) for i in sources(expressed, needed_addends) if i >= len(leaves)}
-    summary_moves = [any(hit and moves for hit, moves in zip(row, moving, strict=True)) for row in summarised]
+    frame = framed(merge, axes, leaves)
+    of_restore = sources(frame.restored, wanted)
+    needed_addends = {i - frame.references for i in of_restore if i >= frame.references}
+    needed_reference = {i for i in of_restore if i < frame.references}
+    needed_reference |= {i - len(leaves) for i in sources(frame.expressed, needed_addends) if i >= len(leaves)}
+    summary_moves = [any(hit and moves for hit, moves in zip(row, moving, strict=True)) for row in frame.summarised]
     summed = set[int]()
-    for number in sorted(sources(located, needed_reference)):
+    for number in sorted(sources(frame.located, needed_reference)):
         if summary_moves[number]:
-            source = passed_through(frame.summary, leaves)[number]
+            source = frame.as_summary[number]
             if merge.monoid.frame is not None and merge.monoid.frame.merge == "sum" and source is not None:
                 summed.add(source)
-            yield Sent("all-reduce", folded, nbytes(summary[number]), leaves=frozenset(sources(summarised, [number])))
+            own = sources(frame.summarised, [number])
+            yield Sent("all-reduce", folded, nbytes(frame.summary[number]), leaves=frozenset(own))
     for number in sorted(needed_addends):
-        row = expressed[number]
-        if passed_through(frame.express, leaves, reference)[number] in summed:
+        row = frame.expressed[number]
+        if frame.as_addends[number] in summed:
             continue  # XLA merges equal sums: a count is a summary and an addend.
         # The reference has been made to vary again before it is used.
         if any(row[len(leaves) :]) or any(h and m for h, m in zip(row[: len(leaves)], moving, strict=True)):
             deciding = {place for place, hit in enumerate(row) if hit}
-            framed = {place - len(leaves) for place in deciding if place >= len(leaves)}
-            own = {place for place in deciding if place < len(leaves)} | sources(summarised, sources(located, framed))
-            yield Sent("all-reduce", folded, nbytes(addends[number]), leaves=frozenset(own))
+            behind = {place - len(leaves) for place in deciding if place >= len(leaves)}
+            own = {place for place in deciding if place < len(leaves)}
+            own |= sources(frame.summarised, sources(frame.located, behind))
+            yield Sent("all-reduce", folded, nbytes(frame.addends[number]), leaves=frozenset(own))
 
 
 def sent_by_scan(

@@ -229,10 +229,16 @@ def _gradients_by_turn(body: Schedule, step: Run | Finish, axis: str) -> Iterato
         return
     graph, shaped, cut = body.graph, body.graph.shaped(step.node), _cut_along(step, axis)
     arrays = [operand for operand in shaped.signature.operands if operand.coordinate is None]
+    known = {operand.coordinate for operand in shaped.signature.operands} & cut
     for place, (operand, slot) in enumerate(zip(arrays, step.operands, strict=False)):
         windows = {name for each in operand.axes if each.is_window for name in each.names}
-        told = derivative_coordinates(graph, step.node, place, local_sizes(shaped, dict(step.cuts)))
-        if not cut.isdisjoint(windows | told):
+        # Kernels are traced only where they know a coordinate that the loop cuts.
+        if not cut.isdisjoint(windows) or (
+            known
+            and not known.isdisjoint(
+                derivative_coordinates(graph, step.node, place, local_sizes(shaped, dict(step.cuts)))
+            )
+        ):
             yield slot
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
+from combinators.graphs import walk
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.items import Item, Striped
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, held, weigh
@@ -15,6 +16,9 @@ Part = tuple[str, str, str, Item | None]
 """What may be dropped: a field of `Asked`, a path or a name, a dimension, and an item of its entry."""
 _SAME = 1e-9
 _ORDER = ("inputs", "ops", "entries", "items", "remat")
+WORK = 10_000
+"""So many operations are planned at most, those of all candidates together: of layers that are written out by the
+hundred, few candidates, of which the first say most."""
 
 
 def shortened(
@@ -25,7 +29,8 @@ def shortened(
     Methods pick up what has no effect: exceptions that held before something else was dropped, dimensions that are told
     to stay whole. What is the same but for numbers in its path goes together. All that cuts nothing is tried at once,
     then the dimensions of that, arguments that lie so by themselves, and all else; then one after the other what is
-    left: until each was tried since anything changed that says with it where its dimension goes. What is fixed stays.
+    left: until each was tried since anything changed that says with it where its dimension goes, or `WORK` is done.
+    What is fixed stays.
 
     Args:
       problem: what was searched.
@@ -35,6 +40,7 @@ def shortened(
     Returns:
       The last of them.
     """
+    began = _planned(problem)
     whole, cut = _by_likelihood(problem, found.asked)
     named = [parts for parts in whole if parts[0][0] == "entries"]
     for groups in (whole, named, _by_itself(problem, found, [*whole, *cut]), cut):
@@ -43,7 +49,8 @@ def shortened(
             yield (found := shorter)
     waiting = [parts for groups in _by_likelihood(problem, found.asked) for parts in groups]
     kept: list[list[Part]] = []
-    while waiting:
+    operations = max(sum(1 for _ in walk.operations(problem.graph)), 1)
+    while waiting and operations * (_planned(problem) - began) < WORK:
         parts = waiting.pop(0)
         shorter = _without_any(problem, found, [parts], is_proved)
         if shorter is None:
@@ -55,6 +62,11 @@ def shortened(
         waiting += again
         yield (found := shorter)
     return found
+
+
+def _planned(problem: Problem) -> int:
+    """How many candidates were planned so far; what planning refuses costs next to nothing."""
+    return sum(isinstance(each, Evaluated) for each in problem.evaluated.values())
 
 
 def _by_itself(problem: Problem, found: Evaluated, groups: Sequence[list[Part]]) -> list[list[Part]]:

@@ -183,7 +183,8 @@ class Prices:
         sent = [*sent_by_convert(alone, step, flow, seen)]
         common: list[tuple[Any, float]] = []
         without = self.sent(sent_by_convert(alone, step, flow, {*seen}), layers=layers) if seen else 0.0
-        for key in seen:
+        # In an order that is the same in every process: a set of texts has none.
+        for key in sorted(seen, key=repr) if len(seen) > 1 else [*seen]:
             others = seen - {key}
             first = sent if not others else sent_by_convert(alone, step, flow, others)
             common.append((key, self.sent(first, layers=layers) - without))

@@ -12,6 +12,7 @@ import tapestry_jax as tp
 from tapestry_jax.plan import asked_of
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching import evaluated
+from tapestry_jax.searching.answering import shortened as subject
 from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
 from tapestry_jax.searching.finding import anneal
@@ -160,3 +161,18 @@ def test_arguments_that_lie_so_by_themselves_are_dropped_at_once_and_the_others_
     shorter = next(shortened(where, first, lambda other: False))
     assert shorter.asked.inputs == (("down", (("mlp", ("data",)),)),)
     assert shorter.schedule == first.schedule
+
+
+def test_no_more_is_planned_than_the_work_that_is_left(monkeypatch: pytest.MonkeyPatch):
+    many: dict[str, Any] = {**PLAIN, "embed": "data", "out": "model"}
+    asked = asked_of(tp.plan(GRAPH, MESH, many, ops=SAID["an exception that another one needs"]["ops"]))
+    planned: list[int] = []
+    for work in (0, 3 * 3, 10_000):
+        monkeypatch.setattr(subject, "WORK", work)
+        bound = problem()
+        first = evaluate(bound, asked)
+        assert isinstance(first, Evaluated)
+        *_, last = first, *shortened(bound, first, lambda _: True)
+        assert last.seconds <= first.seconds * (1 + 1e-9)
+        planned.append(sum(isinstance(each, Evaluated) for each in bound.evaluated.values()))
+    assert planned[0] < planned[1] < planned[2]
