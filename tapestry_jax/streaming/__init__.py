@@ -4,5 +4,6 @@ Read `split`, `views`, `turn`, then `reading`, `buffers`, `feeding`, `writing`, 
 `asked` and `sinks` is what users call, `position` what a run can be stopped at, `in_memory` what has no file, `metrics`
 what is measured, `budget` what memory is needed, and `fitting` the chunks that fit.
 
-Room: `frozen` (what a job needs to go on, in a folder). `errors` is what all of it raises.
+Rooms: `frozen` (what a job needs to go on, in a folder) and `kept` (jobs that go on from it). `errors` is what all of
+it raises.
 """

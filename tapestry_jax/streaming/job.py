@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,12 +15,15 @@ from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
 from tapestry_jax.streaming.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fitting import check_fits, fitting
 from tapestry_jax.streaming.in_memory import Held
+from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
+from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.metrics import Meter, Metrics
 from tapestry_jax.streaming.placing import places_of
 from tapestry_jax.streaming.position import Keeper, Stopped
@@ -40,6 +44,7 @@ class Job:
       sources: what the inputs are read from, in order.
       sinks: where outputs go, by position; the others are returned as arrays.
       memory: bytes that it may need; None where nothing was said.
+      checkpoint: where and how often its state is kept; or None.
       meters: of its runs.
     """
 
@@ -48,6 +53,7 @@ class Job:
     sources: tuple[Stored, ...]
     sinks: Mapping[int, Any]
     memory: int | None = None
+    checkpoint: Checkpoint | None = None
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
 
     @property
@@ -99,34 +105,71 @@ class Job:
           The result in the structure of the program's: NumPy arrays, and what was stored for outputs that have sinks.
 
         Raises:
-          FormatError: where a source cannot be read or a sink cannot be written.
+          FormatError: where a source cannot be read or a sink cannot be written, or no state in the folder can be read.
+          StreamError: where another job holds the folder of this one, or the one in it is another one than this.
+          KeyboardInterrupt: at Ctrl-C; with a checkpoint once the turn that is under way is done and kept.
         """
-        return self.run_from(None, None)
+        if self.checkpoint is None:
+            return self.run_from(None, None)
+        told = Resumable(
+            self.planned,
+            self.split,
+            self.sources,
+            self.places(),
+            self.opened,
+            self._runner,
+            self._metered,
+            self.leaves,
+        )
+        return jax.tree.unflatten(self.planned.graph.out_tree, run_kept(told, self.checkpoint))
 
     def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
         """Run it from where another run has stopped, handing snapshots to `keeper`."""
-        opened, limits = self._opened(), (self.ahead, self.behind)
-        runner = Runner(self.split, self.planned.mesh, self.sources, opened, *limits, self.programs)
+        return self.result(*self._metered(self._runner(self.opened(self.split.written)), begin, keeper))
+
+    def _runner(self, sinks: Mapping[int, Sequence[Sink]]) -> Runner:
+        limits = self.ahead, self.behind
+        return Runner(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs)
+
+    def _metered(
+        self, runner: Runner, begin: Stopped | None, keeper: Keeper | None
+    ) -> tuple[dict[int, Any], dict[int, Stored]]:
         meter = Meter()
         self.meters.append(meter)
-        values, stored = runner.run(meter, begin, keeper)
-        return self.result(values, stored)
+        return runner.run(meter, begin, keeper)
 
-    def _opened(self) -> dict[int, list[Sink]]:
-        """The sinks of all that passes make; what has none is held in memory."""
+    def places(self) -> dict[str, str]:
+        """Where its sinks lie, by the names of outputs."""
+        names = [name for name, _ in self.planned.graph.outputs]
+        return {names[n]: str(each.where) for n, each in self.sinks.items()}
+
+    def opened(self, slots: Iterable[int], folder: Path | None = None, again: bool = False) -> dict[int, list[Sink]]:
+        """The sinks of values that passes make, by slot.
+
+        Args:
+          slots: the values.
+          folder: of the job, where lies what has no sink; in memory where it has none.
+          again: whether they were begun before.
+        """
         schedule, found = self.split.schedule, dict[int, list[Sink]]()
-        for slot in self.split.written:
+        for slot in slots:
             chosen = [
                 self.sinks[n] for n, output in enumerate(self.split.outputs) if output == slot and n in self.sinks
             ]
+            if not chosen and folder is not None:
+                chosen = [create(place_of(self.split, slot, folder), overwrite=True)]
             kind = schedule.slots[slot].type
             names = kind.names if any(kind.names) else None
-            made = [each.make(kind.shape, kind.dtype, names, None) for each in chosen]
+            made = [(each.again if again else each.make)(kind.shape, kind.dtype, names, None) for each in chosen]
             found[slot] = made or [Held(kind)]
         return found
 
     def result(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> Any:
         """The outputs in the structure of the program's result."""
+        return jax.tree.unflatten(self.split.schedule.graph.out_tree, self.leaves(values, stored))
+
+    def leaves(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> list[Any]:
+        """The outputs: of values on the devices or the host the true cells, and what is stored."""
         schedule = self.split.schedule
         leaves: list[Any] = []
         for number, slot in enumerate(self.split.outputs):
@@ -137,7 +180,7 @@ class Job:
                 leaves.append(stored[slot])
             else:
                 leaves.append(whole(stored[slot]))
-        return jax.tree.unflatten(schedule.graph.out_tree, leaves)
+        return leaves
 
 
 def whole(source: Stored) -> Any:
@@ -148,7 +191,15 @@ def whole(source: Stored) -> Any:
 
 
 def stream(
-    program: Any, over: Any = None, sources: Any = (), sinks: Any = None, *, memory: Any = None, mesh: Any = None
+    program: Any,
+    over: Any = None,
+    sources: Any = (),
+    sinks: Any = None,
+    *,
+    memory: Any = None,
+    mesh: Any = None,
+    checkpoint: Any = None,
+    save_every: Any = "30s",
 ) -> Job:
     """Run a program over data that need not fit into memory, chunk by chunk.
 
@@ -166,6 +217,9 @@ def stream(
         Outputs without one are returned as arrays.
       memory: bytes that the stream may need beside the program itself, such as `"512MiB"`; `job.plan()` shows for what.
       mesh: whose devices run the turns; by default the first device alone.
+      checkpoint: a folder of the job's own, in which it keeps how far it is: a job that was killed goes on from there,
+        with other chunks too, and one that has finished gives its result again.
+      save_every: how often: a number of turns, or seconds as text, `"30s"`.
 
     Returns:
       A job; `job.run()` runs it.
@@ -182,6 +236,7 @@ def stream(
       >>> tp.stream(total, {"row": tp.chunks(size=2)}, x).run()
       array([30., 36.], dtype=float32)
     """
+    kept = read_checkpoint(checkpoint, save_every)
     found, limit = read_sources(sources, program), read_memory(memory)
     graph = read_graph(program, found)
     checked = read_sources(found, graph)
@@ -190,7 +245,7 @@ def stream(
         planned, dims = read_plan(graph, entries, mesh)
         require_running(planned.mesh)
         planned.verify()
-        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit)
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept)
         _check_sinks(job)
         return job
 

@@ -13,12 +13,12 @@ from combinators.frozen import dataclass
 class Position:
     """How far a job is.
 
-    It counts cells of the streamed dimension, not chunks or devices, so that another chunk size can go on from it.
+    It counts passes and cells, not chunks and devices, so that another chunk size can go on from it.
 
     Attributes:
-      step: the number of the step of the job that is under way; all before it are finished.
-      cells: how many cells of that step are done, in the order in which it takes them.
-      finished: whether all steps are.
+      step: the number of the pass that is under way; all before it are finished.
+      cells: the place in the streamed dimension between what is done and what is left of it.
+      finished: whether all is done.
     """
 
     step: int = 0

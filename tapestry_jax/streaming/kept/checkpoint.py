@@ -1,0 +1,179 @@
+"""A job that keeps what it has done in a folder, and goes on from it: `tp.stream(..., checkpoint="run/")`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from combinators.arguments import is_whole
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from tapestry_jax.launching.heartbeat import beat
+from tapestry_jax.plan import Plan
+from tapestry_jax.storage.partial import remove
+from tapestry_jax.storage.protocols import Array, Sink, Stored
+from tapestry_jax.streaming import position as running
+from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
+from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
+from tapestry_jax.streaming.kept.origins import outline, place_of
+from tapestry_jax.streaming.kept.thaw import freeze, thaw
+from tapestry_jax.streaming.running import Runner
+from tapestry_jax.streaming.split import Split
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often the state of a job is kept.
+
+    Attributes:
+      folder: of the job.
+      turns: after so many turns; or None.
+      seconds: after so much time; or None.
+    """
+
+    folder: Path
+    turns: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Resumable:
+    """What is known of a job that can be kept.
+
+    Attributes:
+      planned: its plan.
+      split: its passes.
+      sources: what it reads, in order.
+      places: where its sinks lie, by the names of outputs.
+      opened: from slots, the folder and whether they were begun before to their sinks; in the folder lies the rest.
+      runner: what runs it, from its sinks.
+      run: run it, from where it stopped, with who keeps it; the values and what is stored, by slot.
+      leaves: from values and what is stored, by slot, to its outputs.
+    """
+
+    planned: Plan
+    split: Split
+    sources: Sequence[Stored]
+    places: Mapping[str, str]
+    opened: Callable[[Iterable[int], Path, bool], dict[int, list[Sink]]]
+    runner: Callable[[Mapping[int, Sequence[Sink]]], Runner]
+    run: Callable[[Runner, running.Stopped | None, running.Keeper], tuple[dict[int, Any], dict[int, Stored]]]
+    leaves: Callable[[Mapping[int, Any], Mapping[int, Stored]], list[Any]]
+
+
+def read_checkpoint(folder: Any, every: Any) -> Checkpoint | None:
+    """`checkpoint=` and `save_every=` of `tp.stream`.
+
+    Raises:
+      PlanError: for what is no folder, or neither a number of turns nor a time.
+    """
+    if folder is None:
+        return None
+    if not isinstance(folder, str | Path) or not str(folder):
+        remedy = 'Name a folder of the job\'s own: checkpoint="run/".'
+        raise PlanError(message("checkpoint= of tp.stream is a folder", f"got {folder!r:.80}", remedy=remedy))
+    if is_whole(every) and every > 0:
+        return Checkpoint(Path(folder), int(every), None)
+    if isinstance(every, str) and every.endswith("s"):
+        try:
+            seconds = float(every[:-1])
+        except ValueError:
+            seconds = -1.0
+        if 0 <= seconds < float("inf"):
+            return Checkpoint(Path(folder), None, seconds)
+    details = ("expected a number of turns, or seconds as text", f"got {every!r:.80}")
+    remedy = 'Write save_every=16 for every 16 turns, or save_every="30s".'
+    raise PlanError(message("save_every= of tp.stream says when a job is kept", *details, remedy=remedy))
+
+
+def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
+    """Run a job, or what is left of it, and keep how far it is; of a job that has finished the result is read.
+
+    Raises:
+      StreamError: where another job holds the folder, or the one in it is another one than this.
+      FormatError: where no state in the folder can be read.
+      KeyboardInterrupt: at Ctrl-C, once the turn that is under way is kept; at a second one at once.
+    """
+    folder = checkpoint.folder
+    with heard() as interrupts, locked(folder):
+        now, before = _described(job), load(folder)
+        if before is not None:
+            check_unchanged(folder, before, now)
+        is_finished = before is not None and before.position.finished
+        slots = [slot for slot in job.split.written if not is_finished or slot in job.split.outputs]
+        sinks = job.opened(slots, folder, before is not None)
+        try:
+            if before is not None and is_finished:
+                _remove_spilled(job, folder)
+                return _result(job, before.arrays, _finished(sinks))
+            if before is None:
+                save(folder, now)
+            runner = job.runner(sinks)
+            begin = None if before is None else thaw(job.split, runner.programs, before, folder)
+            values, stored = job.run(runner, begin, _Keeper(job, checkpoint, now, interrupts))
+            leaves = job.leaves(values, stored)
+            arrays = {f"output/{n}": leaf for n, leaf in enumerate(leaves) if job.split.outputs[n] in values}
+            last = Position(len(job.split.passes), finished=True)
+            save(folder, Frozen(now.job, now.sources, now.sinks, last, arrays))
+            _remove_spilled(job, folder)
+            return leaves
+        except BaseException:
+            for sink in (each for several in sinks.values() for each in several):
+                sink.close()
+            raise
+
+
+def _described(job: Resumable) -> Frozen:
+    """Who the job is, at its beginning."""
+    names = [node.name for node in job.planned.graph.inputs]
+    plan = job.planned
+    told = {"graph": plan.graph.key, "passes": outline(job.split), "accumulate": str(plan.accumulate)}
+    sources = {name: source.fingerprint() for name, source in zip(names, job.sources, strict=True)}
+    return Frozen(told, sources, job.places, Position(), {})
+
+
+def _finished(sinks: Mapping[int, Sequence[Sink]]) -> dict[int, Stored]:
+    found = {slot: [sink.finish() for sink in several] for slot, several in sinks.items()}
+    return {slot: several[0] for slot, several in found.items()}
+
+
+def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, Stored]) -> list[Any]:
+    kept = {slot: arrays[f"output/{n}"] for n, slot in enumerate(job.split.outputs) if f"output/{n}" in arrays}
+    return job.leaves(kept, stored)
+
+
+def _remove_spilled(job: Resumable, folder: Path) -> None:
+    """Remove values between passes, which nobody reads any more."""
+    for slot in {*job.split.written} - {*job.split.outputs}:
+        remove(place_of(job.split, slot, folder))
+
+
+class _Keeper:
+    """Keeps a job as often as was asked for, and at an interrupt."""
+
+    def __init__(self, job: Resumable, checkpoint: Checkpoint, now: Frozen, interrupts: Interrupts) -> None:
+        self._job, self._checkpoint, self._now, self._interrupts = job, checkpoint, now, interrupts
+        self._turns, self._since = 0, time.monotonic()
+
+    def is_due(self, position: running.Position) -> bool:
+        """Whether this turn is the last one of the interval."""
+        del position
+        beat()
+        self._turns += 1
+        turns, seconds = self._checkpoint.turns, self._checkpoint.seconds
+        return (
+            self._interrupts.number is not None
+            or (turns is not None and self._turns >= turns)
+            or (seconds is not None and time.monotonic() - self._since >= seconds)
+        )
+
+    def keep(self, snapshot: running.Snapshot) -> None:
+        """Write the state."""
+        position, arrays = freeze(self._job.split, snapshot)
+        folder = self._checkpoint.folder
+        save(folder, Frozen(self._now.job, self._now.sources, self._now.sinks, position, arrays))
+        self._turns, self._since = 0, time.monotonic()
+        if self._interrupts.number is not None:
+            raise Interrupted(f"the job is kept in {folder}: run it again, and it goes on where it was")

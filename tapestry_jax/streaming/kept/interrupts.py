@@ -1,0 +1,58 @@
+"""Ctrl-C and SIGTERM, heard between two turns: what is under way is kept first."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Generator
+from types import FrameType
+from typing import NoReturn
+
+
+class Interrupts:
+    """The signal that was sent, if any; a second one does not wait."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of a signal."""
+        del frame
+        if self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+
+
+class Interrupted(BaseException):
+    """A turn has ended, and a signal had come. It passes through what handles errors."""
+
+
+@contextlib.contextmanager
+def heard() -> Generator[Interrupts]:
+    """Hear SIGINT and SIGTERM; in another thread than the main one nothing is heard, as ever.
+
+    Where `Interrupted` comes out, the signal is told as it would have been: KeyboardInterrupt, or the end by SIGTERM.
+    """
+    interrupts = Interrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+    before = {number: signal.signal(number, interrupts.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    told: str | None = None
+    try:
+        yield interrupts
+    except Interrupted as stopped:
+        told = str(stopped)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+    if told is not None:
+        _end(interrupts.number, told)
+
+
+def _end(number: int | None, told: str) -> NoReturn:
+    if number == signal.SIGTERM:
+        signal.raise_signal(number)
+        raise SystemExit(128 + number)  # its handler has returned
+    raise KeyboardInterrupt(told)

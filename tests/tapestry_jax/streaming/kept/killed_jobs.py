@@ -1,0 +1,86 @@
+"""Jobs that are killed, what they read, and in which chunks they may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tapestry_jax as tp
+
+agg = tp.aggregators
+ROWS, COLS = 48, 3
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A job, of which `sizes` are the chunks that it may go on in: of sums of floats there is one."""
+
+    program: Any
+    dtype: str
+    sizes: tuple[int, ...]
+    sinks: Mapping[str, str]
+
+
+def sums(x: Any) -> Any:
+    return tp.fold(agg.Sum() & agg.Max() & agg.First(), "row c -> c")(x)
+
+
+def moments(x: Any) -> Any:
+    return tp.fold(agg.Moments(), "row c -> c")(x)
+
+
+def running(x: Any) -> Any:
+    return tp.scan(agg.Sum(), "row c -> row c", over="row", reverse=True)(x)
+
+
+def doubled(x: Any) -> Any:
+    return tp.named("y", tp.Map(lambda a: a * 2 + 1)(x))
+
+
+def centred(x: Any) -> Any:
+    """Three passes: a scan that is spilled, its largest, and what is left of it; and a sum of what was read."""
+    y = tp.scan(agg.Sum(), "row c -> row c", over="row")(x)
+    most = tp.fold(agg.Max(), "row c -> c")(y)
+    return tp.named("y", tp.Map(lambda a, b: a - b, "row c, c -> row c")(y, most)), tp.fold(agg.Sum(), "row c -> c")(x)
+
+
+JOBS = {
+    "sums": Killed(sums, "int32", (1, 2, 4, 8), {}),
+    "moments": Killed(moments, "float32", (4,), {}),
+    "running": Killed(running, "int32", (1, 2, 4, 8), {}),
+    "doubled": Killed(doubled, "float32", (1, 2, 4, 8), {"y": "y.npy"}),
+    "centred": Killed(centred, "int32", (1, 2, 4), {"y/0": "y.npy"}),
+}
+
+
+def source(name: str) -> np.ndarray:
+    random = np.random.default_rng(len(name))
+    return random.integers(-99, 99, (ROWS, COLS)).astype(JOBS[name].dtype)
+
+
+def stream(name: str, size: int, folder: Path, every: Any = 2, **more: Any) -> Any:
+    """The job, over a file in a folder, to which its sinks are written as well."""
+    job = JOBS[name]
+    if not (folder / "x.npy").exists():
+        np.save(folder / "x.npy", source(name))
+    graph = tp.trace(job.program, tp.TensorType({"row": ROWS, "c": COLS}, job.dtype))
+    made = {output: tp.create(folder / path) for output, path in job.sinks.items()}
+    kept = {"checkpoint": folder / "run", "save_every": every} if every is not None else {}
+    return tp.stream(graph, {"row": tp.chunks(size=size)}, (tp.open(folder / "x.npy"),), made or None, **kept, **more)
+
+
+def arrays(result: Any) -> list[np.ndarray]:
+    """All outputs, those in files too."""
+    import jax
+
+    return [leaf if isinstance(leaf, np.ndarray) else whole(leaf) for leaf in jax.tree.leaves(result)]
+
+
+def whole(stored: Any) -> np.ndarray:
+    found = np.empty(stored.shape, stored.dtype)
+    stored.read(tuple((0, size) for size in stored.shape), found).result()
+    return found
