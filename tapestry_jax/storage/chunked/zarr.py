@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import Future
 from functools import partial as given
 from pathlib import Path
@@ -94,7 +95,9 @@ class ZarrSink(_Opened):
 
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, path: Path, written: Path) -> None:
         super().__init__(store, metadata, names, Place(str(path), path, None))
-        self._path, self._written, self._lock = path, written, partial.hold(written)
+        self._path, self._written = path, written
+        # Also when it is forgotten: what nobody writes any more may be replaced.
+        self._unlock = weakref.finalize(self, partial.let_go, partial.hold(written))
 
     def write(self, box: Box, array: Array) -> Future[None]:
         """As `Sink.write`. A box that covers a chunk in part reads and writes the whole of it: keep to `chunks`."""
@@ -124,7 +127,7 @@ class ZarrSink(_Opened):
         """As `Sink.close`."""
         if self._store is not None:
             super().close()
-            partial.let_go(self._lock)
+            self._unlock()
 
 
 def open_zarr(place: Place, names: Names | None = None) -> ZarrStored:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial as given
@@ -81,12 +82,15 @@ class LaidOutSink:
     def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut]) -> None:
         self._path, self._layout, self._open, self.where = path, laid.layout, opened, str(path)
         self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
-        self._lock = partial.hold(place)
+        lock = partial.hold(place)
+        # These also when it is forgotten: what nobody writes any more may be replaced.
+        self._unlock = weakref.finalize(self, partial.let_go, lock)
         try:
             self._file = os.open(place, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            partial.let_go(self._lock)
+            self._unlock()
             raise of_system(error, "write a tensor", self.where) from error
+        self._let_go = weakref.finalize(self, os.close, self._file)
         self._threads = Threads(self.where)
         self._cells = self._mapped()
 
@@ -138,8 +142,8 @@ class LaidOutSink:
         """As `Sink.close`."""
         if self._threads.close():
             self._cells = None
-            os.close(self._file)
-            partial.let_go(self._lock)
+            self._let_go()
+            self._unlock()
 
 
 def make_file(

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import os
+import weakref
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,12 +54,14 @@ class LocalFile:
         self.where, self._path = str(path), path
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Also when it is forgotten: a program may open many.
+            self._let_go = weakref.finalize(self, os.close, self._file)
             about = os.fstat(self._file)
         except OSError as error:
             raise of_system(error, "open a file", self.where) from error
-        self.size, self._is_closed = about.st_size, False
+        self.size = about.st_size
         if not path.is_file():
-            os.close(self._file)
+            self.close()
             raise StorageError(message(f"`{path}` is no file", remedy="Look at the path, or name a format."))
 
     def read(self, offset: int, into: memoryview) -> None:
@@ -79,9 +82,7 @@ class LocalFile:
 
     def close(self) -> None:
         """Let the file go; what is under way must have ended."""
-        if not self._is_closed:
-            self._is_closed = True
-            os.close(self._file)
+        self._let_go()
 
 
 def of_file(path: Path) -> str:

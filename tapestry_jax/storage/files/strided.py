@@ -64,7 +64,7 @@ def _read(source: Ranges, layout: Layout, start: int, into: Array) -> None:
     is_run = spanned == wanted
     if is_run and layout.dtype.isnative and _lies_alike(layout, into):
         source.read(start, as_bytes(into))
-    elif spanned <= _MOST_BETWEEN and spanned <= max(_PAGE, 16 * wanted):
+    elif spanned <= _MOST_BETWEEN and spanned <= max(_PAGE * _runs(layout, into.shape), 16 * wanted):
         between = np.empty(spanned, np.uint8)
         source.read(start, as_bytes(between))
         into[...] = np.ndarray(into.shape, layout.dtype, between, 0, layout.strides)
@@ -76,6 +76,17 @@ def _read(source: Ranges, layout: Layout, start: int, into: Array) -> None:
 def _spanned(layout: Layout, shape: tuple[int, ...]) -> int:
     """Bytes from the first cell of a box to the end of its last."""
     return layout.dtype.itemsize + sum((size - 1) * step for size, step in zip(shape, layout.strides, strict=True))
+
+
+def _runs(layout: Layout, shape: tuple[int, ...]) -> int:
+    """How many pieces of the file the cells of a box make."""
+    length, found = layout.dtype.itemsize, 1
+    for step, size in sorted(zip(layout.strides, shape, strict=True)):
+        if size > 1 and step != length:
+            found *= size
+        elif found == 1:
+            length *= size
+    return found
 
 
 def _lies_alike(layout: Layout, into: Array) -> bool:

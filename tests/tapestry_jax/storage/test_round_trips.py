@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,16 @@ def test_what_is_stored_is_a_spec_that_trace_takes(tmp_path: Path):
     made(tmp_path / "x.npy", numbers((4, 3))).close()
     graph = tp.trace(tp.fold(tp.aggregators.Mean(), "row column -> column"), tp.open(tmp_path / "x.npy"))
     np.testing.assert_allclose(graph(numbers((4, 3))), numbers((4, 3)).mean(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_forgotten_lets_its_files_go(tmp_path: Path, name: str):
+    made(tmp_path / name, numbers((3,)), MADE[name]).close()
+    files = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(5):
+        read(tp.open(tmp_path / name))
+        sink = tp.create(tmp_path / name, format=MADE[name], overwrite=True).make((3,), np.float32)
+        sink.write(((0, 3),), numbers((3,))).result()
+        del sink
+        gc.collect()
+    assert len([*Path("/proc/self/fd").iterdir()]) <= files
