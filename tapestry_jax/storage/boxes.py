@@ -128,7 +128,7 @@ def check_names(names: Any, rank: int, what: str) -> Names | None:
         return None
     found: tuple[Any, ...] = tuple(names) if isinstance(names, tuple | list) else (0,)
     real = [name for name in found if name is not None]
-    if len(found) == rank and len({*real}) == len(real) and all(isinstance(n, str) and n for n in real):
+    if len(found) == rank and all(isinstance(name, str) and name for name in real) and len({*real}) == len(real):
         return found if real else None
     expected = f"expected {rank} names, each once, None for an axis without one"
     raise FormatError(message(f"names of {what}", expected, f"got {names!r:.120}", remedy='Write ("row", "column").'))

@@ -91,8 +91,13 @@ def spec_of(
 
 def attributes_2(names: Names | None) -> bytes:
     """The file `.zattrs` of version 2, in which xarray looks for names."""
-    named = {_AXES_OF_XARRAY: [name or f"dim_{axis}" for axis, name in enumerate(names)]} if names else {}
+    named = {_AXES_OF_XARRAY: full_names(names)} if names else {}
     return json.dumps({MARK: {"complete": True}, **named}).encode()
+
+
+def full_names(names: Names) -> Names:
+    """Names as version 2 stores them, where every axis has one."""
+    return tuple(name or f"dim_{axis}" for axis, name in enumerate(names))
 
 
 def default_chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:

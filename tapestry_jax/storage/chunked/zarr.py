@@ -21,7 +21,14 @@ from tapestry_jax.storage.boxes import (
     told,
 )
 from tapestry_jax.storage.chunked.futures import WAIT, as_future, context, tensorstore, translated
-from tapestry_jax.storage.chunked.metadata import Metadata, attributes_2, default_chunks, read_metadata, spec_of
+from tapestry_jax.storage.chunked.metadata import (
+    Metadata,
+    attributes_2,
+    default_chunks,
+    full_names,
+    read_metadata,
+    spec_of,
+)
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, of_system
 from tapestry_jax.storage.files.ranges import of_folder
@@ -98,6 +105,13 @@ class ZarrSink(_Opened):
         self._path, self._written = path, written
         # Also when it is forgotten: what nobody writes any more may be replaced.
         self._unlock = weakref.finalize(self, partial.let_go, partial.hold(written))
+
+    def made_as(self) -> tuple[tuple[int, ...], str, tuple[int, ...], Names | None, bool]:
+        """Shape, dtype, chunks, names as they are stored, and whether the array was made here."""
+        stored = self._metadata.names
+        if self._metadata.version == 2 and self.names and stored == full_names(self.names):
+            stored = self.names
+        return self.shape, self.dtype.name, self.chunks, stored, self._metadata.is_complete
 
     def write(self, box: Box, array: Array) -> Future[None]:
         """As `Sink.write`. A box that covers a chunk in part reads and writes the whole of it: keep to `chunks`."""
@@ -187,10 +201,10 @@ def again_zarr(
     dtype = read_dtype(dtype, ZARR, "a Zarr array")
     chunks = default_chunks(shape, dtype) if chunks is None else check_chunks(chunks, shape, str(path))
     sink = _sink(path, partial.found(path), names)
-    got, expected = (sink.shape, sink.dtype.name, sink.chunks), (shape, dtype.name, chunks)
+    got, expected = sink.made_as(), (shape, dtype.name, chunks, names, True)
     if got != expected:
         sink.close()
-        details = (f"expected shape, dtype and chunks {expected}", f"got {got}")
+        details = (f"expected shape, dtype, chunks, names and our mark {expected}", f"got {got}")
         remedy = "Go on with the program that began it, or begin anew with overwrite=True."
         raise FormatError(message(f"`{path}` is not what was begun", *details, remedy=remedy))
     return sink

@@ -172,6 +172,7 @@ def test_a_chunk_that_others_left_out_is_filled_and_one_that_we_lost_is_not(tmp_
         ({"data_type": "string"}, "cannot open a Zarr array|cannot have the dtype"),
         ({"data_type": "int4"}, "cannot have the dtype"),
         ({"dimension_names": ["a", "b"]}, "names of|cannot open"),
+        ({"dimension_names": [["a"]]}, "names of|cannot open"),
         ({"dimension_names": [3]}, "names of|cannot open"),
         ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2**40]}}}, "is too large"),
         ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}}, "cannot open a Zarr array"),
@@ -290,7 +291,7 @@ def test_chunks_that_cannot_be_are_refused(tmp_path: Path, chunks: Any):
         tp.create(tmp_path / "x.zarr", chunks=chunks).make((4, 3), np.float32)
 
 
-@pytest.mark.parametrize("names", [("a",), ("a", "a"), "ab", (1, 2), ("", "b")])
+@pytest.mark.parametrize("names", [("a",), ("a", "a"), "ab", (1, 2), ("", "b"), (["a"], "b")])
 def test_names_that_cannot_be_are_refused(tmp_path: Path, names: Any):
     with pytest.raises(tp.FormatError, match="names of"):
         tp.create(tmp_path / "x.zarr").make((4, 3), np.float32, names)

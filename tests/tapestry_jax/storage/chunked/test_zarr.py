@@ -60,3 +60,17 @@ def test_an_array_of_a_zarr_group_is_opened_by_name(tmp_path: Path):
 )
 def test_default_chunks_are_rows_of_16_mib(shape: tuple[int, ...], chunks: tuple[int, ...]):
     assert default_chunks(shape, np.dtype(np.float32)) == chunks
+
+
+@pytest.mark.parametrize("name", ["x.zarr", "x2.zarr"])
+def test_going_on_refuses_other_names_and_arrays_of_others(tmp_path: Path, name: str):
+    creation = tp.create(tmp_path / name, format=MADE[name])
+    creation.make((4, 3), np.float32, ("row", None)).close()
+    creation.again((4, 3), np.float32, ("row", None)).close()
+    for names in (("row", "column"), (None, "row"), None):
+        with pytest.raises(tp.FormatError, match="is not what was begun"):
+            creation.again((4, 3), np.float32, names)
+    version: Any = 3 if name == "x.zarr" else 2
+    zarr.create_array(tmp_path / f"other{name}", shape=(4,), chunks=(4,), dtype="f4", zarr_format=version)
+    with pytest.raises(tp.FormatError, match="is not what was begun"):
+        tp.create(tmp_path / f"other{name}", format=MADE[name]).again((4,), np.float32)
