@@ -16,8 +16,8 @@ from tapestry_jax.storage.dtypes import as_bytes
 from tapestry_jax.storage.files.ranges import Ranges
 from tapestry_jax.storage.protocols import Array, Box
 
-_MOST_BETWEEN = 4 * 2**20
-"""Bytes of the small buffer."""
+_MOST_BETWEEN = 2**20
+"""Bytes of the small buffer, which stays in a cache of the processor."""
 _PAGE = 4096
 
 
@@ -56,21 +56,22 @@ def read_box(source: Ranges, layout: Layout, box: Box, into: Array) -> None:
       FormatError: where the source has fewer bytes.
     """
     if into.size:
-        _read(source, layout, layout.at(box), into)
+        spanned = _spanned(layout, into.shape)
+        _read(source, layout, layout.at(box), into, np.empty(min(spanned, _MOST_BETWEEN), np.uint8))
 
 
-def _read(source: Ranges, layout: Layout, start: int, into: Array) -> None:
+def _read(source: Ranges, layout: Layout, start: int, into: Array, buffer: Array) -> None:
     wanted, spanned = into.nbytes, _spanned(layout, into.shape)
     is_run = spanned == wanted
     if is_run and layout.dtype.isnative and _lies_alike(layout, into):
         source.read(start, as_bytes(into))
     elif spanned <= _MOST_BETWEEN and spanned <= max(_PAGE * _runs(layout, into.shape), 16 * wanted):
-        between = np.empty(spanned, np.uint8)
+        between = buffer[:spanned]
         source.read(start, as_bytes(between))
         into[...] = np.ndarray(into.shape, layout.dtype, between, 0, layout.strides)
     else:
         for step, part in _halves(layout, into):
-            _read(source, layout, start + step, part)
+            _read(source, layout, start + step, part, buffer)
 
 
 def _spanned(layout: Layout, shape: tuple[int, ...]) -> int:
