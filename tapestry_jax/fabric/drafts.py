@@ -111,13 +111,13 @@ def _unwritten(what: str, error: OSError) -> FabricError:
 
 
 def commit(
-    opened: Opened, drafts: Mapping[str, Draft], overwrite: bool, origin: Origin | None, what: str
+    opened: Opened, drafts: Mapping[str, Draft | int], overwrite: bool, origin: Origin | None, what: str
 ) -> dict[str, int]:
     """Let names stand for drafts: all of them, or none.
 
     Args:
       opened: the fabric.
-      drafts: by the name that each is to have.
+      drafts: by the name that each is to have; the number of a version where a sink has written it.
       overwrite: whether names that stand for something are taken.
       origin: how they came to be; None where that is not to be remembered.
       what: who asks, for messages.
@@ -128,7 +128,7 @@ def commit(
     Raises:
       FabricError: for a name that is taken.
     """
-    files = [file for draft in drafts.values() for file in draft.files]
+    files = [file for draft in drafts.values() if isinstance(draft, Draft) for file in draft.files]
     try:
         with opened.changing():
             check_free(opened, drafts, overwrite, what)
@@ -167,7 +167,12 @@ def _remembered(opened: Opened, origin: Origin | None) -> int | None:
     return writes.add_operation(opened.catalogue, origin.kind, origin.detail, origin.inputs, origin.graph)
 
 
-def _named(opened: Opened, name: str, draft: Draft, made: Made) -> int:
+def _named(opened: Opened, name: str, draft: Draft | int, made: Made) -> int:
+    if isinstance(draft, int):
+        writes.set_made(opened.catalogue, draft, made)
+        writes.drop_pending(opened.catalogue, name)
+        writes.name_version(opened.catalogue, name, draft)
+        return draft
     blocks = {at: Block(file, checksum, made) for at, (file, checksum) in draft.blocks.items()}
     number = writes.add_version(opened.catalogue, draft.kind, blocks)
     writes.name_version(opened.catalogue, name, number)

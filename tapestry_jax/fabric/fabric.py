@@ -215,7 +215,13 @@ class Fabric:
             return array_of(self._opened, name, version, sharding_of(kind, self._opened.mesh))
 
     def apply(
-        self, function: Any, *inputs: str, out: str | Sequence[str], plan: Any = None, overwrite: bool = False
+        self,
+        function: Any,
+        *inputs: str,
+        out: str | Sequence[str],
+        plan: Any = None,
+        over: Any = None,
+        overwrite: bool = False,
     ) -> None:
         """Run a program on tensors. All of its outputs get their names in one moment; how they came to be is kept.
 
@@ -224,13 +230,15 @@ class Fabric:
           inputs: the names of its arguments, in order.
           out: the name of its result, or of each of them.
           plan: entries as `tp.plan` takes them, or a plan; by default dimensions go where the inputs have them.
+          over: entries as `tp.stream` takes them, `{"row": tp.chunks(size=4096)}`: inputs are read, and outputs
+            written, piece by piece, so that they need not fit into memory.
           overwrite: whether tensors of these names are replaced; they may be inputs.
 
         Raises:
           FabricError: for names that are not there, or taken; a program that takes others; blocks that are lost.
           TapestryError: where the program cannot be traced or planned.
         """
-        applying.apply(self._opened, function, inputs, out, plan, read_flag(overwrite, "overwrite="))
+        applying.apply(self._opened, function, inputs, out, plan, over, read_flag(overwrite, "overwrite="))
 
     def check(self, name: str) -> tuple[Box, ...]:
         """The boxes of the blocks of a tensor that are lost or damaged; all of it is read."""

@@ -95,8 +95,11 @@ class Opened:
     def close(self) -> None:
         """Let all go."""
         if self.blocks.has_session:
+            session = self.blocks.session
             with self.changing():
-                writes.drop_session(self.catalogue, self.blocks.session)
+                writes.drop_session(self.catalogue, session)
+            # Of sinks that were given up: nobody looks into the folder of a session that has ended well.
+            self.blocks.remove(_unnamed(self.catalogue, session, self.blocks.own_files()))
         self.blocks.close()
         self.catalogue.close()
 
@@ -172,9 +175,14 @@ def _sweep(opened: Opened) -> None:
         with dead_sessions(blocks.root) as dead:
             # A dead session commits nothing more: what no row names now, none ever will.
             for name, files in dead:
-                known = {str(f) for (f,) in catalogue.ask("SELECT file FROM blocks WHERE file GLOB ?", (f"{name}/*",))}
-                blocks.remove([file for file in files if file not in known])
+                blocks.remove(_unnamed(catalogue, name, files))
                 with opened.changing():
                     writes.drop_session(catalogue, name)
                 forget_lock(blocks.root, name)
     opened.cleared()
+
+
+def _unnamed(catalogue: Connection, session: str, files: Sequence[str]) -> list[str]:
+    """The files of a session that no version has."""
+    known = {str(file) for (file,) in catalogue.ask("SELECT file FROM blocks WHERE file GLOB ?", (f"{session}/*",))}
+    return [file for file in files if file not in known]

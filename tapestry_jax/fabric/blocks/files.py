@@ -84,6 +84,10 @@ class FileBlocks:
             return False
         return True
 
+    def own_files(self) -> Sequence[str]:
+        """All that this session has put and nobody has removed."""
+        return self._session.files()
+
     def sync(self) -> None:
         """All that was put survives a power cut."""
         os.fsync(self._session.folder)

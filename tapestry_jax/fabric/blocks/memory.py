@@ -78,6 +78,10 @@ class MemoryBlocks:
             raise BlockLost("it is no longer in memory")
         return self._held[block.file]
 
+    def own_files(self) -> Sequence[str]:
+        """All that was put and not removed."""
+        return list(self._held)
+
     def sync(self) -> None:
         """Memory survives nothing."""
 

@@ -48,6 +48,10 @@ class Session:
         self._count += 1
         return f"{self.name}/{self._count}"
 
+    def files(self) -> list[str]:
+        """The files in its folder."""
+        return _files(self.name, self.folder)
+
     def close(self) -> None:
         """End it cleanly: without its lock the folder holds nothing that was left behind."""
         os.unlink(LOCK, dir_fd=self.folder)
@@ -70,13 +74,17 @@ def dead_sessions(root: int) -> Generator[list[tuple[str, list[str]]]]:
                     lock = os.open(LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
                     locks.append(lock)
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    found.append((name, [f"{name}/{file}" for file in os.listdir(folder) if file != LOCK]))  # noqa: PTH208, a descriptor
+                    found.append((name, _files(name, folder)))
                 finally:
                     os.close(folder)
         yield found
     finally:
         for lock in locks:
             os.close(lock)
+
+
+def _files(name: str, folder: int) -> list[str]:
+    return [f"{name}/{file}" for file in os.listdir(folder) if file != LOCK]
 
 
 def forget_lock(root: int, name: str) -> None:

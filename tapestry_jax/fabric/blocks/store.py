@@ -70,6 +70,10 @@ class Blocks(Protocol):
         """Whether a block is there, as it was written."""
         ...
 
+    def own_files(self) -> Sequence[str]:
+        """All that this session has put and nobody has removed."""
+        ...
+
     def sync(self) -> None:
         """All that was put survives a power cut."""
         ...

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tapestry_jax.fabric.catalogue.connection import Connection
-from tapestry_jax.fabric.tensors.records import Block, Kind, kind_to_row, made_to_row
+from tapestry_jax.fabric.tensors.records import Block, Kind, Made, kind_to_row, made_to_row
 
 
 def add_version(catalogue: Connection, kind: Kind, blocks: Mapping[int, Block]) -> int:
@@ -27,6 +27,13 @@ def put_blocks(catalogue: Connection, number: int, blocks: Mapping[int, Block]) 
     operations = {operation for block in blocks.values() for operation, _ in block.made or ()}
     statement = "INSERT OR IGNORE INTO version_operations (version, operation) VALUES (?, ?)"
     catalogue.tell_each(statement, [(number, operation) for operation in operations])
+
+
+def set_made(catalogue: Connection, number: int, made: Made) -> None:
+    """Say how all blocks of a version came to be."""
+    catalogue.tell("UPDATE blocks SET made = ? WHERE version = ?", (made_to_row(made), number))
+    statement = "INSERT OR IGNORE INTO version_operations (version, operation) VALUES (?, ?)"
+    catalogue.tell_each(statement, [(number, operation) for operation, _ in made or ()])
 
 
 def name_version(catalogue: Connection, name: str, number: int) -> None:

@@ -6,22 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from combinators.arguments import read_list
 from combinators.errors import message
+from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.arrays import Pieces, array_of
+from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.drafts import Draft, Origin, check_free, commit, discard, kind_of, write_draft
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import layout_of
 from tapestry_jax.fabric.programs.program import Program, plan_detail, read_plan, read_program, run
-from tapestry_jax.fabric.tensors.boxes import Box
+from tapestry_jax.fabric.programs.streaming import run_streamed
+from tapestry_jax.fabric.streams.sources import FabricSource
+from tapestry_jax.fabric.tensors.boxes import Box, slices
 from tapestry_jax.fabric.tensors.names import read_tensor_name
 from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.plan import Plan
 
 
-def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, plan: Any, overwrite: bool) -> None:
+def apply(
+    opened: Opened, function: Any, inputs: Sequence[Any], out: Any, plan: Any, over: Any, overwrite: bool
+) -> None:
     """Run a program on tensors, and name what it gives.
 
     Raises:
@@ -35,14 +42,65 @@ def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, plan: 
     with opened.pinned(names) as versions:
         program = read_program(function, names, [version.kind.type for version in versions], where)
         check_outputs(program, outputs, where)
+        if over is not None:
+            _stream(opened, program, (plan, over), (names, versions), outputs, overwrite, where)
+            return
         layouts = [version.kind.layout for version in versions]
         planned = read_plan(plan, program.graph, opened.mesh, layouts, where)
         results = compute(opened, names, versions, program, planned)
         drafts = _drafts(opened, outputs, program, results)
         detail = {"function": program.name, **plan_detail(planned)}
-        graph = program.graph.key, program.text
-        origin = Origin("apply", detail, [version.number for version in versions], graph)
+        numbers = [version.number for version in versions]
+        commit(opened, drafts, overwrite, Origin("apply", detail, numbers, (program.graph.key, program.text)), where)
+
+
+def _stream(
+    opened: Opened,
+    program: Program,
+    how: tuple[Any, Any],
+    inputs: tuple[Sequence[str], Sequence[Version]],
+    outputs: Sequence[str],
+    overwrite: bool,
+    where: str,
+) -> None:
+    """The same, piece by piece; what is made so lies in blocks already when all get their names."""
+    plan, over = how
+    if plan is not None and not isinstance(plan, Plan):
+        remedy = "Write all entries into over=, as tp.stream takes them."
+        raise FabricError(message(f"{where}: a stream has one set of entries", f"got {plan!r:.80}", remedy=remedy))
+    if plan is not None:
+        read_plan(plan, program.graph, opened.mesh, (), where)  # that it is one of this program
+    streamed = None
+    try:
+        streamed = run_streamed(opened, program.graph if plan is None else plan, over, inputs, outputs)
+        drafts: dict[str, Draft | int] = {}
+        for name, type, result in zip(outputs, program.results, streamed.results, strict=True):
+            drafts[name] = _written(opened, name, type, result)
+        detail = {"function": program.name, **plan_detail(streamed.plan), "streamed": streamed.dims}
+        numbers = [version.number for version in inputs[1]]
+        origin = Origin("apply", detail, numbers, (program.graph.key, program.text))
         commit(opened, drafts, overwrite, origin, where)
+    finally:
+        _give_up(opened, outputs)
+        if streamed is not None:
+            streamed.close()
+
+
+def _give_up(opened: Opened, outputs: Sequence[str]) -> None:
+    """What this session was writing under these names and did not name."""
+    with opened.changing():
+        for name in outputs:
+            found = reads.pending(opened.catalogue, name)
+            if found is not None and found[0] == opened.blocks.session:
+                writes.drop_pending(opened.catalogue, name)
+
+
+def _written(opened: Opened, name: str, type: TensorType, result: Any) -> Draft | int:
+    """A result of a stream: a version that a sink has written, or an array that fits into memory."""
+    found = reads.pending(opened.catalogue, name)
+    if isinstance(result, FabricSource) and found is not None:
+        return found[1].number
+    return write_draft(opened, name, kind_of(opened, type), lambda box: np.asarray(result)[(*slices(box), ...)])
 
 
 def compute(

@@ -19,7 +19,9 @@ from tapestry_jax.fabric.moving import open_source, read_stored
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.programs.applying import compute
 from tapestry_jax.fabric.programs.program import Program, read_plan, read_program, stored_graph
+from tapestry_jax.fabric.programs.streaming import Streamed, run_streamed
 from tapestry_jax.fabric.reading import damages
+from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged
 from tapestry_jax.plan import Plan
@@ -40,9 +42,14 @@ class Recovery:
         self._opened, self._function = opened, function
         self._results: dict[tuple[int, int], Any] = {}
         self._pinned: list[int] = []
+        self._streams: list[tuple[Streamed, list[str]]] = []
 
     def close(self) -> None:
         """Let go of what was computed on the way."""
+        for streamed, outputs in self._streams:
+            streamed.close()
+            for name in outputs:
+                writes.drop_pending(self._opened.catalogue, name)
         self._opened.unpin(self._pinned)
 
     def recover(self, name: str, version: Version, depth: int = 0) -> tuple[Box, ...]:
@@ -132,11 +139,27 @@ class Recovery:
             versions = [self._input(number, where, depth) for number in operation.inputs]
             names = [f"version {version.number}" for version in versions]
             program = self._program(operation, names, versions, where)
-            results = compute(self._opened, names, versions, program, self._plan(operation, program, where))
-            self._results |= {(operation.number, at): Pieces(array) for at, array in enumerate(results)}
+            plan = self._plan(operation, program, where)
+            results = self._computed(operation, plan, program, (names, versions))
+            self._results |= {(operation.number, at): result for at, result in enumerate(results)}
         if key not in self._results:
             raise damaged("an operation has no such output", f"{output}")
         return self._results[key]
+
+    def _computed(
+        self, operation: Operation, plan: Plan | None, program: Program, inputs: tuple[list[str], list[Version]]
+    ) -> list[Any]:
+        """What gives a box of each output."""
+        dims = operation.detail.get("streamed")
+        if plan is None or not isinstance(dims, list):
+            return [Pieces(array) for array in compute(self._opened, *inputs, program, plan)]
+        # Names that nobody else has: what is written there is never named, and goes with the recovery.
+        outputs = [
+            f"tapestry/{self._opened.blocks.session}/{operation.number}/{n}" for n in range(len(program.results))
+        ]
+        streamed = run_streamed(self._opened, plan, dims, inputs, outputs)
+        self._streams.append((streamed, outputs))
+        return [_reader(result) for result in streamed.results]
 
     def _copied(
         self, array: Any, operation: Operation, piece: Piece, version: Version, where: str, depth: int
@@ -194,6 +217,13 @@ class Recovery:
 
 
 _RESTORE = "Restore a snapshot, or make the tensor anew."
+
+
+def _reader(result: Any) -> Any:
+    """What gives a box of a result of a stream."""
+    if isinstance(result, FabricSource):
+        return lambda box: read_stored(result, box)
+    return lambda box: np.asarray(result)[(*slices(box), ...)]
 
 
 def _box(found: Any) -> Box:

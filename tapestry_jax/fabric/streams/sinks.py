@@ -13,7 +13,7 @@ from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.catalogue import reads, writes
-from tapestry_jax.fabric.drafts import Draft, check_free, discard, kind_of, sync, told
+from tapestry_jax.fabric.drafts import check_free, discard, kind_of, sync, told
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.sources import FabricSource
@@ -33,12 +33,14 @@ class FabricCreation:
       name: of the tensor.
       layout: how it will lie on the mesh.
       overwrite: whether it takes the place of what is there.
+      names: whether a tensor that is finished gets its name; otherwise that is left to who names several at once.
     """
 
     opened: Opened
     name: str
     layout: Layout
     overwrite: bool
+    names: bool = True
 
     @property
     def where(self) -> str:
@@ -157,19 +159,13 @@ class FabricSink:
         opened, name = self._opened, self._creation.name
         with opened.changing():
             self._check_ours()
-            check_free(opened, [name], self._creation.overwrite, "create")
-            writes.drop_pending(opened.catalogue, name)
-            writes.name_version(opened.catalogue, name, self._version.number)
+            if self._creation.names:
+                check_free(opened, [name], self._creation.overwrite, "create")
+                writes.drop_pending(opened.catalogue, name)
+                writes.name_version(opened.catalogue, name, self._version.number)
             writes.pin(opened.catalogue, opened.blocks.session, [self._version.number])
         self._threads.close()
         return FabricSource(opened, name, self._version)
-
-    def draft(self) -> Draft:
-        """Flush, and give the blocks to who names several tensors at once. It is finished with that."""
-        self.flush()
-        self._threads.close()
-        blocks = reads.blocks(self._opened.catalogue, self._version.number)
-        return Draft(self._version.kind, {at: (str(b.file), b.checksum) for at, b in blocks.items()})
 
     def close(self) -> None:
         """Wait for what is under way, unfinished; what was not flushed is written again later."""

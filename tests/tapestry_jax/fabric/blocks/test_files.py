@@ -84,7 +84,7 @@ def test_links_to_folders_are_not_followed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("call", ["load", "copy", "write", "apply", "sink"])
+@pytest.mark.parametrize("call", ["load", "copy", "write", "apply", "sink", "stream"])
 def test_full_disk_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int):
     with tp.Fabric(tmp_path / "f") as fabric:
         fabric.allocate("x", X, chunks=(1, 3))
@@ -105,6 +105,7 @@ def test_full_disk_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
             "write": lambda: fabric.write("x", np.zeros((4, 3), np.int32)),
             "apply": lambda: fabric.apply(lambda x: (x + 1, x - 1), "x", out=("a", "b")),
             "sink": lambda: _sink(fabric),
+            "stream": lambda: fabric.apply(lambda x: x + 1, "x", out="z", over={"row": tp.chunks(size=1)}),
         }
         with pytest.raises(
             tp.FabricError, match=f"cannot be written\n  the system says: {os.strerror(number)}\n  Free"
@@ -114,6 +115,7 @@ def test_full_disk_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
         assert fabric.list() == ("x",)
         assert (block_files(tmp_path / "f"), fabric.describe("x")) == before
         assert fabric.read("x").tolist() == np.ones((4, 3)).tolist()
+    assert block_files(tmp_path / "f") == before[0]
 
 
 class _Rows:

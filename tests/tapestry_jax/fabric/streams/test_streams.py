@@ -110,3 +110,44 @@ def test_streams_read_and_write_a_fabric(fabric: tp.Fabric):
     source.close()
     np.testing.assert_array_equal(fabric.read("y"), x + 1)
     assert fabric.describe("y").type.names == ("row", "col")
+
+
+def test_apply_streams_what_need_not_fit_into_memory(fabric: tp.Fabric):
+    x = numbers(12, 3).astype(np.float32)
+    fabric.load("x", x, names=("row", "col"))
+
+    def centred(x: Any) -> Any:
+        mean = tp.fold(tp.aggregators.Mean(), "row col -> col")(x)
+        return x - mean, mean
+
+    fabric.apply(centred, "x", out=("y", "mean"), over={"row": tp.chunks(size=4)})
+    np.testing.assert_allclose(fabric.read("y"), x - x.mean(0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(fabric.read("mean"), x.mean(0), rtol=1e-5, atol=1e-5)
+    assert fabric.describe("y").made == fabric.describe("mean").made
+    assert fabric._opened.catalogue.ask("SELECT * FROM pending") == []
+    assert fabric._opened.catalogue.ask("SELECT * FROM pins") == []
+    with pytest.raises(tp.FabricError, match="'y' is there already"):
+        fabric.apply(centred, "x", out=("y", "mean"), over={"row": tp.chunks(size=4)})
+    with pytest.raises(tp.FabricError, match="a stream has one set of entries"):
+        fabric.apply(centred, "x", out=("a", "b"), over={"row": tp.chunks(size=4)}, plan={"col": "data"})
+    with pytest.raises(tp.PlanError):
+        fabric.apply(centred, "x", out=("a", "b"), over={"row": None})
+    assert fabric.list() == ("mean", "x", "y")
+
+
+def test_streamed_results_are_computed_again(tmp_path: Path):
+    np.save(tmp_path / "x.npy", numbers(12, 3).astype(np.float32))
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("x", tmp_path / "x.npy", names=("row", "col"))
+        total = tp.fold(tp.aggregators.Sum(), "row col -> col")
+        graph = tp.trace(lambda x: (x * 2.0, total(x)), tp.TensorType({"row": 12, "col": 3}))
+        fabric.apply(graph, "x", out=("y", "total"), over={"row": tp.chunks(size=4)})
+        before = fabric.read("y"), fabric.read("total")
+        for file in (tmp_path / "f" / "blocks").glob("*/[0-9]*"):
+            file.unlink()
+        assert fabric.recover("y") and fabric.recover("total")
+        assert fabric.read("y").tobytes() == before[0].tobytes()
+        assert fabric.read("total").tobytes() == before[1].tobytes()
+        for table in ("pending", "pins", "garbage"):
+            assert fabric._opened.catalogue.ask(f"SELECT * FROM {table}") == []
+        assert len(list((tmp_path / "f" / "blocks").glob("*/[0-9]*"))) == 3
