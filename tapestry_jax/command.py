@@ -22,6 +22,7 @@ _COMMANDS = {
     "show": "write a plan as a page for a browser",
     "train": "train a model as a file in TOML says",
     "launch": "run a script as several processes that JAX joins, watched and started again",
+    "fabric": "named tensors in a folder: list, show, load, export and copy them, apply programs to them",
     "aot": "ask the compilers of TPUs and GPUs what a plan comes to there",
     "laws": "check the laws of a piece, or list them",
 }

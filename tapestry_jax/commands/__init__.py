@@ -2,5 +2,5 @@
 
 Read `piece` and `planned`, which read what a command line names, then `explain`, `verify`, `cost`, `why`, `diff` and
 `show`, which ask a plan, `search`, which finds one, `aot`, which asks compilers, `train`, which trains as a file says
-(`config`), `launch`, which starts and watches processes, and `laws`.
+(`config`), `launch`, which starts and watches processes, `fabric`, which looks after named tensors, and `laws`.
 """

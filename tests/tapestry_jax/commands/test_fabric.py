@@ -1,0 +1,99 @@
+"""`tapestry fabric`: what it does to a folder, what it prints, its exit status, and what it says of wrong words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.command import main
+from tapestry_jax.commands.fabric import read_box
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+
+    def run(words: str) -> tuple[int, str, str]:
+        status = main(["fabric", *words.split()])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+def test_tensors_are_loaded_listed_copied_shown_and_exported(ask: Any, tmp_path: Path):
+    assert ask("load f x x.npy --names row,col")[::2] == (0, "")
+    assert ask("load f y x.npy --names row,col")[0] == 0
+    assert ask("ls f") == (0, "x  float32(row=4, col=3)  48 B\ny  float32(row=4, col=3)  48 B\n", "")
+    assert ask("copy f x y --from row=0:2 --to row=2:4")[0] == 0
+    status, told, _ = ask("show f y --box row=2:,col=:2 --check")
+    assert status == 0 and told.endswith("[[0. 1.]\n [3. 4.]]\n") and "copy of versions 1" in told
+    assert ask("export f y y.npy")[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.concatenate([X[:2], X[:2]]))
+    status, told, error = ask("export f y y.npy")
+    assert (status, told) == (2, "") and "y.npy` is there already" in error
+
+
+def test_programs_are_applied_from_graphs_and_modules(ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    graph = tp.trace(lambda x: (x + 1, x - 1), tp.TensorType({"row": 4, "col": 3}))
+    (tmp_path / "graph.json").write_text(graph.to_json())
+    (tmp_path / "fabric_programs.py").write_text("def twice(x):\n    return x + x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ask("load f x x.npy --names row,col")
+    assert ask("apply f graph.json x --out more,less")[0] == 0
+    assert ask("apply f fabric_programs:twice x --out twice --mesh data=2 --plan row=data")[0] == 0
+    status, told, _ = ask("show f twice --json --box row=1:2")
+    found = json.loads(told)
+    assert status == 0 and found["cells"] == [[6, 8, 10]] and found["layout"] == {"row": ["data"]}
+    assert [each["name"] for each in json.loads(ask("ls f --json")[1])["tensors"]] == ["less", "more", "twice", "x"]
+
+
+def test_lost_blocks_are_named_with_exit_status_one(ask: Any, tmp_path: Path):
+    ask("load f x x.npy")
+    [block] = (tmp_path / "f" / "blocks").glob("*/[0-9]*")
+    block.write_bytes(b"")
+    status, told, _ = ask("show f x --check")
+    assert status == 1 and "  lost: ((0, 4), (0, 3))" in told
+    assert json.loads(ask("show f x --check --json")[1])["lost"] == [[[0, 4], [0, 3]]]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("ls nowhere", "tapestry fabric ls: 'nowhere' is no fabric\n  Name a folder that"),
+        ("show f w", "there is no tensor 'w'"),
+        ("show f x --box row", "tapestry fabric: cannot read the box 'row'\n  at 'row'\n  Write it as row=0:8,col=:4."),
+        ("show f x --box z=0:1", "it has no axis 'z'"),
+        ("load f ../x x.npy", "a tensor cannot have this name"),
+        ("load f x x.npy", "'x' is there already"),
+        ("load f y none.npy", "none.npy"),
+        ("copy f x x --from 0=0:1", "the boxes differ in size"),
+        ("apply f graph.json x --out y", "graph.json"),
+        ("apply f no_module:f x --out y", "No module named 'no_module'"),
+        ("apply f math:sqrt x --out y --plan row", "cannot read the entry 'row'"),
+        ("apply f math:sqrt x --out y --mesh data=999", "needs 999 devices"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_exit_status_two(ask: Any, tmp_path: Path, words: str, text: str):
+    ask("load f x x.npy")
+    status, told, error = ask(words)
+    assert (status, told) == (2, "") and text in error
+    assert not (tmp_path / "nowhere").exists()
+    with tp.Fabric(tmp_path / "f") as fabric:
+        assert fabric.list() == ("x",)
+
+
+def test_boxes_of_the_command_line():
+    assert read_box("row=0:8, col=:-1,2=3:") == {"row": slice(0, 8), "col": slice(None, -1), 2: slice(3, None)}
+    assert read_box("") is None
+    for text in ("row=1", "=0:1", "row=0:1,row=1:2", "row=a:b", "row=0:1:2", "row=" + "9" * 30 + ":"):
+        with pytest.raises(tp.TapestryError, match="cannot read the box"):
+            read_box(text)
