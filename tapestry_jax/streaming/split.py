@@ -203,7 +203,11 @@ class _Splitter:
 
     def _check_whole_inputs(self) -> None:
         """Refuse inputs that have a streamed dimension which no loop cuts: they would lie on the device whole."""
-        cells = {dim_of(loop.axis): next(_blocks(loop.body, loop.axis), 0) for loop in self._loops}
+        cells = {
+            dim_of(loop.axis): next(_blocks(loop.body, loop.axis), 0)
+            for loop in _all_loops(self._schedule)
+            if dim_of(loop.axis) in self._dims
+        }
         for node, slot in zip(self._schedule.graph.inputs, self._schedule.inputs, strict=True):
             kind = self._schedule.slots[slot].type
             large = [n for n, size in zip(kind.names, kind.shape, strict=True) if n in cells and size > cells[n]]
@@ -221,7 +225,7 @@ class _Splitter:
         names = dict(zip(self._schedule.inputs, (node.name for node in self._schedule.graph.inputs), strict=True))
         kind, dims = self._schedule.slots[value].type, ", ".join(sorted(self._dims))
         what = f"input {name or names[value]!r}" if value in names else "a value that a pass has made"
-        why = "it repeats over the whole of it" if loops else f"it reads {what}, {kind}, whole"
+        why = f"it {'repeats over' if loops else 'reads'} {what}, {kind}, whole"
         return PlanError(
             message(
                 f"`{path}` cannot be streamed over {dims}",
@@ -290,6 +294,15 @@ def _blocks(body: Schedule, axis: str) -> Iterator[int]:
             yield from (cut.block for _, cut in step.cuts if axis in cut.axes)
         elif isinstance(step, Region | Repeat):
             yield from _blocks(step.body, axis)
+
+
+def _all_loops(schedule: Schedule) -> Iterator[Region]:
+    """Every loop in time, however deep inside."""
+    for step in schedule.steps:
+        if isinstance(step, Region):
+            yield step
+        if isinstance(step, Region | Repeat):
+            yield from _all_loops(step.body)
 
 
 def _check_blocks(body: Schedule, slot: int, path: str) -> None:
