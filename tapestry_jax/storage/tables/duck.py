@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,9 @@ def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
     Raises:
       FormatError: for other tensors, or a dtype that the format does not hold.
     """
+    # Beside the database DuckDB keeps what is not in it yet: of a killed process, it would be taken for a part of this.
+    beside = path.with_name(f"{path.name}.wal")
+    beside.unlink(missing_ok=True)
     database = duckdb().connect(str(path))
     try:
         for name, tensor in tensors.items():
@@ -106,6 +110,7 @@ def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
         raise _refused(str(path), error) from error
     finally:
         database.close()
+        beside.unlink(missing_ok=True)
 
 
 def _write_table(database: Any, name: str, tensor: Stored) -> None:
@@ -205,5 +210,7 @@ def _refused(where: str, error: Exception) -> FormatError:
     if "IOException" in text and "lock" in text.lower():
         remedy = "Wait until the other process has closed it."
         return StorageError(message(f"`{where}` is written by another process", text, remedy=remedy))
+    if re.search(r"No space left|File too large|Disk quota|Could not write", str(error)):
+        return StorageError(message(f"no room for `{where}`", text, remedy="Make room, or choose another place."))
     remedy = "Take a copy that is intact, or write it again."
     return FormatError(message(f"`{where}` cannot be read by DuckDB", text, remedy=remedy))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -314,16 +312,6 @@ def test_formats_that_are_only_read_say_so(tmp_path: Path):
             tp.create(tmp_path / f"x.{suffix}")
     with pytest.raises(tp.FormatError, match="is not read from an address"):
         tp.create("http://127.0.0.1/x.npy")
-
-
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """No file may be larger than a megabyte, as if the disk were full beyond."""
-    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, before[1]))
-    yield 2**20
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.safetensors"])

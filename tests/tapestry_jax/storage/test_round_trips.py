@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -77,3 +78,26 @@ def test_what_is_forgotten_lets_its_files_go(tmp_path: Path, name: str):
         del sink
         gc.collect()
     assert len([*Path("/proc/self/fd").iterdir()]) <= files
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_many_boxes_are_under_way_at_once(tmp_path: Path, name: str):
+    x = numbers((64, 33), np.float64)
+    sink = tp.create(tmp_path / name, format=MADE[name]).make(x.shape, x.dtype, chunks=(16, 33))
+    parts = [((row, row + 1), (left, left + 11)) for row in range(64) for left in (0, 11, 22)]
+    # Parts of one chunk, written at the same time, do not undo each other.
+    for done in [sink.write(box, x[slices(box)]) for box in parts]:
+        done.result(timeout=60)
+    source, into = sink.finish(), np.zeros_like(x)
+    targets = [np.empty((1, 11)) for _ in parts]
+    for done in [source.read(box, target) for box, target in zip(parts, targets, strict=True)]:
+        done.result(timeout=60)
+    for box, target in zip(parts, targets, strict=True):
+        into[slices(box)] = target
+    np.testing.assert_array_equal(into, x)
+    source.close()
+
+
+def test_arrays_of_jax_are_stored_in_memory():
+    x = jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3)
+    assert read(stored(x), ((1, 2), (0, 2))).astype(np.float32).tolist() == [[3, 4]]

@@ -131,3 +131,19 @@ def test_what_is_no_tensor_by_name_is_refused(tmp_path: Path, tensors: Any, told
         save(tmp_path / "s.npz", tensors)
     with pytest.raises(tp.FormatError, match="save does not know the format"):
         save(tmp_path / "s.npy", {"x": stored(numbers((3,)))})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_full_disk_is_told_and_nothing_stays(tmp_path: Path, small_files: int, suffix: str):
+    x = np.random.default_rng(0).random((small_files // 4, 2))
+    with pytest.raises(tp.StorageError, match="no room for"):
+        save(tmp_path / f"s.{suffix}", {"x": stored(x)})
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_a_killed_process_left_beside_a_database_is_no_part_of_it(tmp_path: Path):
+    (tmp_path / "s.duckdb.partial").write_bytes(b"half")
+    (tmp_path / "s.duckdb.partial.wal").write_bytes(b"half")
+    save(tmp_path / "s.duckdb", {"x": stored(numbers((3,)))})
+    assert read(tp.open(tmp_path / "s.duckdb")).tolist() == numbers((3,)).tolist()
+    assert [each.name for each in tmp_path.iterdir()] == ["s.duckdb"]
