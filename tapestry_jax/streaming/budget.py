@@ -10,8 +10,8 @@ from combinators.arguments import is_whole
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.planning.scheduling.schedule import Slot
-from tapestry_jax.streaming.buffers import frames_within
-from tapestry_jax.streaming.feeding import shapes_of
+from tapestry_jax.streaming.moving.buffers import frames_within
+from tapestry_jax.streaming.moving.feeding import shapes_of
 from tapestry_jax.streaming.split import Between, Pass, Split
 from tapestry_jax.streaming.turn import Programs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
@@ -11,20 +11,32 @@ from tapestry_jax.planning.entries.items import Chunks, chunks
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.budget import Budget, shown
 
-if TYPE_CHECKING:
-    from tapestry_jax.streaming.job import Job
-
 MOST = 128 << 20
 """Bytes that a turn reads at most where the size is left to the memory: larger turns are no faster."""
 _GRAINS = 256
 """Sizes that are tried where nothing is stored in chunks."""
 
-Making = Callable[[Any], "Job"]
-"""From entries of a plan to a job."""
+
+class Budgeted(Protocol):
+    """What has a limit, and says what it needs."""
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that it may need."""
+        ...
+
+    def plan(self) -> Budget:
+        """What it needs."""
+        ...
 
 
-def fitting(make: Making, dims: Sequence[str], graph: Graph, sources: Sequence[Stored], limit: int | None) -> Job:
-    """The job with the largest chunks that fit.
+Job = TypeVar("Job", bound=Budgeted)
+
+
+def fitting(
+    make: Callable[[Any], Job], dims: Sequence[str], graph: Graph, sources: Sequence[Stored], limit: int | None
+) -> Job:
+    """The job with the largest chunks that fit; `make` gives one for entries of a plan.
 
     Raises:
       PlanError: where no input has such a dimension, or none fit.
@@ -47,7 +59,7 @@ def fitting(make: Making, dims: Sequence[str], graph: Graph, sources: Sequence[S
     raise _refused(job(candidates[-1][-1]).plan(), "Give more memory, or write results to sinks.")
 
 
-def check_fits(make: Making, job: Job, over: Any) -> None:
+def check_fits(make: Callable[[Any], Job], job: Job, over: Any) -> None:
     """Refuse a job that needs more memory than it may.
 
     Raises:

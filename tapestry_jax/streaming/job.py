@@ -25,13 +25,13 @@ from tapestry_jax.streaming.in_memory import Held
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.metrics import Meter, Metrics
-from tapestry_jax.streaming.placing import places_of
+from tapestry_jax.streaming.moving.placing import places_of
+from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped
 from tapestry_jax.streaming.running import AHEAD, Runner
 from tapestry_jax.streaming.sinks import read_sinks
 from tapestry_jax.streaming.split import Split, split
 from tapestry_jax.streaming.turn import Programs
-from tapestry_jax.streaming.writing import MOST
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,13 +13,13 @@ from combinators.frozen import dataclass
 from tapestry_jax.lowering.boundary import placed
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Sink, Stored
-from tapestry_jax.streaming.feeding import Feed
 from tapestry_jax.streaming.metrics import Meter
-from tapestry_jax.streaming.placing import pieces_of, places_of
+from tapestry_jax.streaming.moving.feeding import Feed
+from tapestry_jax.streaming.moving.placing import pieces_of, places_of
+from tapestry_jax.streaming.moving.writing import MOST, Writing
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
 from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import Programs
-from tapestry_jax.streaming.writing import MOST, Writing
 
 AHEAD = 256 << 20
 """Bytes of the buffers into which turns are read ahead, where no memory is given."""

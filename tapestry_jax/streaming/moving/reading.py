@@ -14,7 +14,7 @@ import numpy as np
 
 from combinators.frozen import dataclass
 from tapestry_jax.storage.protocols import Array, Box, Stored
-from tapestry_jax.streaming.views import Cells, Range, View
+from tapestry_jax.streaming.moving.views import Cells, Range, View
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Array, Box
+from tapestry_jax.streaming.moving.views import View, own_box, view
 from tapestry_jax.streaming.turn import Programs
-from tapestry_jax.streaming.views import View, own_box, view
 
 
 def places_of(mesh: Any) -> dict[Any, dict[str, int]]:

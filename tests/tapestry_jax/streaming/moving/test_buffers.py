@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.streaming.buffers import ALIGNED, Shape, aligned, frames_within
+from tapestry_jax.streaming.moving.buffers import ALIGNED, Shape, aligned, frames_within
 
 
 @pytest.mark.parametrize("sizes", [(), (7,), (3, 5)])

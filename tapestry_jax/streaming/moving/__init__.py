@@ -1,0 +1,5 @@
+"""Pieces of a turn on their way: from what is stored to the devices, and back.
+
+Read `views` (which cells a device holds) and `reading`, then `buffers`, `placing` and `feeding` (turns read ahead), and
+`writing` (results written behind).
+"""
