@@ -21,8 +21,8 @@ Every rank is `python train.py --steps 300`; with -m, a module. Lines are printe
 rank dies, the others are ended, and all are started again, from the last checkpoint of the script, --restarts times.
 
 With --stuck SECONDS a rank that gives no sign of life for so long is asked where it stands, which it prints, and counts
-as dead. Signs of life are a line of output, a step of tp.nnx.Trainer, a turn of a streamed job, and
-tapestry_jax.launching.heartbeat.beat(). Compiling gives none.
+as dead. Signs of life are a line of output, a step of tp.nnx.Trainer, a turn of tp.stream with
+checkpoint=, and tapestry_jax.launching.heartbeat.beat(). Compiling gives none.
 
 Ctrl-C and SIGTERM are handed on to all ranks; those that do not end within --grace seconds are killed, and all of them
 at a second Ctrl-C. No rank outlives this command, nor what a rank has started, even when this command is killed.
