@@ -55,6 +55,11 @@ class Trace:
         self._named: dict[str, Value] = {}
         self._held: dict[int, tuple[object, Any]] = {}
 
+    @property
+    def nodes(self) -> Sequence[Pending]:
+        """What was recorded so far, in order."""
+        return self._nodes
+
     # Recording
 
     def provide(self, holder: object, values: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import lax
@@ -19,6 +19,8 @@ class PutRows:
 
     Axes are any leading ones, positions, and two of a row.
     """
+
+    cache_rows: ClassVar = (1, -3)
 
     def __call__(self, cache: Any, rows: Any, first: Any, at: Any) -> Any:
         """Shape and dtype of `cache`; positions outside of it are left out."""

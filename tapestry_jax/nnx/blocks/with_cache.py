@@ -20,7 +20,8 @@ def with_cache(model: Any, batch: int | Mapping[str, int], length: int, *, dtype
 
     The copy shares the arrays of the parameters. Its layers have variables of the class `nnx.Cache` besides, which a
     call writes: keys, values and the number of positions of attention, that number of `PositionEmbed`. A call may take
-    one position or several (a prompt). Behind `length` positions results are NaN.
+    one position or several (a prompt). Behind `length` positions results are NaN. A layer that mixes positions of one
+    call and keeps none, whoever wrote it, is refused by a call, or when the copy is traced.
 
     Args:
       model: a module of ours.

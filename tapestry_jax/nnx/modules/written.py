@@ -12,6 +12,7 @@ from combinators.errors import GraphError, message
 from combinators.index_space.naming import AxisVariable, find, unify
 from combinators.recording.renaming import give_way
 from combinators.recording.value import Value
+from tapestry_jax.nnx.modules.forgetting import refuse_forgetting
 
 _GUARDED = "_tapestry_guarded"
 _PATH = "_tapestry_path"
@@ -73,10 +74,17 @@ def written_state(state: Any, before: Any, after: Any) -> nnx.State[Any, Any] | 
       state: of the module; paths, classes and metadata of its variables.
       before: what its variables stood for, a pytree with as many leaves.
       after: the same after the forward pass.
+
+    Raises:
+      GraphError: when a cache was written beside what mixes positions of one call.
     """
     flat = nnx.to_flat_state(state)
     pairs = zip(flat, jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
     found = [(path, variable.replace(new)) for (path, variable), old, new in pairs if new is not old]
+    for _, variable in found:
+        if isinstance(variable, nnx.Cache):
+            refuse_forgetting(held_by(variable).trace.nodes)
+            break
     return nnx.from_flat_state(found) if found else None
 
 

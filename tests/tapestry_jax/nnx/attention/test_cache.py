@@ -158,3 +158,62 @@ def test_a_layer_that_would_forget_is_told_beside_attention_that_does_not() -> N
         with pytest.raises(tp.GraphError, match=f"^{name} keeps no state between calls") as error:
             tp.nnx.with_cache(tp.nnx.Sequential(layer_of("plain"), layer), 2, 8)
         assert str(error.value).endswith("\n  Run the whole sequence in one call.")
+
+
+class Written(tp.nnx.Module):
+    """A layer of a user's, which gives what a function of values does."""
+
+    signature = "... seq embed -> ... seq embed"
+
+    def __init__(self, function: Any) -> None:
+        self.function = nnx.static(function)
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+class Cumulated(nnx.Module):
+    def __call__(self, x: Any) -> Any:
+        return jnp.cumsum(x, axis=1)
+
+
+def _attends(x: Any) -> Any:
+    keys = x.rename(seq="keys")
+    return tp.attention(x, keys, keys, causal="seq")
+
+
+def _centred(x: Any) -> Any:
+    taken = tp.Map(lambda v, mean: v - mean[:, None], "b s e, b e -> b s e")
+    return taken(x, tp.fold(tp.aggregators.Mean(), "b s e -> b e")(x))
+
+
+WINDOW = tp.Map(lambda v: v[:, 1:] + v[:, :-1], "b (s+[k]-1) e -> b s e", sizes={"k": 2}, boundary="zero")
+MIXING: dict[str, Any] = {
+    "scans": lambda: Written(tp.scan(tp.aggregators.Sum(), "b s e -> b s e", over="s")),
+    "folds the positions": lambda: Written(_centred),
+    "reads windows of": lambda: Written(WINDOW),
+    "reads all of": lambda: Written(tp.Map(lambda v: v[:, ::-1], "b [s] e -> b [s] e")),
+    "folds": lambda: Written(_attends),
+    "scans the positions": Cumulated,
+    "reads windows of the positions": lambda: nnx.Conv(8, 8, (3,), rngs=nnx.Rngs(0)),
+}
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("how", MIXING)
+def test_a_layer_that_mixes_positions_beside_a_cache_is_told(how: str, first: bool) -> None:
+    """Whoever wrote it: what it gives for a position depends on others, of which a call has only its own."""
+    parts = [layer_of("plain"), MIXING[how]()]
+    decoder = tp.nnx.with_cache(tp.nnx.Sequential(*(parts[::-1] if first else parts)), 2, 8)
+    with pytest.raises(tp.GraphError, match=r"^`layers/[01]/.*beside a cache keeps nothing between calls") as error:
+        tp.trace(decoder, tp.TensorType({"batch": 2, "seq": 1, "embed": 8}))
+    assert f"  it {how}" in str(error.value) and str(error.value).endswith("one call, without a cache.")
+
+
+def test_a_layer_of_each_position_decodes_beside_a_cache() -> None:
+    """Of Flax and of a user."""
+    rngs = nnx.Rngs(0)
+    plain = nnx.Sequential(nnx.Linear(8, 8, rngs=rngs), nnx.LayerNorm(8, rngs=rngs), jax.nn.gelu)
+    model = tp.nnx.Sequential(layer_of("plain"), plain, Written(tp.Map(jnp.tanh)), layer_of("normalised"))
+    decoder = tp.nnx.with_cache(model, 2, 7)
+    np.testing.assert_allclose(steps([3, 1, 2], decoder), model(X), rtol=1e-4, atol=1e-4)
