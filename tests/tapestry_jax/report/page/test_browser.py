@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tapestry_jax as tp
 from tests.tapestry_jax.report.page import plans
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs `pip install tapestry-jax[browser]`")
@@ -26,7 +28,16 @@ MADE = {
     "pipeline": lambda path: plans.pipeline().show(path, "h100", grad=True),
     "hostile": lambda path: plans.hostile().show(path),
     "empty": lambda path: plans.empty().show(path),
+    "searched": lambda path: searched().show(path, "h100", grad=True, others=[plans.gathered()]),
+    "searched forwards": lambda path: searched().show(path, "h100"),
 }
+
+
+@cache
+def searched() -> tp.Plan:
+    """A plan that was searched for, with gradients, and so knows what was passed over."""
+    fixed = {"embed": None, "out": None, "mlp": None}
+    return tp.search(plans.mlp().graph, plans.MESH, "h100", method="exhaustive", grad=True, entries=fixed)
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +239,32 @@ def test_nothing_is_wider_than_the_page(visit: Any, width: int):
     page = visit("mlp", viewport={"width": width, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.is_visible("#theme")
+
+
+def test_candidates_that_were_weighed_stand_in_a_table_with_their_reasons(visit: Any):
+    plan = searched()
+    assert plan.weighed is not None and len(plan.weighed.candidates) > 1
+    page = visit("searched")
+    assert texts(page, "#others thead th")[6:] == ["memory", "not taken", "otherwise"]
+    rows = page.locator("#others tbody tr")
+    assert rows.count() == 2 + len(plan.weighed.candidates)
+    times = [rows.nth(at).locator("td").nth(1).text_content() for at in range(rows.count())]
+    assert all(times)  # all of one machine and one run, so that they may stand side by side
+    for number, candidate in enumerate(plan.weighed.candidates):
+        row = rows.nth(2 + number)
+        assert row.locator("td").nth(0).text_content() == f"candidate {number + 1}"
+        assert row.locator(".why").text_content() == candidate.why
+        assert row.locator(".otherwise div").all_text_contents() == list(candidate.otherwise)
+        # The table scrolls inside of the page; what stands in it is seen.
+        row.scroll_into_view_if_needed()
+        assert row.locator(".why").is_visible()
+    widths = [float(rows.nth(at).locator(".bar rect").get_attribute("width")) for at in range(rows.count())]
+    assert max(widths) == pytest.approx(100) and min(widths) > 0
+
+
+def test_candidates_of_another_run_have_no_time_and_say_of_which_they_are(visit: Any):
+    page = visit("searched forwards")
+    rows = page.locator("#others tbody tr")
+    told = [rows.nth(at).locator("td").nth(1).text_content() for at in range(rows.count())]
+    assert told[0] and not any(told[1:])
+    assert all(why.endswith(", on H100 with gradients") for why in texts(page, "#others .why")[1:])
