@@ -11,12 +11,17 @@ import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
+from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.machines.figures import Figure
 from tapestry_jax.machines.known import find
+from tapestry_jax.machines.laid import lay
 from tapestry_jax.memory.predicted import memory_needed
+from tapestry_jax.planning.geometry.layout import Layout, even_cut
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.searching.exact.model import undominated
+from tapestry_jax.searching.exact.prices import Prices, Want
 from tapestry_jax.searching.exact.solve import solve
 from tests.pairs.programs import draw_program
 from tests.tapestry_jax.searching.exact.modelled import abstract, asked_of, drawn, modelled, problem_of, settled
@@ -199,3 +204,14 @@ def test_stacks_that_are_converted_before_their_loop_are_in_the_model():
 
     graph = tp.trace(deep, *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in specs))
     assert ratios(graph, "v5e", (), False, 4, data=2, model=4) == pytest.approx([1.0] * 4, rel=1e-6)
+
+
+def test_what_changes_have_in_common_comes_in_one_order_in_every_process():
+    # Sets of texts have another order in each; what a search finds follows the order in which its model is written.
+    graph, mesh = mlp(64, 64, 64), MeshShape.of(abstract(a=2, b=2, c=2))
+    prices = Prices(lay(tp.machines.H100, mesh.axes), mesh, graph)
+    for sizes in ((8, 16, 32), (16, 32, 64), (32, 64, 128), (64, 128, 256), (8, 32, 128), (16, 64, 256)):
+        have = Layout(tuple(even_cut(size, (axis,), mesh) for size, axis in zip(sizes, "abc", strict=True)))
+        found = prices.parts(TensorType(dict(zip("xyz", sizes, strict=True))), have, Want(Layout.whole(3), frozenset()))
+        keys = [repr(key) for key, _ in found.common]
+        assert len(keys) == 3 and keys == sorted(keys)
