@@ -32,7 +32,16 @@ def dependence(
     Returns:
       One row for each output; columns in the order of the flattened arguments.
     """
-    jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    return dependence_in(traced(function, *arguments), known=known, alone=alone)
+
+
+def traced(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> Any:
+    """The jaxpr that `dependence` reads."""
+    return jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+
+
+def dependence_in(jaxpr: Any, *, known: Callable[[Any], bool] | None = None, alone: bool = False) -> Matrix:
+    """As `dependence`, of what was traced already."""
     columns: list[list[bool]] = []
     for variable in jaxpr.invars:
         reached = reachable(jaxpr, {variable}, known, alone=alone)

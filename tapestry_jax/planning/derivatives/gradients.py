@@ -17,7 +17,7 @@ from combinators.operations.execute import combine, present, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import plain, run_whole
 from combinators.operations.shaped import block_structs, shape
-from tapestry_jax.planning.derivatives.dependence import Matrix, dependence
+from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, dependence_in, traced
 
 Struct = jax.ShapeDtypeStruct
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -175,11 +175,17 @@ def _value_dependence(operation: Operation, structs: tuple[Struct, ...], alone: 
 
 @lru_cache(maxsize=4096)
 def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Matrix:
-    shaped = plain(shape(operation, structs))
-    blocks = block_structs(shaped.signature, structs, dict(sizes))
-    arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-    rows = dependence(lambda leaves: states(shaped, leaves), blocks, alone=True)
+    operands = shape(operation, structs).signature.operands
+    arrays = [place for place, operand in enumerate(operands) if operand.coordinate is None]
+    rows = dependence_in(traced_states(operation, structs, sizes), alone=True)
     return tuple(tuple(row[place] for place in arrays) for row in rows)
+
+
+@lru_cache(maxsize=1024)
+def traced_states(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Any:
+    """The jaxpr from the operands of a block of these sizes, coordinates too, to the leaves of its state."""
+    shaped = plain(shape(operation, structs))
+    return traced(lambda leaves: states(shaped, leaves), block_structs(shaped.signature, structs, dict(sizes)))
 
 
 @lru_cache(maxsize=4096)

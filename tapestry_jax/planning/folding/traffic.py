@@ -10,10 +10,11 @@ from typing import Any
 
 from combinators.index_space.tensor_type import is_inexact
 from combinators.merging.blocks import combine_blocks
-from combinators.operations.execute import present, states
+from combinators.operations.execute import present
 from combinators.operations.operation import Operation
-from combinators.operations.shaped import Shaped, block_structs, shape
-from tapestry_jax.planning.derivatives.dependence import Matrix, dependence
+from combinators.operations.shaped import Shaped, shape
+from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, dependence_in
+from tapestry_jax.planning.derivatives.gradients import traced_states
 from tapestry_jax.planning.folding.framed import framed, of_few_cells
 from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, merges
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
@@ -201,6 +202,4 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
 @lru_cache(maxsize=4096)
 def _varying(operation: Operation, operands: tuple[Any, ...], sizes: tuple[tuple[str, int], ...]) -> tuple[bool, ...]:
     """Which leaves of the state of a block of these sizes depend on any operand."""
-    shaped = shape(operation, operands)
-    blocks = block_structs(shaped.signature, operands, dict(sizes))
-    return tuple(any(row) for row in dependence(lambda leaves: states(shaped, leaves), blocks))
+    return tuple(any(row) for row in dependence_in(traced_states(operation, operands, sizes)))
