@@ -51,11 +51,16 @@ def loaded_globals(code: CodeType) -> list[str]:
     Returns:
       The names, sorted; names of attributes and of local variables are not among them.
     """
+    return list(_globals_of(code))
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals_of(code: CodeType) -> tuple[str, ...]:
     names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     for nested in code.co_consts:
         if isinstance(nested, CodeType):
-            names.update(loaded_globals(nested))
-    return sorted(names)
+            names.update(_globals_of(nested))
+    return tuple(sorted(names))
 
 
 def is_traced(array: jax.Array | np.ndarray[Any, Any]) -> bool:

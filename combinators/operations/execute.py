@@ -21,15 +21,25 @@ from combinators.operations.shaped import Shaped
 _PAD_MODES = {"valid": "edge", "zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 
 
-def read_operand(operand: Operand, array: Any, sizes: Mapping[str, int], modes: Sequence[str]) -> Any:
-    """Crop, or extend by the boundary, to exactly the cells that an index box `[0, size)` reads."""
+def read_operand(
+    operand: Operand, array: Any, sizes: Mapping[str, int], modes: Sequence[str], *, fused: bool = False
+) -> Any:
+    """Crop, or extend by the boundary, to exactly the cells that an index box `[0, size)` reads.
+
+    Args:
+      operand: of the signature.
+      array: all of it.
+      sizes: of the index box.
+      modes: of the boundary, by axes.
+      fused: whether the compiler may put the block together where it is read, as convolutions of a library like it.
+    """
     whole = array
     for axis_number, (axis, mode) in enumerate(zip(operand.axes, modes, strict=True)):
         if axis.is_window:
             low, high = axis_extent(axis, dict(sizes))
             array = read_axis(array, axis_number, low, max(high, low), mode)
     extended = any(size > known for size, known in zip(array.shape, whole.shape, strict=True))
-    return together(array) if extended else array
+    return together(array) if extended and not fused else array
 
 
 def read_axis(array: Any, axis: int, low: int, high: int, mode: str) -> Any:

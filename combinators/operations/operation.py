@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from functools import cached_property
+from dataclasses import MISSING, fields
+from functools import cached_property, lru_cache
 from typing import Any
 
 from combinators.errors import KernelError
@@ -64,9 +64,9 @@ class Operation(Immutable):
     def fingerprint(self) -> str:
         """The structural text of the operation without its name, which is a label."""
         parts = [
-            f"{item.name}={fingerprint(getattr(self, item.name))}"
-            for item in fields(self)
-            if item.name not in ("name", "signature")
+            f"{name}={known if value is default else fingerprint(value)}"
+            for name, default, known in _described()
+            for value in (getattr(self, name),)
         ]
         return f"{self.signature} " + " ".join(parts)
 
@@ -86,3 +86,12 @@ class Operation(Immutable):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.signature}"
+
+
+@lru_cache(maxsize=1)
+def _described() -> tuple[tuple[str, Any, str], ...]:
+    """The fields that the fingerprint tells, with their defaults, which most have, and the texts of these."""
+    told = [item for item in fields(Operation) if item.name not in ("name", "signature")]
+    return tuple(
+        (item.name, item.default, "" if item.default is MISSING else fingerprint(item.default)) for item in told
+    )

@@ -21,6 +21,7 @@ Leaves = Callable[..., list[Any]]
 
 def run_whole(shaped: Shaped, arrays: Sequence[Any]) -> list[Any]:
     """Run an operation uncut on whole arrays; returns the leaves of its result."""
+    fused = hasattr(shaped.operation.kernel, "beyond")
     shaped = answering(shaped, arrays)
     modes = axis_modes(shaped)
     remaining = iter(arrays)
@@ -29,7 +30,7 @@ def run_whole(shaped: Shaped, arrays: Sequence[Any]) -> list[Any]:
         if operand.coordinate is not None:
             blocks.append(jnp.arange(shaped.sizes[operand.coordinate], dtype=jnp.int32))
         else:
-            blocks.append(read_operand(operand, next(remaining), shaped.sizes, operand_modes))
+            blocks.append(read_operand(operand, next(remaining), shaped.sizes, operand_modes, fused=fused))
     return run_blocks(ready(shaped), blocks)
 
 

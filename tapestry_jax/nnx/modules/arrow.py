@@ -81,7 +81,7 @@ class ModuleArrow(Holder, Arrow[Any, Any]):
     def _run(self, values: Sequence[Any], *, whole: bool) -> Any:
         recording = trace_of(jax.tree.leaves(values), self.name)
         held = recording.held(self)
-        module = merge(self.graphdef, self.held(), held)
+        module = merge(self.graphdef, held, held)
         program = program_of(module, values, self.name)
         result = program.apply_top(*values) if whole else program.apply(*values)
         after = check_complete(module, held)

@@ -37,7 +37,7 @@ def split(module: Module) -> tuple[nnx.State[Any, Any], Callable[[Any], Module],
     def written(made: Module, values: Any) -> Any:
         return written_state(state, values, check_complete(made, values))
 
-    return state_types(module), lambda values: merge(graphdef, state, values), written
+    return state_types(module, state), lambda values: merge(graphdef, state, values), written
 
 
 def merge(graphdef: Any, state: Any, values: Any) -> Module:
@@ -50,23 +50,26 @@ def merge(graphdef: Any, state: Any, values: Any) -> Module:
     """
     symbolic = jax.tree.unflatten(jax.tree.structure(state), jax.tree.leaves(values))
     module: Any = nnx.merge(graphdef, symbolic)
-    guard(module)
-    parts = dict(nnx.iter_modules(module))
+    parts = guard(module)
     inside = {path: part for path, part in parts.items() if _is_ours(part)}
     lend({path: part for path, part in parts.items() if path not in inside}, inside)
     for path, part in inside.items():
-        above = max((other for other in inside if other != path and path[: len(other)] == other), key=len, default=())
+        above = next((path[:at] for at in range(len(path) - 1, 0, -1) if path[:at] in inside), ())
         object.__setattr__(part, _SCOPE, "/".join(map(str, path[len(above) :])))
     return module
 
 
-def state_types(module: Module) -> nnx.State[Any, Any]:
+def state_types(module: Module, state: Any = None) -> nnx.State[Any, Any]:
     """For every variable its type, with the dimension names that it carries.
+
+    Args:
+      module: whose variables they are.
+      state: of the module, where it is known.
 
     Raises:
       GraphError: when a variable carries another number of names than it has axes.
     """
-    state = nnx.state(module)
+    state = nnx.state(module) if state is None else state
     flat, types = list(nnx.to_flat_state(state)), list[TensorType]()
     named = [leaf.get_metadata().get("dims") if isinstance(leaf, nnx.Variable) else None for _, leaf in flat]
     parts = {} if all(named) else dict(nnx.iter_modules(module))  # a walk over all that the module holds

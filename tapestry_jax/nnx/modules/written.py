@@ -19,18 +19,25 @@ _PATH = "_tapestry_path"
 _ALL = object()
 
 
-def guard(module: Any) -> None:
+def guard(module: Any) -> dict[tuple[Any, ...], Any]:
     """Make the variables of a module take values of a program, and refuse attributes and what would be lost.
 
     Args:
       module: made for one trace; nobody else holds it or its variables.
+
+    Returns:
+      The modules inside, and itself, by path.
     """
-    for path, part in nnx.iter_modules(module):
-        object.__setattr__(part, _GUARDED, ".".join(map(str, path)))
-    for path, variable in nnx.iter_graph(module):
-        if isinstance(variable, nnx.Variable):
-            variable.set_metadata(_PATH, ".".join(map(str, path)))
-            object.__setattr__(variable, "__class__", _written_kind(type(variable)))
+    modules = dict[tuple[Any, ...], Any]()
+    # A walk over all that a model holds is a tenth of what tracing it takes, so there is one.
+    for path, part in nnx.iter_graph(module):
+        if isinstance(part, nnx.Variable):
+            part.set_metadata(_PATH, ".".join(map(str, path)))
+            object.__setattr__(part, "__class__", _written_kind(type(part)))
+        elif isinstance(part, nnx.Module):
+            modules[tuple(path)] = part
+            object.__setattr__(part, _GUARDED, ".".join(map(str, path)))
+    return modules
 
 
 def check_unguarded(module: Any, name: str) -> None:
