@@ -13,7 +13,7 @@ from tests.thoroughly import thoroughly
 _TABLES = ("versions", "blocks", "operations", "operation_inputs", "version_operations", "graphs", "pins", "garbage")
 
 
-@pytest.mark.parametrize("seed", range(100 if thoroughly() else 8))
+@pytest.mark.parametrize("seed", range(100 if thoroughly() else 4))
 def test_files_hold_what_numpy_holds(tmp_path: Path, seed: int):
     with tp.Fabric(tmp_path / "fabric") as fabric:
         _run(Model(fabric, seed, programs=seed % 4 == 0), 25)
@@ -28,7 +28,7 @@ def test_files_hold_what_numpy_holds(tmp_path: Path, seed: int):
         assert left == [] and _files(tmp_path) == set()
 
 
-@pytest.mark.parametrize("seed", range(300 if thoroughly() else 20))
+@pytest.mark.parametrize("seed", range(300 if thoroughly() else 10))
 def test_memory_holds_what_numpy_holds(seed: int):
     with tp.Fabric(None) as fabric:
         _run(Model(fabric, seed), 40)

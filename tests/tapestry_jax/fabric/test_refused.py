@@ -243,6 +243,20 @@ def test_imaginary_parts_are_not_dropped(fabric: tp.Fabric):
     fabric.copy("x", None, "c", cast=True)
 
 
+def test_name_that_is_taken_meanwhile_is_refused_and_nothing_is_left(tmp_path: Path):
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.allocate("x", X)
+
+        def program(x: Any) -> Any:
+            fabric.allocate("b", X)  # as another process might
+            return x + 1, x - 1
+
+        with pytest.raises(tp.FabricError, match="'b' is there already"):
+            fabric.apply(program, "x", out=("a", "b"))
+        assert fabric.list() == ("b", "x")
+        assert list((tmp_path / "f" / "blocks").glob("*/[0-9]*")) == []
+
+
 @pytest.mark.parametrize("path", ["", 3, b"x", "a\0b"])
 def test_paths_that_are_none(path: Any):
     with pytest.raises(tp.FabricError):
