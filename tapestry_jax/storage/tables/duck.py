@@ -72,7 +72,7 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
       FormatError: for a table or column that it does not have, that holds other things than numbers, or rows of which
         some were deleted.
     """
-    database = _connected(path)
+    database = connected(path)
     try:
         tables = [row[0] for row in _rows(database, _TABLES)]
         name, _, column = (tensor, "", "") if tensor is None or tensor in tables else tensor.partition("/")
@@ -158,7 +158,13 @@ class _Table:
         self._database.close()
 
 
-def _connected(path: Path) -> Any:
+def connected(path: Path) -> Any:
+    """A connection that reads this database alone.
+
+    Raises:
+      StorageError: where there is none.
+      FormatError: where DuckDB cannot read it.
+    """
     package = duckdb()
     if not path.is_file():
         raise StorageError(message(f"no database lies at `{path}`", remedy="Look at the path."))

@@ -15,7 +15,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.storage.tables.arrow_arrays import from_array
-from tapestry_jax.storage.tables.duck import quoted
+from tapestry_jax.storage.tables.duck import connected, quoted
 from tests.tapestry_jax.storage.round_trips import boxes, numbers, read
 
 PLAIN = ["bool", "int8", "uint16", "int64", "uint64", "float16", "float32", "float64"]
@@ -157,6 +157,28 @@ def test_a_database_reads_no_other_file(tmp_path: Path, database: Any):
     database.close()
     with pytest.raises(tp.FormatError, match="holds no tensor"):
         tp.open(tmp_path / "db.duckdb", "v")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_csv('{folder}/secret.csv')",
+        "SELECT * FROM v",
+        "COPY t TO '{folder}/stolen.csv'",
+        "ATTACH '{folder}/other.duckdb'",
+        "SET enable_external_access = true",
+        "SET threads = 8",
+        "INSERT INTO t VALUES (1)",
+    ],
+)
+def test_a_connection_does_nothing_but_read_its_own_tables(tmp_path: Path, database: Any, text: str):
+    (tmp_path / "secret.csv").write_text("x\n1\n")
+    database.execute(f"CREATE VIEW v AS SELECT * FROM read_csv('{tmp_path}/secret.csv')")
+    database.execute("CREATE TABLE t (x INTEGER)")
+    database.close()
+    with connected(tmp_path / "db.duckdb") as opened, pytest.raises(duckdb.Error):
+        opened.execute(text.format(folder=tmp_path)).fetchall()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["db.duckdb", "secret.csv"]
 
 
 def test_rows_that_were_deleted_and_nulls_are_told(tmp_path: Path, database: Any):
