@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.arguments import read_flag
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.devices import require_running
@@ -28,6 +30,7 @@ from tapestry_jax.streaming.metrics import Meter, Metrics
 from tapestry_jax.streaming.moving.placing import places_of
 from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped
+from tapestry_jax.streaming.progress import Bar
 from tapestry_jax.streaming.running import AHEAD, Runner
 from tapestry_jax.streaming.sinks import read_sinks
 from tapestry_jax.streaming.split import Split, split
@@ -45,6 +48,7 @@ class Job:
       sinks: where outputs go, by position; the others are returned as arrays.
       memory: bytes that it may need; None where nothing was said.
       checkpoint: where and how often its state is kept; or None.
+      progress: whether a run shows a bar.
       meters: of its runs.
     """
 
@@ -54,6 +58,7 @@ class Job:
     sinks: Mapping[int, Any]
     memory: int | None = None
     checkpoint: Checkpoint | None = None
+    progress: bool = False
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
 
     @property
@@ -136,7 +141,9 @@ class Job:
     ) -> tuple[dict[int, Any], dict[int, Stored]]:
         meter = Meter()
         self.meters.append(meter)
-        return runner.run(meter, begin, keeper)
+        turns = sum(part.turns for part in self.split.passes)
+        with Bar(turns, meter) if self.progress else nullcontext():
+            return runner.run(meter, begin, keeper)
 
     def places(self) -> dict[str, str]:
         """Where its sinks lie, by the names of outputs."""
@@ -200,6 +207,7 @@ def stream(
     mesh: Any = None,
     checkpoint: Any = None,
     save_every: Any = "30s",
+    progress: Any = False,
 ) -> Job:
     """Run a program over data that need not fit into memory, chunk by chunk.
 
@@ -220,6 +228,7 @@ def stream(
       checkpoint: a folder of the job's own, in which it keeps how far it is: a job that was killed goes on from there,
         with other chunks too, and one that has finished gives its result again.
       save_every: how often: a number of turns, or seconds as text, `"30s"`.
+      progress: whether a run shows a bar, by tqdm: turns done, the rate of reading, and the time that is left.
 
     Returns:
       A job; `job.run()` runs it.
@@ -236,7 +245,7 @@ def stream(
       >>> tp.stream(total, {"row": tp.chunks(size=2)}, x).run()
       array([30., 36.], dtype=float32)
     """
-    kept = read_checkpoint(checkpoint, save_every)
+    kept, shows = read_checkpoint(checkpoint, save_every), read_flag(progress, "progress= of tp.stream", PlanError)
     found, limit = read_sources(sources, program), read_memory(memory)
     graph = read_graph(program, found)
     checked = read_sources(found, graph)
@@ -245,7 +254,7 @@ def stream(
         planned, dims = read_plan(graph, entries, mesh)
         require_running(planned.mesh)
         planned.verify()
-        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept)
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows)
         _check_sinks(job)
         return job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -91,6 +91,13 @@ class Meter:
     def __init__(self) -> None:
         self._counts = {name: _Count() for name in STAGES}
         self._lock, self._began, self.turns = threading.Lock(), time.perf_counter(), 0
+        self.on_turn: Callable[[], None] | None = None
+
+    def turned(self) -> None:
+        """Count a turn, and tell who wants to know."""
+        self.turns += 1
+        if self.on_turn is not None:
+            self.on_turn()
 
     def under_way(self, name: str, futures: Iterable[Future[None]], amount: int) -> None:
         """Count what is read or written until its futures are done."""

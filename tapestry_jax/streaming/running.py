@@ -133,7 +133,7 @@ class Runner:
                 pieces = feed.take()
                 state, made, still, is_done = turn(state, operands, pieces, np.int32(at))
                 feed.taken_by(is_done)
-                meter.turns += 1
+                meter.turned()
                 # The turn before is written while this one runs.
                 if late is not None:
                     self._write(part, *late, writing)
