@@ -20,9 +20,9 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
-from tapestry_jax.streaming.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.fitting import check_fits, fitting
+from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
+from tapestry_jax.streaming.fits.fitting import check_fits, fitting
 from tapestry_jax.streaming.in_memory import Held
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
 from tapestry_jax.streaming.kept.origins import place_of

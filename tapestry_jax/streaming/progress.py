@@ -22,6 +22,7 @@ class Bar:
 
     def __init__(self, turns: int, meter: Meter) -> None:
         try:
+            # An optional package.
             from tqdm import tqdm  # pyright: ignore[reportMissingModuleSource]
         except ImportError as error:
             remedy = "Install it: pip install 'tapestry-jax[stream]', or leave progress= out."

@@ -9,7 +9,7 @@ from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
 from tapestry_jax.planning.entries.items import Chunks, chunks
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.budget import Budget, shown
+from tapestry_jax.streaming.fits.budget import Budget, shown
 
 MOST = 128 << 20
 """Bytes that a turn reads at most where the size is left to the memory: larger turns are no faster."""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.streaming.budget import read_memory
-from tapestry_jax.streaming.fitting import turns_of_chunks
+from tapestry_jax.streaming.fits.budget import read_memory
+from tapestry_jax.streaming.fits.fitting import turns_of_chunks
 
 X = np.ones((1000, 64), np.float32)
 

@@ -1,0 +1,4 @@
+"""What a stream needs of memory.
+
+Read `budget`, which adds it up, then `fitting`, which finds the chunks that fit.
+"""
