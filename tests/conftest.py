@@ -12,6 +12,8 @@ import jax
 import pytest
 from jax.sharding import AxisType, Mesh
 
+from tests.quickly import put_without_programs
+
 SIMULATED_DEVICES = 8
 
 
@@ -31,6 +33,9 @@ os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 # Where in our files an instruction comes from, frame by frame, takes a tenth of the time, and no test reads it.
 # (Without `jax_include_full_tracebacks_in_locations` XLA would lose the scopes of operations, too.)
 jax.config.update("jax_traceback_in_locations_limit", 0)
+
+# Arrays of NumPy are put without a program.
+put_without_programs()
 
 # Tracing makes millions of small objects that live on in caches; looking at all of them again and again finds nothing.
 gc.set_threshold(100_000, 50, 100)

@@ -22,17 +22,17 @@ import jax
 import pytest
 
 from tests.example_modules import EXAMPLES, modules_of
+from tests.quickly import PROCESS
 
 ROOT = Path(__file__).parents[2]
-# Each process compiles much of what the one before it has compiled.
-KEEP = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 # Three heads do not divide over `model`: arrays have their true shapes on every mesh.
 TINY = ["--layers", "1", "--embed", "18", "--heads", "3", "--length", "16", "--batch", "4", "--machine", "none"]
 
 
 def quickstart(*arguments: Any) -> SimpleNamespace:
-    command = [sys.executable, str(ROOT / "examples" / "quickstart.py"), *TINY, *map(str, arguments)]
-    environment = {**os.environ, **KEEP, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
+    script = ["-m", "tests.quickly", str(ROOT / "examples" / "quickstart.py")]
+    command = [sys.executable, *script, *TINY, *map(str, arguments)]
+    environment = {**os.environ, **PROCESS, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     return SimpleNamespace(code=done.returncode, out=done.stdout, err=done.stderr)
 

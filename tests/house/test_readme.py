@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.quickly import PROCESS
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-
-# Each process compiles much of what another one has compiled.
-KEEP = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^```python[^\n]*\n(?:(?!^```)[^\n]*\n)*```\n[^`]*```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -28,7 +27,8 @@ root, *documents = sys.argv[1:]
 sys.path.insert(0, root)
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-jax.config.update("jax_traceback_in_locations_limit", 0)
+from tests.quickly import put_without_programs
+put_without_programs()
 for path, source in zip(documents[::2], documents[1::2], strict=True):
     exec(compile(source, path, "exec"), {"__name__": "__main__"})
 """
@@ -48,7 +48,7 @@ def run(documents: list[Path], directory: Path) -> subprocess.CompletedProcess[s
     """Run the blocks of each document in a namespace of its own, on eight devices, in an empty directory."""
     sources = [text for path in documents for text in (str(path), code(path.read_text(encoding="utf-8")))]
     command = [sys.executable, "-W", "error", "-c", RUNNER, str(ROOT), *sources]
-    environment = {**os.environ, **KEEP}
+    environment = {**os.environ, **PROCESS}
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, env=environment)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.quickly import PROCESS
 from tests.tapestry_jax.nnx.training.one_of_several import batch, losses, trainer_of
 
 ROOT = Path(__file__).parents[4]
@@ -19,11 +20,10 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     script = Path(__file__).with_name("one_of_several.py")
-    kept = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-    environment = {**os.environ, **kept, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **PROCESS, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     running = [
         subprocess.Popen(
-            [sys.executable, script, "2", str(number), str(port), tmp_path / "two"],
+            [sys.executable, "-m", "tests.quickly", script, "2", str(number), str(port), tmp_path / "two"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
