@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType
 
 import tapestry_jax as tp
+from tests.tapestry_jax.draw import normal
 
 BATCH, EMBED, MLP, OUT = 8, 6, 12, 4
 
@@ -34,20 +35,18 @@ def mlp(x, w1, w2):
 
 @pytest.fixture
 def arrays() -> tuple[jax.Array, ...]:
-    keys = jax.random.split(jax.random.key(0), 3)
-    shapes = [(BATCH, EMBED), (EMBED, MLP), (MLP, OUT)]
-    return tuple(jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True))
+    return normal(BATCH, EMBED), normal(EMBED, MLP), normal(MLP, OUT)
 
 
 def test_tour_leaves_compute_what_their_kernels_compute():
-    x = jax.random.normal(jax.random.key(0), (2, 3, 16))
+    x = normal(2, 3, 16)
     np.testing.assert_allclose(softmax(x), jax.nn.softmax(x), rtol=1e-6)
     np.testing.assert_allclose(cumsum(x), np.cumsum(x, -1), rtol=1e-4, atol=1e-5)
     assert split(x).shape == (2, 3, 8, 2)
     np.testing.assert_allclose(stats(x[0])["variance"], np.var(x[0], 0), rtol=1e-5)
-    w = jax.random.normal(jax.random.key(1), (16, 2, 4))
+    w = normal(16, 2, 4)
     np.testing.assert_allclose(project(x, w), np.einsum("bsk,khd->bshd", x, w), rtol=1e-4, atol=1e-5)
-    image, filters = jax.random.normal(jax.random.key(2), (2, 12, 13, 3)), jnp.ones((3, 3, 3, 5))
+    image, filters = normal(2, 12, 13, 3), jnp.ones((3, 3, 3, 5))
     np.testing.assert_allclose(conv(image, filters), valid_conv(image, filters), rtol=1e-4, atol=1e-5)
 
 
@@ -116,7 +115,7 @@ def test_tour_exceptions_by_operation_path(arrays: tuple[jax.Array, ...]):
 
 
 def test_tour_arrows_compose():
-    x = jax.random.normal(jax.random.key(0), (4, 6))
+    x = normal(4, 6)
     tanh = tp.Map(jnp.tanh)
     np.testing.assert_allclose((gelu >> tanh)(x), jnp.tanh(jax.nn.gelu(x)), rtol=1e-6)
     left, right = (gelu * tanh)(x, 2 * x)
@@ -129,6 +128,6 @@ def test_tour_arrows_compose():
     np.testing.assert_allclose(gelu.first()(x, x)[1], x)
     np.testing.assert_allclose(gelu.second()(x, x)[0], x)
     np.testing.assert_allclose((tp.identity >> gelu)(x), jax.nn.gelu(x), rtol=1e-6)
-    w = jax.random.normal(jax.random.key(1), (6, 3))
+    w = normal(6, 3)
     np.testing.assert_allclose((gelu >> matmul.bind(w))(x), jax.nn.gelu(x) @ w, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(tp.iterate(tanh, 3)(x), jnp.tanh(jnp.tanh(jnp.tanh(x))), rtol=1e-6)

@@ -9,12 +9,13 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.tapestry_jax.draw import normal
 
-X = jax.random.normal(jax.random.key(1), (2, 6, 8))
-TOKENS = jax.random.randint(jax.random.key(2), (2, 6), 0, 11)
+X = normal(2, 6, 8)
+TOKENS = jnp.asarray(np.random.default_rng(2).integers(0, 11, (2, 6), np.int32))
 
 
-IMAGE = jax.random.normal(jax.random.key(3), (2, 8, 6, 4))
+IMAGE = normal(2, 8, 6, 4)
 IMAGE_DIMS = {"batch": 2, "y": 8, "x": 6, "channels": 4}
 CUT = {"y": "data", "x": "model"}
 
@@ -26,10 +27,8 @@ def rngs() -> nnx.Rngs:
 def randomise(module: nnx.Module) -> None:
     """Zeros and ones would hide a parameter that is not used."""
     leaves, tree = jax.tree.flatten(nnx.state(module))
-    keys = jax.random.split(jax.random.key(7), len(leaves))
-    nnx.update(
-        module, jax.tree.unflatten(tree, [jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)])
-    )
+    drawn = [normal(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
+    nnx.update(module, jax.tree.unflatten(tree, drawn))
 
 
 PAIRS = {
@@ -274,7 +273,7 @@ def test_layer_equals_flax_with_gradients(name):
     if planned:
         results += together(run, planned_as(ours, *planned, x.dtype))(leaves, x)
     # The key's bias has no gradient but rounding: what is large is so beside all gradients.
-    scale = max(float(jnp.abs(slope).max()) for slope in jax.tree.leaves(wanted))
+    scale = max(np.abs(slope).max() for slope in jax.tree.leaves(wanted))
     for (value, y), grads in results:
         np.testing.assert_allclose(y, output, rtol=1e-5, atol=2e-5)
         np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)

@@ -12,9 +12,10 @@ import tapestry_jax as tp
 from combinators.numerics.locating import locate
 from tapestry_jax.nnx.loss import logsumexp_of_block
 from tapestry_jax.nnx.rows import Entry, EntryOfBlock, Rows, RowsOfBlock
+from tests.tapestry_jax.draw import normal
 
-LOGITS = 5 * jax.random.normal(jax.random.key(0), (2, 6, 11))
-TARGETS = jax.random.randint(jax.random.key(1), (2, 6), 0, 11)
+LOGITS = normal(2, 6, 11, scale=5)
+TARGETS = jnp.asarray(np.random.default_rng(1).integers(0, 11, (2, 6), np.int32))
 # Blocks of a plan are ascending, but need not be contiguous: striped orders exist.
 CUTS = [[range(11)], [range(4), range(4, 11)], [range(0, 11, 2), range(1, 11, 2)], [range(0), range(10), range(10, 11)]]
 

@@ -11,8 +11,9 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.tapestry_jax.draw import normal
 
-X = jax.random.normal(jax.random.key(1), (3, 4))
+X = normal(3, 4)
 gelu = tp.Map(jax.nn.gelu)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.planning.refining.repeats import repeated_parts
+from tests.tapestry_jax.draw import normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 gelu = tp.Map(jax.nn.gelu)
@@ -28,8 +31,8 @@ def model(x, ups, downs):
 
 
 def arrays(*types):
-    keys = iter(jax.random.split(jax.random.key(0), 16))
-    return jax.tree.map(lambda kind: 0.3 * jax.random.normal(next(keys), kind.shape), types)
+    seeds = itertools.count()
+    return jax.tree.map(lambda kind: normal(*kind.shape, seed=next(seeds), scale=0.3), types)
 
 
 def planned(program, types, mesh, entries, **options):
