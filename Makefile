@@ -29,6 +29,8 @@ PYTHON ?=
 
 # The checker's wrapper would otherwise ask a registry for a newer version at every run.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Bytecode is kept, also where it is told not to be: tests start some forty processes, and each would compile our modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
