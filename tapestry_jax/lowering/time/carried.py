@@ -60,11 +60,7 @@ class Carried:
     def after(self, state: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """The leaves after a turn, from those before it and what its body has made."""
         local = varying_as(outputs[: len(self.slots)], self.slots)
-        added: list[Any] = []
-        for shaped, _, carrier in self.folds:
-            own = slice(len(added), len(added) + len(carrier))
-            first, second = (local[own], state[own]) if self.reverse else (state[own], local[own])
-            added += accumulate(shaped, carrier, list(first), list(second))
+        added = _accumulated(self.folds, list(state), local, reverse=self.reverse)
         return [*added, *local[self.folded :]]
 
 
@@ -83,6 +79,15 @@ def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Seque
         own = [next(leaves) for _ in carrier]
         found.append((shaped, [jax.ShapeDtypeStruct(slot.local_shape, slot.type.dtype) for slot in own], carrier))
     return found
+
+
+def _accumulated(states: Sequence[State], before: list[Any], local: list[Any], *, reverse: bool) -> list[Any]:
+    total: list[Any] = []
+    for shaped, _, carrier in states:
+        own = slice(len(total), len(total) + len(carrier))
+        first, second = (local[own], before[own]) if reverse else (before[own], local[own])
+        total += accumulate(shaped, carrier, first, second)
+    return total
 
 
 def identity(states: Sequence[State]) -> list[Any]:

@@ -14,7 +14,7 @@ import tapestry_jax as tp
 from tapestry_jax.lowering import program
 from tapestry_jax.lowering.exchange import collectives, convert, fold, halo
 from tapestry_jax.lowering.on_device import here, pad, read, stripes
-from tapestry_jax.lowering.time import accumulate, pipeline, region, scan
+from tapestry_jax.lowering.time import accumulate, carried, pipeline, region, scan
 from tapestry_jax.shards.lowered.made_of import MadeOf, cells
 from tapestry_jax.shards.numeric.simulated import Numbers, Simulation
 from tests.damaged import damaged
@@ -122,7 +122,7 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     ),
     "a turn forgets those before it": (
         "chunks",
-        region._accumulated,
+        carried._accumulated,
         "accumulate(shaped, carrier, first, second)",
         "second",
     ),
@@ -163,9 +163,9 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     ),
     "carries in half the bits": (
         "chunks",
-        region._accumulated,
+        carried._accumulated,
         "accumulate(shaped, carrier, first, second)",
-        "[x.astype(jnp.bfloat16).astype(x.dtype) for x in accumulate(shaped, carrier, first, second)]",
+        "[x.astype('bfloat16').astype(x.dtype) for x in accumulate(shaped, carrier, first, second)]",
     ),
 }
 
@@ -196,13 +196,13 @@ NUMBERS: dict[str, tuple[str, Any, str, str]] = {
     ),
     "a turn is merged twice": (
         "chunks",
-        region._accumulated,
+        carried._accumulated,
         "accumulate(shaped, carrier, first, second)",
         "accumulate(shaped, carrier, accumulate(shaped, carrier, first, second), second)",
     ),
     "turns are merged in another order": (
         "ordered",
-        region._accumulated,
+        carried._accumulated,
         "(local[own], before[own]) if reverse else (before[own], local[own])",
         "(local[own], before[own])",
     ),
