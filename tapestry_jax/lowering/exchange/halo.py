@@ -71,7 +71,8 @@ def _piece(parts: Sequence[Any], axis: int, piece: Piece, inside: Sequence[Pair]
     if piece.table is not None:
         sources = [lax.slice_in_dim(parts[part], start, stop, axis=axis) for part, start, stop in piece.ranges]
         source = sources[0] if len(sources) == 1 else lax.concatenate(sources, axis)
-        places = jnp.asarray(piece.table, jnp.int32)[index]
+        # Fused into the gather, XLA for CPUs reads 0 for a place where the value was sliced from a whole one.
+        places = lax.optimization_barrier(jnp.asarray(piece.table, jnp.int32)[index])
         found = jnp.take(source, places, axis=axis, mode="clip")
     elif len(set(piece.starts)) == 1:
         start = piece.starts[0]
