@@ -49,7 +49,7 @@ def run(documents: list[Path], directory: Path) -> subprocess.CompletedProcess[s
     sources = [text for path in documents for text in (str(path), code(path.read_text(encoding="utf-8")))]
     command = [sys.executable, "-W", "error", "-c", RUNNER, str(ROOT), *sources]
     environment = {**os.environ, **PROCESS}
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, env=environment)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=900, env=environment)
 
 
 def with_code() -> list[Path]:
