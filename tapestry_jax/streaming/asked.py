@@ -18,6 +18,7 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import Chunks
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.streaming.arriving import Arriving, arrives
 
 
 def read_sources(sources: Any, program: Any) -> tuple[Stored, ...]:
@@ -41,11 +42,33 @@ def read_sources(sources: Any, program: Any) -> tuple[Stored, ...]:
             )
         )
     else:
-        given = jax.tree.leaves(list(sources) if isinstance(sources, tuple | list) else [sources])
-    found = tuple(each if isinstance(each, Stored) else stored(each) for each in given)
+        listed = list(sources) if isinstance(sources, tuple | list) else [sources]
+        given = jax.tree.leaves(listed, is_leaf=arrives)
     if isinstance(graph, Graph):
+        # What is missing or too much is told below.
+        nodes = [*graph.inputs, *[None] * len(given)]
+        found = tuple(_read_source(each, node) for each, node in zip(given, nodes, strict=False))
         _check_sources(graph, found)
-    return found
+        return found
+    return tuple(_read_source(each, None) for each in given)
+
+
+def _read_source(source: Any, node: Any) -> Stored:
+    if isinstance(source, Stored):
+        return source
+    if not arrives(source):
+        return stored(source)
+    if node is None:
+        remedy = (
+            "Trace the program for all rows first: tp.trace(program, jax.ShapeDtypeStruct((10_000, 8), 'float32'))."
+        )
+        raise PlanError(
+            message("nothing says how many rows an iterator gives", f"got {type(source).__name__}", remedy=remedy)
+        )
+    if not node.results[0].shape:
+        details = (f"expected {node.results[0]}", f"got {type(source).__name__}")
+        raise PlanError(message(f"`{node.name}` has no rows that could arrive", *details, remedy="Pass an array."))
+    return Arriving(source, node.name, node.results[0])
 
 
 def _check_sources(graph: Graph, sources: Sequence[Stored]) -> None:

@@ -19,11 +19,13 @@ from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.streaming.arriving import Arriving
 from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
 from tapestry_jax.streaming.in_memory import Held
+from tapestry_jax.streaming.in_order import check_in_order
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.metrics import Meter, Metrics
@@ -111,7 +113,8 @@ class Job:
 
         Raises:
           FormatError: where a source cannot be read or a sink cannot be written, or no state in the folder can be read.
-          StreamError: where another job holds the folder of this one, or the one in it is another one than this.
+          StreamError: where another job holds the folder of this one, or the one in it is another one than this; where
+            an iterator gives too few or too many rows, or fails.
           KeyboardInterrupt: at Ctrl-C; with a checkpoint once the turn that is under way is done and kept.
         """
         if self.checkpoint is None:
@@ -142,8 +145,15 @@ class Job:
         meter = Meter()
         self.meters.append(meter)
         turns = sum(part.turns for part in self.split.passes)
-        with Bar(turns, meter) if self.progress else nullcontext():
-            return runner.run(meter, begin, keeper)
+        arriving = [each for each in self.sources if isinstance(each, Arriving)]
+        try:
+            for source in arriving:
+                source.begin()
+            with Bar(turns, meter) if self.progress else nullcontext():
+                return runner.run(meter, begin, keeper)
+        finally:
+            for source in arriving:
+                source.end()
 
     def places(self) -> dict[str, str]:
         """Where its sinks lie, by the names of outputs."""
@@ -220,7 +230,8 @@ def stream(
       over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
         name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
         that are stored where that can be. For a plan the names of dimensions that it takes in chunks; by default all.
-      sources: what the inputs are read from, in their order or by name: what `tp.open` gives, or arrays.
+      sources: what the inputs are read from, in their order or by name: what `tp.open` gives, arrays, or for a graph
+        iterators over arrays of rows, which are read once and in order (with `checkpoint`: into its folder, first).
       sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
         Outputs without one are returned as arrays.
       memory: bytes that the stream may need beside the program itself, such as `"512MiB"`; `job.plan()` shows for what.
@@ -256,6 +267,8 @@ def stream(
         planned.verify()
         job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows)
         _check_sinks(job)
+        if kept is None:
+            check_in_order(job.split, checked, places_of(planned.mesh))
         return job
 
     if not isinstance(graph, Plan) and over is not None and not isinstance(over, Mapping):

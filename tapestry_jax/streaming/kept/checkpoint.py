@@ -15,9 +15,10 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.storage.partial import remove
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming import position as running
+from tapestry_jax.streaming.arriving import Arriving
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
-from tapestry_jax.streaming.kept.origins import outline, place_of
+from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
 from tapestry_jax.streaming.kept.thaw import freeze, thaw
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.split import Split
@@ -110,6 +111,8 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 return _result(job, before.arrays, _finished(sinks))
             if before is None:
                 save(folder, now)
+            for name, source in _arriving(job).items():
+                source.keep(folder / name)
             runner = job.runner(sinks)
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
             values, stored = job.run(runner, begin, _Keeper(job, checkpoint, now, interrupts))
@@ -145,9 +148,18 @@ def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, St
 
 
 def _remove_spilled(job: Resumable, folder: Path) -> None:
-    """Remove values between passes, which nobody reads any more."""
+    """Remove values between passes, and rows that have arrived, which nobody reads any more."""
     for slot in {*job.split.written} - {*job.split.outputs}:
         remove(place_of(job.split, slot, folder))
+    for name, source in _arriving(job).items():
+        source.close()
+        remove(folder / name)
+
+
+def _arriving(job: Resumable) -> dict[str, Arriving]:
+    """Sources that are iterated over, by the files in the folder that they are put into first."""
+    numbered = enumerate(job.sources)
+    return {file_for(f"source-{n}", each.dtype): each for n, each in numbered if isinstance(each, Arriving)}
 
 
 class _Keeper:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Run
 from tapestry_jax.streaming.split import Pass, Split
@@ -36,9 +37,12 @@ def origins(split: Split) -> dict[int, str]:
 
 def place_of(split: Split, slot: int, folder: Path) -> Path:
     """Where a value that passes make and no sink takes lies in the folder of a job."""
-    # What NumPy's format has no name for is stored as Zarr has it.
-    is_plain = split.schedule.slots[slot].type.dtype.kind in "biufc"
-    return folder / f"{origins(split)[slot]}.{'npy' if is_plain else 'zarr'}"
+    return folder / file_for(origins(split)[slot], split.schedule.slots[slot].type.dtype)
+
+
+def file_for(name: str, dtype: Any) -> str:
+    """The name of a file in the folder of a job: what NumPy's format has no name for is stored as Zarr has it."""
+    return f"{name}.{'npy' if dtype.kind in 'biufc' else 'zarr'}"
 
 
 def outline(split: Split) -> str:
