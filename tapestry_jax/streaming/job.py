@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,25 @@ import numpy as np
 from combinators.arguments import read_flag
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
+from tapestry_jax.planning.entries.items import chunks
 from tapestry_jax.storage.creating import create
-from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.arriving import Arriving
 from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
 from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.extending import (
+    Last,
+    Reached,
+    carried_as,
+    check_same,
+    given_rows,
+    not_extended,
+    traced_for,
+    why_not,
+)
 from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
 from tapestry_jax.streaming.in_memory import Held
@@ -51,7 +63,9 @@ class Job:
       memory: bytes that it may need; None where nothing was said.
       checkpoint: where and how often its state is kept; or None.
       progress: whether a run shows a bar.
+      program: what was planned, which `extend` traces for new rows; a graph and a plan have their sizes.
       meters: of its runs.
+      reached: where the last run or extension has ended, from which new rows can go on.
     """
 
     planned: Plan
@@ -61,7 +75,9 @@ class Job:
     memory: int | None = None
     checkpoint: Checkpoint | None = None
     progress: bool = False
+    program: Any = field(default=None, repr=False)
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
+    reached: list[Reached] = field(default_factory=list[Reached], repr=False)
 
     @property
     def metrics(self) -> Metrics:
@@ -117,8 +133,12 @@ class Job:
             an iterator gives too few or too many rows, or fails.
           KeyboardInterrupt: at Ctrl-C; with a checkpoint once the turn that is under way is done and kept.
         """
+        self.reached.clear()
         if self.checkpoint is None:
-            return self.run_from(None, None)
+            if why_not(self.split, self.dims) is not None:
+                return self.run_from(None, None)
+            self.reached.append(self._reaching(None, 0))
+            return self.reached[-1].result
         told = Resumable(
             self.planned,
             self.split,
@@ -130,6 +150,80 @@ class Job:
             self.leaves,
         )
         return jax.tree.unflatten(self.planned.graph.out_tree, run_kept(told, self.checkpoint))
+
+    def extend(self, new: Any) -> Any:
+        """Go on with new rows from where the last run or extension has ended; old rows are not read.
+
+        For programs of folds, whose operations do not depend on the number and the places of rows. `run` begins anew
+        with the sources of the job.
+
+        Args:
+          new: rows for every input that has the streamed dimension, as `sources` of `tp.stream`: tensors that lie in
+            files, or arrays. Of other inputs the job's own sources are read again.
+
+        Returns:
+          The result for all rows until now.
+
+        Raises:
+          StreamError: before the first run.
+          PlanError: where the program needs old rows again, gives something for every row, or knows their number.
+
+        Example:
+          >>> import numpy as np
+          >>> import tapestry_jax as tp
+          >>> x = np.arange(12.0, dtype=np.float32).reshape(6, 2)
+          >>> mean = tp.fold(tp.aggregators.Mean(), "row c -> c")
+          >>> job = tp.stream(mean, {"row": tp.chunks(size=2)}, x[:4])
+          >>> job.run(), job.extend(x[4:])
+          (array([3., 4.], dtype=float32), array([5., 6.], dtype=float32))
+        """
+        graph = self.planned.graph
+        self._check_extended()
+        dim, before = self.dims[0], self.reached[-1]
+        given, places = given_rows(new, graph, self.sources, dim)
+        sources = read_sources(given, None)
+        rows = {sources[n].shape[graph.inputs[n].results[0].names.index(dim)] for n in places if sources[n].shape}
+        added = rows.pop() if len(rows) == 1 else -1
+        own, all_rows = self.split.passes[0], before.rows + added
+        if added == 0:
+            return before.result
+        if added < 2:
+            told = f"got {'different numbers of rows' if added < 0 else 'one row, which makes no turns'}"
+            remedy = "Give every input the same number of rows, at least two: hold one back until there are more."
+            raise PlanError(message("new rows come two or more at once", told, remedy=remedy))
+        first = _rows_of(graph, dim)
+        whole, fresh = (traced_for(self.program, graph, self.sources, dim, size) for size in (all_rows, added))
+        check_same(graph, whole, dim, (first, all_rows))
+        check_same(fresh, whole, dim, (added, all_rows))
+        checked = read_sources(sources, fresh)
+        entries = {**dict(self.planned.entries), dim: chunks(size=min(own.block, -(-added // 2)))}
+        planned, dims = read_plan(fresh, entries, self.planned.mesh)
+        planned.verify()
+        job = replace(self, planned=planned, dims=dims, sources=checked)
+        if (why := why_not(job.split, dims)) is not None or carried_as(job.split) != carried_as(self.split):
+            raise not_extended(why or "for so few rows it carries another state")
+        if self.memory is not None and not (budget := job.plan()).fits:
+            remedy = "Give the job more memory."
+            raise PlanError(message("new rows do not fit into the memory", *str(budget).splitlines(), remedy=remedy))
+        self.reached.append(job._reaching(before.state, before.rows))
+        del self.reached[:-1]
+        return self.reached[-1].result
+
+    def _check_extended(self) -> None:
+        if self.checkpoint is not None:
+            raise not_extended("the state in the folder of a job, checkpoint=, is that of its own rows")
+        if (why := why_not(self.split, self.dims)) is not None:
+            raise not_extended(why)
+        if isinstance(self.program, Graph | Plan) or self.program is None:
+            raise not_extended("it was given as a graph or a plan, whose sizes are fixed; give the program itself")
+        if not self.reached:
+            raise StreamError(message("there is nothing to go on from", remedy="Run the job first: job.run()."))
+
+    def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:
+        last, runner = Last(self.split), self._runner(self.opened(self.split.written))
+        result = self.result(*self._metered(replace(runner, older=older), None, last))
+        assert last.state is not None
+        return Reached(rows + _rows_of(self.planned.graph, self.dims[0]), last.state, result)
 
     def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
         """Run it from where another run has stopped, handing snapshots to `keeper`."""
@@ -200,6 +294,12 @@ class Job:
         return leaves
 
 
+def _rows_of(graph: Graph, dim: str) -> int:
+    """The cells of the streamed dimension."""
+    kinds = (node.results[0] for node in graph.inputs)
+    return next(kind.shape[kind.names.index(dim)] for kind in kinds if dim in kind.names)
+
+
 def whole(source: Stored) -> Any:
     """All of what is stored, as an array."""
     array = np.empty(source.shape, source.dtype)
@@ -265,7 +365,7 @@ def stream(
         planned, dims = read_plan(graph, entries, mesh)
         require_running(planned.mesh)
         planned.verify()
-        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows)
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program)
         _check_sinks(job)
         if kept is None:
             check_in_order(job.split, checked, places_of(planned.mesh))

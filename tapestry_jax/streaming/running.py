@@ -12,7 +12,7 @@ import numpy as np
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.boundary import placed
 from tapestry_jax.planning.scheduling.schedule import Slot
-from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
@@ -37,6 +37,7 @@ class Runner:
       ahead: bytes of the buffers into which turns are read ahead; two turns have buffers in any case.
       behind: bytes that are being written at once.
       known: its programs, where they are compiled already.
+      older: what its one pass carries from rows before its own; None where there are none.
     """
 
     split: Split
@@ -46,6 +47,7 @@ class Runner:
     ahead: int = AHEAD
     behind: int = MOST
     known: Programs | None = None
+    older: Sequence[Array] | None = None
 
     @cached_property
     def programs(self) -> Programs:
@@ -118,9 +120,11 @@ class Runner:
         region, body, turns = part.region, part.region.body, part.turns
         operands = [values[slot] for slot in region.operands[: part.entering]]
         done = 0 if begin is None else begin.position.turns
+        slots = body.outputs[: sum(leaves for _, leaves in (*region.folds, *region.scans))]
+        kept = self.older
         if done and begin is not None:
-            slots = body.outputs[: sum(leaves for _, leaves in (*region.folds, *region.scans))]
             kept = [begin.arrays[f"state/{leaf}"] for leaf in range(len(slots))]
+        if kept is not None:
             state = [self._put(array, body.slots[slot]) for array, slot in zip(kept, slots, strict=True)]
         else:
             state = self.programs.first(part)([values[slot] for slot in region.operands[part.entering :]])
