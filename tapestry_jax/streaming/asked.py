@@ -18,7 +18,7 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import Chunks
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.arriving import Arriving, arrives
+from tapestry_jax.streaming.moving.arriving import Arriving, arrives
 
 
 def read_sources(sources: Any, program: Any) -> tuple[Stored, ...]:

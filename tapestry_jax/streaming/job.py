@@ -21,10 +21,13 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import chunks
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Array, Sink, Stored
-from tapestry_jax.streaming.arriving import Arriving
 from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.extending import (
+from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
+from tapestry_jax.streaming.fits.fitting import check_fits, fitting
+from tapestry_jax.streaming.in_memory import Held
+from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
+from tapestry_jax.streaming.kept.extending import (
     Last,
     Reached,
     carried_as,
@@ -34,13 +37,10 @@ from tapestry_jax.streaming.extending import (
     traced_for,
     why_not,
 )
-from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
-from tapestry_jax.streaming.fits.fitting import check_fits, fitting
-from tapestry_jax.streaming.in_memory import Held
-from tapestry_jax.streaming.in_order import check_in_order
-from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.metrics import Meter, Metrics
+from tapestry_jax.streaming.moving.arriving import Arriving
+from tapestry_jax.streaming.moving.in_order import check_in_order
 from tapestry_jax.streaming.moving.placing import places_of
 from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped

@@ -2,4 +2,5 @@
 
 Read `origins` (names of values that outlive a plan), `edges` (how far a pass is, in cells), `thaw` (from a run to what
 is kept, and back), `interrupts` (Ctrl-C between two turns) and `checkpoint`, which runs a job so.
+`extending` goes on with new rows, from states in memory.
 """

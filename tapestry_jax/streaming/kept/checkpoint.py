@@ -15,11 +15,11 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.storage.partial import remove
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming import position as running
-from tapestry_jax.streaming.arriving import Arriving
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
 from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
 from tapestry_jax.streaming.kept.thaw import freeze, thaw
+from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.split import Split
 

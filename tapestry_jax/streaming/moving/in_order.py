@@ -8,7 +8,7 @@ from typing import Any
 from combinators.errors import PlanError, message
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.arriving import Arriving
+from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.placing import views_of
 from tapestry_jax.streaming.moving.views import View
 from tapestry_jax.streaming.split import Pass, Split
