@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -75,6 +75,29 @@ class Metrics:
             for stage in self.stages
         )
         return "\n".join(map(json.dumps, (run, *stages)))
+
+    def prometheus(self) -> str:
+        """The same in the text format of Prometheus, for a file that its node exporter collects, or a page of yours."""
+        lines = [*_family("run_seconds", "gauge", "Since the run began, until its end.", {"": self.seconds})]
+        lines += _family("turns_total", "counter", "Turns that ran.", {"": self.turns})
+        for name, kind, told, field in _FAMILIES:
+            values = {f'{{stage="{stage.name}"}}': getattr(stage, field) for stage in self.stages}
+            lines += _family(name, kind, told, values)
+        return "\n".join(lines) + "\n"
+
+
+_FAMILIES = (
+    ("bytes_total", "counter", "Bytes that went through a stage.", "bytes"),
+    ("calls_total", "counter", "Boxes, or turns.", "calls"),
+    ("busy_seconds_total", "counter", "Seconds in which at least one was under way.", "busy"),
+    ("waiting_seconds_total", "counter", "Seconds that the loop stood still for a stage.", "waiting"),
+    ("depth_most", "gauge", "The most that were under way at once.", "depth"),
+)
+
+
+def _family(name: str, kind: str, told: str, values: Mapping[str, float]) -> list[str]:
+    full = f"tapestry_stream_{name}"
+    return [f"# HELP {full} {told}", f"# TYPE {full} {kind}", *(f"{full}{label} {n}" for label, n in values.items())]
 
 
 class _Count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -35,6 +36,30 @@ def test_metrics_are_json_lines() -> None:
     lines = [json.loads(line) for line in ran.metrics.json_lines().splitlines()]
     assert [line.get("stage") for line in lines] == [None, "read", "compute", "write"]
     assert lines[1]["bytes"] == X.nbytes
+
+
+def test_metrics_are_text_for_prometheus() -> None:
+    ran = job()
+    ran.run()
+    metrics, found, told = ran.metrics, dict[str, float](), set[str]()
+    text = metrics.prometheus()
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if (comment := re.fullmatch(r"# (HELP|TYPE) ([a-z_]+) (.+)", line)) is not None:
+            assert comment[1] == "HELP" or comment[3] in ("counter", "gauge")
+            told.add(f"{comment[1]} {comment[2]}")
+            continue
+        sample = re.fullmatch(r'([a-z_]+)((?:\{stage="[a-z]+"\})?) (\S+)', line)
+        assert sample is not None, line
+        assert {f"HELP {sample[1]}", f"TYPE {sample[1]}"} <= told
+        found[sample[1] + sample[2]] = float(sample[3])
+    assert found["tapestry_stream_turns_total"] == 4
+    assert found["tapestry_stream_run_seconds"] == metrics.seconds
+    for stage in metrics.stages:
+        assert found[f'tapestry_stream_bytes_total{{stage="{stage.name}"}}'] == stage.bytes
+        assert found[f'tapestry_stream_busy_seconds_total{{stage="{stage.name}"}}'] == stage.busy
+        assert found[f'tapestry_stream_waiting_seconds_total{{stage="{stage.name}"}}'] == stage.waiting
+    assert len(found) == 2 + 5 * 3
 
 
 def test_metrics_before_a_run_are_refused() -> None:
