@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
+from combinators.frozen import dataclass
 from tapestry_jax.storage.formats import find_format
 from tapestry_jax.storage.places import read_place
 from tapestry_jax.storage.protocols import Stored
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How a tensor was opened: what another process opens it by.
+
+    Attributes:
+      path: absolute, or an address.
+      tensor: which one, or None.
+      format: what the suffix does not say, or None.
+    """
+
+    path: str
+    tensor: str | None = None
+    format: str | None = None
+
+    def again(self) -> Stored:
+        """Open it once more."""
+        return open(self.path, self.tensor, format=self.format)
 
 
 def open(
@@ -40,4 +60,13 @@ def open(
       (None, None)
     """
     place = read_place(path, "tp.open")
-    return find_format(place, format, "tp.open").open(place, tensor, names)
+    found = find_format(place, format, "tp.open").open(place, tensor, names)
+    text = str(place.path.absolute()) if place.path else str(place.address)
+    cast("Any", found).opened = Opened(text, tensor, format)
+    return found
+
+
+def opened(source: Stored) -> Opened | None:
+    """How a source was opened; None for one that `open` did not give."""
+    found = getattr(source, "opened", None)
+    return found if isinstance(found, Opened) else None

@@ -19,13 +19,15 @@ from combinators.graphs.graph import Graph
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import chunks
-from tapestry_jax.storage.creating import create
+from tapestry_jax.storage.creating import Creation, create
+from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
+from tapestry_jax.streaming.cluster.asked import check_engine, client_of, place_of_sink, read_engine
+from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
-from tapestry_jax.streaming.in_memory import Held
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
 from tapestry_jax.streaming.kept.extending import (
     Last,
@@ -40,6 +42,7 @@ from tapestry_jax.streaming.kept.extending import (
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.metrics import Meter, Metrics
 from tapestry_jax.streaming.moving.arriving import Arriving
+from tapestry_jax.streaming.moving.held import Held
 from tapestry_jax.streaming.moving.in_order import check_in_order
 from tapestry_jax.streaming.moving.placing import places_of
 from tapestry_jax.streaming.moving.writing import MOST
@@ -64,6 +67,7 @@ class Job:
       checkpoint: where and how often its state is kept; or None.
       progress: whether a run shows a bar.
       program: what was planned, which `extend` traces for new rows; a graph and a plan have their sizes.
+      engine: a client of the cluster whose workers turn the chunks, or "dask"; None for this process.
       meters: of its runs.
       reached: where the last run or extension has ended, from which new rows can go on.
     """
@@ -76,6 +80,7 @@ class Job:
     checkpoint: Checkpoint | None = None
     progress: bool = False
     program: Any = field(default=None, repr=False)
+    engine: Any = None
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
     reached: list[Reached] = field(default_factory=list[Reached], repr=False)
 
@@ -149,7 +154,12 @@ class Job:
             self._metered,
             self.leaves,
         )
-        return jax.tree.unflatten(self.planned.graph.out_tree, run_kept(told, self.checkpoint))
+        out_tree = self.planned.graph.out_tree
+        if self.engine is None:
+            return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
+        with client_of(self.engine) as client:
+            told = replace(told, runner=lambda sinks: self._on_workers(sinks, client), engine="workers")
+            return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
 
     def extend(self, new: Any) -> Any:
         """Go on with new rows from where the last run or extension has ended; old rows are not read.
@@ -232,6 +242,17 @@ class Job:
     def _runner(self, sinks: Mapping[int, Sequence[Sink]]) -> Runner:
         limits = self.ahead, self.behind
         return Runner(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs)
+
+    def _on_workers(self, sinks: Mapping[int, Sequence[Sink]], client: Any) -> Runner:
+        assert self.checkpoint is not None
+        folder = self.checkpoint.folder
+        places = {slot: Opened(str(place_of(self.split, slot, folder).absolute())) for slot in self.split.written}
+        places |= {
+            self.split.outputs[n]: place_of_sink(each) for n, each in self.sinks.items() if isinstance(each, Creation)
+        }
+        work = Work(client, self.planned, self.dims, folder, places)
+        limits = self.ahead, self.behind
+        return OnWorkers(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs, work=work)
 
     def _metered(
         self, runner: Runner, begin: Stopped | None, keeper: Keeper | None
@@ -318,6 +339,7 @@ def stream(
     checkpoint: Any = None,
     save_every: Any = "30s",
     progress: Any = False,
+    engine: Any = None,
 ) -> Job:
     """Run a program over data that need not fit into memory, chunk by chunk.
 
@@ -340,6 +362,8 @@ def stream(
         with other chunks too, and one that has finished gives its result again.
       save_every: how often: a number of turns, or seconds as text, `"30s"`.
       progress: whether a run shows a bar, by tqdm: turns done, the rate of reading, and the time that is left.
+      engine: a client of `dask.distributed` whose workers turn the chunks, where these are independent; `"dask"` for a
+        cluster of this machine that ends with the job. It needs `checkpoint=`, in a folder that workers have as well.
 
     Returns:
       A job; `job.run()` runs it.
@@ -357,6 +381,7 @@ def stream(
       array([30., 36.], dtype=float32)
     """
     kept, shows = read_checkpoint(checkpoint, save_every), read_flag(progress, "progress= of tp.stream", PlanError)
+    client = read_engine(engine)
     found, limit = read_sources(sources, program), read_memory(memory)
     graph = read_graph(program, found)
     checked = read_sources(found, graph)
@@ -365,8 +390,10 @@ def stream(
         planned, dims = read_plan(graph, entries, mesh)
         require_running(planned.mesh)
         planned.verify()
-        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program)
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program, client)
         _check_sinks(job)
+        if client is not None:
+            check_engine(job.split, planned.mesh, checked, job.sinks, kept)
         if kept is None:
             check_in_order(job.split, checked, places_of(planned.mesh))
         return job

@@ -82,7 +82,7 @@ class Runner:
                 continue
             if isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
-                self._pass(number, part, values, stored, since, keeper, meter)
+                self.turn_all(number, part, values, stored, since, keeper, meter)
                 stored |= self._finished(part)
             else:
                 results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
@@ -107,7 +107,7 @@ class Runner:
     def _put(self, array: Any, slot: Slot) -> Any:
         return jax.device_put(array, self.programs.sharding(slot))
 
-    def _pass(
+    def turn_all(
         self,
         number: int,
         part: Pass,
@@ -117,6 +117,7 @@ class Runner:
         keeper: Keeper | None,
         meter: Meter,
     ) -> None:
+        """Turn a pass, and put what it leaves on the devices among the values."""
         region, body, turns = part.region, part.region.body, part.turns
         operands = [values[slot] for slot in region.operands[: part.entering]]
         done = 0 if begin is None else begin.position.turns

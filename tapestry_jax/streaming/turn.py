@@ -74,9 +74,14 @@ class Programs:
 
     def first(self, part: Pass) -> Callable[..., Arrays]:
         """What a pass carries before its first turn, from the first totals of its scans."""
-        carried = Carried.of(part.region, self.schedule)
-        starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
-        return self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
+        key = "first", part.region.results
+        if key not in self._known:
+            carried = Carried.of(part.region, self.schedule)
+            starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
+            self._known[key] = self._jitted(
+                lambda given: list(map(value_of, carried.first(given))), starts, carried.slots
+            )
+        return self._known[key]
 
     def turn(self, part: Pass) -> Any:
         """One turn, compiled: from (carried, operands, pieces, number) to (carried, made, still, done).
@@ -86,6 +91,17 @@ class Programs:
         if part.region.results not in self._known:
             self._known[part.region.results] = self._turn(part)
         return self._known[part.region.results]
+
+    def merged(self, part: Pass) -> Callable[[Sequence[Any], Sequence[Any]], Arrays]:
+        """From what a pass carries after some turns, and after those behind them alone, to what it does after all."""
+        key = "merged", part.region.results
+        if key not in self._known:
+            carried = Carried.of(part.region, self.schedule)
+            count = len(carried.slots)
+            self._known[key] = self._jitted(
+                lambda both: carried.after(both[:count], both[count:]), [*carried.slots] * 2, carried.slots
+            )
+        return lambda first, second: self._known[key]([*first, *second])
 
     def _turn(self, part: Pass) -> Any:
         region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)

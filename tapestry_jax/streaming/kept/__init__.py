@@ -1,6 +1,6 @@
 """A job that is kept in a folder and goes on from it, in other chunks and on other devices where that gives the same.
 
 Read `origins` (names of values that outlive a plan), `edges` (how far a pass is, in cells), `thaw` (from a run to what
-is kept, and back), `interrupts` (Ctrl-C between two turns) and `checkpoint`, which runs a job so.
-`extending` goes on with new rows, from states in memory.
+is kept, and back), `partials` (what ranges of turns come to, each in a file), `interrupts` (Ctrl-C between two turns)
+and `checkpoint`, which runs a job so. `extending` goes on with new rows, from states in memory.
 """

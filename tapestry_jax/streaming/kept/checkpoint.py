@@ -18,6 +18,7 @@ from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
 from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
+from tapestry_jax.streaming.kept.partials import remove_partials
 from tapestry_jax.streaming.kept.thaw import freeze, thaw
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.running import Runner
@@ -52,6 +53,7 @@ class Resumable:
       runner: what runs it, from its sinks.
       run: run it, from where it stopped, with who keeps it; the values and what is stored, by slot.
       leaves: from values and what is stored, by slot, to its outputs.
+      engine: who turns its chunks; "" for this process. Another one adds floats in another order.
     """
 
     planned: Plan
@@ -62,6 +64,7 @@ class Resumable:
     runner: Callable[[Mapping[int, Sequence[Sink]]], Runner]
     run: Callable[[Runner, running.Stopped | None, running.Keeper], tuple[dict[int, Any], dict[int, Stored]]]
     leaves: Callable[[Mapping[int, Any], Mapping[int, Stored]], list[Any]]
+    engine: str = ""
 
 
 def read_checkpoint(folder: Any, every: Any) -> Checkpoint | None:
@@ -133,6 +136,7 @@ def _described(job: Resumable) -> Frozen:
     names = [node.name for node in job.planned.graph.inputs]
     plan = job.planned
     told = {"graph": plan.graph.key, "passes": outline(job.split), "accumulate": str(plan.accumulate)}
+    told |= {"engine": job.engine} if job.engine else {}
     sources = {name: source.fingerprint() for name, source in zip(names, job.sources, strict=True)}
     return Frozen(told, sources, job.places, Position(), {})
 
@@ -148,7 +152,8 @@ def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, St
 
 
 def _remove_spilled(job: Resumable, folder: Path) -> None:
-    """Remove values between passes, and rows that have arrived, which nobody reads any more."""
+    """Remove values between passes, what workers have committed, and rows that have arrived: nobody reads them more."""
+    remove_partials(folder)
     for slot in {*job.split.written} - {*job.split.outputs}:
         remove(place_of(job.split, slot, folder))
     for name, source in _arriving(job).items():

@@ -1,0 +1,218 @@
+"""A run whose passes are turned by workers. The driver merges what they committed, and writes what they made."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from combinators.errors import first_line, message
+from combinators.frozen import dataclass
+from tapestry_jax.plan import Plan
+from tapestry_jax.storage.opening import Opened, opened
+from tapestry_jax.storage.protocols import Array, Stored
+from tapestry_jax.streaming.cluster.handed import Handed, as_handed
+from tapestry_jax.streaming.cluster.ranges import merged_in_order, ranges
+from tapestry_jax.streaming.cluster.task import OPERANDS, run_range
+from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.kept.origins import outline
+from tapestry_jax.streaming.kept.partials import Partials, key_of, remove_partials
+from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.moving.views import own_box
+from tapestry_jax.streaming.moving.writing import Writing
+from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
+from tapestry_jax.streaming.running import Runner
+from tapestry_jax.streaming.split import Pass
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What workers need to know of a job.
+
+    Attributes:
+      client: of the cluster.
+      planned: the plan.
+      dims: the streamed dimensions.
+      folder: of the job.
+      places: how what passes have made is opened, by slot.
+    """
+
+    client: Any
+    planned: Plan
+    dims: tuple[str, ...]
+    folder: Path
+    places: Mapping[int, Opened]
+
+    @cached_property
+    def graph(self) -> Any:
+        """The graph as it travels."""
+        return as_handed(self.planned.graph)
+
+
+@dataclass(frozen=True, eq=False)
+class OnWorkers(Runner):
+    """A stream whose passes are turned by workers.
+
+    Attributes:
+      work: what they need to know.
+    """
+
+    work: Work | None = None
+
+    def turn_all(
+        self,
+        number: int,
+        part: Pass,
+        values: dict[int, Any],
+        stored: Mapping[int, Stored],
+        begin: Stopped | None,
+        keeper: Keeper | None,
+        meter: Meter,
+    ) -> None:
+        """Have a pass turned, range by range; what is committed already is not turned again."""
+        assert self.work is not None and keeper is not None
+        keep = _Keep(self, keeper, number, values)
+        keep.now()
+        operands = [np.asarray(values[slot]) for slot in part.region.operands[: part.entering]]
+        handed = self._handed(number, part, stored, operands)
+        partials = Partials(self.work.folder, handed.key, handed.step)
+        remove_partials(self.work.folder, partials)
+        if partials.read(OPERANDS) is None:
+            partials.commit(OPERANDS, {f"operand/{at}": array for at, array in enumerate(operands)})
+        todo = []
+        for first, last in ranges(part):
+            if partials.read(f"turns-{first}-{last}") is None:
+                todo.append((first, last))
+            else:
+                _count(meter, last - first)
+        for turns in in_any_order(self.work.client, handed, todo):
+            _count(meter, turns)
+            keep.if_due()
+        state, still = self._merged(part, partials, meter)
+        values.update(zip(part.region.results, state, strict=False))
+        values.update({each.value: value for each, value in zip(part.still, still, strict=True)})
+
+    def _handed(self, number: int, part: Pass, stored: Mapping[int, Stored], operands: Sequence[Array]) -> Handed:
+        work = self.work
+        assert work is not None
+        read = {piece.value for piece in part.pieces}
+        sources: dict[int, tuple[Opened, str]] = {}
+        for slot in sorted(read):
+            how = work.places.get(slot) or opened(stored[slot])
+            assert how is not None, "sources without a place are refused before"
+            again = how.again()
+            sources[slot] = how, again.fingerprint()
+            again.close()
+        step, plan = self.split.passes.index(part), work.planned.to_json()
+        # What a pass before has made lies where it lies: what is in it follows from the rest.
+        told: dict[str, object] = {
+            "graph": work.planned.graph.key,
+            "plan": plan,
+            "dims": list(work.dims),
+            "outline": outline(self.split),
+            "sources": [source.fingerprint() for source in self.sources],
+            "step": step,
+        }
+        axes = tuple(map(str, work.planned.mesh.axis_names))
+        key, folder = key_of(told, operands), str(work.folder.absolute())
+        return Handed(
+            key, folder, work.graph, work.planned.graph.key, plan, axes, work.dims, outline(self.split), number, step,
+            sources, self.ahead,
+        )  # fmt: skip
+
+    def _merged(self, part: Pass, partials: Partials, meter: Meter) -> tuple[list[Any], list[Any]]:
+        """The state of all ranges, merged in order; what they made is written on the way."""
+        body, cut = part.region.body, ranges(part)
+        slots = [body.slots[slot] for slot in body.outputs[: sum(leaves for _, leaves in part.region.folds)]]
+        merge, last = self.programs.merged(part), list[Any]()
+        with Writing(meter, self.behind) as writing:
+
+            def leaf(at: int) -> list[Any]:
+                found = partials.read("turns-{}-{}".format(*cut[at]))
+                if found is None:
+                    raise _lost(partials, cut[at])
+                self._write_made(part, found, cut[at], writing)
+                last[:] = [self._put(found[f"still/{n}"], body.slots[s.slot]) for n, s in enumerate(part.still)]
+                return [self._put(found[f"state/{n}"], slot) for n, slot in enumerate(slots)]
+
+            state = merged_in_order(len(cut), leaf, lambda a, b: merge(a, b) if slots else [])
+        return state, last
+
+    def _write_made(self, part: Pass, found: Mapping[str, Array], cut: tuple[int, int], writing: Writing) -> None:
+        (at_device,) = self.places.values()
+        for count in range(*cut):
+            at = part.turns - 1 - count if part.region.reverse else count
+            for number, each in enumerate(part.made):
+                slot = part.region.body.slots[each.slot]
+                box, _ = own_box(slot, self.programs.schedule.mesh, {**at_device, part.region.axis: at})
+                if all(start < stop for start, stop in box):
+                    for sink in self.sinks[each.value]:
+                        writing.begin(sink, box, found[f"made/{number}/{at}"])
+
+
+class _Keep:
+    """Keeps the job before a pass: what is done of the pass itself, partials keep."""
+
+    def __init__(self, runner: Runner, keeper: Keeper, number: int, values: Mapping[int, Any]) -> None:
+        inputs = {*runner.split.schedule.inputs}
+        made = {slot: value for slot, value in values.items() if slot not in inputs}
+        self._keeper, self._snapshot = keeper, Snapshot(Position(number), made, ())
+
+    def now(self) -> None:
+        self._keeper.keep(self._snapshot)
+
+    def if_due(self) -> None:
+        if self._keeper.is_due(self._snapshot.position):
+            self.now()
+
+
+def _count(meter: Meter, turns: int) -> None:
+    for _ in range(turns):
+        meter.turned()
+
+
+def in_any_order(client: Any, handed: Handed, todo: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """Have ranges run; the number of turns of each, as it is committed."""
+    # An optional package, which a client needs as well.
+    from distributed import as_completed
+
+    # No two runs share names of tasks: a scheduler may remember what is no longer there.
+    run = secrets.token_hex(8)
+    futures: dict[Any, int] = {}
+    with _cancelled(client, futures):
+        for begin, stop in todo:
+            future = client.submit(run_range, handed, begin, stop, key=f"turns-{begin}-{stop}-{run}", pure=False)
+            futures[future] = stop - begin
+        for future in as_completed(list(futures)):
+            if future.status != "finished":
+                raise _failed(future)
+            yield futures[future]
+
+
+@contextmanager
+def _cancelled(client: Any, futures: Mapping[Any, int]) -> Generator[None]:
+    try:
+        yield
+    except BaseException:
+        client.cancel(list(futures))
+        raise
+
+
+def _failed(future: Any) -> BaseException:
+    error = future.exception() if future.status == "error" else None
+    told = f"{future.key} is {future.status}" if error is None else f"{type(error).__name__}: {first_line(error)}"
+    remedy = "Mend what it says and run the job again: what is committed is not run again."
+    failed = StreamError(message("workers have not turned all of a pass", told, remedy=remedy))
+    failed.__cause__ = error
+    return failed
+
+
+def _lost(partials: Partials, cut: tuple[int, int]) -> StreamError:
+    headline = f"what turns {cut[0]} to {cut[1]} have come to is gone or damaged"
+    remedy = "Run the job again: these turns are run again. Workers need the folder that the driver has."
+    return StreamError(message(headline, f"it was committed in {partials.place}", remedy=remedy))

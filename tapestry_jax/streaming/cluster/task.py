@@ -1,0 +1,61 @@
+"""What a worker does: a range of turns of a pass, from the identity on, committed to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tapestry_jax.storage.protocols import Array
+from tapestry_jax.streaming.cluster.handed import Built, Handed, built
+from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.kept.partials import Partials
+from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.moving.feeding import Feed
+from tapestry_jax.streaming.moving.placing import pieces_of, places_of
+from tapestry_jax.streaming.split import Pass
+
+OPERANDS = "operands"
+"""The partial that the driver commits: what the pass reads on the devices."""
+
+
+def run_range(handed: Handed, begin: int, stop: int) -> str:
+    """Run some turns of a pass and commit what they come to, unless that was done.
+
+    Returns:
+      The name of the partial: a reference, and no numbers.
+    """
+    job, name = built(handed), f"turns-{begin}-{stop}"
+    partials = Partials(Path(handed.folder), handed.key, handed.step)
+    if partials.read(name) is None:
+        operands = partials.read(OPERANDS)
+        if operands is None:
+            raise StreamError(f"the job in {handed.folder} was given up: {OPERANDS} of its pass are gone")
+        partials.commit(name, _turned(job, operands, begin, stop))
+    return name
+
+
+def _turned(job: Built, given: Mapping[str, Array], begin: int, stop: int) -> dict[str, Array]:
+    part, programs = job.split.parts[job.handed.part], job.programs
+    assert isinstance(part, Pass)
+    body, places, mesh = part.region.body, places_of(job.plan.mesh), programs.schedule.mesh
+    slots = [body.slots[slot] for slot in body.inputs[: part.entering]]
+    operands = [
+        jax.device_put(given[f"operand/{number}"], programs.sharding(slot)) for number, slot in enumerate(slots)
+    ]
+    state, turn = programs.first(part)([]), programs.turn(part)
+    counts = range(begin, stop)
+    order = [part.turns - 1 - count if part.region.reverse else count for count in counts]
+    found, still = dict[str, Array](), list[Any]()
+    with Feed(part, programs, places, job.stored, order, job.handed.ahead, Meter()) as feed:
+        for at in order:
+            state, made, still, is_done = turn(state, operands, feed.take(), np.int32(at))
+            feed.taken_by(is_done)
+            for number, (each, array) in enumerate(zip(part.made, made, strict=True)):
+                for _, piece in pieces_of(array, body.slots[each.slot], mesh, places, {part.region.axis: at}):
+                    found[f"made/{number}/{at}"] = np.array(piece)
+    found |= {f"state/{leaf}": np.array(array) for leaf, array in enumerate(state)}
+    return found | {f"still/{number}": np.array(array) for number, array in enumerate(still)}

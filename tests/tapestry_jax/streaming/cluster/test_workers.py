@@ -1,0 +1,133 @@
+"""Streams on the workers of a cluster: processes that are started, killed and stopped here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.streaming.cluster import driver
+from tapestry_jax.streaming.cluster.local import local_client
+from tapestry_jax.streaming.kept.partials import PARTIALS
+
+agg = tp.aggregators
+ROWS, COLS = 1000, 4
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with local_client(2) as found:
+        yield found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", random.normal(size=(ROWS, COLS)).astype(np.float32))
+    np.save(tmp_path / "n.npy", random.integers(-99, 99, (ROWS, COLS)).astype(np.int32))
+    return tmp_path
+
+
+def sums(x: Any) -> Any:
+    """Sums of floats, whose bits tell the order, and what does not commute."""
+    return tp.fold(agg.Sum() & agg.First() & agg.Last(), "row c -> c")(x)
+
+
+@tp.program("row c -> row c")
+def centred(x: Any) -> Any:
+    most = tp.fold(agg.Max(), "row c -> c")(x)
+    twice = tp.Map(lambda a: a * 2)(x)
+    return tp.Map(lambda a, b, m: a + b - m, "row c, row c, c -> row c")(x, twice, most)
+
+
+def stream(program: Any, place: Path, name: str, client: Any, *, run: str = "run", size: int = 10, **more: Any) -> Any:
+    over = {"row": tp.chunks(size=size)}
+    kept = {} if client is None else {"checkpoint": place / run, "engine": client}
+    return tp.stream(program, over, tp.open(place / name), **kept, **more)
+
+
+def bits(result: Any) -> list[tuple[Any, bytes]]:
+    return [(leaf.shape, np.asarray(leaf).tobytes()) for leaf in jax.tree.leaves(result)]
+
+
+def test_workers_look_at_no_accelerator(client: Any) -> None:
+    assert {*client.run(lambda: os.environ["JAX_PLATFORMS"]).values()} == {"cpu"}
+
+
+def test_integers_have_the_bits_of_one_process(client: Any, place: Path) -> None:
+    expected = stream(sums, place, "n.npy", None).run()
+    assert bits(stream(sums, place, "n.npy", client).run()) == bits(expected)
+    # A job that has finished computes nothing, and has left no partials.
+    again = stream(sums, place, "n.npy", client)
+    assert bits(again.run()) == bits(expected) and not again.meters
+    assert not (place / "run" / PARTIALS).exists()
+
+
+def test_two_passes_write_what_one_process_writes(client: Any, place: Path) -> None:
+    job = stream(centred, place, "n.npy", client, size=30, sinks=tp.create(place / "y.npy"))
+    assert len(job.split.passes) == 2
+    made = job.run()
+    rows = np.load(place / "n.npy")
+    np.testing.assert_array_equal(np.load(place / "y.npy"), rows * 3 - rows.max(0))
+    assert made.where.endswith("y.npy") and job.metrics.turns == sum(part.turns for part in job.split.passes)
+
+
+def when_committed(place: Path, count: int, act: Any) -> threading.Thread:
+    """Do something once so many partials of the job in `place` are there."""
+
+    def wait() -> None:
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            if (found := len([*(place / PARTIALS).glob("*/turns-*")])) >= count:
+                act(found)
+                return
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_killed_workers_stopped_drivers_and_numbers_of_workers_change_no_bit(
+    client: Any, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    todo: list[list[tuple[int, int]]] = []
+    done = driver.in_any_order
+    monkeypatch.setattr(driver, "in_any_order", lambda *given: (todo.append([*given[2]]), done(*given))[1])
+    rows = np.load(place / "x.npy")
+    first = stream(sums, place, "x.npy", client, run="two").run()
+    np.testing.assert_allclose(jax.tree.leaves(first)[0], rows.sum(0), atol=1e-3)
+    tasks = len(todo[0])
+    assert tasks == 50
+
+    # A worker dies in the middle.
+    counts: list[int] = []
+    pids = [*client.run(os.getpid).values()]
+    waiting = when_committed(place / "one", 3, lambda n: (counts.append(n), os.kill(pids[0], signal.SIGKILL)))
+    assert bits(stream(sums, place, "x.npy", client, run="one").run()) == bits(first)
+    waiting.join()
+    assert len(counts) == 1 and counts[0] < tasks
+
+    # The driver is stopped in the middle, a file is damaged meanwhile, and one worker goes on.
+    waiting = when_committed(place / "three", 10, lambda n: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt, match="run it again"):
+        stream(sums, place, "x.npy", client, run="three").run()
+    waiting.join()
+    client.cluster.scale(1)
+    committed = sorted((place / "three" / PARTIALS).glob("*/turns-*"))
+    data = bytearray(committed[0].read_bytes())
+    data[-3] ^= 1
+    committed[0].write_bytes(data)
+    assert bits(stream(sums, place, "x.npy", client, run="three").run()) == bits(first)
+    again = {f"turns-{begin}-{stop}" for begin, stop in todo[-1]}
+    assert committed[0].name in again and not again & {path.name for path in committed[1:]}
+    assert 10 <= len(committed) < tasks
