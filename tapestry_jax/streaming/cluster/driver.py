@@ -14,10 +14,12 @@ import numpy as np
 from combinators.errors import first_line, message
 from combinators.frozen import dataclass
 from tapestry_jax.plan import Plan
+from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.opening import Opened, opened
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.cluster.handed import Handed, as_handed
 from tapestry_jax.streaming.cluster.ranges import merged_in_order, ranges
+from tapestry_jax.streaming.cluster.settings import settings
 from tapestry_jax.streaming.cluster.task import OPERANDS, run_range
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline
@@ -117,12 +119,13 @@ class OnWorkers(Runner):
             "outline": outline(self.split),
             "sources": [source.fingerprint() for source in self.sources],
             "step": step,
+            "settings": {name: str(value) for name, value in settings().items()},
         }
         axes = tuple(map(str, work.planned.mesh.axis_names))
         key, folder = key_of(told, operands), str(work.folder.absolute())
         return Handed(
             key, folder, work.graph, work.planned.graph.key, plan, axes, work.dims, outline(self.split), number, step,
-            sources, self.ahead,
+            sources, self.ahead, settings(),
         )  # fmt: skip
 
     def _merged(self, part: Pass, partials: Partials, meter: Meter) -> tuple[list[Any], list[Any]]:
@@ -134,7 +137,7 @@ class OnWorkers(Runner):
 
             def leaf(at: int) -> list[Any]:
                 found = partials.read("turns-{}-{}".format(*cut[at]))
-                if found is None:
+                if found is None or not _fits(found, slots):
                     raise _lost(partials, cut[at])
                 self._write_made(part, found, cut[at], writing)
                 last[:] = [self._put(found[f"still/{n}"], body.slots[s.slot]) for n, s in enumerate(part.still)]
@@ -169,6 +172,11 @@ class _Keep:
     def if_due(self) -> None:
         if self._keeper.is_due(self._snapshot.position):
             self.now()
+
+
+def _fits(found: Mapping[str, Array], slots: Sequence[Slot]) -> bool:
+    dtypes = [found[f"state/{leaf}"].dtype for leaf in range(len(slots))]
+    return dtypes == [slot.type.dtype for slot in slots]
 
 
 def _count(meter: Meter, turns: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
+from typing import Any
 
 import jax
 
@@ -37,6 +38,7 @@ class Handed:
       step: the number of the pass.
       sources: how what the pass reads is opened, by slot, and its fingerprint.
       ahead: bytes of the buffers.
+      settings: of JAX, by name.
     """
 
     key: str
@@ -51,6 +53,7 @@ class Handed:
     step: int
     sources: Mapping[int, tuple[Opened, str]]
     ahead: int
+    settings: Mapping[str, Any]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handed) and (self.key, self.folder) == (other.key, other.folder)

@@ -9,8 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.errors import message
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.cluster.handed import Built, Handed, built
+from tapestry_jax.streaming.cluster.settings import under
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.partials import Partials
 from tapestry_jax.streaming.metrics import Meter
@@ -33,8 +35,11 @@ def run_range(handed: Handed, begin: int, stop: int) -> str:
     if partials.read(name) is None:
         operands = partials.read(OPERANDS)
         if operands is None:
-            raise StreamError(f"the job in {handed.folder} was given up: {OPERANDS} of its pass are gone")
-        partials.commit(name, _turned(job, operands, begin, stop))
+            headline = f"what a pass of the job in {handed.folder} reads on the devices is not there"
+            remedy = "Give workers the folder that the driver has."
+            raise StreamError(message(headline, f"expected {partials.place / OPERANDS}", remedy=remedy))
+        with under(handed.settings):
+            partials.commit(name, _turned(job, operands, begin, stop))
     return name
 
 

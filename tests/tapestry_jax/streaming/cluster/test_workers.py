@@ -72,6 +72,15 @@ def test_integers_have_the_bits_of_one_process(client: Any, place: Path) -> None
     assert not (place / "run" / PARTIALS).exists()
 
 
+def test_workers_compute_under_the_settings_of_the_driver(client: Any, place: Path) -> None:
+    np.save(place / "d.npy", np.random.default_rng(1).normal(size=(20, 2)))
+    with jax.enable_x64(True):
+        found = stream(sums, place, "d.npy", client, run="double").run()
+    total = jax.tree.leaves(found)[0]
+    assert total.dtype == np.float64
+    np.testing.assert_allclose(total, np.load(place / "d.npy").sum(0), rtol=1e-14)
+
+
 def test_two_passes_write_what_one_process_writes(client: Any, place: Path) -> None:
     job = stream(centred, place, "n.npy", client, size=30, sinks=tp.create(place / "y.npy"))
     assert len(job.split.passes) == 2
