@@ -15,6 +15,7 @@ from jax import lax
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
+from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.planning.geometry.drift import Drift
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, Pair, Piece, Table
 
@@ -71,9 +72,7 @@ def _piece(parts: Sequence[Any], axis: int, piece: Piece, inside: Sequence[Pair]
     if piece.table is not None:
         sources = [lax.slice_in_dim(parts[part], start, stop, axis=axis) for part, start, stop in piece.ranges]
         source = sources[0] if len(sources) == 1 else lax.concatenate(sources, axis)
-        # Fused into the gather, XLA for CPUs reads 0 for a place where the value was sliced from a whole one.
-        places = lax.optimization_barrier(jnp.asarray(piece.table, jnp.int32)[index])
-        found = jnp.take(source, places, axis=axis, mode="clip")
+        found = take_cells(source, jnp.asarray(piece.table, jnp.int32)[index], axis)
     elif len(set(piece.starts)) == 1:
         start = piece.starts[0]
         found = lax.slice_in_dim(parts[piece.part], start, start + piece.length, axis=axis)

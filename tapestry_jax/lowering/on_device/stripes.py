@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.planning.geometry.layout import Cut
 
 
@@ -39,7 +40,7 @@ def stripe(value: Any, axis: int, cut: Cut, size: int, here: Here) -> Any:
         rounds = value.reshape(*value.shape[:axis], cut.piece, size // cut.piece, *value.shape[axis + 1 :])
         return lax.dynamic_index_in_dim(rounds, index, axis + 1, keepdims=False)
     places = jnp.clip(index * cut.piece + jnp.arange(cut.piece, dtype=jnp.int32), 0, size - 1)
-    return jnp.take(value, cells_at(places, cut, size), axis=axis, mode="clip")
+    return take_cells(value, cells_at(places, cut, size), axis)
 
 
 def in_order(value: Any, axis: int, cut: Cut, size: int) -> Any:
@@ -48,7 +49,7 @@ def in_order(value: Any, axis: int, cut: Cut, size: int) -> Any:
         devices = value.reshape(*value.shape[:axis], size // cut.piece, cut.piece, *value.shape[axis + 1 :])
         return jnp.swapaxes(devices, axis, axis + 1).reshape(value.shape)
     places = places_of(jnp.arange(size, dtype=jnp.int32), cut, size)
-    return jnp.take(value, places, axis=axis, mode="clip")
+    return take_cells(value, places, axis)
 
 
 def deal(value: Any, axis: int, cut: Cut, here: Here) -> Any:

@@ -14,6 +14,7 @@ from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.stripes import in_order
+from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.lowering.time.carried import Carried, identity, varying_as
 from tapestry_jax.lowering.time.framed import Frames, has_frames, run_framed
 from tapestry_jax.lowering.time.still import before_loop
@@ -146,7 +147,7 @@ def together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:
     if ring is not None:
         # Turn t made the piece of the device t places behind.
         order = (lax.axis_index(ring) - jnp.arange(turns, dtype=jnp.int32)) % turns
-        pieces = jnp.take(pieces, order, axis=0)
+        pieces = take_cells(pieces, order, 0)
     cut = slot.layout.cuts[at]
     assert cut is not None
     shape = list(pieces.shape[1:])
