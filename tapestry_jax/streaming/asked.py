@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from combinators.arguments import read_list, read_name
 from combinators.arrows.tracing import trace
-from combinators.errors import PlanError, message
+from combinators.errors import FormatError, PlanError, message
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.by_hand import plan as plan_by_hand
@@ -18,6 +21,7 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import Chunks
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.moving.arriving import Arriving, arrives
 
 
@@ -56,8 +60,13 @@ def read_sources(sources: Any, program: Any) -> tuple[Stored, ...]:
 def _read_source(source: Any, node: Any) -> Stored:
     if isinstance(source, Stored):
         return source
+    if isinstance(source, str | PathLike):
+        remedy = "Open it: tp.open('x.npy')."
+        raise PlanError(
+            message("a source of a stream is a path, not what lies there", f"got {source!r:.80}", remedy=remedy)
+        )
     if not arrives(source):
-        return stored(source)
+        return _in_memory(source)
     if node is None:
         remedy = (
             "Trace the program for all rows first: tp.trace(program, jax.ShapeDtypeStruct((10_000, 8), 'float32'))."
@@ -71,6 +80,32 @@ def _read_source(source: Any, node: Any) -> Stored:
     return Arriving(source, node.name, node.results[0])
 
 
+def _in_memory(given: Any) -> Stored:
+    try:
+        return stored(given)
+    except FormatError as error:
+        if isinstance(error.__cause__, jax.errors.TracerArrayConversionError):
+            raise _inside() from error
+        raise
+
+
+def require_outside() -> None:
+    """Raise inside of a function that JAX traces.
+
+    Raises:
+      StreamError: there, as a turn is a program of its own, which the host starts.
+    """
+    try:
+        np.asarray(jnp.zeros(()))
+    except jax.errors.TracerArrayConversionError as error:
+        raise _inside() from error
+
+
+def _inside() -> StreamError:
+    remedy = "Run it outside of jax.jit, jax.vmap and jax.grad; gradients are taken of programs, not of streams."
+    return StreamError(message("a stream runs on the host, and cannot be traced by JAX", remedy=remedy))
+
+
 def _check_sources(graph: Graph, sources: Sequence[Stored]) -> None:
     wrong = [] if len(sources) == len(graph.inputs) else [f"it has {len(graph.inputs)} inputs, got {len(sources)}"]
     for node, source in zip(graph.inputs, sources, strict=False):
@@ -81,7 +116,16 @@ def _check_sources(graph: Graph, sources: Sequence[Stored]) -> None:
             )
     if wrong:
         remedy = "Pass sources of these sizes and dtypes, in the order of the inputs, or trace again for the new ones."
+        narrow = [f"{source.dtype.name} of {source.where}" for source in sources if _is_too_wide(source)]
+        if narrow:
+            wrong.append(f"JAX has 64 bits off: {', '.join(narrow)}")
+            remedy = 'Write jax.config.update("jax_enable_x64", True), or store them in 32 bits.'
         raise PlanError(message(f"`{graph.name}` was traced for other sources", *wrong, remedy=remedy))
+
+
+def _is_too_wide(source: Stored) -> bool:
+    """Whether JAX would take another dtype for this one."""
+    return jax.dtypes.canonicalize_dtype(source.dtype) != source.dtype
 
 
 def spec_of(source: Stored) -> TensorType:

@@ -22,12 +22,13 @@ from tapestry_jax.planning.entries.items import chunks
 from tapestry_jax.storage.creating import Creation, create
 from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Array, Sink, Stored
-from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources
+from tapestry_jax.streaming.asked import read_graph, read_names, read_plan, read_sources, require_outside
 from tapestry_jax.streaming.cluster.asked import check_engine, client_of, place_of_sink, read_engine
 from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fits.budget import Budget, budget_of, read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
+from tapestry_jax.streaming.kept.apart import check_apart
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, read_checkpoint, run_kept
 from tapestry_jax.streaming.kept.extending import (
     Last,
@@ -49,7 +50,7 @@ from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped
 from tapestry_jax.streaming.progress import Bar
 from tapestry_jax.streaming.running import AHEAD, Runner
-from tapestry_jax.streaming.sinks import read_sinks
+from tapestry_jax.streaming.sinks import closed_on_errors, read_sinks, true_cells
 from tapestry_jax.streaming.split import Split, split
 from tapestry_jax.streaming.turn import Programs
 
@@ -135,9 +136,11 @@ class Job:
         Raises:
           FormatError: where a source cannot be read or a sink cannot be written, or no state in the folder can be read.
           StreamError: where another job holds the folder of this one, or the one in it is another one than this; where
-            an iterator gives too few or too many rows, or fails.
+            an iterator gives too few or too many rows, or fails, or a source is written while it is read; and inside
+            of functions that JAX traces.
           KeyboardInterrupt: at Ctrl-C; with a checkpoint once the turn that is under way is done and kept.
         """
+        require_outside()
         self.reached.clear()
         if self.checkpoint is None:
             if why_not(self.split, self.dims) is not None:
@@ -147,6 +150,7 @@ class Job:
         told = Resumable(
             self.planned,
             self.split,
+            self.filled,
             self.sources,
             self.places(),
             self.opened,
@@ -230,14 +234,17 @@ class Job:
             raise StreamError(message("there is nothing to go on from", remedy="Run the job first: job.run()."))
 
     def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:
-        last, runner = Last(self.split), self._runner(self.opened(self.split.written))
-        result = self.result(*self._metered(replace(runner, older=older), None, last))
+        last, sinks = Last(self.split), self.opened(self.filled)
+        with closed_on_errors(sinks):
+            result = self.result(*self._metered(replace(self._runner(sinks), older=older), None, last))
         assert last.state is not None
         return Reached(rows + _rows_of(self.planned.graph, self.dims[0]), last.state, result)
 
     def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
         """Run it from where another run has stopped, handing snapshots to `keeper`."""
-        return self.result(*self._metered(self._runner(self.opened(self.split.written)), begin, keeper))
+        sinks = self.opened(self.filled)
+        with closed_on_errors(sinks):
+            return self.result(*self._metered(self._runner(sinks), begin, keeper))
 
     def _runner(self, sinks: Mapping[int, Sequence[Sink]]) -> Runner:
         limits = self.ahead, self.behind
@@ -270,6 +277,11 @@ class Job:
             for source in arriving:
                 source.end()
 
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The slots of all that goes to sinks: what passes make, and what is whole on the devices and has one."""
+        return tuple(dict.fromkeys((*self.split.written, *(self.split.outputs[n] for n in self.sinks))))
+
     def places(self) -> dict[str, str]:
         """Where its sinks lie, by the names of outputs."""
         names = [name for name, _ in self.planned.graph.outputs]
@@ -283,17 +295,21 @@ class Job:
           folder: of the job, where lies what has no sink; in memory where it has none.
           again: whether they were begun before.
         """
-        schedule, found = self.split.schedule, dict[int, list[Sink]]()
-        for slot in slots:
-            chosen = [
-                self.sinks[n] for n, output in enumerate(self.split.outputs) if output == slot and n in self.sinks
-            ]
-            if not chosen and folder is not None:
-                chosen = [create(place_of(self.split, slot, folder), overwrite=True)]
-            kind = schedule.slots[slot].type
-            names = kind.names if any(kind.names) else None
-            made = [(each.again if again else each.make)(kind.shape, kind.dtype, names, None) for each in chosen]
-            found[slot] = made or [Held(kind)]
+        found = dict[int, list[Sink]]()
+        with closed_on_errors(found):
+            for slot in slots:
+                chosen = [
+                    self.sinks[n] for n, output in enumerate(self.split.outputs) if output == slot and n in self.sinks
+                ]
+                if not chosen and folder is not None:
+                    chosen = [create(place_of(self.split, slot, folder), overwrite=True)]
+                kind, found[slot] = self.split.schedule.slots[slot].type, []
+                names = kind.names if any(kind.names) else None
+                for each in chosen:
+                    made = each.again if again else each.make
+                    found[slot].append(made(kind.shape, kind.dtype, names, None))
+                if not chosen:
+                    found[slot].append(Held(kind))
         return found
 
     def result(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> Any:
@@ -305,11 +321,10 @@ class Job:
         schedule = self.split.schedule
         leaves: list[Any] = []
         for number, slot in enumerate(self.split.outputs):
-            if slot in values:
-                true = tuple(map(slice, schedule.slots[slot].type.shape))
-                leaves.append(np.asarray(values[slot])[true])
-            elif number in self.sinks:
+            if number in self.sinks:
                 leaves.append(stored[slot])
+            elif slot in values:
+                leaves.append(true_cells(values[slot], schedule.slots[slot].type.shape))
             else:
                 leaves.append(whole(stored[slot]))
         return leaves
@@ -355,7 +370,7 @@ def stream(
       sources: what the inputs are read from, in their order or by name: what `tp.open` gives, arrays, or for a graph
         iterators over arrays of rows, which are read once and in order (with `checkpoint`: into its folder, first).
       sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
-        Outputs without one are returned as arrays.
+        Outputs without one are returned as arrays. None lies in another, or in what is read.
       memory: bytes that the stream may need beside the program itself, such as `"512MiB"`; `job.plan()` shows for what.
       mesh: whose devices run the turns; by default the first device alone.
       checkpoint: a folder of the job's own, in which it keeps how far it is: a job that was killed goes on from there,
@@ -406,20 +421,12 @@ def stream(
 
 
 def _check_sinks(job: Job) -> None:
-    written = {*job.split.written}
-    small = [n for n in job.sinks if job.split.outputs[n] not in written]
-    if small:
-        name = job.planned.graph.outputs[small[0]][0]
-        raise PlanError(
-            message(
-                f"the output `{name}` is not made piece by piece, and needs no sink",
-                f"passes make {', '.join(_written(job)) or 'no output so'}",
-                remedy="Leave it out of sinks=: job.run() returns it.",
-            )
-        )
-
-
-def _written(job: Job) -> Sequence[str]:
-    written = {*job.split.written}
-    named = zip(job.planned.graph.outputs, job.split.outputs, strict=True)
-    return [f"`{name}`" for (name, _), slot in named if slot in written]
+    graph, slots = job.planned.graph, job.split.schedule.inputs
+    given = [n for n in job.sinks if job.split.outputs[n] in slots]
+    if given:
+        name = job.planned.graph.outputs[given[0]][0]
+        headline = f"the output `{name}` is an input as it is, and needs no sink"
+        raise PlanError(message(headline, remedy="Leave it out of sinks=, and copy what it is read from."))
+    named = {n: (graph.outputs[n][0], each) for n, each in job.sinks.items()}
+    folder = None if job.checkpoint is None else job.checkpoint.folder
+    check_apart(job.split, [node.name for node in graph.inputs], job.sources, named, folder)

@@ -9,15 +9,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.errors import message
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.boundary import placed
 from tapestry_jax.planning.scheduling.schedule import Slot
+from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.protocols import Array, Sink, Stored
+from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
 from tapestry_jax.streaming.moving.writing import MOST, Writing
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
+from tapestry_jax.streaming.sinks import true_cells, write_whole
 from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import Programs
 
@@ -33,7 +37,7 @@ class Runner:
       split: passes, and what stands between them.
       mesh: with devices.
       sources: what the inputs are read from, by position.
-      sinks: what passes write, by slot: all that they make.
+      sinks: what is written, by slot: all that passes make, and what is whole on the devices and goes to a sink.
       ahead: bytes of the buffers into which turns are read ahead; two turns have buffers in any case.
       behind: bytes that are being written at once.
       known: its programs, where they are compiled already.
@@ -71,8 +75,11 @@ class Runner:
 
         Returns:
           The values on the devices, and what is stored, by slot.
+
+        Raises:
+          StreamError: where a source was written while it was read.
         """
-        started = Position() if begin is None else begin.position
+        before, started = self._fingerprints(self.split.stored), Position() if begin is None else begin.position
         stored = {self.split.schedule.inputs[number]: self.sources[number] for number in self.split.stored}
         values = self._entered() | ({} if begin is None else self._restored(begin))
         for number, part in enumerate(self.split.parts):
@@ -83,11 +90,35 @@ class Runner:
             if isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
                 self.turn_all(number, part, values, stored, since, keeper, meter)
+                self._check_read(part, before)
                 stored |= self._finished(part)
             else:
                 results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
                 values.update(zip(part.part.outputs, results, strict=True))
-        return values, stored
+        return values, stored | self._filled(values)
+
+    def _fingerprints(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Of sources that others can write; arrays in memory are the caller's."""
+        files = [n for n in numbers if not isinstance(self.sources[n], InMemory)]
+        return {n: self.sources[n].fingerprint() for n in files}
+
+    def _check_read(self, part: Pass, before: Mapping[int, str]) -> None:
+        """Raise where what a pass has read was changed since the beginning, before its results are in their places."""
+        inputs, read = self.split.schedule.inputs, {piece.value for piece in part.pieces}
+        for number, found in self._fingerprints([n for n in before if inputs[n] in read]).items():
+            if found != before[number]:
+                headline = f"a source was written while the stream read it: {self.sources[number].where}"
+                remedy = "Open it and run again once nobody writes it; what this pass has made is not in its place."
+                raise StreamError(message(headline, remedy=remedy))
+
+    def _filled(self, values: Mapping[int, Any]) -> dict[int, Stored]:
+        """What is whole on the devices and goes to sinks, written."""
+        found, slots = dict[int, Stored](), self.split.schedule.slots
+        for slot in {*self.sinks} - {*self.split.written}:
+            array = true_cells(values[slot], slots[slot].type.shape)
+            written = [write_whole(sink, array) for sink in self.sinks[slot]]
+            found[slot] = written[0]
+        return found
 
     def _entered(self) -> dict[int, Any]:
         """What is not read piece by piece, on the devices."""

@@ -1,12 +1,17 @@
-"""Sinks of a stream, read: which output goes where."""
+"""Sinks of a stream: which output goes where, what is written at once, and that none is left open."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
+from tapestry_jax.storage.protocols import Array, Sink, Stored
+from tapestry_jax.streaming.moving.held import fetched
 
 
 def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
@@ -37,3 +42,26 @@ def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
             remedy = "Pass what tp.create gives: tp.create('y.zarr')."
             raise PlanError(message(f"the sink of `{name}` creates nothing", f"got {each!r:.80}", remedy=remedy))
     return {names.index(name): each for name, each in known.items()}
+
+
+@contextmanager
+def closed_on_errors(sinks: Mapping[int, Sequence[Sink]]) -> Generator[None]:
+    """Close sinks where something fails: they can be made again, by the same process too."""
+    try:
+        yield
+    except BaseException:
+        for sink in (each for several in sinks.values() for each in several):
+            sink.close()
+        raise
+
+
+def true_cells(value: Any, shape: Sequence[int]) -> Array:
+    """A value on the devices as an array, without its padding."""
+    return fetched(value)[(*map(slice, shape), ...)]
+
+
+def write_whole(sink: Sink, array: Array) -> Stored:
+    """Write all of a tensor, and finish it."""
+    if array.size:
+        sink.write(tuple((0, size) for size in array.shape), np.ascontiguousarray(array).reshape(array.shape)).result()
+    return sink.finish()

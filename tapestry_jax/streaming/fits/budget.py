@@ -17,8 +17,8 @@ from tapestry_jax.streaming.turn import Programs
 
 _UNITS = {
     "B": 1,
-    **{f"{unit}B": 1000**n for n, unit in enumerate("kMGT", 1)},
-    **{f"{unit}iB": 1024**n for n, unit in enumerate("KMGT", 1)},
+    **{f"{unit}B": 1000**n for n, unit in enumerate("KMGT", 1)},
+    **{f"{unit}IB": 1024**n for n, unit in enumerate("KMGT", 1)},
 }
 
 
@@ -165,8 +165,8 @@ def read_memory(memory: Any) -> int | None:
         return None
     if is_whole(memory) and memory > 0:
         return int(memory)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B)\s*", memory) if isinstance(memory, str) else None
-    if match is not None and match[2] in _UNITS and float(match[1]) > 0:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", memory.upper()) if isinstance(memory, str) else None
+    if match is not None and match[2] in _UNITS and int(float(match[1]) * _UNITS[match[2]]):
         return int(float(match[1]) * _UNITS[match[2]])
     remedy = "Write memory='512MiB', '2GB', or a number of bytes."
     raise PlanError(message("memory= of tp.stream is an amount of bytes", f"got {memory!r:.80}", remedy=remedy))

@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from combinators.arguments import is_whole
-from combinators.errors import PlanError, message
+from combinators.errors import PlanError, first_line, message
 from combinators.frozen import dataclass
 from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.partial import remove
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming import position as running
+from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
 from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
@@ -22,6 +26,7 @@ from tapestry_jax.streaming.kept.partials import remove_partials
 from tapestry_jax.streaming.kept.thaw import freeze, thaw
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.running import Runner
+from tapestry_jax.streaming.sinks import closed_on_errors
 from tapestry_jax.streaming.split import Split
 
 
@@ -47,6 +52,7 @@ class Resumable:
     Attributes:
       planned: its plan.
       split: its passes.
+      filled: the slots of all that goes to sinks.
       sources: what it reads, in order.
       places: where its sinks lie, by the names of outputs.
       opened: from slots, the folder and whether they were begun before to their sinks; in the folder lies the rest.
@@ -58,6 +64,7 @@ class Resumable:
 
     planned: Plan
     split: Split
+    filled: Sequence[int]
     sources: Sequence[Stored]
     places: Mapping[str, str]
     opened: Callable[[Iterable[int], Path, bool], dict[int, list[Sink]]]
@@ -106,12 +113,17 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
         if before is not None:
             check_unchanged(folder, before, now)
         is_finished = before is not None and before.position.finished
-        slots = [slot for slot in job.split.written if not is_finished or slot in job.split.outputs]
-        sinks = job.opened(slots, folder, before is not None)
+        slots = [slot for slot in job.filled if not is_finished or slot in job.split.outputs]
         try:
+            sinks = job.opened(slots, folder, before is not None)
+        except StorageError as error:
+            raise _gone(folder, first_line(error)) if is_finished else error from error
+        with closed_on_errors(sinks):
             if before is not None and is_finished:
                 _remove_spilled(job, folder)
-                return _result(job, before.arrays, _finished(sinks))
+                leaves = _result(job, before.arrays, _finished(sinks))
+                _check_results(leaves, before.arrays, folder)
+                return leaves
             if before is None:
                 save(folder, now)
             for name, source in _arriving(job).items():
@@ -120,15 +132,14 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
             values, stored = job.run(runner, begin, _Keeper(job, checkpoint, now, interrupts))
             leaves = job.leaves(values, stored)
-            arrays = {f"output/{n}": leaf for n, leaf in enumerate(leaves) if job.split.outputs[n] in values}
+            held = [
+                n for n, slot in enumerate(job.split.outputs) if slot in values and not isinstance(leaves[n], Stored)
+            ]
+            arrays = {f"output/{n}": leaves[n] for n in held} | _results(leaves)
             last = Position(len(job.split.passes), finished=True)
             save(folder, Frozen(now.job, now.sources, now.sinks, last, arrays))
             _remove_spilled(job, folder)
             return leaves
-        except BaseException:
-            for sink in (each for several in sinks.values() for each in several):
-                sink.close()
-            raise
 
 
 def _described(job: Resumable) -> Frozen:
@@ -148,7 +159,33 @@ def _finished(sinks: Mapping[int, Sequence[Sink]]) -> dict[int, Stored]:
 
 def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, Stored]) -> list[Any]:
     kept = {slot: arrays[f"output/{n}"] for n, slot in enumerate(job.split.outputs) if f"output/{n}" in arrays}
-    return job.leaves(kept, stored)
+    given = {job.split.schedule.inputs[number]: job.sources[number] for number in job.split.stored}
+    return job.leaves(kept, given | dict(stored))
+
+
+def _results(leaves: Sequence[Any]) -> dict[str, Array]:
+    """What tells whether the results in sinks are still those of the job."""
+    stored = {n: leaf for n, leaf in enumerate(leaves) if isinstance(leaf, Stored)}
+    return {f"result/{n}": np.frombuffer(leaf.fingerprint().encode(), np.uint8) for n, leaf in stored.items()}
+
+
+def _check_results(leaves: Sequence[Any], before: Mapping[str, Array], folder: Path) -> None:
+    now = _results(leaves)
+    for name, array in now.items():
+        # States of earlier releases do not have them.
+        if name in before and not np.array_equal(before[name], array):
+            where = leaves[int(name.partition("/")[2])].where
+            for leaf in leaves:
+                if isinstance(leaf, Stored):
+                    leaf.close()
+            raise _gone(folder, f"`{where}` was written since")
+
+
+def _gone(folder: Path, why: str) -> StreamError:
+    remedy = "Name another folder to compute it again, and say overwrite=True where something is in its place."
+    return StreamError(
+        message(f"the job in {folder} has finished, and its result is not there any more", why, remedy=remedy)
+    )
 
 
 def _remove_spilled(job: Resumable, folder: Path) -> None:

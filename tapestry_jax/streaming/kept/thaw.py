@@ -15,6 +15,7 @@ from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.state import Frozen, Position
 from tapestry_jax.streaming.kept.edges import edges, turns_at
 from tapestry_jax.streaming.kept.origins import origins
+from tapestry_jax.streaming.moving.held import fetched
 from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import Programs, extra
 
@@ -30,9 +31,9 @@ def freeze(split: Split, snapshot: running.Snapshot) -> tuple[Position, dict[str
     later = _read_later(split, snapshot.position.part)
     for slot, array in snapshot.values.items():
         if slot in later:
-            arrays[f"value/{names[slot]}"] = _true(np.asarray(array), slots[slot])
+            arrays[f"value/{names[slot]}"] = _true(fetched(array), slots[slot])
     for number, (slot, array) in enumerate(zip(_carried(part), snapshot.state, strict=False)):
-        arrays[f"state/{number}"] = _true(np.asarray(array), slot)
+        arrays[f"state/{number}"] = _true(fetched(array), slot)
     cells = int(arrays[_EDGES][:, 3].max(initial=0))
     return Position(split.passes.index(part), cells), arrays
 
@@ -45,7 +46,8 @@ def thaw(split: Split, programs: Programs, frozen: Frozen, folder: Path) -> runn
       StreamError: where its chunks do not end where the state stands, or its devices share the work out otherwise.
     """
     numbers = [at for at, part in enumerate(split.parts) if isinstance(part, Pass)]
-    if not numbers:
+    if not numbers or not frozen.arrays:
+        # It was stopped before anything was kept: what stands before the first pass is done again, too.
         return running.Stopped(running.Position(), {})
     found = frozen.arrays.get(_EDGES, np.empty((0, 4), np.int64))
     if frozen.position.step >= len(numbers) or found.dtype != np.int64 or found.shape[1:] != (4,):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,12 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.boxes import slices
 from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.protocols import Array, Box
+
+
+def fetched(value: Any) -> Array:
+    """A value on the devices as an array of NumPy; of one without cells only the shape is asked for."""
+    # What a compiled program returns without cells may lie on the devices in other shapes than its own.
+    return np.asarray(value) if value.size else np.empty(value.shape, value.dtype)
 
 
 class Held:

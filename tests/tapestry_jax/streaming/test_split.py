@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.streaming.errors import StreamError
 
 X = tp.TensorType({"row": 12, "c": 3}, jnp.float32)
 ZEROS = np.zeros((12, 3), np.float32)
@@ -72,8 +74,17 @@ def test_stream_refuses_wrong_sources_sinks_and_dimensions() -> None:
         tp.stream(graph, FOUR, {"y": ZEROS})
     with pytest.raises(tp.PlanError, match="has no output 'z'"):
         tp.stream(graph, FOUR, ZEROS, {"z": tp.create("z.npy")})
-    with pytest.raises(tp.PlanError, match="is not made piece by piece, and needs no sink"):
-        tp.stream(graph, FOUR, ZEROS, tp.create("z.npy"))
+    same = tp.trace(lambda x: (x, tp.Map(jnp.sin, "row c -> row c")(x)), X)
+    with pytest.raises(tp.PlanError, match="the output `y/0` is an input as it is, and needs no sink"):
+        tp.stream(same, FOUR, ZEROS, {"y/0": tp.create("z.npy")})
+    with pytest.raises(tp.PlanError, match=r"is a path, not what lies there\n  got 'x.npy'\n  Open it: tp.open"):
+        tp.stream(graph, FOUR, "x.npy")
+    with pytest.raises(tp.PlanError, match=r"JAX has 64 bits off: float64 of an array in memory.*\n  Write jax.config"):
+        tp.stream(graph, FOUR, ZEROS.astype("float64"))
+    with pytest.raises(StreamError, match="a stream runs on the host, and cannot be traced by JAX"):
+        jax.jit(lambda x: tp.stream(graph, FOUR, x).run())(ZEROS)
+    with pytest.raises(StreamError, match=r"Run it outside of jax\.jit"):
+        jax.jit(lambda x: x + tp.stream(graph, FOUR, ZEROS).run())(ZEROS)
     with pytest.raises(tp.PlanError, match="a stream takes a dimension in chunks"):
         tp.stream(graph, {"row": None}, ZEROS)
     with pytest.raises(tp.PlanError, match="no input with cells has the dimension `rows`"):
