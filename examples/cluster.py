@@ -66,7 +66,7 @@ def clients(stack: ExitStack, scheduler: str | None) -> Iterator[Any]:
     if scheduler is not None:
         yield stack.enter_context(distributed.Client(scheduler))
         return
-    given: Any = {"dashboard_address": None, "env": {"JAX_PLATFORMS": "cpu"}}
+    given: Any = {"dashboard_address": "127.0.0.1:0", "env": {"JAX_PLATFORMS": "cpu"}}
     cluster: Any = stack.enter_context(distributed.LocalCluster(n_workers=2, threads_per_worker=1, **given))
     client = stack.enter_context(distributed.Client(cluster))
     yield client

@@ -34,12 +34,13 @@ def local_client(workers: int | None = None) -> Generator[Any]:
     from dask import config  # comes with distributed
 
     count = workers or os.cpu_count() or 1
+    # Any free port, on this machine alone: the usual one may be another cluster's.
     given = {"distributed.scheduler.allowed-failures": _FAILURES}
     package = distributed()
     with (
         config.set(given),
         package.LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address=None, env={"JAX_PLATFORMS": "cpu"}
+            n_workers=count, threads_per_worker=1, dashboard_address="127.0.0.1:0", env={"JAX_PLATFORMS": "cpu"}
         ) as cluster,
         package.Client(cluster) as client,
     ):
