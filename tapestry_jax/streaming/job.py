@@ -254,9 +254,10 @@ class Job:
         assert self.checkpoint is not None
         folder = self.checkpoint.folder
         places = {slot: Opened(str(place_of(self.split, slot, folder).absolute())) for slot in self.split.written}
-        places |= {
-            self.split.outputs[n]: place_of_sink(each) for n, each in self.sinks.items() if isinstance(each, Creation)
-        }
+        # An output that is an input is read where the input lies.
+        for number, sink in self.sinks.items():
+            if isinstance(sink, Creation) and self.split.outputs[number] in places:
+                places[self.split.outputs[number]] = place_of_sink(sink)
         work = Work(client, self.planned, self.dims, folder, places)
         limits = self.ahead, self.behind
         return OnWorkers(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs, work=work)
