@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from combinators.errors import PlanError, message
+from combinators.errors import MeshError, PlanError, message
 from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan, make_plan
 from tapestry_jax.planning.asked import read_asked
@@ -63,7 +63,7 @@ def plan(
       PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
         halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
         than what it carries, or remat of what is no part of the program, or that keeps what it cannot.
-      MeshError: for an unknown mesh axis.
+      MeshError: for an unknown mesh axis, or what is no mesh.
 
     Example:
       >>> from jax.sharding import AbstractMesh
@@ -83,5 +83,9 @@ def plan(
                 remedy="Trace the program first: tp.plan(tp.trace(f, *specs), mesh, {...}).",
             )
         )
+    if isinstance(mesh, Mapping):
+        sizes = ", ".join(f"{name}={size}" for name, size in cast("Mapping[Any, Any]", mesh).items())
+        remedy = f"Make one with tp.mesh({sizes}), or pass a jax.sharding.Mesh or AbstractMesh."
+        raise MeshError(message("a plan needs a mesh", f"got {type(mesh).__name__}: {mesh!r:.80}", remedy=remedy))
     asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms, remat)
     return make_plan(graph, mesh, asked)

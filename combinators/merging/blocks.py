@@ -62,6 +62,38 @@ def combine_blocks(monoid: Monoid, tree: Any, carrier: Sequence[Axes], left: lis
     return map_cells(cell, [carrier, carrier], carrier, shared_axes(carrier))(left, right)
 
 
+def merge_behind(
+    monoid: Monoid,
+    tree: Any,
+    carrier: Sequence[Axes],
+    before: list[Any],
+    own: list[Any],
+    there: Any,
+    reverse: bool = False,
+) -> list[Any]:
+    """Merge blocks of states behind what comes before them, where there is something; elsewhere they stay as they are.
+
+    The identity is not merged instead: by the law `e + a ~ a`, but beside an infinity `e + a` may be NaN, as `inf * 0`
+    is in a recurrence and in a product of matrices.
+
+    Args:
+      monoid: merges two states.
+      tree: how leaves make a state.
+      carrier: the axes of the leaves.
+      before: the leaves of what comes before; the identity where there is nothing.
+      own: the leaves of the blocks.
+      there: whether something comes before; a boolean scalar.
+      reverse: whether what comes before lies on the right.
+    """
+    if monoid.native is not None:
+        return combine_blocks(monoid, tree, carrier, *((own, before) if reverse else (before, own)))
+    # A choice sends zeros back to what it drops, and 0 * inf is NaN: where nothing is before, identities are merged.
+    unit = identity_block(monoid, tree, carrier, own)
+    safe = [jnp.where(there, leaf, one) for leaf, one in zip(own, unit, strict=True)]
+    merged = combine_blocks(monoid, tree, carrier, *((safe, before) if reverse else (before, safe)))
+    return [jnp.where(there, leaf, alone) for leaf, alone in zip(merged, own, strict=True)]
+
+
 def identity_block(monoid: Monoid, tree: Any, carrier: Sequence[Axes], like: Sequence[Any]) -> list[Any]:
     """The identity, broadcast to blocks of the shapes and dtypes of `like`."""
     shared = shared_axes(carrier)
@@ -129,18 +161,27 @@ def is_native_scan(monoid: Monoid, state: Sequence[Any]) -> bool:
 
 
 def shift_block(
-    monoid: Monoid, tree: Any, carrier: Sequence[Axes], over: str, state: list[Any], reverse: bool = False
+    monoid: Monoid,
+    tree: Any,
+    carrier: Sequence[Axes],
+    over: str,
+    state: list[Any],
+    reverse: bool = False,
+    before: list[Any] | None = None,
 ) -> list[Any]:
-    """Move every state one step on along `over`; the identity enters. Inclusive prefixes become exclusive ones."""
-    identity = identity_block(monoid, tree, carrier, state)
+    """Move every state one step on along `over`; `before` enters, a state without `over`, or else the identity.
+
+    Inclusive prefixes become exclusive ones.
+    """
+    entering = identity_block(monoid, tree, carrier, state) if before is None else before
     shifted: list[Any] = []
-    for leaf, unit, axes in zip(state, identity, carrier, strict=True):
+    for leaf, first, axes in zip(state, entering, carrier, strict=True):
         axis = axes.index(over)
         size = leaf.shape[axis]
         if size == 0:
             shifted.append(leaf)
             continue
-        edge = lax.slice_in_dim(unit, 0, 1, axis=axis)
+        edge = lax.slice_in_dim(first, 0, 1, axis=axis) if before is None else jnp.expand_dims(first, axis)
         kept = lax.slice_in_dim(leaf, 1, size, axis=axis) if reverse else lax.slice_in_dim(leaf, 0, size - 1, axis=axis)
         shifted.append(jnp.concatenate([kept, edge] if reverse else [edge, kept], axis=axis))
     return shifted

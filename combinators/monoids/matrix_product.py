@@ -72,7 +72,9 @@ def merge_ways(semiring: Semiring, ways: Any, axis: int) -> Any:
     if semiring == "max_plus":
         return top
     total = jnp.sum(jnp.exp(log_ratio(ways, jnp.expand_dims(top, axis))), axis=axis)
-    return jnp.where(total == 0, -jnp.inf, top + jnp.log(jnp.where(total == 0, 1, total)))
+    # Beside NaN, which is no reference for exponents, the total is 0 as well, but there is a way.
+    none = jnp.where(jnp.isnan(top), jnp.nan, -jnp.inf)
+    return jnp.where(total == 0, none, top + jnp.log(jnp.where(total == 0, 1, total)))
 
 
 def _paths(semiring: Semiring, name: str) -> Monoid:

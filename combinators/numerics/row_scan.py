@@ -20,7 +20,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from combinators.frozen import dataclass
-from combinators.merging.blocks import Axes, combine_blocks, identity_block, is_native_scan, scan_block, shift_block
+from combinators.merging.blocks import (
+    Axes,
+    combine_blocks,
+    identity_block,
+    is_native_scan,
+    merge_behind,
+    scan_block,
+    shift_block,
+)
 from combinators.merging.monoid import Monoid
 from combinators.monoids.dual import dual
 
@@ -121,27 +129,44 @@ class RowScan:
         """All steps merged, without `over`."""
         return [leaf[-1] for leaf in self._ends]
 
-    def prefixes(self, before: list[Any] | None, exclusive: bool) -> list[Any]:
-        """The prefixes, from the state `before` (as `total`); from the identity where it is None."""
-        start = shift_block(self.monoid, self.tree, self._ends_axes, "row", self._ends)
+    def prefixes(self, before: list[Any] | None, exclusive: bool, there: Any = True) -> list[Any]:
+        """The prefixes behind the state `before` (as `total`); behind nothing where it is None.
+
+        Args:
+          before: what comes before the block.
+          exclusive: without the own step.
+          there: whether `before` is anything but nothing, a boolean scalar.
+        """
+        first, rest = self._steps
+        ahead, steps = [leaf[:1] for leaf in first], [leaf[1:] for leaf in first]
+        behind = [leaf[:-1] for leaf in self._ends]
+        unit = identity_block(self.monoid, self.tree, self._ends_axes, ahead)
         if before is not None:
-            spread = [jnp.broadcast_to(leaf, full.shape) for leaf, full in zip(before, start, strict=True)]
-            start = self._merge(spread, start)
+            entering = [jnp.expand_dims(leaf, 0) for leaf in before]
+            spread = [jnp.broadcast_to(leaf, full.shape) for leaf, full in zip(entering, behind, strict=True)]
+            behind = self._behind(spread, behind, there)
+            ahead = self._behind(entering, ahead, there)
+            unit = entering
+        made = _joined(ahead, self._merge(behind, steps))
 
         def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], list[Any]]:
             merged = self._merge(carry, step)
             return merged, carry if exclusive else merged
 
-        _, found = lax.scan(turn, start, self._steps)
-        return [self._block(number, leaf) for number, leaf in enumerate(found)]
+        _, found = lax.scan(turn, made, rest)
+        opening = _joined(unit, behind) if exclusive else made
+        return [self._block(number, leaf) for number, leaf in enumerate(_joined([x[None] for x in opening], found))]
 
     @cached_property
     def _ends_axes(self) -> list[Axes]:
         return [("row", *(name for name in axes if name != self.over)) for axes in self.carrier]
 
     @cached_property
-    def _steps(self) -> list[Any]:
-        """The first step of every row, then the second, and so on: leaves `(length, row, ...)`."""
+    def _steps(self) -> tuple[list[Any], list[Any]]:
+        """The first step of every row, `(row, ...)`; then the second, and so on: `(length - 1, row, ...)`.
+
+        Rows begin with their first step and not with the identity, whose merge is not exact beside infinities.
+        """
         steps = [
             jnp.moveaxis(leaf, axes.index(self.over), 0) for leaf, axes in zip(self.state, self.carrier, strict=True)
         ]
@@ -153,7 +178,8 @@ class RowScan:
         if missing:
             rest = identity_block(self.monoid, self.tree, self._ends_axes, [leaf[:missing] for leaf in steps])
             steps = [jnp.concatenate([leaf, more]) for leaf, more in zip(steps, rest, strict=True)]
-        return [jnp.swapaxes(leaf.reshape(rows, length, *leaf.shape[1:]), 0, 1) for leaf in steps]
+        cut = [leaf.reshape(rows, length, *leaf.shape[1:]) for leaf in steps]
+        return [leaf[:, 0] for leaf in cut], [jnp.swapaxes(leaf[:, 1:], 0, 1) for leaf in cut]
 
     @cached_property
     def _ends(self) -> list[Any]:
@@ -162,19 +188,25 @@ class RowScan:
         def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], None]:
             return self._merge(carry, step), None
 
-        first = [leaf[0] for leaf in self._steps]
-        unit = identity_block(self.monoid, self.tree, self._ends_axes, first)
+        first, rest = self._steps
         # In a mesh a loop has to start from what varies as its result does; the choice below is made when compiling.
         like = [lax.stop_gradient(leaf) for leaf in self._merge(first, first)]
-        start = [jnp.where(True, one, other) for one, other in zip(unit, like, strict=True)]
-        totals, _ = lax.scan(turn, start, self._steps)
+        start = [jnp.where(True, one, other) for one, other in zip(first, like, strict=True)]
+        totals, _ = lax.scan(turn, start, rest)
         return prefixes(self.monoid, self.tree, self._ends_axes, "row", totals, self.rows)
 
     def _merge(self, earlier: list[Any], later: list[Any]) -> list[Any]:
         return combine_blocks(self.monoid, self.tree, self._ends_axes, earlier, later)
+
+    def _behind(self, earlier: list[Any], later: list[Any], there: Any) -> list[Any]:
+        return merge_behind(self.monoid, self.tree, self._ends_axes, earlier, later, there)
 
     def _block(self, number: int, found: Any) -> Any:
         axis = self.carrier[number].index(self.over)
         size = self.state[number].shape[axis]
         steps = jnp.swapaxes(found, 0, 1).reshape(-1, *found.shape[2:])[:size]
         return jnp.moveaxis(jnp.flip(steps, 0) if self.reverse else steps, 0, axis)
+
+
+def _joined(ahead: list[Any], behind: list[Any]) -> list[Any]:
+    return [jnp.concatenate(pair) for pair in zip(ahead, behind, strict=True)]

@@ -12,7 +12,7 @@ from jax import lax
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid
 from combinators.merging.parts import by_part
-from combinators.numerics.groups import stacked_identity
+from combinators.numerics.groups import keep, stacked_identity
 
 
 def fold_windows(monoid: Monoid, states: Any, size: int) -> Any:
@@ -75,11 +75,8 @@ def _two_scans(monoid: Monoid, states: Any, size: int, count: int) -> Any:
         return jax.tree.map(lambda leaf: leaf[start : start + count], flat)
 
     left, right = from_start(suffixes, 0), from_start(prefixes, size - 1)
-    # A window that is a block is its suffix alone.
+    # A window that is a block is its suffix alone; merged with the identity it may be NaN, as inf * 0 is.
     aligned = jnp.arange(count) % size == 0
-    right = jax.tree.map(
-        lambda one, leaf: jnp.where(aligned.reshape(-1, *(1,) * (leaf.ndim - 1)), one, leaf),
-        stacked_identity(monoid, states, 1),
-        right,
-    )
-    return jax.vmap(monoid.merge)(left, right)
+    one = stacked_identity(monoid, states, 1)
+    whole = jax.vmap(monoid.merge)(keep(aligned, one, left), keep(aligned, one, right))
+    return keep(aligned, left, whole)

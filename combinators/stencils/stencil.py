@@ -156,6 +156,8 @@ class Stencil(Arrow[Any, Any]):
         except TapestryError:
             raise
         except Exception as error:
+            if (taken := self._whole(error)) is not None:
+                raise taken from error
             raise KernelError(
                 message(
                     f"tp.stencil({self.name}) cannot be called on cells and their neighbours",
@@ -168,6 +170,27 @@ class Stencil(Arrow[Any, Any]):
             raise self._no_cells(made)
         check_elementwise(run, structs, f"tp.stencil({self.name})")
         return read, len(found)
+
+    def _whole(self, error: Exception) -> KernelError | None:
+        """The error for a field that stands where a cell is meant, or for a choice by cells, which are many."""
+        if isinstance(error, TypeError) and Neighbours.__name__ in str(error):
+            return KernelError(
+                message(
+                    f"tp.stencil({self.name}) computes with a field and all its neighbours at once",
+                    first_line(error),
+                    remedy="Read a cell: u.here is the cell itself, u[-1] and u.at(x=1) are neighbours.",
+                )
+            )
+        told = str(error)
+        if isinstance(error, jax.errors.ConcretizationTypeError) or "truth value" in told or "Only scalar" in told:
+            return KernelError(
+                message(
+                    f"tp.stencil({self.name}) asks for the number in one cell, by `if`, `and`, `while` or `float`",
+                    "it is called once, for all cells",
+                    remedy="Choose cell by cell: jnp.where(u.here > 0, u[1], u[-1]).",
+                )
+            )
+        return None
 
     def _no_cells(self, made: Any) -> KernelError:
         return KernelError(

@@ -154,7 +154,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         assert operation.over is not None
         cut = cuts[operation.over]
         if step.carried:
-            scanned, after = scan_in_turn(shaped, cut, here, steps, before)
+            scanned, after = scan_in_turn(shaped, cut, here, steps, before, here.begun(step.node, cut.axes))
             results = [*present(shaped, scanned), *after]
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))

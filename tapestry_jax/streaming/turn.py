@@ -118,9 +118,9 @@ class Programs:
             for piece, array in zip(part.pieces, parts, strict=True):
                 values[piece.slot] = vary(array, sorted(body.slots[piece.slot].varying))
             # How many elements attain an extremum matters to its gradient alone.
-            outputs = list(map(value_of, run_steps(body, values, self.here.turning(region.axis, number))))
+            outputs = list(map(value_of, run_steps(body, values, carried.turning(self.here, number))))
             rest = outputs[count:]
-            return carried.after(state, outputs), rest[: len(made)], rest[len(made) :]
+            return carried.after(state, outputs, number), rest[: len(made)], rest[len(made) :]
 
         def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Any, ...]:
             results = run(_opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number)

@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.merging.blocks import Axes, combine_blocks, identity_block
+from combinators.merging.blocks import Axes, combine_blocks, identity_block, merge_behind
 from tapestry_jax.lowering.exchange.cells import cells_of
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
@@ -89,7 +89,7 @@ def _along_tree(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], me
         receives = ((devices - 1 - index) % (2 * distance) == 0) & (index >= distance)
         moved = [permute_over(leaf, axes, pairs, mesh) if _varies(leaf, axes) else leaf for leaf in state]
         earlier = [jnp.where(receives, leaf, one) for leaf, one in zip(moved, unit, strict=True)]
-        state = combine_blocks(merge.monoid, merge.tree, carrier, earlier, state)
+        state = merge_behind(merge.monoid, merge.tree, carrier, earlier, state, receives)
     return [_of_last(leaf, index == devices - 1, axes) for leaf in state]
 
 

@@ -22,11 +22,13 @@ class Here(MeshShape):
       counters: loop (a time axis) to the number of its turn.
       platforms: of the devices, as lowering names them; empty where they are not known.
       torn: whether padding is not everywhere a copy of a row (`valid.py`).
+      anew: for every loop around the nodes of the scans that began with nothing there, and not behind other devices.
     """
 
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     platforms: tuple[str, ...] = ()
     torn: bool = False
+    anew: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""
@@ -49,6 +51,15 @@ class Here(MeshShape):
     def turning(self, axis: str, counter: Any) -> Here:
         """The same place inside a loop."""
         return self.at({**self.counters, axis: counter})
+
+    def beginning(self, axis: str, nodes: frozenset[int]) -> Here:
+        """The same place, before a loop in which the scans `nodes` begin with nothing."""
+        return replace(self, anew={**self.anew, axis: nodes})
+
+    def begun(self, node: int, axes: Sequence[str]) -> Sequence[str]:
+        """Of the `axes` along which a scan runs those along which it has met what was before it."""
+        found = [number for number, axis in enumerate(axes) if node in self.anew.get(axis, ())]
+        return axes[found[-1] :] if found else axes
 
     def at(self, counters: Mapping[str, Any]) -> Here:
         """The same device in these turns."""

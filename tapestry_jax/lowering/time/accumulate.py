@@ -7,26 +7,38 @@ from typing import Any, cast
 
 from jax import lax
 
-from combinators.merging.blocks import Axes, combine_blocks
+from combinators.merging.blocks import Axes, combine_blocks, merge_behind
 from combinators.merging.extrema import Attained, Extremum, merge_attained
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.folding.merges import Merge, mapped_frame, merges
 
 
-def accumulate(shaped: Shaped, carrier: Sequence[Axes], left: list[Any], right: list[Any]) -> list[Any]:
-    """`left (+) right` for the leaves of two states, with small residuals for the backward pass."""
+def accumulate(
+    shaped: Shaped, carrier: Sequence[Axes], before: list[Any], own: list[Any], there: Any, *, reverse: bool = False
+) -> list[Any]:
+    """What a loop has come to after a turn, with small residuals for the backward pass.
+
+    Args:
+      shaped: the fold.
+      carrier: the axes of the leaves of its state.
+      before: the turns before.
+      own: this turn.
+      there: whether there were turns before; a boolean scalar.
+      reverse: whether they lie on the right.
+    """
     assert shaped.operation.monoid is not None
-    total = list(left)
+    total = list(before)
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
         axes = [carrier[i] for i in merge.leaves]
-        first, second = [left[i] for i in merge.leaves], [right[i] for i in merge.leaves]
+        earlier, later = [before[i] for i in merge.leaves], [own[i] for i in merge.leaves]
+        first, second = (later, earlier) if reverse else (earlier, later)
         if merge.kind == "frame":
             merged = _in_frame(merge, axes, first, second)
         elif isinstance(first[0], Attained):
             pairs = zip(first, second, strict=True)
             merged = [merge_attained(cast("Extremum", merge.kind), a, b) for a, b in pairs]
         else:
-            merged = combine_blocks(merge.monoid, merge.tree, axes, first, second)
+            merged = merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse)
         for position, leaf in zip(merge.leaves, merged, strict=True):
             total[position] = leaf
     return total

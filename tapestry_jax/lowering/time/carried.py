@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,11 @@ import jax
 from combinators.frozen import dataclass
 from combinators.merging.blocks import identity_block
 from tapestry_jax.lowering.on_device.attained import without_elements
+from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.accumulate import accumulate
 from tapestry_jax.lowering.time.framed import State
+from tapestry_jax.planning.geometry.time_axis import turns_of
 from tapestry_jax.planning.scheduling.schedule import Region, Schedule, Slot
 
 
@@ -26,6 +29,8 @@ class Carried:
       slots: of all leaves, as the body of the loop makes them.
       totals: the inputs of the body that take the totals.
       reverse: whether the last chunk comes first.
+      anew: the nodes of the scans that begin with nothing; the others begin behind the devices before.
+      loop: the loop.
     """
 
     folds: tuple[State, ...]
@@ -33,6 +38,8 @@ class Carried:
     slots: tuple[Slot, ...]
     totals: tuple[int, ...]
     reverse: bool
+    anew: frozenset[int]
+    loop: str
 
     @classmethod
     def of(cls, step: Region, schedule: Schedule) -> Carried:
@@ -42,7 +49,10 @@ class Carried:
         slots = tuple(body.slots[slot] for slot in body.outputs[: folded + scanned])
         folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
         totals = body.inputs[len(body.inputs) - scanned :]
-        return cls(tuple(folds), tuple(scans), slots, totals, step.reverse)
+        ends = itertools.accumulate(leaves for _, leaves in step.scans)
+        given = len(step.operands) - (len(body.inputs) - scanned)
+        anew = frozenset(node for (node, _), end in zip(step.scans, ends, strict=True) if end > given)
+        return cls(tuple(folds), tuple(scans), slots, totals, step.reverse, anew, step.axis)
 
     @property
     def folded(self) -> int:
@@ -57,10 +67,15 @@ class Carried:
         """The totals before a turn, by slot of the body."""
         return dict(zip(self.totals, state[self.folded :], strict=True))
 
-    def after(self, state: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-        """The leaves after a turn, from those before it and what its body has made."""
+    def turning(self, here: Here, number: Any) -> Here:
+        """The place of a turn."""
+        return here.beginning(self.loop, self.anew).turning(self.loop, number)
+
+    def after(self, state: Sequence[Any], outputs: Sequence[Any], number: Any) -> list[Any]:
+        """The leaves after a turn, from those before it, what its body has made, and the number of the turn."""
         local = varying_as(outputs[: len(self.slots)], self.slots)
-        added = _accumulated(self.folds, list(state), local, reverse=self.reverse)
+        there = number != (turns_of(self.loop) - 1 if self.reverse else 0)
+        added = _accumulated(self.folds, list(state), local, there, reverse=self.reverse)
         return [*added, *local[self.folded :]]
 
 
@@ -81,12 +96,13 @@ def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Seque
     return found
 
 
-def _accumulated(states: Sequence[State], before: list[Any], local: list[Any], *, reverse: bool) -> list[Any]:
+def _accumulated(
+    states: Sequence[State], before: list[Any], local: list[Any], there: Any, *, reverse: bool
+) -> list[Any]:
     total: list[Any] = []
     for shaped, _, carrier in states:
         own = slice(len(total), len(total) + len(carrier))
-        first, second = (local[own], before[own]) if reverse else (before[own], local[own])
-        total += accumulate(shaped, carrier, first, second)
+        total += accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)
     return total
 
 

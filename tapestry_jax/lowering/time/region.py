@@ -86,8 +86,8 @@ def _run(
     def chunk(constant: dict[int, Any], moving: list[Any], counter: Any, state: list[Any]) -> Any:
         values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}
         values |= carried.entering(state)
-        outputs = run_body(body, values, here.turning(step.axis, counter))
-        return carried.after(state, outputs), outputs[count:]
+        outputs = run_body(body, values, carried.turning(here, counter))
+        return carried.after(state, outputs, counter), outputs[count:]
 
     start = carried.first(starts)
     counters = jnp.arange(turns, dtype=jnp.int32)

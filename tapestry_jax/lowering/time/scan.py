@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.merging.blocks import Axes, combine_blocks, identity_block, last_of_block, scan_block, shift_block
+from combinators.merging.blocks import (
+    Axes,
+    identity_block,
+    last_of_block,
+    merge_behind,
+    scan_block,
+    shared_axes,
+    shift_block,
+)
+from combinators.merging.monoid import Monoid
+from combinators.monoids.optional import optional
 from combinators.numerics.row_scan import has_rows, row_scan, rows_on
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.exchange.collectives import permute_over
@@ -18,6 +29,9 @@ from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 from tapestry_jax.planning.folding.traffic import scan_distances
 from tapestry_jax.planning.geometry.layout import Cut
 
+Arguments = tuple[Monoid, Any, Sequence[Axes]]
+BeforeOf = Callable[[list[Any]], list[Any]]
+
 
 def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> list[Any]:
     """Prefixes of steps whose dimension `over` is cut; returns the states that the operation presents."""
@@ -25,7 +39,7 @@ def scan_over_mesh(shaped: Shaped, cut: Cut, here: Here, steps: list[Any]) -> li
     def before(totals: list[Any]) -> list[Any]:
         return total_before(shaped, cut, here, totals)
 
-    return _scanned(shaped, cut, here, steps, before)
+    return _scanned(shaped, cut, here, steps, before, _place(shaped, cut, here) > 0)
 
 
 def total_before(shaped: Shaped, cut: Cut, here: Here, totals: list[Any]) -> list[Any]:
@@ -34,19 +48,38 @@ def total_before(shaped: Shaped, cut: Cut, here: Here, totals: list[Any]) -> lis
 
 
 def scan_in_turn(
-    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before: list[Any]
+    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before: list[Any], met: Sequence[str]
 ) -> tuple[list[Any], list[Any]]:
-    """Prefixes of the steps of one turn of a loop, going on from `before`, and the total for the next turn."""
+    """Prefixes of the steps of one turn of a loop, going on from `before`, and the total for the next turn.
+
+    Args:
+      shaped: the scan.
+      cut: of the dimension that it runs over.
+      here: in which turn.
+      steps: of this turn.
+      before: the total of the turns before.
+      met: the axes of `cut` along which `before` has met something: not those around a loop that began anew.
+    """
     assert shaped.operation.monoid is not None
+    index = here.index(met)
+    begun = index < here.size(met) - 1 if shaped.operation.reverse else index > 0
+    there = begun & (_place(shaped, cut, here) > 0)
     own: list[Any] = []
 
     def given(totals: list[Any]) -> list[Any]:
         own.extend(totals)
         return before
 
-    scanned = _scanned(shaped, cut, here, steps, given)
-    first, second = (own, before) if shaped.operation.reverse else (before, own)
-    return scanned, combine_blocks(shaped.operation.monoid, shaped.state_tree, _inner(shaped), first, second)
+    scanned = _scanned(shaped, cut, here, steps, given, there)
+    arguments = (shaped.operation.monoid, shaped.state_tree, _inner(shaped))
+    return scanned, merge_behind(*arguments, before, own, there, shaped.operation.reverse)
+
+
+def _place(shaped: Shaped, cut: Cut, here: Here) -> Any:
+    """How many blocks with steps a scan meets before this one, in all turns and on all devices; below 0 of none."""
+    index, over = here.index(cut.axes), shaped.operation.over
+    assert over is not None
+    return -(-shaped.sizes[over] // cut.block) - 1 - index if shaped.operation.reverse else index
 
 
 def _inner(shaped: Shaped) -> list[Axes]:
@@ -54,10 +87,8 @@ def _inner(shaped: Shaped) -> list[Axes]:
     return [tuple(name for name in axes if name != shaped.operation.over) for axes in shaped.carrier]
 
 
-def _scanned(
-    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before_of: Callable[[list[Any]], list[Any]]
-) -> list[Any]:
-    """Prefixes of this block, which go on from what `before_of` its total says came before."""
+def _scanned(shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before_of: BeforeOf, there: Any) -> list[Any]:
+    """Prefixes of this block, which go on from what `before_of` its total says came before, if anything is `there`."""
     operation = shaped.operation
     over, reverse = operation.over, operation.reverse
     assert operation.monoid is not None and over is not None
@@ -69,36 +100,64 @@ def _scanned(
     if uneven:
         unit = identity_block(*arguments, steps)
         masked = [jnp.where(keep, leaf, one) for keep, leaf, one in zip(valid, steps, unit, strict=True)]
-    rows = rows_on(here.platforms)
-    if rows is not None and has_rows(rows, operation.monoid, carrier, over, masked):
-        passes = row_scan(rows, *arguments, over, masked, reverse)
-        before = before_of(passes.total())
-        scanned = passes.prefixes(before, operation.exclusive)
+    if uneven and reverse and operation.monoid.native is None:
+        scanned = _behind_padding(shaped, cut, here, masked, before_of, there)
     else:
-        inclusive = scan_block(*arguments, over, masked, reverse)
-        if here.platforms == ("cuda",):
-            # Fused with what goes on from there, the tree is computed again for every step: twice the time on an H100.
-            inclusive = list(lax.optimization_barrier(tuple(inclusive)))
-        totals = last_of_block(carrier, over, inclusive, reverse)
-        before = before_of(totals)
-        local = shift_block(*arguments, over, inclusive, reverse) if operation.exclusive else inclusive
-        scanned = _after(shaped, before, local)
+        scanned = _along(arguments, shaped, here, masked, before_of, there)
     if not uneven:
         return scanned
     # Padding keeps the state of its own step: a state that occurs, where the identity may present as NaN.
     return [jnp.where(keep, leaf, own) for keep, leaf, own in zip(valid, scanned, steps, strict=True)]
 
 
-def _after(shaped: Shaped, before: list[Any], local: list[Any]) -> list[Any]:
-    """The prefixes `local` of one device behind what the devices before it come to."""
-    operation, carrier = shaped.operation, shaped.carrier
-    assert operation.monoid is not None and operation.over is not None
+def _along(
+    arguments: Arguments, shaped: Shaped, here: Here, steps: list[Any], before_of: BeforeOf, there: Any
+) -> list[Any]:
+    """Prefixes of the steps of a block by the monoid, tree and carrier in `arguments`."""
+    monoid, _, carrier = arguments
+    operation, over, reverse = shaped.operation, shaped.operation.over, shaped.operation.reverse
+    assert over is not None
+    rows = rows_on(here.platforms)
+    if rows is not None and has_rows(rows, monoid, carrier, over, steps):
+        passes = row_scan(rows, *arguments, over, steps, reverse)
+        return passes.prefixes(before_of(passes.total()), operation.exclusive, there)
+    inclusive = scan_block(*arguments, over, steps, reverse)
+    if here.platforms == ("cuda",):
+        # Fused with what goes on from there, the tree is computed again for every step: twice the time on an H100.
+        inclusive = list(lax.optimization_barrier(tuple(inclusive)))
+    before = before_of(last_of_block(carrier, over, inclusive, reverse))
     spread = [
-        jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(operation.over)), full.shape)
-        for leaf, axes, full in zip(before, carrier, local, strict=True)
+        jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(over)), full.shape)
+        for leaf, axes, full in zip(before, carrier, inclusive, strict=True)
     ]
-    first, second = (local, spread) if operation.reverse else (spread, local)
-    return combine_blocks(operation.monoid, shaped.state_tree, carrier, first, second)
+    scanned = merge_behind(*arguments, spread, inclusive, there, reverse)
+    return shift_block(*arguments, over, scanned, reverse, before) if operation.exclusive else scanned
+
+
+def _behind_padding(
+    shaped: Shaped, cut: Cut, here: Here, masked: list[Any], before_of: BeforeOf, there: Any
+) -> list[Any]:
+    """Prefixes of a block that begins with padding, as scans from the end meet it: flags say which steps count."""
+    operation, carrier, monoid = shaped.operation, shaped.carrier, shaped.operation.monoid
+    assert monoid is not None and operation.over is not None
+    shared, size = shared_axes(carrier), shaped.sizes[operation.over]
+    sizes = dict(zip(carrier[0], masked[0].shape, strict=True))
+    like = jax.ShapeDtypeStruct(tuple(sizes[name] for name in shared), jnp.bool_)
+    varying = sorted(frozenset().union(*map(varying_axes, masked)))
+    flags = vary(_valid(like, shared.index(operation.over), cut, size, here), varying)
+    some = valid_count(cut, size, here) > 0
+    inner = _inner(shaped)
+
+    def before(totals: list[Any]) -> list[Any]:
+        # A block without a step comes to the identity, and not to the zeros that stand for none.
+        flag, own = totals[0], totals[1:]
+        unit = identity_block(monoid, shaped.state_tree, inner, own)
+        kept = [jnp.where(some, leaf, one) for leaf, one in zip(own, unit, strict=True)]
+        return [jnp.broadcast_to(there, flag.shape), *before_of(kept)]
+
+    tree = jax.tree_util.treedef_tuple((jax.tree.structure(0), shaped.state_tree))
+    flagged = (optional(monoid.combine), tree, [shared, *carrier])
+    return _along(flagged, shaped, here, [flags, *masked], before, there)[1:]
 
 
 def _valid(leaf: Any, axis: int, cut: Cut, size: int, here: Here) -> Any:
@@ -109,27 +168,25 @@ def _valid(leaf: Any, axis: int, cut: Cut, size: int, here: Here) -> Any:
 def _exclusive_over_mesh(
     shaped: Shaped, carrier: Sequence[Axes], cut: Cut, here: Here, totals: list[Any], reverse: bool
 ) -> list[Any]:
-    """What the devices before this one add up to, in a logarithmic number of exchanges."""
+    """What the devices before this one add up to, in a logarithmic number of exchanges; the identity on the first."""
     assert shaped.operation.monoid is not None
     arguments = (shaped.operation.monoid, shaped.state_tree, carrier)
     devices = here.size(cut.axes)
-    index = here.index(cut.axes)
-    place = devices - 1 - index if reverse else index
+    place = _place(shaped, cut, here)
     unit = identity_block(*arguments, totals)
 
-    def receive(state: list[Any], distance: int) -> list[Any]:
-        """The state of the device `distance` places before; the identity where there is none."""
+    def receive(state: list[Any], distance: int, there: Any) -> list[Any]:
+        """The state of the device `distance` places before; the identity where nothing is there."""
         pairs = [(i, i + distance) for i in range(devices - distance)]
         if reverse:
             pairs = [(target, source) for source, target in pairs]
         moved = [permute_over(leaf, cut.axes, pairs, here) for leaf in state]
         # An absent sender leaves zeros, which are not the identity.
-        present = place >= distance
-        return [jnp.where(present, leaf, one) for leaf, one in zip(moved, unit, strict=True)]
+        return [jnp.where(there, leaf, one) for leaf, one in zip(moved, unit, strict=True)]
 
-    state = receive(totals, 1)
+    state = receive(totals, 1, place > 0)
     for distance in scan_distances(devices):
-        earlier = receive(state, distance)
-        first, second = (state, earlier) if reverse else (earlier, state)
-        state = combine_blocks(*arguments, first, second)
+        # The first device has the identity by now: nothing is before it.
+        there = place > distance
+        state = merge_behind(*arguments, receive(state, distance, there), state, there, reverse)
     return state

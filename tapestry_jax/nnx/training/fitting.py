@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
@@ -145,6 +146,21 @@ def iterator(batches: Any, asked: str, other: str = "") -> Iterator[Any]:
         raise TrainingError(message(f"{asked} was given no batches", details, remedy=remedy)) from error
 
 
+def _check_takes_step(batches: Callable[[int], Any]) -> None:
+    try:
+        found = inspect.signature(batches)
+    except (TypeError, ValueError):
+        return  # as of some that are written in C
+    try:
+        found.bind(0)
+    except TypeError as error:
+        details = f"it is called with the number of the step: {error}"
+        remedy = "Write def batches(step): ..., or pass an iterable of batches."
+        raise TrainingError(
+            message("trainer.fit cannot call its function of the step", details, remedy=remedy)
+        ) from error
+
+
 def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int | None) -> Iterator[Any]:
     """Batches from the one of step `start` on."""
     if callable(batches):
@@ -153,6 +169,7 @@ def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int |
             raise TrainingError(
                 message("trainer.fit was given a function of the step, and no last step", remedy=remedy)
             )
+        _check_takes_step(batches)
         yield from (batches(step) for step in range(start, last))
         return
     yield from islice(batches, None if last is None else max(0, last - start))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from combinators.arguments import read_function
+from combinators.arguments import read_count, read_function
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.fitting import Telling, fit, iterator
@@ -124,6 +124,7 @@ class Trainer:
         read_results(_result_types(self.plan), nnx.state(model), self._types.params)
         self._state = begun(model, optimizer, self._places, wrt, scale)
         self.history, self.record = list[dict[str, float]](), dict[str, Any]()
+        keep = read_count(keep, "keep= of a trainer", error=TrainingError)
         self._saved = None if checkpoint is None else Saved.of(checkpoint, keep)
 
     def step(self, *batch: Any, **named: Any) -> dict[str, Any]:

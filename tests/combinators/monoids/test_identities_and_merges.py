@@ -115,6 +115,26 @@ def test_identity_changes_no_state_on_either_side(name):
         _equal(_merge(monoid, state, identity), state)
 
 
+INEXACT = {"AffineRecurrence", "AffineRecurrenceDense", "MatrixProduct"}
+"""Whose identity turns an infinity into NaN, as 0 * inf does: nothing may be merged with it (`merge_behind`)."""
+
+
+@pytest.mark.parametrize("name", [*NAMES])
+def test_identity_keeps_nan_and_makes_none_of_infinities(name):
+    monoid, made = getattr(monoids, name), False
+    leaves, tree = jax.tree.flatten(STATES[name][0])
+    floats = [number for number, leaf in enumerate(leaves) if np.issubdtype(np.result_type(leaf), np.floating)]
+    for number, value in [(number, value) for number in floats for value in (INF, -INF, np.nan)]:
+        changed = [np.full_like(leaf, value) if at == number else leaf for at, leaf in enumerate(leaves)]
+        state = jax.tree.unflatten(tree, changed)
+        identity = monoid.identity_for(state)
+        for merged in (_merge(monoid, identity, state), _merge(monoid, state, identity)):
+            has_nan = any(np.isnan(np.asarray(leaf, float)).any() for leaf in jax.tree.leaves(merged))
+            assert has_nan or not np.isnan(value)
+            made = made or (has_nan and not np.isnan(value))
+    assert made == (name in INEXACT)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_identity_merged_with_itself_is_the_identity(name):
     monoid = getattr(monoids, name)

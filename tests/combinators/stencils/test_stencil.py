@@ -217,8 +217,11 @@ def test_stencil_refuses_what_cannot_be(reach: Any, options: Any, text: str) -> 
         (lambda u: [u[0]], "gives something else than cells"),
         (lambda u: (), "gives something else than cells"),
         (lambda u: u.sum(), "on cells and their neighbours\n  AttributeError: 'Neighbours' object has no attribute"),
-        (lambda u: u + 1, r"on cells and their neighbours\n  TypeError: .*\n  .* read cells: u\.here, u\[-1\]"),
-        (lambda u: jnp.where(u[0] > 0, u, 0), "on cells and their neighbours"),
+        (lambda u: u + 1, r"with a field and all its neighbours at once\n  TypeError: .*\n  Read a cell: u\.here is"),
+        (lambda u: jnp.sin(u), r"with a field and all its neighbours at once\n  TypeError: .*\n  Read a cell: u\.here"),
+        (lambda u: u[1] if u.here > 0 else u[-1], r"the number in one cell, .*\n.*\n  .*jnp\.where\(u\.here > 0"),
+        (lambda u: float(u.here) * u[1], r"the number in one cell, by `if`.*\n.*once, for all cells\n"),
+        (lambda u: jnp.where(u[0] > 0, u, 0), "with a field and all its neighbours at once"),
         (lambda u, v: u[0], "on cells and their neighbours\n  TypeError: .* missing 1 required"),
     ],
 )

@@ -226,6 +226,12 @@ PLANNING = {
   got int: 8
   Make one with tp.mesh(data=2, model=4), or pass a jax.sharding.Mesh or AbstractMesh.""",
     ),
+    "sizes in place of a mesh": (
+        partial(mlp_plan, mesh={"data": 2}),
+        """MeshError: a plan needs a mesh
+  got dict: {'data': 2}
+  Make one with tp.mesh(data=2), or pass a jax.sharding.Mesh or AbstractMesh.""",
+    ),
     "a gradient by no argument": (
         lambda: mlp_plan().collectives(grad=(0, 7)),
         """PlanError: grad names the argument 7, which `mlp` does not have

@@ -169,9 +169,13 @@ def _write_sums(folder: Path) -> None:
 
 
 def _check_sums(folder: Path) -> None:
-    """Raise ValueError for files that are missing or changed; a run may have been killed before it wrote the sums."""
+    """Raise ValueError for files that are missing or changed.
+
+    A run that was killed before it wrote the sums, last of all, leaves a checkpoint of which nobody can say that it is
+    whole; it looks like one whose sums were removed.
+    """
     if not (folder / _SUMS).exists():
-        return
+        raise ValueError(f"{_SUMS} is missing: the run ended before the checkpoint was whole, or it was removed")
     sums = json.loads((folder / _SUMS).read_text())
     if not isinstance(sums, dict):
         raise ValueError(f"{_SUMS} is damaged")

@@ -13,7 +13,9 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tapestry_jax.nnx.attention.cache import put_rows
+from tapestry_jax.nnx.modules import forgetting
 from tests.contract import assert_contract
+from tests.damaged import damaged
 
 X = np.float32(np.random.default_rng(0).standard_normal((2, 6, 8)))
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -187,6 +189,12 @@ def _centred(x: Any) -> Any:
     return taken(x, tp.fold(tp.aggregators.Mean(), "b s e -> b e")(x))
 
 
+def _by_position(x: Any) -> Any:
+    added = tp.program(lambda x, total: (x + total, total + 1))
+    begin = tp.Map(lambda v: v[:, 0], "b [s] e -> b e")(x)
+    return tp.rearrange("s b e -> b s e")(added.feedback("seq")(x, begin)[0])
+
+
 WINDOW = tp.Map(lambda v: v[:, 1:] + v[:, :-1], "b (s+[k]-1) e -> b s e", sizes={"k": 2}, boundary="zero")
 MIXING: dict[str, Any] = {
     "scans": lambda: Written(tp.scan(tp.aggregators.Sum(), "b s e -> b s e", over="s")),
@@ -195,6 +203,7 @@ MIXING: dict[str, Any] = {
     "reads all of": lambda: Written(tp.Map(lambda v: v[:, ::-1], "b [s] e -> b [s] e")),
     "folds": lambda: Written(_attends),
     "scans the positions": Cumulated,
+    "goes step by step along": lambda: Written(_by_position),
     "reads windows of the positions": lambda: nnx.Conv(8, 8, (3,), rngs=nnx.Rngs(0)),
 }
 
@@ -208,6 +217,12 @@ def test_a_layer_that_mixes_positions_beside_a_cache_is_told(how: str, first: bo
     with pytest.raises(tp.GraphError, match=r"^`layers/[01]/.*beside a cache keeps nothing between calls") as error:
         tp.trace(decoder, tp.TensorType({"batch": 2, "seq": 1, "embed": 8}))
     assert f"  it {how}" in str(error.value) and str(error.value).endswith("one call, without a cache.")
+
+
+def test_a_loop_along_positions_that_is_not_told_is_seen() -> None:
+    fault = damaged(forgetting._mixing, 'yield pending, "goes step by step along"', "pass")
+    with fault, pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_a_layer_that_mixes_positions_beside_a_cache_is_told("goes step by step along", first=False)
 
 
 def test_a_layer_of_each_position_decodes_beside_a_cache() -> None:

@@ -180,6 +180,8 @@ def test_batches_that_do_not_fit():
         trainer.step(np.ones((4, 5), "float32"), labels)
     with pytest.raises(tp.nnx.TrainingError, match="a function of the step, and no last step"):
         trainer.fit(lambda step: (x, labels))
+    with pytest.raises(tp.nnx.TrainingError, match=r"cannot call its function of the step\n.* too many positional"):
+        trainer.fit(lambda: (x, labels), steps=2)
     with pytest.raises(tp.nnx.TrainingError, match="was given no batches"):
         trainer.fit(3)
     for none in (3, lambda step: (x, labels)):

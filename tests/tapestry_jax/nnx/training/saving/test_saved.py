@@ -15,7 +15,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints
+from tapestry_jax.nnx.training.saving.checkpoints import Checkpoints, _write_sums
 from tapestry_jax.nnx.training.saving.resuming import is_resumable
 
 MESHES = {
@@ -180,14 +180,19 @@ def test_a_record_of_another_version_cannot_be_read(saved, tmp_path, written):
     folder = tmp_path / "run"
     shutil.copytree(saved[0], folder)
     newest = max(folder.iterdir(), key=lambda each: int(each.name))
-    (newest / "sha256.json").unlink()
     (newest / "record" / "metadata").write_text(written)
+    (newest / "sha256.json").unlink()
+    _write_sums(newest)
     checkpoints = Checkpoints(folder, 2)
     said = refused(checkpoints.record, int(newest.name))
     assert said.startswith(f"the checkpoint {newest} cannot be read\n  its record does not say ")
     assert "batches as this version does" in said
     (newest / "sha256.json").write_text("[]")
     assert "sha256.json is damaged" in refused(checkpoints.record, int(newest.name))
+    (newest / "sha256.json").unlink()
+    said = refused(checkpoints.record, int(newest.name))
+    assert "sha256.json is missing: the run ended before the checkpoint was whole, or it was removed\n" in said
+    assert said.endswith("Remove that folder to go on from the one before it.")
 
 
 def test_what_is_not_there_is_told(tmp_path):
@@ -195,6 +200,7 @@ def test_what_is_not_there_is_told(tmp_path):
     assert refused(trainer.restore).startswith(f"no checkpoint in {tmp_path / 'none'}\n")
     assert "the trainer was given no folder for checkpoints" in refused(trainer_of(where="one").save)
     assert "keep= of a trainer" in refused(trainer_of, tmp_path, "one", keep=0)
+    assert "keep= of a trainer" in refused(trainer_of, None, "one", keep=0)
     (tmp_path / "file").write_text("")
     said = refused(trainer_of, tmp_path / "file", "one")
     assert f"checkpoint= of a trainer is a file: {tmp_path / 'file'}\n" in said
