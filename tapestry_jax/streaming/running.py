@@ -167,7 +167,9 @@ class Runner:
             late: tuple[Sequence[Any], int] | None = None
             for count, at in enumerate(order, done + 1):
                 pieces = feed.take()
-                state, made, still, is_done = turn(state, operands, pieces, np.int32(at))
+                state, made, still, is_done = turn(
+                    state, operands, pieces, np.int32(at), np.bool_(self.older is not None)
+                )
                 feed.taken_by(is_done)
                 meter.turned()
                 # The turn before is written while this one runs.

@@ -84,7 +84,7 @@ class Programs:
         return self._known[key]
 
     def turn(self, part: Pass) -> Any:
-        """One turn, compiled: from (carried, operands, pieces, number) to (carried, made, still, done).
+        """One turn, compiled: from (carried, operands, pieces, number, older) to (carried, made, still, done).
 
         What is carried is given away: its memory becomes that of the result. `done` is there when the turn is done.
         """
@@ -99,7 +99,9 @@ class Programs:
             carried = Carried.of(part.region, self.schedule)
             count = len(carried.slots)
             self._known[key] = self._jitted(
-                lambda both: carried.after(both[:count], both[count:]), [*carried.slots] * 2, carried.slots
+                lambda both: carried.after(both[:count], both[count:], 0, older=True),
+                [*carried.slots] * 2,
+                carried.slots,
             )
         return lambda first, second: self._known[key]([*first, *second])
 
@@ -113,17 +115,20 @@ class Programs:
         region = replace(region, body=body)
         count = len(carried.slots)
 
-        def run(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Arrays, Arrays, Arrays]:
+        def run(state: Arrays, operands: Arrays, parts: Arrays, number: Any, older: Any) -> tuple[Arrays, ...]:
             values = padded_operands(region, operands) | carried.entering(state)
             for piece, array in zip(part.pieces, parts, strict=True):
                 values[piece.slot] = vary(array, sorted(body.slots[piece.slot].varying))
+            here = replace(self.here, older=older)
             # How many elements attain an extremum matters to its gradient alone.
-            outputs = list(map(value_of, run_steps(body, values, carried.turning(self.here, number))))
+            outputs = list(map(value_of, run_steps(body, values, carried.turning(here, number))))
             rest = outputs[count:]
-            return carried.after(state, outputs, number), rest[: len(made)], rest[len(made) :]
+            return carried.after(state, outputs, number, older), rest[: len(made)], rest[len(made) :]
 
-        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any) -> tuple[Any, ...]:
-            results = run(_opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number)
+        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any, older: Any) -> tuple[Any, ...]:
+            results = run(
+                _opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number, older
+            )
             closed = (_closed(s, arrays) for s, arrays in zip((carried.slots, made, still), results, strict=True))
             return *closed, number + 1
 
@@ -131,14 +136,14 @@ class Programs:
         sharded = jax.shard_map(
             on_device,
             mesh=self.mesh,
-            in_specs=(*specs, PartitionSpec()),
+            in_specs=(*specs, PartitionSpec(), PartitionSpec()),
             out_specs=(specs[0], _specs(made), _specs(still), PartitionSpec()),
             check_vma=True,
         )
         made_as = [list(map(self.sharding, kind)) for kind in (carried.slots, made, still)]
         jitted = jax.jit(sharded, donate_argnums=0, out_shardings=(*made_as, NamedSharding(self.mesh, PartitionSpec())))
         structs = [list(map(self.struct, kind)) for kind in (carried.slots, given, pieces)]
-        return jitted.lower(*structs, jax.ShapeDtypeStruct((), jnp.int32)).compile()
+        return jitted.lower(*structs, *(jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.bool_))).compile()
 
     def sharding(self, slot: Slot) -> NamedSharding:
         """Where the array of a slot lies."""

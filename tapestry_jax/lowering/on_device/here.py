@@ -23,12 +23,14 @@ class Here(MeshShape):
       platforms: of the devices, as lowering names them; empty where they are not known.
       torn: whether padding is not everywhere a copy of a row (`valid.py`).
       anew: for every loop around the nodes of the scans that began with nothing there, and not behind other devices.
+      older: whether loops go on from what an older run has come to, in their first turn too.
     """
 
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     platforms: tuple[str, ...] = ()
     torn: bool = False
     anew: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
+    older: Any = False
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""

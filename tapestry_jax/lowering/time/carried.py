@@ -71,10 +71,17 @@ class Carried:
         """The place of a turn."""
         return here.beginning(self.loop, self.anew).turning(self.loop, number)
 
-    def after(self, state: Sequence[Any], outputs: Sequence[Any], number: Any) -> list[Any]:
-        """The leaves after a turn, from those before it, what its body has made, and the number of the turn."""
+    def after(self, state: Sequence[Any], outputs: Sequence[Any], number: Any, older: Any = False) -> list[Any]:
+        """The leaves after a turn, from those before it and what its body has made.
+
+        Args:
+          state: the leaves before.
+          outputs: of the body.
+          number: of the turn.
+          older: whether an older run has come to what was there before the first turn.
+        """
         local = varying_as(outputs[: len(self.slots)], self.slots)
-        there = number != (turns_of(self.loop) - 1 if self.reverse else 0)
+        there = (number != (turns_of(self.loop) - 1 if self.reverse else 0)) | older
         added = _accumulated(self.folds, list(state), local, there, reverse=self.reverse)
         return [*added, *local[self.folded :]]
 

@@ -63,7 +63,7 @@ def scan_in_turn(
     assert shaped.operation.monoid is not None
     index = here.index(met)
     begun = index < here.size(met) - 1 if shaped.operation.reverse else index > 0
-    there = begun & (_place(shaped, cut, here) > 0)
+    there = begun & (_place(shaped, cut, here) > 0) | here.older
     own: list[Any] = []
 
     def given(totals: list[Any]) -> list[Any]:

@@ -57,7 +57,7 @@ def _turned(job: Built, given: Mapping[str, Array], begin: int, stop: int) -> di
     found, still = dict[str, Array](), list[Any]()
     with Feed(part, programs, places, job.stored, order, job.handed.ahead, Meter()) as feed:
         for at in order:
-            state, made, still, is_done = turn(state, operands, feed.take(), np.int32(at))
+            state, made, still, is_done = turn(state, operands, feed.take(), np.int32(at), np.bool_(False))
             feed.taken_by(is_done)
             for number, (each, array) in enumerate(zip(part.made, made, strict=True)):
                 for _, piece in pieces_of(array, body.slots[each.slot], mesh, places, {part.region.axis: at}):
