@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from combinators.arguments import read_flag
 from combinators.errors import FormatError, message
@@ -65,6 +68,18 @@ class Creation:
           FormatError: where it is something else.
         """
         return _has(self.format.again, self)(self._making(shape, dtype, names, chunks))
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether the format stores pieces whose sizes may be chosen."""
+        return self.format.beside is not None
+
+    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
+        """Bytes that writing takes at most beside the arrays of the caller, in such chunks where none were said."""
+        if self.format.beside is None:
+            return 0
+        sizes = math.prod(chunks if self.chunks is None else self.chunks), math.prod(shape)
+        return self.format.beside(*(size * dtype.itemsize for size in sizes))
 
     def _making(self, shape: Any, dtype: Any, names: Any, chunks: Any) -> Making:
         kind = read_dtype(dtype, ALL, f"`{self.where}`")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
+from tapestry_jax.storage.chunked.gate import beside
 from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
 from tapestry_jax.storage.files.address import Address
 from tapestry_jax.storage.files.npy import again_npy, make_npy, open_npy
@@ -53,12 +54,14 @@ class Format:
       open: to read.
       make: from what a tensor is made of, and whether it takes the place of another; None where none are made.
       again: goes on with what was made.
+      beside: bytes that writing takes beside the arrays, for those of a chunk and of all; None for none.
     """
 
     suffixes: tuple[str, ...]
     open: Open
     make: Callable[[Making, bool], Sink] | None = None
     again: Callable[[Making], Sink] | None = None
+    beside: Callable[[int, int], int] | None = None
 
 
 def _open_npy(place: Place, tensor: str | None, names: Names | None) -> Stored:
@@ -121,8 +124,8 @@ FORMATS: Mapping[str, Format] = {
     "parquet": Format((".parquet",), given(_open_bytes, open_parquet)),
     "arrow": Format((".arrow", ".feather"), given(_open_bytes, open_arrow)),
     "duckdb": Format((".duckdb",), _open_duck),
-    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr),
-    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr),
+    "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr, beside),
+    "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, beside),
 }
 """By name. What is called `zarr` opens both versions and makes version 3."""
 

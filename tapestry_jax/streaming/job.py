@@ -50,7 +50,7 @@ from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped
 from tapestry_jax.streaming.progress import Bar
 from tapestry_jax.streaming.running import AHEAD, Runner
-from tapestry_jax.streaming.sinks import closed_on_errors, read_sinks, true_cells
+from tapestry_jax.streaming.sinks import chunks_made, closed_on_errors, read_sinks, true_cells
 from tapestry_jax.streaming.split import Split, split
 from tapestry_jax.streaming.turn import Programs
 
@@ -125,7 +125,19 @@ class Job:
         places = places_of(self.planned.mesh)
         files = {self.split.outputs[number] for number in self.sinks}
         held = [slot for slot in self.split.written if slot not in files]
-        return budget_of(self.split, self.programs, places, held, self.ahead, self.behind, self.memory)
+        return budget_of(self.split, self.programs, places, held, self._beside(), self.ahead, self.behind, self.memory)
+
+    def _beside(self) -> dict[int, int]:
+        """What reading and writing take beside the buffers: encoded chunks, by slot."""
+        inputs = zip(self.split.schedule.inputs, self.sources, strict=True)
+        found = {slot: int(getattr(source, "beside", 0)) for slot, source in inputs}
+        for number, each in self.sinks.items():
+            slot = self.split.outputs[number]
+            if isinstance(each, Creation):
+                kind = self.split.schedule.slots[slot].type
+                own = each.beside(kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype))
+                found[slot] = found.get(slot, 0) + own
+        return found
 
     def run(self) -> Any:
         """Run it.
@@ -308,7 +320,10 @@ class Job:
                 names = kind.names if any(kind.names) else None
                 for each in chosen:
                     made = each.again if again else each.make
-                    found[slot].append(made(kind.shape, kind.dtype, names, None))
+                    # What goes on has the chunks that it was begun with.
+                    is_new = isinstance(each, Creation) and each.has_chunks and not again
+                    chunks = chunks_made(self.split, slot) if is_new else None
+                    found[slot].append(made(kind.shape, kind.dtype, names, chunks))
                 if not chosen:
                     found[slot].append(Held(kind))
         return found

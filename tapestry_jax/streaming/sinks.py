@@ -1,4 +1,4 @@
-"""Sinks of a stream: which output goes where, what is written at once, and that none is left open."""
+"""Sinks of a stream: which output goes where, in what chunks, what is written at once, and that none is left open."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
+from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.moving.held import fetched
+from tapestry_jax.streaming.split import Split
 
 
 def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
@@ -65,3 +67,28 @@ def write_whole(sink: Sink, array: Array) -> Stored:
     if array.size:
         sink.write(tuple((0, size) for size in array.shape), np.ascontiguousarray(array).reshape(array.shape)).result()
     return sink.finish()
+
+
+def chunks_made(split: Split, slot: int) -> tuple[int, ...]:
+    """The chunks in which what passes make is stored, where nobody has said any: boxes of turns are whole chunks.
+
+    A box that covers a chunk in part costs reading and writing the whole of it.
+    """
+    kind = split.schedule.slots[slot].type
+    chunks = list(default_chunks(kind.shape, np.dtype(kind.dtype)))
+    for part in split.passes:
+        for made in part.made:
+            if made.value == slot:
+                cuts = part.region.body.slots[made.slot].layout.cuts
+                chunks = [
+                    size if cut is None else _dividing(cut.block, size) for size, cut in zip(chunks, cuts, strict=True)
+                ]
+    return tuple(chunks)
+
+
+def _dividing(block: int, most: int) -> int:
+    """The largest divisor of a block that is at most `most`; `most` where that is far smaller."""
+    if block <= most:
+        return max(1, block)
+    count = next((n for n in range(-(-block // most), block) if block % n == 0), block)
+    return block // count if 4 * (block // count) >= most else most

@@ -226,13 +226,12 @@ class _Splitter:
         kind, dims = self._schedule.slots[value].type, ", ".join(sorted(self._dims))
         what = f"input {name or names[value]!r}" if value in names else "a value that a pass has made"
         why = f"it {'repeats over' if loops else 'reads'} {what}, {kind}, whole"
-        return PlanError(
-            message(
-                f"`{path}` cannot be streamed over {dims}",
-                why,
-                remedy="Stream a dimension that this operation can cut, or run it apart, on what it makes of a chunk.",
+        remedy = "Stream a dimension that this operation can cut, or run it apart, on what it makes of a chunk."
+        if loops:
+            remedy = (
+                "Take several turns in one map, whose window reads a rim of as many cells, for each pass over a file."
             )
-        )
+        return PlanError(message(f"`{path}` cannot be streamed over {dims}", why, remedy=remedy))
 
     def _between(self, parts: Sequence[Pass | list[Step]], outputs: tuple[int, ...]) -> Iterator[Pass | Between]:
         for number, part in enumerate(parts):

@@ -59,6 +59,8 @@ class Programs:
 
     def temporaries(self, part: Between | Pass) -> int:
         """Bytes that the compiler sets aside on every device while a part, or a turn of it, runs."""
+        if isinstance(part, Pass):
+            self.first(part)
         analysis = (self.between(part) if isinstance(part, Between) else self.turn(part)).memory_analysis()
         return int(analysis.temp_size_in_bytes) if analysis is not None else 0
 
@@ -73,14 +75,13 @@ class Programs:
         return self._jitted(run, [slots[slot] for slot in inside.inputs], [slots[slot] for slot in inside.outputs])
 
     def first(self, part: Pass) -> Callable[..., Arrays]:
-        """What a pass carries before its first turn, from the first totals of its scans."""
+        """What a pass carries before its first turn, from the first totals of its scans; compiled."""
         key = "first", part.region.results
         if key not in self._known:
             carried = Carried.of(part.region, self.schedule)
             starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
-            self._known[key] = self._jitted(
-                lambda given: list(map(value_of, carried.first(given))), starts, carried.slots
-            )
+            jitted = self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
+            self._known[key] = jitted.lower(list(map(self.struct, starts))).compile()
         return self._known[key]
 
     def turn(self, part: Pass) -> Any:

@@ -1,10 +1,8 @@
-"""TensorStore's futures as those of the standard library, and its errors as ours."""
+"""The package TensorStore, what bounds it, and its errors as ours."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
@@ -38,26 +36,6 @@ def context(threads: int = 4) -> Any:
             "http_request_retries": {"max_retries": 3, "initial_delay": "100ms", "max_delay": "1s"},
         }
     )
-
-
-def as_future(theirs: Any, error: Callable[[Exception], FormatError], check: Callable[[], None]) -> Future[None]:
-    """A future that is done with `theirs`; it raises what `error` makes of what that raises, or what `check` raises."""
-    ours: Future[None] = Future()
-    ours.set_running_or_notify_cancel()
-
-    def finish(done: Any) -> None:
-        try:
-            done.result()
-            check()
-        except FormatError as found:
-            ours.set_exception(found)
-        except Exception as found:  # noqa: BLE001 - whatever it is, who waits for the future has to get it
-            ours.set_exception(error(found))
-        else:
-            ours.set_result(None)
-
-    theirs.add_done_callback(finish)
-    return ours
 
 
 def translated(error: Exception, what: str, where: str) -> FormatError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial as given
 from pathlib import Path
@@ -20,7 +21,8 @@ from tapestry_jax.storage.boxes import (
     slices,
     told,
 )
-from tapestry_jax.storage.chunked.futures import WAIT, as_future, context, tensorstore, translated
+from tapestry_jax.storage.chunked.futures import WAIT, context, tensorstore, translated
+from tapestry_jax.storage.chunked.gate import Gate, beside, pieces
 from tapestry_jax.storage.chunked.metadata import (
     Metadata,
     attributes_2,
@@ -49,7 +51,14 @@ class _Opened:
         chunks = tuple(store.chunk_layout.read_chunk.shape or ())
         self.chunks = tuple(max(1, min(size, own)) for size, own in zip(chunks, self.shape, strict=True))
         self._check_chunks(chunks)
-        self._under_way = set[Future[None]]()
+        self._stored_chunks = tuple(max(1, size) for size in chunks)
+        self._under_way, self._gate = set[Future[None]](), Gate()
+
+    @property
+    def beside(self) -> int:
+        """Bytes that reading or writing takes at most beside the arrays of the caller."""
+        sizes = count(self._stored_chunks), count(self.shape)
+        return beside(*(size * self.dtype.itemsize for size in sizes))
 
     def _check_chunks(self, chunks: tuple[int, ...]) -> None:
         size = count(chunks) * self.dtype.itemsize
@@ -58,9 +67,14 @@ class _Opened:
             remedy = "Store it in smaller chunks: one is decoded in memory as a whole."
             raise FormatError(message(f"a chunk of `{self.where}` is too large", *details, remedy=remedy))
 
-    def _begun(self, theirs: Any, what: str, array: Array) -> Future[None]:
+    def _begun(self, box: Box, begin: Callable[[Any, Array], Any], what: str, array: Array) -> Future[None]:
         error, check = given(_of, what=what, where=self.where), given(check_flags, array, self.where)
-        future = as_future(theirs, error, check)
+        store, origin = self._opened(), [start for start, _ in box]
+        parts = [
+            (cost, given(begin, store[slices(part)], array[(*slices(_moved(part, origin)), ...)]))
+            for part, cost in (pieces(box, self._stored_chunks, self.dtype.itemsize) if array.size else ())
+        ]
+        future = self._gate.begin(parts, error, check)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return future
@@ -82,10 +96,10 @@ class ZarrStored(_Opened):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`; TensorStore decodes and checks on its own threads, straight into `into`."""
-        store, box = self._opened(), check_box(box, self.shape, self.where)
+        self._opened()
+        box = check_box(box, self.shape, self.where)
         check_array(into, box, self.dtype, self.where, is_target=True)
-        theirs = tensorstore().array(into).write(store[slices(box)]).commit
-        return self._begun(theirs, f"read the box {told(box)}", into)
+        return self._begun(box, _read, f"read the box {told(box)}", into)
 
     def fingerprint(self) -> str:
         """Of a folder: its metadata, and the size, time of change and inode of every file in it.
@@ -115,9 +129,10 @@ class ZarrSink(_Opened):
 
     def write(self, box: Box, array: Array) -> Future[None]:
         """As `Sink.write`. A box that covers a chunk in part reads and writes the whole of it: keep to `chunks`."""
-        store, box = self._opened(), check_box(box, self.shape, self.where)
+        self._opened()
+        box = check_box(box, self.shape, self.where)
         check_array(array, box, self.dtype, self.where, is_target=False)
-        return self._begun(store[slices(box)].write(array).commit, f"write the box {told(box)}", array)
+        return self._begun(box, _write, f"write the box {told(box)}", array)
 
     def flush(self) -> None:
         """As `Sink.flush`: what is under way is waited for, then the names in the folder are synced."""
@@ -192,15 +207,15 @@ def make_zarr(
 def again_zarr(
     path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None, chunks: tuple[int, ...] | None
 ) -> ZarrSink:
-    """Go on with what `make_zarr` began.
+    """Go on with what `make_zarr` began, in the chunks that it has where none are said.
 
     Raises:
       StorageError: where nothing was begun.
       FormatError: where it is an array of another shape, dtype, names or chunks.
     """
     dtype = read_dtype(dtype, ZARR, "a Zarr array")
-    chunks = default_chunks(shape, dtype) if chunks is None else check_chunks(chunks, shape, str(path))
     sink = _sink(path, partial.found(path), names)
+    chunks = sink.chunks if chunks is None else check_chunks(chunks, shape, str(path))
     got, expected = sink.made_as(), (shape, dtype.name, chunks, names, True)
     if got != expected:
         sink.close()
@@ -226,6 +241,19 @@ def _open(place: Place) -> tuple[Any, Metadata]:
         return tensorstore().open(spec, open=True, context=ours).result(timeout=WAIT), metadata
     except (ValueError, OSError, TimeoutError) as error:
         raise _of(error, "open a Zarr array", place.text) from error
+
+
+def _read(store: Any, into: Array) -> Any:
+    return tensorstore().array(into).write(store).commit
+
+
+def _write(store: Any, array: Array) -> Any:
+    return store.write(array).commit
+
+
+def _moved(box: Box, origin: Sequence[int]) -> Box:
+    """A box as it lies in an array that begins at `origin`."""
+    return tuple((start - low, stop - low) for (start, stop), low in zip(box, origin, strict=True))
 
 
 def _of(error: Exception, what: str, where: str) -> FormatError:

@@ -22,6 +22,10 @@ _UNITS = {
 }
 
 
+_THREADS = 4 << 20
+"""Bytes, for stacks and for what the allocator keeps for each thread, where turns are no small ones."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of the table.
@@ -78,6 +82,7 @@ def budget_of(
     programs: Programs,
     places: Mapping[Any, Mapping[str, int]],
     held: Iterable[int],
+    beside: Mapping[int, int],
     ahead: int,
     behind: int,
     limit: int | None,
@@ -89,6 +94,7 @@ def budget_of(
       programs: of the stream.
       places: where the devices lie on the mesh.
       held: values that are held in memory whole, by slot.
+      beside: bytes that reading or writing values takes beside the buffers, by slot.
       ahead: bytes of the ring of buffers; two turns have buffers in any case.
       behind: bytes that are being written at once.
       limit: in bytes, if any.
@@ -113,28 +119,42 @@ def budget_of(
             found.append((f"part {number + 1} of {len(split.parts)}, between passes", rows))
         else:
             named = f"part {number + 1} of {len(split.parts)}, a pass over `{part.dim}`"
-            found.append((named, tuple(_of_pass(part, programs, places, ahead, behind))))
+            found.append((named, tuple(_of_pass(part, programs, places, beside, ahead, behind))))
     largest = max(found, key=lambda each: sum(row.bytes for row in each[1]), default=("", ()))
     chunks = {part.dim: (part.block, part.turns) for part in split.passes}
     return Budget((*always, *largest[1]), largest[0], tuple((dim, *each) for dim, each in chunks.items()), limit)
 
 
 def _of_pass(
-    part: Pass, programs: Programs, places: Mapping[Any, Mapping[str, int]], ahead: int, behind: int
+    part: Pass,
+    programs: Programs,
+    places: Mapping[Any, Mapping[str, int]],
+    beside: Mapping[int, int],
+    ahead: int,
+    behind: int,
 ) -> Iterable[Row]:
     body, devices = part.region.body, len(places)
     shapes = shapes_of(part, programs, places)
     frames = frames_within(shapes, ahead, part.turns)
     own = sum(shape.bytes for shape in shapes)
     yield Row("buffers", frames * own, f"{frames} turns of {shown(own)}")
+    stores = {*(piece.value for piece in part.pieces), *(made.value for made in part.made)}
+    encoded = sum(beside.get(slot, 0) for slot in stores)
+    if encoded:
+        yield Row("stores", encoded, "chunks that are encoded and decoded")
     platforms = {device.platform for device in places}
     if platforms != {"cpu"}:
         pieces = _bytes((body.slots[piece.slot] for piece in part.pieces), devices)
         yield Row("pieces", 2 * pieces, "copies on the devices, of two turns")
     carried = body.outputs[: sum(leaves for _, leaves in (*part.region.folds, *part.region.scans))]
     yield Row("carried", _bytes((body.slots[slot] for slot in carried), devices), "accumulators and totals")
-    yield Row("temporaries", programs.temporaries(part) * devices, "of a turn, by the compiler")
+    # XLA sets aside what a turn needs when it is dispatched, while the one before runs.
+    temporaries = programs.temporaries(part) * devices
+    yield Row("temporaries", 2 * temporaries, "of two turns, by the compiler")
     made = _bytes((body.slots[each.slot] for each in (*part.made, *part.still)), devices)
+    # Measured: blocks that were freed lie between others, and up to those of two turns do not go back to the system.
+    yield Row("freed", 2 * (temporaries + made), "kept by the allocator")
+    yield Row("threads", min(_THREADS, frames * own // 4), "what those that read and write set aside")
     if made:
         # One turn makes while the results of the one before are written, and what was begun before is under way.
         yield Row("made", 2 * made, "results of two turns")

@@ -88,7 +88,8 @@ def turns_of_chunks(size: int, chunk: int, most: int) -> tuple[list[int], list[i
     blocks = [min(size, step * number) for number in range(1, -(-size // step) + 1)]
     small = [step >> shift for shift in range(1, step.bit_length())]
     blocks = [block for block in (*small, *blocks) if block <= most] or [1]
-    turns = sorted({-(-size // block) for block in blocks if block})
+    # One turn is no loop: nothing would be made piece by piece, as sinks take it.
+    turns = sorted({max(min(2, size), -(-size // block)) for block in blocks if block})
     aligned = [count for count in turns if -(-size // count) % chunk == 0 or count == 1]
     return (aligned, turns) if aligned else (turns, turns)
 

@@ -93,6 +93,9 @@ class Feed:
         assert self._taken is not None
         self._taken.taken_by(consumer)
         self._meter.begin("compute", sum(buffer.nbytes for each in self._taken.buffers for buffer in each))
+        # No more than two turns are under way: each has temporaries and results of its own.
+        for frame in self._idle:
+            self._free(frame)
         self._idle.append(self._taken)
         self._taken = None
         # The turn before is waited for while this one runs, and its buffers are read into.
