@@ -1,6 +1,6 @@
 """Column means, variances and X^T X of an array larger than the memory that is given, in one pass over its file.
 
-    python examples/streaming_statistics.py                 # 256 MiB of rows, in 48 MiB
+    python examples/streaming_statistics.py                 # 256 MiB of rows, in 64 MiB
     python examples/streaming_statistics.py --rows 1966080  # 4 GB
 
 The program is that of arrays in memory. The stream turns its loop over `row` on the host: chunks are read from Zarr
@@ -20,7 +20,7 @@ import numpy as np
 import tapestry_jax as tp
 
 COLUMNS = 512
-ROWS_A_CHUNK = 8192
+ROWS_A_CHUNK = 1024
 
 
 @tp.program
@@ -45,7 +45,7 @@ def main(words: list[str] | None = None) -> tuple[Any, Any]:
     """Write the rows, stream them, and print what was planned and measured."""
     parser = argparse.ArgumentParser(description="Statistics of an array larger than memory.")
     parser.add_argument("--rows", type=int, default=131_072)
-    parser.add_argument("--memory", default="48MiB")
+    parser.add_argument("--memory", default="64MiB")
     chosen = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / "x.zarr", chosen.rows)
