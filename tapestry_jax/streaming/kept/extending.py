@@ -66,6 +66,8 @@ def why_not(split: Split, dims: Sequence[str]) -> str | None:
         told = f"it takes {len(split.passes)} passes, and old rows would be read again"
         return told if split.passes else f"`{dims[0]}` is taken in one turn, which leaves no state: take smaller chunks"
     part = split.passes[0]
+    if not any(part.dim in node.results[0].names for node in split.schedule.graph.inputs):
+        return f"no input has `{part.dim}`, so that there are no new rows"
     if part.made:
         return f"it gives something for every `{part.dim}`, for which new rows have no place"
     if part.region.reverse or part.region.ends:

@@ -165,3 +165,16 @@ def test_jobs_that_cannot_tell_are_refused(tmp_path: Path):
             job.extend(wrong)
     agree(job.extend(table()), program(np.concatenate([table(), table()])))
     assert job.reached[-1].rows == 2 * ROWS
+
+
+def test_programs_that_read_no_rows_run_and_have_none_to_go_on_with():
+    repeated = tp.rearrange("c -> row c", row=6)
+
+    @tp.program("c -> c")
+    def six(x: Any) -> Any:
+        return tp.fold(agg.Sum(), "row c -> c")(repeated(x))
+
+    job = tp.stream(six, {"row": tp.chunks(size=2)}, np.arange(3, dtype=np.float32))
+    assert job.run().tolist() == [0, 6, 12]
+    with pytest.raises(tp.PlanError, match="no input has `row`, so that there are no new rows"):
+        job.extend(np.arange(3, dtype=np.float32))
