@@ -101,35 +101,35 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     ),
     "coordinates begin a cell later": ("causal", read.coordinates, "block + cut.low", "block + cut.low + 1"),
     "the mask of the remainder is a cell short": ("neutral", fold._neutralised, "< count", "< count - 1"),
-    "an exclusive prefix is inclusive": ("exclusive", scan._scanned, "if operation.exclusive else", "if False else"),
+    "an exclusive prefix is inclusive": ("exclusive", scan._along, "if operation.exclusive else", "if False else"),
     "prefixes are merged in another order": (
         "scan",
         scan._exclusive_over_mesh,
-        "(state, earlier) if reverse else (earlier, state)",
-        "(earlier, state) if reverse else (state, earlier)",
+        "receive(state, distance, there), state, there, reverse)",
+        "receive(state, distance, there), state, there, not reverse)",
     ),
     "a prefix goes on from what comes behind it": (
         "scan",
-        scan._after,
-        "(local, spread) if operation.reverse else (spread, local)",
-        "(spread, local) if operation.reverse else (local, spread)",
+        scan._along,
+        "spread, inclusive, there, reverse)",
+        "spread, inclusive, there, not reverse)",
     ),
     "what comes before is not merged": (
         "scan",
-        scan._after,
-        "combine_blocks(operation.monoid, shaped.state_tree, carrier, first, second)",
-        "local",
+        scan._along,
+        "merge_behind(*arguments, spread, inclusive, there, reverse)",
+        "inclusive",
     ),
     "a turn forgets those before it": (
         "chunks",
         carried._accumulated,
-        "accumulate(shaped, carrier, first, second)",
-        "second",
+        "accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)",
+        "local[own]",
     ),
     "turns are multiplied": (
         "chunks",
         accumulate.accumulate,
-        "combine_blocks(merge.monoid, merge.tree, axes, first, second)",
+        "merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse)",
         "[a * b for a, b in zip(first, second)]",
     ),
     "stages give the chunks of other turns": (
@@ -164,8 +164,8 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     "carries in half the bits": (
         "chunks",
         carried._accumulated,
-        "accumulate(shaped, carrier, first, second)",
-        "[x.astype('bfloat16').astype(x.dtype) for x in accumulate(shaped, carrier, first, second)]",
+        "accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)",
+        "[x.astype('bfloat16').astype(x.dtype) for x in accumulate(shaped, carrier, before[own], local[own], there)]",
     ),
 }
 
@@ -197,14 +197,14 @@ NUMBERS: dict[str, tuple[str, Any, str, str]] = {
     "a turn is merged twice": (
         "chunks",
         carried._accumulated,
-        "accumulate(shaped, carrier, first, second)",
-        "accumulate(shaped, carrier, accumulate(shaped, carrier, first, second), second)",
+        "accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)",
+        "accumulate(shaped, carrier, accumulate(shaped, carrier, before[own], local[own], there), local[own], there)",
     ),
     "turns are merged in another order": (
         "ordered",
         carried._accumulated,
-        "(local[own], before[own]) if reverse else (before[own], local[own])",
-        "(local[own], before[own])",
+        "there, reverse=reverse)",
+        "there, reverse=not reverse)",
     ),
     "a sum is doubled": (
         "megatron",
