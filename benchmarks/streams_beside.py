@@ -1,0 +1,173 @@
+"""One pass over a Zarr array: column means, variances and X^T X, beside a bare loop and Dask.
+
+    python -m benchmarks.streams_beside --rows 1966080     # 4 GB of float32 in chunks of 64 MiB
+
+Peaks are of the resident sets of a process and its children, above what the process held once everything was imported
+and planned. Dask's arrays of workers count from their start. Nothing drops the system's cache of files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+COLUMNS, CHUNK = 512, 32768
+Result = tuple[Any, ...]
+
+
+def write(path: Path, rows: int) -> None:
+    """Rows far from zero, so that variances by sums of squares lose digits."""
+    import tapestry_jax as tp
+
+    sink = tp.create(str(path), chunks=(CHUNK, COLUMNS)).make((rows, COLUMNS), np.float32)
+    for start in range(0, rows, CHUNK):
+        stop = min(start + CHUNK, rows)
+        sink.write(((start, stop), (0, COLUMNS)), piece(start, stop)).result()
+    sink.finish().close()
+
+
+def piece(start: int, stop: int) -> np.ndarray:
+    """Rows of the array."""
+    return np.random.default_rng(start).normal(10, 1, (stop - start, COLUMNS)).astype(np.float32)
+
+
+def streamed(path: Path) -> Callable[[], Result]:
+    """By `tp.stream`."""
+    import tapestry_jax as tp
+
+    @tp.program("row c -> c, c, c d")
+    def statistics(x):  # type: ignore[no-untyped-def]
+        found = tp.fold(tp.aggregators.Moments(2), "row c -> c")(x)
+        return found["mean"], found["variance"], tp.einsum("row c, row d -> c d")(x, x.rename(c="d"))
+
+    job = tp.stream(statistics, {"row": tp.chunks(size=CHUNK // 2)}, tp.open(str(path)))
+    print(job.plan(), file=sys.stderr)
+    return lambda: tuple(map(np.asarray, job.run()))
+
+
+def bare(path: Path) -> Callable[[], Result]:
+    """By TensorStore and NumPy, the next chunk read meanwhile."""
+    import tensorstore as ts
+
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
+    array = ts.open(spec, read=True).result()
+    rows = array.shape[0]
+
+    def run() -> Result:
+        total, squares = np.zeros(COLUMNS), np.zeros(COLUMNS)
+        products = np.zeros((COLUMNS, COLUMNS))
+        pending = array[:CHUNK].read()
+        for start in range(0, rows, CHUNK):
+            chunk = pending.result()
+            if start + CHUNK < rows:
+                pending = array[start + CHUNK : start + 2 * CHUNK].read()
+            total += chunk.sum(0)
+            squares += (chunk * chunk).sum(0)
+            products += chunk.T @ chunk
+        mean = total / rows
+        return mean, squares / rows - mean**2, products
+
+    return run
+
+
+def dask(path: Path) -> Callable[[], Result]:
+    """By Dask arrays on two processes of one thread."""
+    import dask.array as da
+    from dask.base import compute
+    from distributed import Client, LocalCluster
+
+    client = Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"))
+    x = da.from_zarr(str(path))
+
+    def run() -> Result:
+        found = compute(x.mean(0), x.var(0), x.T @ x)
+        client.shutdown()
+        return tuple(map(np.asarray, found))
+
+    return run
+
+
+RUNNERS = {"tp.stream": streamed, "NumPy and TensorStore": bare, "Dask, 2 processes": dask}
+
+
+def tree() -> int:
+    """Bytes that this process and its children hold."""
+    me, held = psutil.Process(), 0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            held += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return held
+
+
+def measured(name: str, path: Path) -> None:
+    """Run one, and print what it took."""
+    own = psutil.Process().memory_info().rss
+    run = RUNNERS[name](path)
+    base = own if name.startswith("Dask") else tree()
+    peak, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            peak[0] = max(peak[0], tree())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    began = time.perf_counter()
+    _, variance, _ = run()
+    wall = time.perf_counter() - began
+    done.set()
+    watcher.join()
+    reference = json.loads((path.parent / "variance.json").read_text())
+    error = float(np.max(np.abs(variance - reference) / reference))
+    print(json.dumps({"name": name, "wall": wall, "peak": peak[0] - base, "whole": peak[0], "error": error}))
+
+
+def reference(rows: int) -> list[float]:
+    """Variances in float64, in two passes."""
+    total, squares = np.zeros(COLUMNS), np.zeros(COLUMNS)
+    for start in range(0, rows, CHUNK):
+        total += piece(start, min(start + CHUNK, rows)).sum(0, dtype=np.float64)
+    for start in range(0, rows, CHUNK):
+        squares += ((piece(start, min(start + CHUNK, rows)) - total / rows) ** 2).sum(0)
+    return (squares / rows).tolist()
+
+
+def main() -> None:
+    """Write the array, run each in a process of its own, in turns, and print the table."""
+    parser = argparse.ArgumentParser(description="One pass over a Zarr array, beside others.")
+    parser.add_argument("--rows", type=int, default=491520)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--one", nargs=2, metavar=("NAME", "PATH"))
+    chosen = parser.parse_args()
+    if chosen.one:
+        measured(chosen.one[0], Path(chosen.one[1]))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.zarr"
+        write(path, chosen.rows)
+        (Path(folder) / "variance.json").write_text(json.dumps(reference(chosen.rows)))
+        print("| runner | wall, s | peak above start, MiB | peak, MiB | error of the variance |")
+        print("|---|---:|---:|---:|---:|")
+        for name in [*RUNNERS] * chosen.rounds:
+            command = [sys.executable, "-m", "benchmarks.streams_beside", "--one", name, str(path)]
+            line = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+            told = json.loads(line)
+            sizes = f"{told['peak'] / 2**20:.0f} | {told['whole'] / 2**20:.0f}"
+            print(f"| {name} | {told['wall']:.1f} | {sizes} | {told['error']:.1e} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
