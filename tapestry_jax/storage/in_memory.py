@@ -11,10 +11,10 @@ import numpy as np
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.boxes import check_array, check_box, check_names, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
 
-class InMemory:
+class InMemory(Shown):
     """A `Stored` over an array; see `stored`."""
 
     def __init__(self, array: Array, names: Names | None) -> None:

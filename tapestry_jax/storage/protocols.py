@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
@@ -125,3 +126,19 @@ class Sink(Protocol):
     def close(self) -> None:
         """Wait for what is under way and let files go, unfinished; `Creation.again` goes on from there."""
         ...
+
+
+class Shown:
+    """Something stored that prints as its place and its type, pieces too where it has some."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    names: Names | None
+    chunks: tuple[int, ...]
+    where: str
+
+    def __repr__(self) -> str:
+        axes = self.shape if self.names is None else zip(self.names, self.shape, strict=True)
+        sizes = ", ".join(str(axis) if isinstance(axis, int) else f"{axis[0] or '_'}={axis[1]}" for axis in axes)
+        pieces = "" if math.prod(self.chunks) >= math.prod(self.shape) else f" in pieces of {self.chunks}"
+        return f"<{self.where}: {self.dtype.name}({sizes}){pieces}>"

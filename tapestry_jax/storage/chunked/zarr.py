@@ -35,7 +35,7 @@ from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, of_system
 from tapestry_jax.storage.files.ranges import of_folder
 from tapestry_jax.storage.places import Place
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
 _MOST_BYTES_OF_CHUNK = 2**32
 
@@ -91,7 +91,7 @@ class _Opened:
             future.exception()
 
 
-class ZarrStored(_Opened):
+class ZarrStored(_Opened, Shown):
     """A `Stored` in a Zarr folder or at an address."""
 
     def read(self, box: Box, into: Array) -> Future[None]:

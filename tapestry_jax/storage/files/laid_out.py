@@ -22,7 +22,7 @@ from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import Ranges
 from tapestry_jax.storage.files.strided import Layout, read_box
 from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
 _MOST_AT_ONCE = 2**30
 
@@ -44,7 +44,7 @@ class Laid:
     names: Names | None
 
 
-class LaidOut:
+class LaidOut(Shown):
     """A `Stored` whose cells lie at fixed strides in some bytes: `.npy`, safetensors."""
 
     def __init__(self, source: Ranges, laid: Laid, where: str) -> None:

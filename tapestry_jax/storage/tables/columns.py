@@ -12,7 +12,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import check_array, check_box, check_names, check_shape, slices
 from tapestry_jax.storage.dtypes import PLAIN, read_dtype
 from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
 
 class Groups(Protocol):
@@ -52,7 +52,7 @@ class Column:
     where: str
 
 
-class ColumnStored:
+class ColumnStored(Shown):
     """A `Stored` of the shape (rows, *cell). Groups of rows are its chunks: a read loads those it meets."""
 
     def __init__(self, groups: Groups, column: Column, names: Names | None) -> None:

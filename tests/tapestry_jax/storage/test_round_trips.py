@@ -101,3 +101,12 @@ def test_many_boxes_are_under_way_at_once(tmp_path: Path, name: str):
 def test_arrays_of_jax_are_stored_in_memory():
     x = jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3)
     assert read(stored(x), ((1, 2), (0, 2))).astype(np.float32).tolist() == [[3, 4]]
+
+
+def test_what_is_open_prints_as_its_place_and_type(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((6, 2), np.int16))
+    sink = tp.create(str(tmp_path / "x.zarr"), chunks=(4, 2)).make((6, 2), np.float32, names=("row", None))
+    sink.write(((0, 6), (0, 2)), np.zeros((6, 2), np.float32)).result()
+    assert repr(tp.open(str(tmp_path / "x.npy"))).endswith("x.npy: int16(6, 2)>")
+    assert repr(sink.finish()).endswith("x.zarr: float32(row=6, _=2) in pieces of (4, 2)>")
+    assert repr(stored(np.float32(1))) == "<an array in memory, float32 (): float32()>"
