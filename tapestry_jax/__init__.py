@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from tapestry_jax.storage.creating import create as create
     from tapestry_jax.storage.errors import StorageError as StorageError
     from tapestry_jax.storage.opening import open as open
-    from tapestry_jax.streaming.job import stream as stream
+    from tapestry_jax.streaming.jobs.stream import stream as stream
 
 __all__ = [
     "Aggregator",

@@ -29,7 +29,7 @@ _PLACES = {
     "search": "tapestry_jax.searching.search:search",
     "stack_layers": "tapestry_jax.lifting.callables.layers:stack_layers",
     "topology": "tapestry_jax.aot.topology:topology",
-    "stream": "tapestry_jax.streaming.job:stream",
+    "stream": "tapestry_jax.streaming.jobs.stream:stream",
     "stencil": "combinators.stencils.stencil:stencil",
     "unchanged": "combinators.arrows.conditions:unchanged",
     "unstack_layers": "tapestry_jax.lifting.callables.layers:unstack_layers",

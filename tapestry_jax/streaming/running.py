@@ -16,7 +16,7 @@ from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
 from tapestry_jax.streaming.moving.writing import MOST, Writing

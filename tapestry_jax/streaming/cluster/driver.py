@@ -24,7 +24,7 @@ from tapestry_jax.streaming.cluster.task import OPERANDS, run_range
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline
 from tapestry_jax.streaming.kept.partials import Partials, key_of, remove_partials
-from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.views import own_box
 from tapestry_jax.streaming.moving.writing import Writing
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped

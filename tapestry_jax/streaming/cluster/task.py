@@ -15,7 +15,7 @@ from tapestry_jax.streaming.cluster.handed import Built, Handed, built
 from tapestry_jax.streaming.cluster.settings import under
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.partials import Partials
-from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
 from tapestry_jax.streaming.split import Pass

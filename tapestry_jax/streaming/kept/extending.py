@@ -86,6 +86,12 @@ def _torn(part: Pass, split: Split) -> Iterator[str]:
                     yield f"`{part.dim}` is shared out over {', '.join(axes)}, each device with its own part"
 
 
+def rows_of(graph: Graph, dim: str) -> int:
+    """The cells of the streamed dimension."""
+    kinds = (node.results[0] for node in graph.inputs)
+    return next(kind.shape[kind.names.index(dim)] for kind in kinds if dim in kind.names)
+
+
 def carried_as(split: Split) -> list[tuple[Any, ...]]:
     """Shapes, dtypes and layouts of what the pass carries."""
     part = split.passes[0]

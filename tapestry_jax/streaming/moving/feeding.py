@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tapestry_jax.storage.protocols import Array, Stored
-from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.buffers import Frame, Shape, frames_within
 from tapestry_jax.streaming.moving.placing import together, views_of
 from tapestry_jax.streaming.moving.reading import Reading, begin_reading

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapestry_jax.storage.protocols import Array, Box, Sink
-from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.measured.metrics import Meter
 
 MOST = 64 << 20
 """Bytes that are under way at once, by default; the box that goes beyond is waited for."""

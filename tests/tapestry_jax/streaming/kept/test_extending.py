@@ -13,7 +13,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.storage import stored
 from tapestry_jax.streaming.errors import StreamError
-from tests.tapestry_jax.streaming.test_job import ROWS, centred, table, three_levels
+from tests.tapestry_jax.streaming.jobs.test_job import ROWS, centred, table, three_levels
 
 agg = tp.aggregators
 OVER = {"row": tp.chunks(size=4)}

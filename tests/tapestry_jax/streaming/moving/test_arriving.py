@@ -12,7 +12,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.streaming.errors import StreamError
-from tests.tapestry_jax.streaming.test_job import ROWS, centred, table
+from tests.tapestry_jax.streaming.jobs.test_job import ROWS, centred, table
 
 agg = tp.aggregators
 SUMS = tp.fold(agg.Sum() & agg.Max(), "row c -> c")

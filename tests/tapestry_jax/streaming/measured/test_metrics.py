@@ -10,7 +10,8 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.job import Job
+from tapestry_jax.streaming.jobs.job import Job
+from tapestry_jax.streaming.measured.metrics import Meter
 
 X = np.ones((8, 4), np.float32)
 
@@ -65,3 +66,12 @@ def test_metrics_are_text_for_prometheus() -> None:
 def test_metrics_before_a_run_are_refused() -> None:
     with pytest.raises(StreamError, match="nothing was measured yet"):
         _ = job().metrics
+
+
+def test_depth_is_the_most_that_were_under_way_at_once() -> None:
+    meter = Meter()
+    for name in ("begin", "begin", "end", "begin", "end", "end"):
+        getattr(meter, name)("read")
+    read = meter.metrics().stage("read")
+    assert (read.calls, read.depth) == (3, 2)
+    assert meter.metrics().stage("write").throughput == 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from combinators.errors import message
 from tapestry_jax.streaming.errors import StreamError
-from tapestry_jax.streaming.metrics import Meter
+from tapestry_jax.streaming.measured.metrics import Meter
 
 
 class Bar:

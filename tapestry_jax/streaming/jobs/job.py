@@ -1,0 +1,260 @@
+"""What `tp.stream` gives: a stream that can be planned, run, measured and gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from combinators.errors import PlanError, message
+from combinators.frozen import dataclass
+from combinators.graphs.graph import Graph
+from tapestry_jax.plan import Plan
+from tapestry_jax.storage.creating import Creation
+from tapestry_jax.storage.opening import Opened
+from tapestry_jax.storage.protocols import Array, Sink, Stored
+from tapestry_jax.streaming.cluster.asked import client_of, place_of_sink
+from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
+from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.fits.budget import Budget, budget_of
+from tapestry_jax.streaming.jobs.asked import require_outside
+from tapestry_jax.streaming.jobs.extended import Older, newer
+from tapestry_jax.streaming.jobs.outputs import Outputs
+from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, run_kept
+from tapestry_jax.streaming.kept.extending import Last, Reached, carried_as, not_extended, rows_of, why_not
+from tapestry_jax.streaming.kept.origins import place_of
+from tapestry_jax.streaming.measured.metrics import Meter, Metrics
+from tapestry_jax.streaming.measured.progress import Bar
+from tapestry_jax.streaming.moving.arriving import Arriving
+from tapestry_jax.streaming.moving.placing import places_of
+from tapestry_jax.streaming.moving.writing import MOST
+from tapestry_jax.streaming.position import Keeper, Stopped
+from tapestry_jax.streaming.running import AHEAD, Runner
+from tapestry_jax.streaming.sinks import closed_on_errors
+from tapestry_jax.streaming.split import Split, split
+from tapestry_jax.streaming.turn import Programs
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A stream that can be run. Made by `tp.stream`.
+
+    Attributes:
+      planned: the plan; its loops over `dims` are turned by the host.
+      dims: the streamed dimensions.
+      sources: what the inputs are read from, in order.
+      sinks: where outputs go, by position; the others are returned as arrays.
+      memory: bytes that it may need; None where nothing was said.
+      checkpoint: where and how often its state is kept; or None.
+      progress: whether a run shows a bar.
+      program: what was planned, which `extend` traces for new rows; a graph and a plan have their sizes.
+      engine: a client of the cluster whose workers turn the chunks, or "dask"; None for this process.
+      meters: of its runs.
+      reached: where the last run or extension has ended, from which new rows can go on.
+    """
+
+    planned: Plan
+    dims: tuple[str, ...]
+    sources: tuple[Stored, ...]
+    sinks: Mapping[int, Any]
+    memory: int | None = None
+    checkpoint: Checkpoint | None = None
+    progress: bool = False
+    program: Any = field(default=None, repr=False)
+    engine: Any = None
+    meters: list[Meter] = field(default_factory=list[Meter], repr=False)
+    reached: list[Reached] = field(default_factory=list[Reached], repr=False)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the last run has measured; while it runs, what it has measured until now.
+
+        Raises:
+          StreamError: before the first run.
+        """
+        if not self.meters:
+            raise StreamError(message("nothing was measured yet", remedy="Run the job first: job.run()."))
+        return self.meters[-1].metrics()
+
+    @cached_property
+    def split(self) -> Split:
+        """Passes over what is stored, and what stands between them."""
+        return split(self.planned.schedule, self.dims)
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """What it fills, and what its results are."""
+        return Outputs(self.split, self.sinks)
+
+    @cached_property
+    def programs(self) -> Programs:
+        """What runs on the devices, compiled once."""
+        return Programs(self.planned.schedule, self.planned.mesh)
+
+    @property
+    def ahead(self) -> int:
+        """Bytes of the ring of buffers; under a limit two turns have buffers, and no more."""
+        return AHEAD if self.memory is None else 0
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are being written at once; under a limit a sixteenth of it."""
+        return MOST if self.memory is None else min(MOST, self.memory // 16)
+
+    def plan(self) -> Budget:
+        """The memory that it needs, known before it starts: buffers, accumulators, temporaries, results.
+
+        Returns:
+          A table that `print` shows; its `total` is a bound for what a run adds to the process.
+        """
+        places, held = places_of(self.planned.mesh), self.outputs.held
+        return budget_of(self.split, self.programs, places, held, self._beside(), self.ahead, self.behind, self.memory)
+
+    def _beside(self) -> dict[int, int]:
+        """What reading and writing take beside the buffers: encoded chunks, by slot."""
+        inputs = zip(self.split.schedule.inputs, self.sources, strict=True)
+        found = {slot: int(getattr(source, "beside", 0)) for slot, source in inputs}
+        for slot, own in self.outputs.beside().items():
+            found[slot] = found.get(slot, 0) + own
+        return found
+
+    def run(self) -> Any:
+        """Run it.
+
+        Returns:
+          The result in the structure of the program's: NumPy arrays, and what was stored for outputs that have sinks.
+
+        Raises:
+          FormatError: where a source cannot be read or a sink cannot be written, or no state in the folder can be read.
+          StreamError: where another job holds the folder of this one, or the one in it is another one than this; where
+            an iterator gives too few or too many rows, or fails, or a source is written while it is read; and inside
+            of functions that JAX traces.
+          KeyboardInterrupt: at Ctrl-C; with a checkpoint once the turn that is under way is done and kept.
+        """
+        require_outside()
+        self.reached.clear()
+        if self.checkpoint is None:
+            if why_not(self.split, self.dims) is not None:
+                return self.run_from(None, None)
+            self.reached.append(self._reaching(None, 0))
+            return self.reached[-1].result
+        out = self.outputs
+        told = Resumable(
+            self.planned,
+            self.split,
+            out.filled,
+            self.sources,
+            out.places(),
+            out.opened,
+            self._runner,
+            self._metered,
+            out.leaves,
+        )
+        out_tree = self.planned.graph.out_tree
+        if self.engine is None:
+            return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
+        with client_of(self.engine) as client:
+            told = replace(told, runner=lambda sinks: self._on_workers(sinks, client), engine="workers")
+            return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
+
+    def extend(self, new: Any) -> Any:
+        """Go on with new rows from where the last run or extension has ended; old rows are not read.
+
+        For programs of folds, whose operations do not depend on the number and the places of rows. `run` begins anew
+        with the sources of the job.
+
+        Args:
+          new: rows for every input that has the streamed dimension, as `sources` of `tp.stream`: tensors that lie in
+            files, or arrays. Of other inputs the job's own sources are read again.
+
+        Returns:
+          The result for all rows until now.
+
+        Raises:
+          StreamError: before the first run.
+          PlanError: where the program needs old rows again, gives something for every row, or knows their number.
+
+        Example:
+          >>> import numpy as np
+          >>> import tapestry_jax as tp
+          >>> x = np.arange(12.0, dtype=np.float32).reshape(6, 2)
+          >>> mean = tp.fold(tp.aggregators.Mean(), "row c -> c")
+          >>> job = tp.stream(mean, {"row": tp.chunks(size=2)}, x[:4])
+          >>> job.run(), job.extend(x[4:])
+          (array([3., 4.], dtype=float32), array([5., 6.], dtype=float32))
+        """
+        self._check_extended()
+        before = self.reached[-1]
+        older = Older(self.program, self.planned, self.split.passes[0].block, self.sources, before.rows)
+        if (found := newer(older, self.dims[0], new)) is None:
+            return before.result
+        planned, dims, sources = found
+        job = replace(self, planned=planned, dims=dims, sources=sources)
+        if (why := why_not(job.split, dims)) is not None or carried_as(job.split) != carried_as(self.split):
+            raise not_extended(why or "for so few rows it carries another state")
+        if self.memory is not None and not (budget := job.plan()).fits:
+            remedy = "Give the job more memory."
+            raise PlanError(message("new rows do not fit into the memory", *str(budget).splitlines(), remedy=remedy))
+        self.reached.append(job._reaching(before.state, before.rows))
+        del self.reached[:-1]
+        return self.reached[-1].result
+
+    def _check_extended(self) -> None:
+        if self.checkpoint is not None:
+            raise not_extended("the state in the folder of a job, checkpoint=, is that of its own rows")
+        if (why := why_not(self.split, self.dims)) is not None:
+            raise not_extended(why)
+        if isinstance(self.program, Graph | Plan) or self.program is None:
+            raise not_extended("it was given as a graph or a plan, whose sizes are fixed; give the program itself")
+        if not self.reached:
+            raise StreamError(message("there is nothing to go on from", remedy="Run the job first: job.run()."))
+
+    def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:
+        last, sinks = Last(self.split), self.outputs.opened(self.outputs.filled)
+        with closed_on_errors(sinks):
+            made = self._metered(replace(self._runner(sinks), older=older), None, last)
+            result = self.outputs.result(*made)
+        assert last.state is not None
+        return Reached(rows + rows_of(self.planned.graph, self.dims[0]), last.state, result)
+
+    def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:
+        """Run it from where another run has stopped, handing snapshots to `keeper`."""
+        sinks = self.outputs.opened(self.outputs.filled)
+        with closed_on_errors(sinks):
+            return self.outputs.result(*self._metered(self._runner(sinks), begin, keeper))
+
+    def _runner(self, sinks: Mapping[int, Sequence[Sink]]) -> Runner:
+        limits = self.ahead, self.behind
+        return Runner(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs)
+
+    def _on_workers(self, sinks: Mapping[int, Sequence[Sink]], client: Any) -> Runner:
+        assert self.checkpoint is not None
+        folder = self.checkpoint.folder
+        places = {slot: Opened(str(place_of(self.split, slot, folder).absolute())) for slot in self.split.written}
+        # An output that is an input is read where the input lies.
+        for number, sink in self.sinks.items():
+            if isinstance(sink, Creation) and self.split.outputs[number] in places:
+                places[self.split.outputs[number]] = place_of_sink(sink)
+        work = Work(client, self.planned, self.dims, folder, places)
+        limits = self.ahead, self.behind
+        return OnWorkers(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs, work=work)
+
+    def _metered(
+        self, runner: Runner, begin: Stopped | None, keeper: Keeper | None
+    ) -> tuple[dict[int, Any], dict[int, Stored]]:
+        meter = Meter()
+        self.meters.append(meter)
+        turns = sum(part.turns for part in self.split.passes)
+        arriving = [each for each in self.sources if isinstance(each, Arriving)]
+        try:
+            for source in arriving:
+                source.begin()
+            with Bar(turns, meter) if self.progress else nullcontext():
+                return runner.run(meter, begin, keeper)
+        finally:
+            for source in arriving:
+                source.end()

@@ -1,0 +1,110 @@
+"""The outputs of a job: which sinks are filled, where they lie, and what a run leaves in the program's structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from combinators.frozen import dataclass
+from tapestry_jax.storage.creating import Creation, create
+from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.streaming.kept.origins import place_of
+from tapestry_jax.streaming.moving.held import Held
+from tapestry_jax.streaming.sinks import chunks_made, closed_on_errors, true_cells
+from tapestry_jax.streaming.split import Split
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """The outputs of a job.
+
+    Attributes:
+      split: passes over what is stored.
+      sinks: where outputs go, by position; the others are returned as arrays.
+    """
+
+    split: Split
+    sinks: Mapping[int, Any]
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The slots of all that goes to sinks: what passes make, and what is whole on the devices and has one."""
+        return tuple(dict.fromkeys((*self.split.written, *(self.split.outputs[n] for n in self.sinks))))
+
+    @property
+    def held(self) -> list[int]:
+        """The slots of what passes make and no file takes: it stays in memory, or in the folder of the job."""
+        files = {self.split.outputs[number] for number in self.sinks}
+        return [slot for slot in self.split.written if slot not in files]
+
+    def places(self) -> dict[str, str]:
+        """Where its sinks lie, by the names of outputs."""
+        names = [name for name, _ in self.split.schedule.graph.outputs]
+        return {names[n]: str(each.where) for n, each in self.sinks.items()}
+
+    def beside(self) -> dict[int, int]:
+        """What writing takes beside the buffers: encoded chunks, by slot."""
+        found = dict[int, int]()
+        for number, each in self.sinks.items():
+            slot = self.split.outputs[number]
+            if isinstance(each, Creation):
+                kind = self.split.schedule.slots[slot].type
+                own = each.beside(kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype))
+                found[slot] = found.get(slot, 0) + own
+        return found
+
+    def opened(self, slots: Iterable[int], folder: Path | None = None, again: bool = False) -> dict[int, list[Sink]]:
+        """The sinks of values that passes make, by slot.
+
+        Args:
+          slots: the values.
+          folder: of the job, where lies what has no sink; in memory where it has none.
+          again: whether they were begun before.
+        """
+        found = dict[int, list[Sink]]()
+        with closed_on_errors(found):
+            for slot in slots:
+                chosen = [
+                    self.sinks[n] for n, output in enumerate(self.split.outputs) if output == slot and n in self.sinks
+                ]
+                if not chosen and folder is not None:
+                    chosen = [create(place_of(self.split, slot, folder), overwrite=True)]
+                kind, found[slot] = self.split.schedule.slots[slot].type, []
+                names = kind.names if any(kind.names) else None
+                for each in chosen:
+                    made = each.again if again else each.make
+                    # What goes on has the chunks that it was begun with.
+                    is_new = isinstance(each, Creation) and each.has_chunks and not again
+                    chunks = chunks_made(self.split, slot) if is_new else None
+                    found[slot].append(made(kind.shape, kind.dtype, names, chunks))
+                if not chosen:
+                    found[slot].append(Held(kind))
+        return found
+
+    def result(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> Any:
+        """The outputs in the structure of the program's result."""
+        return jax.tree.unflatten(self.split.schedule.graph.out_tree, self.leaves(values, stored))
+
+    def leaves(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> list[Any]:
+        """The outputs: of values on the devices or the host the true cells, and what is stored."""
+        schedule = self.split.schedule
+        leaves: list[Any] = []
+        for number, slot in enumerate(self.split.outputs):
+            if number in self.sinks:
+                leaves.append(stored[slot])
+            elif slot in values:
+                leaves.append(true_cells(values[slot], schedule.slots[slot].type.shape))
+            else:
+                leaves.append(whole(stored[slot]))
+        return leaves
+
+
+def whole(source: Stored) -> Any:
+    """All of what is stored, as an array."""
+    array = np.empty(source.shape, source.dtype)
+    source.read(tuple((0, size) for size in source.shape), array).result()
+    return array

@@ -1,0 +1,110 @@
+"""`tp.stream`: a program over data that lie in files, chunk by chunk, by the schedule that loops on the device have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from combinators.arguments import read_flag
+from combinators.errors import PlanError, message
+from tapestry_jax.lowering.devices import require_running
+from tapestry_jax.plan import Plan
+from tapestry_jax.streaming.cluster.asked import check_engine, read_engine
+from tapestry_jax.streaming.fits.budget import read_memory
+from tapestry_jax.streaming.fits.fitting import check_fits, fitting
+from tapestry_jax.streaming.jobs.asked import read_graph, read_names, read_plan, read_sources
+from tapestry_jax.streaming.jobs.job import Job
+from tapestry_jax.streaming.kept.apart import check_apart
+from tapestry_jax.streaming.kept.checkpoint import read_checkpoint
+from tapestry_jax.streaming.moving.in_order import check_in_order
+from tapestry_jax.streaming.moving.placing import places_of
+from tapestry_jax.streaming.sinks import read_sinks
+
+
+def stream(
+    program: Any,
+    over: Any = None,
+    sources: Any = (),
+    sinks: Any = None,
+    *,
+    memory: Any = None,
+    mesh: Any = None,
+    checkpoint: Any = None,
+    save_every: Any = "30s",
+    progress: Any = False,
+    engine: Any = None,
+) -> Job:
+    """Run a program over data that need not fit into memory, chunk by chunk.
+
+    The loops over the streamed dimension are those of `tp.plan` with `tp.chunks`, turned by the host: a turn reads its
+    pieces of the sources, runs on the devices, and writes its pieces of the results. Folds and scans are carried on the
+    devices. A program with several levels, such as `x - mean(x)`, takes several passes.
+
+    Args:
+      program: an arrow or a function as `tp.trace` takes it, a graph, or a plan that takes dimensions in chunks.
+      over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
+        name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
+        that are stored where that can be. For a plan the names of dimensions that it takes in chunks; by default all.
+      sources: what the inputs are read from, in their order or by name: what `tp.open` gives, arrays, or for a graph
+        iterators over arrays of rows, which are read once and in order (with `checkpoint`: into its folder, first).
+      sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
+        Outputs without one are returned as arrays. None lies in another, or in what is read.
+      memory: bytes that the stream may need beside the program itself, such as `"512MiB"`; `job.plan()` shows for what.
+      mesh: whose devices run the turns; by default the first device alone.
+      checkpoint: a folder of the job's own, in which it keeps how far it is: a job that was killed goes on from there,
+        with other chunks too, and one that has finished gives its result again.
+      save_every: how often: a number of turns, or seconds as text, `"30s"`.
+      progress: whether a run shows a bar, by tqdm: turns done, the rate of reading, and the time that is left.
+      engine: a client of `dask.distributed` whose workers turn the chunks, where these are independent; `"dask"` for a
+        cluster of this machine that ends with the job. It needs `checkpoint=`, in a folder that workers have as well.
+
+    Returns:
+      A job; `job.run()` runs it.
+
+    Raises:
+      PlanError: for what cannot be streamed, does not fit into the memory, and wrong sources or sinks.
+      MeshError: for a mesh without devices.
+
+    Example:
+      >>> import numpy as np
+      >>> import tapestry_jax as tp
+      >>> x = np.arange(12.0, dtype=np.float32).reshape(6, 2)
+      >>> total = tp.fold(tp.aggregators.Sum(), "row c -> c")
+      >>> tp.stream(total, {"row": tp.chunks(size=2)}, x).run()
+      array([30., 36.], dtype=float32)
+    """
+    kept, shows = read_checkpoint(checkpoint, save_every), read_flag(progress, "progress= of tp.stream", PlanError)
+    client = read_engine(engine)
+    found, limit = read_sources(sources, program), read_memory(memory)
+    graph = read_graph(program, found)
+    checked = read_sources(found, graph)
+
+    def job_over(entries: Any) -> Job:
+        planned, dims = read_plan(graph, entries, mesh)
+        require_running(planned.mesh)
+        planned.verify()
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program, client)
+        _check_sinks(job)
+        if client is not None:
+            check_engine(job.split, planned.mesh, checked, job.sinks, kept)
+        if kept is None:
+            check_in_order(job.split, checked, places_of(planned.mesh))
+        return job
+
+    if not isinstance(graph, Plan) and over is not None and not isinstance(over, Mapping):
+        return fitting(job_over, read_names(over), graph, checked, limit)
+    job = job_over(over)
+    check_fits(job_over, job, over)
+    return job
+
+
+def _check_sinks(job: Job) -> None:
+    graph, slots = job.planned.graph, job.split.schedule.inputs
+    given = [n for n in job.sinks if job.split.outputs[n] in slots]
+    if given:
+        name = job.planned.graph.outputs[given[0]][0]
+        headline = f"the output `{name}` is an input as it is, and needs no sink"
+        raise PlanError(message(headline, remedy="Leave it out of sinks=, and copy what it is read from."))
+    named = {n: (graph.outputs[n][0], each) for n, each in job.sinks.items()}
+    folder = None if job.checkpoint is None else job.checkpoint.folder
+    check_apart(job.split, [node.name for node in graph.inputs], job.sources, named, folder)
