@@ -13,7 +13,7 @@ from combinators.arguments import read_flag, read_number
 from combinators.errors import GraphError, message
 from combinators.leaves.map import Map
 from combinators.recording.value import Value
-from tapestry_jax.nnx.norms.scaled import Norm
+from tapestry_jax.nnx.norms.scaled import Norm, called
 
 
 class BatchNorm(Norm):
@@ -99,5 +99,5 @@ class BatchNorm(Norm):
         old, new = self.momentum, 1 - self.momentum
         still = Map(lax.stop_gradient)
         for running, now in ((self.mean, mean), (self.var, variance)):
-            running[...] = old * running[...] + new * still(now)
+            running[...] = old * running[...] + new * called(still(now), self.dims[0])
         return self._scaled(x, (mean, variance), kept)

@@ -122,7 +122,8 @@ class Norm(Module):
 
     def _scaled(self, x: Value, by: tuple[Value, ...], kept: Collection[int], groups: int = 0) -> Value:
         """By a variance, or a mean and a variance, that carry the axes `kept`, and the groups of the last one."""
-        parameters = [p[...] for p in (self.scale, self.bias) if p is not None]
+        name = x.names[-1]
+        parameters = [called(p[...], name) for p in (self.scale, self.bias) if p is not None]
         operand, carried = axes_of(x.ndim, kept, grouped=groups > 0)
         last = operand[operand.rindex("(") :] if groups else operand.split()[-1]
         text = ", ".join([operand, *(carried for _ in by), *(last for _ in parameters)]) + f" -> {operand}"
@@ -137,3 +138,9 @@ class Norm(Module):
         )
         sizes = {"groups": groups} if groups else None
         return Map(kernel, text, sizes=sizes, name="normalize")(x, *by, *parameters)
+
+
+def called(value: Any, name: str | None) -> Value:
+    """A vector of features by the name that these have elsewhere; None leaves its own."""
+    own = value.names[-1]
+    return value if name is None or own in (None, name) else value.rename(**{own: name})

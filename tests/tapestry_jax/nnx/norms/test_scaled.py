@@ -81,3 +81,24 @@ def test_statistics_of_nothing_are_nan_as_in_flax() -> None:
     norm = tp.nnx.BatchNorm(8, rngs=nnx.Rngs(0))
     norm(x)
     assert np.isnan(norm.mean[...]).all() and np.isnan(norm.var[...]).all()
+
+
+@pytest.mark.parametrize("kind", ["BatchNorm", "LayerNorm"])
+def test_a_norm_takes_the_name_of_what_comes_in(kind: str) -> None:
+    """A convolution gives `features`, and a norm holds `channels` or `embed`: they are one dimension, as in Flax."""
+
+    def layers(library: Any) -> Any:
+        rngs = nnx.Rngs(0)
+        return library.Conv(8, 8, (3,), rngs=rngs), getattr(library, kind)(8, rngs=rngs)
+
+    (conv, norm), (plain, plain_norm) = layers(tp.nnx), layers(nnx)
+    x = np.float32(np.random.default_rng(0).standard_normal((4, 6, 8)))
+    expected = plain_norm(plain(x))
+    types = tp.TensorType({"batch": 4, "x": 6, "channels": 8})
+    graph = tp.trace(lambda conv, norm, x: norm(conv(x)), conv, norm, types)
+    plan = tp.plan(graph, tp.mesh(data=2, model=2), {"batch": "data", "features": "model"})
+    found = plan.compile()(nnx.state(conv), nnx.state(norm), x)
+    found, written = found if kind == "BatchNorm" else (found, {})
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for name, value in written.get("norm", {}).items():
+        np.testing.assert_allclose(value[...], getattr(plain_norm, name)[...], rtol=1e-5, atol=1e-6)

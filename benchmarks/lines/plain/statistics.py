@@ -1,0 +1,22 @@
+"""Mean and variance of every column for each of eight groups of rows, with the rows over a mesh."""
+
+import jax
+import jax.numpy as jnp
+from jax.ops import segment_sum
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from benchmarks.lines.given import normal, whole
+
+
+@jax.jit
+def moments(x, keys):
+    count = segment_sum(jnp.ones(x.shape), keys, 8)
+    mean = segment_sum(x, keys, 8) / count
+    return mean, segment_sum((x - mean[keys]) ** 2, keys, 8) / count
+
+
+def run():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    x, keys = jax.device_put((normal(64, 4), whole(64, below=8)), NamedSharding(mesh, P("data")))
+    return moments(x, keys)
