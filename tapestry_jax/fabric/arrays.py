@@ -12,7 +12,7 @@ from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import check_bits, sharding_of
 from tapestry_jax.fabric.reading import read_version
-from tapestry_jax.fabric.tensors.boxes import Box
+from tapestry_jax.fabric.tensors.boxes import Box, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Version
 
 
@@ -81,12 +81,10 @@ class Pieces:
 
     def __call__(self, box: Box) -> np.ndarray[Any, Any]:
         """A box of it."""
-        made = np.empty(tuple(stop - start for start, stop in box), self._array.dtype)
+        made = np.empty(shape_of(box), self._array.dtype)
         for shard in self._shards:
-            held = [each.indices(size)[:2] for each, size in zip(shard.index, self._array.shape, strict=True)]
-            common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, held, strict=True)]
+            held = tuple(each.indices(size)[:2] for each, size in zip(shard.index, self._array.shape, strict=True))
+            common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, held, strict=True))
             if all(start < stop for start, stop in common) or not box:
-                into = tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(common, box, strict=True))
-                of = tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(common, held, strict=True))
-                made[into] = np.asarray(shard.data)[(*of, ...)]
+                made[slices(common, box)] = np.asarray(shard.data)[(*slices(common, held), ...)]
         return made

@@ -11,11 +11,10 @@ import jax
 import numpy as np
 
 from combinators.arguments import read_flag, read_list
-from combinators.errors import message
 from combinators.index_space.tensor_type import TensorType, type_of
-from tapestry_jax.fabric import copying, moving
+from tapestry_jax.fabric import copying, moving, naming, reading, writing
 from tapestry_jax.fabric.arrays import array_of
-from tapestry_jax.fabric.catalogue import reads, writes
+from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.described import Described, describe
 from tapestry_jax.fabric.drafts import Draft, check_free, commit, kind_of
 from tapestry_jax.fabric.errors import FabricError
@@ -23,11 +22,10 @@ from tapestry_jax.fabric.opened import open_fabric
 from tapestry_jax.fabric.placing import check_bits, read_layout, sharding_of
 from tapestry_jax.fabric.programs import applying
 from tapestry_jax.fabric.programs.recovering import Recovery
-from tapestry_jax.fabric.reading import damages, read_now
+from tapestry_jax.fabric.reading import damages
 from tapestry_jax.fabric.streams.sinks import FabricCreation
 from tapestry_jax.fabric.streams.sources import FabricSource
-from tapestry_jax.fabric.tensors.boxes import Box, read_box, shape_of, shown
-from tapestry_jax.fabric.tensors.casting import check_cast, converted
+from tapestry_jax.fabric.tensors.boxes import Box, read_chunks
 from tapestry_jax.fabric.tensors.names import read_tensor_name
 from tapestry_jax.fabric.tensors.records import Kind
 
@@ -82,7 +80,7 @@ class Fabric:
         kind = type if isinstance(type, TensorType) else type_of(type, where)
         if self._opened.blocks.keeps_whole:
             check_bits(kind.dtype, where)
-        made = kind_of(self._opened, kind, _chunks(chunks, kind, where), self._layout(layout, kind, where))
+        made = kind_of(self._opened, kind, read_chunks(chunks, kind, where), self._layout(layout, kind, where))
         commit(self._opened, {name: Draft(made, {})}, read_flag(overwrite, "overwrite="), None, where)
 
     def load(
@@ -163,18 +161,7 @@ class Fabric:
         Raises:
           FabricError: where it is not there, or the array has another shape or dtype.
         """
-        type = self._opened.version(name).kind.type
-        into, where = read_box(box, type, f"write {name!r}"), f"write {name!r}"
-        found = np.asarray(array)
-        check_cast(found.dtype, type.dtype, False, where)
-        if found.shape != shape_of(into):
-            told = f"expected {shape_of(into)} for {shown(into, type.names)}, got {found.shape}"
-            raise FabricError(message(f"{where}: the array has another shape", told, remedy="Give the box as large."))
-
-        def read(part: Box) -> Any:
-            return found[tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(part, into, strict=True))]
-
-        copying.write_box(self._opened, name, type, copying.Written(into, read))
+        writing.write(self._opened, name, array, box)
 
     def read(self, name: str, box: Any = None, *, cast: Any = None) -> np.ndarray[Any, Any]:
         """A box of a tensor as an array of NumPy, checked against its checksums.
@@ -187,12 +174,7 @@ class Fabric:
         Raises:
           FabricError: where it is not there, or a block of it is lost.
         """
-        found = read_now(self._opened, name, lambda now: read_box(box, now.kind.type, f"read {name!r}"))
-        if cast is None:
-            return found
-        wanted = TensorType((), cast).dtype
-        check_cast(found.dtype, wanted, True, f"read {name!r}")
-        return converted(found, wanted, f"read {name!r}")
+        return reading.read(self._opened, name, box, cast)
 
     def array(self, name: str, layout: Any = None) -> jax.Array:
         """A tensor as an array of JAX on the mesh: each device reads what it holds.
@@ -267,10 +249,7 @@ class Fabric:
 
     def open(self, name: str) -> FabricSource:
         """A tensor as something stored, which `tp.stream` and `tp.trace` take; it stays as it is until `close`."""
-        with self._opened.catalogue.writing():
-            version = self._opened.version(name)
-            writes.pin(self._opened.catalogue, self._opened.blocks.session, [version.number])
-        return FabricSource(self._opened, name, version)
+        return FabricSource.pinned(self._opened, name)
 
     def create(self, name: str, *, layout: Mapping[str, Any] | None = None, overwrite: bool = False) -> FabricCreation:
         """A name for a tensor that will be made box by box, such as a sink of `tp.stream`.
@@ -301,11 +280,7 @@ class Fabric:
         Raises:
           FabricError: where it is not there.
         """
-        with self._opened.changing():
-            if reads.pending(self._opened.catalogue, name) is None:
-                self._opened.version(name)
-            writes.drop_pending(self._opened.catalogue, name)
-            writes.drop_name(self._opened.catalogue, name)
+        naming.delete(self._opened, name)
 
     def snapshot(self, name: str) -> None:
         """Keep all tensors as they are now, under a name. It copies nothing.
@@ -313,12 +288,7 @@ class Fabric:
         Raises:
           FabricError: for a name that cannot be, or is taken.
         """
-        name = read_tensor_name(name, "a snapshot")
-        with self._opened.catalogue.writing():
-            if reads.snapshot(self._opened.catalogue, name) is not None:
-                remedy = "Choose another name, or fabric.forget it first."
-                raise FabricError(message(f"there is a snapshot {name!r} already", remedy=remedy))
-            writes.add_snapshot(self._opened.catalogue, name)
+        naming.keep(self._opened, name)
 
     def snapshots(self) -> tuple[str, ...]:
         """The names of all snapshots, the oldest first."""
@@ -334,18 +304,7 @@ class Fabric:
         Raises:
           FabricError: where there is no such snapshot, or it does not have a name.
         """
-        with self._opened.changing():
-            kept = self._snapshot(snapshot)
-            missing = [name for name in names if name not in kept]
-            if missing:
-                told = f"it has {', '.join(list(kept)[:12]) or 'none'}"
-                raise FabricError(
-                    message(f"the snapshot {snapshot!r} has no {missing[0]!r}", told, remedy="Name one that it has.")
-                )
-            for name in () if names else reads.names(self._opened.catalogue):
-                writes.drop_name(self._opened.catalogue, name)
-            for name in names or kept:
-                writes.name_version(self._opened.catalogue, name, kept[name])
+        naming.restore(self._opened, snapshot, names)
 
     def forget(self, snapshot: str) -> None:
         """Keep a snapshot no longer.
@@ -353,9 +312,7 @@ class Fabric:
         Raises:
           FabricError: where there is none of this name.
         """
-        with self._opened.changing():
-            self._snapshot(snapshot)
-            writes.drop_snapshot(self._opened.catalogue, snapshot)
+        naming.forget(self._opened, snapshot)
 
     def close(self) -> None:
         """Let the fabric go; in memory its tensors go with it."""
@@ -381,22 +338,5 @@ class Fabric:
     def __repr__(self) -> str:
         return f"Fabric({self._opened.where})"
 
-    def _snapshot(self, name: str) -> dict[str, int]:
-        found = reads.snapshot(self._opened.catalogue, name)
-        if found is None:
-            told = f"there are {', '.join(self.snapshots()[:12]) or 'none'}"
-            raise FabricError(message(f"there is no snapshot {name!r:.80}", told, remedy="Name one that is there."))
-        return found
-
     def _layout(self, asked: Any, kind: TensorType, where: str) -> Any:
         return read_layout(asked, kind, self._opened.mesh, where)
-
-
-def _chunks(chunks: Any, kind: TensorType, where: str) -> tuple[int, ...] | None:
-    if chunks is None:
-        return None
-    found = read_list(chunks, f"chunks= of {where}", FabricError)
-    if len(found) != kind.ndim or not all(isinstance(each, int) and each > 0 for each in found):
-        told = f"expected {kind.ndim} sizes for {kind}, got {chunks!r:.80}"
-        raise FabricError(message(f"{where}: these are no sizes of blocks", told, remedy="Write chunks=(64, 512)."))
-    return found

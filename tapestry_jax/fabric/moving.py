@@ -16,8 +16,9 @@ from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import read_layout
 from tapestry_jax.fabric.reading import read_version
-from tapestry_jax.fabric.tensors.boxes import BLOCK_BYTES, Box, blocks_of, choose_chunks, shape_of
+from tapestry_jax.fabric.tensors.boxes import BLOCK_BYTES, blocks_of, choose_chunks
 from tapestry_jax.storage.creating import create
+from tapestry_jax.storage.files.pieces import read
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.opening import open as open_stored
 from tapestry_jax.storage.protocols import Stored
@@ -47,7 +48,7 @@ def load(
     try:
         type = _type(found, where)
         kind = kind_of(opened, type, _chunks(found), read_layout(layout, type, opened.mesh, where))
-        draft = write_draft(opened, name, kind, lambda box: read_stored(found, box))
+        draft = write_draft(opened, name, kind, lambda box: read(found, box))
     finally:
         found.close()
     commit(opened, {name: draft}, overwrite, origin, where)
@@ -69,13 +70,6 @@ def open_source(source: Any, tensor: str | None, format: str | None, names: Any)
     if isinstance(source, Stored):
         return source, None
     return stored(source, names=names), None
-
-
-def read_stored(found: Stored, box: Box) -> np.ndarray[Any, Any]:
-    """A box of what is stored."""
-    into = np.empty(shape_of(box), found.dtype)
-    found.read(box, into).result()
-    return into
 
 
 def export(opened: Opened, name: str, path: Any, format: str | None, chunks: Any, overwrite: bool) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import message
+from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.blocks.store import BlockLost
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.tensors.boxes import Box, Piece, blocks_of, pieces, shape_of, shown, slices, whole
+from tapestry_jax.fabric.tensors.boxes import Box, Piece, blocks_of, pieces, read_box, shape_of, shown, slices, whole
+from tapestry_jax.fabric.tensors.casting import check_cast, converted
 from tapestry_jax.fabric.tensors.records import Block, Kind, Version
 
 _ATTEMPTS = 20
@@ -43,6 +45,21 @@ def read_now(opened: Opened, name: str, box: Callable[[Version], Box]) -> np.nda
             if opened.version(name).number == version.number or attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError  # the last attempt raises
+
+
+def read(opened: Opened, name: str, box: Any, cast: Any) -> np.ndarray[Any, Any]:
+    """A box, given as a user gives it, of what a name stands for now; as another dtype where one is named.
+
+    Raises:
+      FabricError: where the tensor is not there, or a block of it is lost.
+    """
+    where = f"read {name!r}"
+    found = read_now(opened, name, lambda now: read_box(box, now.kind.type, where))
+    if cast is None:
+        return found
+    wanted = TensorType((), cast).dtype
+    check_cast(found.dtype, wanted, True, where)
+    return converted(found, wanted, where)
 
 
 class BlockMissing(FabricError):

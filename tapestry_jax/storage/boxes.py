@@ -27,9 +27,11 @@ def shape_of(box: Box) -> tuple[int, ...]:
     return tuple(stop - start for start, stop in box)
 
 
-def slices(box: Box) -> tuple[slice, ...]:
-    """A box as an index."""
-    return tuple(slice(start, stop) for start, stop in box)
+def slices(box: Box, origin: Box | None = None) -> tuple[slice, ...]:
+    """A box as an index; into an array that begins where `origin` does."""
+    if origin is None:
+        return tuple(slice(start, stop) for start, stop in box)
+    return tuple(slice(start - low, stop - low) for (start, stop), (low, _) in zip(box, origin, strict=True))
 
 
 def told(box: Box) -> str:

@@ -15,7 +15,7 @@ from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.copying import moved
 from tapestry_jax.fabric.drafts import discard, sync, told
 from tapestry_jax.fabric.errors import FabricError
-from tapestry_jax.fabric.moving import open_source, read_stored
+from tapestry_jax.fabric.moving import open_source
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.programs.applying import compute
 from tapestry_jax.fabric.programs.program import Program, read_plan, read_program, stored_graph
@@ -25,6 +25,7 @@ from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.files.pieces import read as read_stored
 
 _DEEPEST = 16
 """Generations that are gone back, as far as the catalogue remembers them."""

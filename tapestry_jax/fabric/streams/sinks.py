@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
-
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
@@ -16,11 +14,11 @@ from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.drafts import check_free, discard, kind_of, sync, told
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
+from tapestry_jax.fabric.streams.of_version import OfVersion
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
 from tapestry_jax.storage.boxes import check_array, check_box
-from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Names
 
 
@@ -82,7 +80,7 @@ class FabricCreation:
         return kind_of(self.opened, type, chunks, self.layout)
 
 
-class FabricSink:
+class FabricSink(OfVersion):
     """What is written lies in blocks; those that were flushed are named in the catalogue, under no name yet.
 
     Args:
@@ -91,33 +89,11 @@ class FabricSink:
     """
 
     def __init__(self, creation: FabricCreation, version: Version) -> None:
-        self._creation, self._opened, self._version = creation, creation.opened, version
-        self.where = creation.where
-        self._threads = Threads(self.where)
+        super().__init__(creation.opened, creation.name, version)
+        self._creation = creation
         self._turn = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._fresh: dict[int, Block] = {}
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes."""
-        return self._version.kind.type.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype."""
-        return self._version.kind.type.dtype
-
-    @property
-    def names(self) -> Names | None:
-        """What the axes are called."""
-        names = self._version.kind.type.names
-        return names if any(names) else None
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """The sizes of blocks: boxes that keep to them are written once."""
-        return tuple(min(a, max(b, 1)) for a, b in zip(self._version.kind.chunks, self.shape, strict=True))
 
     def write(self, box: Box, array: Array) -> Future[None]:
         """Begin to write a box; the same box again overwrites itself.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
 
-import numpy as np
-
+from tapestry_jax.fabric.catalogue import writes
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.reading import read_version
-from tapestry_jax.fabric.tensors.records import Version
+from tapestry_jax.fabric.streams.of_version import OfVersion
 from tapestry_jax.storage.boxes import check_array, check_box
-from tapestry_jax.storage.files.threads import Threads
-from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.protocols import Array, Box
 
 
-class FabricSource:
+class FabricSource(OfVersion):
     """A version of a tensor, kept as it is until `close`, whatever happens to its name.
 
     Args:
@@ -24,31 +21,17 @@ class FabricSource:
       version: which; pinned, and let go here.
     """
 
-    def __init__(self, opened: Opened, name: str, version: Version) -> None:
-        self._opened, self._name, self._version = opened, name, version
-        self.where = f"{name} in the fabric {opened.where}"
-        self._threads = Threads(self.where)
+    @classmethod
+    def pinned(cls, opened: Opened, name: str) -> FabricSource:
+        """What a name stands for now.
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes."""
-        return self._version.kind.type.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype."""
-        return self._version.kind.type.dtype
-
-    @property
-    def names(self) -> Names | None:
-        """What the axes are called."""
-        names = self._version.kind.type.names
-        return names if any(names) else None
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """The sizes of blocks."""
-        return tuple(min(a, max(b, 1)) for a, b in zip(self._version.kind.chunks, self.shape, strict=True))
+        Raises:
+          FabricError: where it stands for nothing.
+        """
+        with opened.catalogue.writing():
+            version = opened.version(name)
+            writes.pin(opened.catalogue, opened.blocks.session, [version.number])
+        return cls(opened, name, version)
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """Begin to read a box; its blocks are checked.

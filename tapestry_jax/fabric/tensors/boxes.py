@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from combinators.arguments import is_whole
+from combinators.arguments import is_whole, read_list
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.storage.boxes import shape_of as shape_of
+from tapestry_jax.storage.boxes import slices as slices
 from tapestry_jax.storage.boxes import whole as whole
 from tapestry_jax.storage.protocols import Box as Box
 
@@ -39,13 +40,6 @@ class Piece:
     def is_all(self) -> bool:
         """Whether the box has all of the block."""
         return self.part == self.block
-
-
-def slices(box: Box, origin: Box | None = None) -> tuple[slice, ...]:
-    """The box as NumPy takes it, seen from where `origin` starts."""
-    if origin is None:
-        return tuple(slice(start, stop) for start, stop in box)
-    return tuple(slice(start - low, stop - low) for (start, stop), (low, _) in zip(box, origin, strict=True))
 
 
 def shown(box: Box, names: tuple[str | None, ...]) -> str:
@@ -110,6 +104,21 @@ def read_box(asked: Any, kind: TensorType, where: str) -> Box:
     else:
         raise _wrong(where, kind, f"it is a {type(asked).__name__}", asked)
     return tuple(_range(part, axis, kind, where) for axis, part in enumerate(parts))
+
+
+def read_chunks(asked: Any, kind: TensorType, where: str) -> tuple[int, ...] | None:
+    """Sizes of blocks, of what a user wrote; None leaves them open.
+
+    Raises:
+      FabricError: for what are none.
+    """
+    if asked is None:
+        return None
+    found = read_list(asked, f"chunks= of {where}", FabricError)
+    if len(found) != kind.ndim or not all(isinstance(each, int) and each > 0 for each in found):
+        told = f"expected {kind.ndim} sizes for {kind}, got {asked!r:.80}"
+        raise FabricError(message(f"{where}: these are no sizes of blocks", told, remedy="Write chunks=(64, 512)."))
+    return found
 
 
 def _axis(key: Any, kind: TensorType, where: str) -> int:

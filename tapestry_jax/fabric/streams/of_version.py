@@ -1,0 +1,27 @@
+"""What a version of a tensor looks like from storage, read or written."""
+
+from __future__ import annotations
+
+from tapestry_jax.fabric.opened import Opened
+from tapestry_jax.fabric.tensors.records import Version
+from tapestry_jax.storage.files.threads import Threads
+from tapestry_jax.storage.protocols import Shown
+
+
+class OfVersion(Shown):
+    """Shape, dtype, names, chunks and place of a version, and the threads that move its boxes.
+
+    Args:
+      opened: the fabric.
+      name: of the tensor.
+      version: which.
+    """
+
+    def __init__(self, opened: Opened, name: str, version: Version) -> None:
+        self._opened, self._name, self._version = opened, name, version
+        kind = version.kind
+        self.shape, self.dtype = kind.type.shape, kind.type.dtype
+        self.names = kind.type.names if any(kind.type.names) else None
+        self.chunks = tuple(min(a, max(b, 1)) for a, b in zip(kind.chunks, self.shape, strict=True))
+        self.where = f"{name} in the fabric {opened.where}"
+        self._threads = Threads(self.where)
