@@ -9,9 +9,9 @@ import numpy as np
 
 from tapestry_jax.fabric.blocks.memory import MemoryBlocks
 from tapestry_jax.fabric.catalogue import reads
+from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import check_bits, sharding_of
-from tapestry_jax.fabric.reading import read_version
 from tapestry_jax.fabric.tensors.boxes import Box, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Version
 

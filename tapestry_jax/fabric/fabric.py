@@ -12,17 +12,18 @@ import numpy as np
 
 from combinators.arguments import read_flag, read_list
 from combinators.index_space.tensor_type import TensorType, type_of
-from tapestry_jax.fabric import copying, moving, naming, reading, writing
+from tapestry_jax.fabric import naming
 from tapestry_jax.fabric.arrays import array_of
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.described import Described, describe
 from tapestry_jax.fabric.drafts import Draft, check_free, commit, kind_of
 from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.moving import copying, files, reading, writing
+from tapestry_jax.fabric.moving.reading import damages
 from tapestry_jax.fabric.opened import open_fabric
 from tapestry_jax.fabric.placing import check_bits, read_layout, sharding_of
 from tapestry_jax.fabric.programs import applying
 from tapestry_jax.fabric.programs.recovering import Recovery
-from tapestry_jax.fabric.reading import damages
 from tapestry_jax.fabric.streams.sinks import FabricCreation
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, read_chunks
@@ -110,7 +111,7 @@ class Fabric:
           FormatError: for what storage cannot read.
         """
         flag = read_flag(overwrite, "overwrite=")
-        moving.load(self._opened, read_tensor_name(name), source, tensor, format, names, layout, flag)
+        files.load(self._opened, read_tensor_name(name), source, tensor, format, names, layout, flag)
 
     def export(
         self,
@@ -127,7 +128,7 @@ class Fabric:
           FabricError: where it is not there, or blocks of it are lost.
           FormatError: for what storage cannot write.
         """
-        moving.export(self._opened, name, path, format, chunks, read_flag(overwrite, "overwrite="))
+        files.export(self._opened, name, path, format, chunks, read_flag(overwrite, "overwrite="))
 
     def copy(
         self,

@@ -4,7 +4,7 @@ Read `protocols` (what is read from, `Stored`, and written to, `Sink`), then `op
 (`tp.create`), `saving` and the table in `formats`. `places` reads paths and addresses, `boxes` and `dtypes` hold
 arguments against tensors, `several` says which of a place's tensors is meant, `errors` what is refused. `in_memory` is
 an array as something stored. The formats stand in `files` (cells at fixed places in a file), `chunked` (Zarr) and
-`tables`. `partial` is how what is written takes its place.
+`tables`; `unfinished` is what is still being written.
 """
 
 from __future__ import annotations

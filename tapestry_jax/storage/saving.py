@@ -10,7 +10,6 @@ from typing import Any
 
 from combinators.arguments import read_flag
 from combinators.errors import FormatError, message
-from tapestry_jax.storage import partial
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.npz import write_npz
 from tapestry_jax.storage.files.safetensors import write_safetensors
@@ -19,6 +18,7 @@ from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.storage.tables.arrow import write_arrow
 from tapestry_jax.storage.tables.duck import write_duck
 from tapestry_jax.storage.tables.parquet import write_parquet
+from tapestry_jax.storage.unfinished import partial
 
 _WRITERS: Mapping[str, Callable[[Path, Mapping[str, Stored]], None]] = {
     "npz": write_npz,

@@ -47,6 +47,12 @@ def pending(catalogue: Connection, name: str) -> tuple[str, Version] | None:
         return (str(rows[0][0]), _found(catalogue, rows[0][1], name)) if rows else None
 
 
+def filled(catalogue: Connection, name: str) -> str:
+    """Which cells are written of what is being written under a name, as `storage/filled.py` has it."""
+    rows = catalogue.ask("SELECT filled FROM pending WHERE name = ?", (name,))
+    return str(rows[0][0]) if rows else "[]"
+
+
 def version(catalogue: Connection, number: int) -> Version | None:
     """A version by its number; None where nobody remembers it."""
     rows = catalogue.ask("SELECT dtype, dims, chunks, layout FROM versions WHERE number = ?", (number,))

@@ -6,7 +6,7 @@ import sqlite3
 
 from combinators.errors import FormatError, message
 
-VERSION = 1
+VERSION = 2
 """Of the tables. Files of a newer one are refused."""
 APPLICATION = 0x54706146
 """What SQLite keeps in the header of our files: `TpaF`."""
@@ -28,10 +28,14 @@ TABLES = (
     "CREATE TABLE snapshot_tensors (snapshot TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, "
     "PRIMARY KEY (snapshot, name)) WITHOUT ROWID",
     "CREATE TABLE pins (session TEXT NOT NULL, version INTEGER NOT NULL)",
-    "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL)",
+    "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL, "
+    "filled TEXT NOT NULL)",
     "CREATE TABLE garbage (file TEXT PRIMARY KEY)",
 )
 _KNOWN: frozenset[str] = frozenset(map(str, TABLES))
+# Of version 1, which did not say which cells were written of what is being written.
+_PENDING_1 = "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL)"
+_PENDING: str = next(statement for statement in TABLES if statement.startswith("CREATE TABLE pending"))
 
 
 def prepare(connection: sqlite3.Connection, where: str) -> None:
@@ -52,6 +56,11 @@ def prepare(connection: sqlite3.Connection, where: str) -> None:
             for statement in TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif (application, version, known) == (APPLICATION, 1, _KNOWN - {_PENDING} | {_PENDING_1}):
+            # What was being written there is given up.
+            connection.execute("DROP TABLE pending")
+            connection.execute(_PENDING)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         else:
             _check(known, application, version, where)

@@ -105,9 +105,10 @@ def unpin(catalogue: Connection, session: str, numbers: Sequence[int]) -> None:
     catalogue.tell_each(statement, [(session, each) for each in numbers])
 
 
-def set_pending(catalogue: Connection, name: str, session: str, number: int) -> None:
-    """Say what is being written under a name."""
-    catalogue.tell("INSERT OR REPLACE INTO pending (name, session, version) VALUES (?, ?, ?)", (name, session, number))
+def set_pending(catalogue: Connection, name: str, session: str, number: int, filled: str) -> None:
+    """Say what is being written under a name, and which cells of it are written."""
+    statement = "INSERT OR REPLACE INTO pending (name, session, version, filled) VALUES (?, ?, ?, ?)"
+    catalogue.tell(statement, (name, session, number, filled))
 
 
 def drop_pending(catalogue: Connection, name: str) -> None:

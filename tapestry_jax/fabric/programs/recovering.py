@@ -12,15 +12,15 @@ from combinators.errors import PlanError, TapestryError, first_line, message
 from tapestry_jax.fabric.arrays import Pieces
 from tapestry_jax.fabric.blocks.files import checksum
 from tapestry_jax.fabric.catalogue import reads, writes
-from tapestry_jax.fabric.copying import moved
 from tapestry_jax.fabric.drafts import discard, sync, told
 from tapestry_jax.fabric.errors import FabricError
-from tapestry_jax.fabric.moving import open_source
+from tapestry_jax.fabric.moving.copying import moved
+from tapestry_jax.fabric.moving.files import open_source
+from tapestry_jax.fabric.moving.reading import damages
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.programs.applying import compute
 from tapestry_jax.fabric.programs.program import Program, read_plan, read_program, stored_graph
 from tapestry_jax.fabric.programs.streaming import Streamed, run_streamed
-from tapestry_jax.fabric.reading import damages
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged

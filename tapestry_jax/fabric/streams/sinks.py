@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,6 +20,7 @@ from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
 from tapestry_jax.storage.boxes import check_array, check_box
 from tapestry_jax.storage.protocols import Array, Box, Names
+from tapestry_jax.storage.unfinished.filled import Filled, read_filled
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ class FabricCreation:
         with opened.changing():
             check_free(opened, [self.name], self.overwrite, "create")
             number = writes.add_version(opened.catalogue, kind, {})
-            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number)
-        return FabricSink(self, Version(number, kind))
+            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number, "[]")
+        return FabricSink(self, Version(number, kind), Filled(kind.type.shape))
 
     def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """Go on with what an interrupted `make` of the same arguments has left, with all that was flushed.
@@ -72,8 +73,10 @@ class FabricCreation:
                 left = "nothing is left" if found is None else f"left is {found[1].kind.type}"
                 remedy = "Begin anew: Creation.make makes it."
                 raise FabricError(message(f"{self.name!r} was not begun as {kind.type}", left, remedy=remedy))
-            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, found[1].number)
-        return FabricSink(self, found[1])
+            text = reads.filled(opened.catalogue, self.name)
+            filled = read_filled(text, kind.type.shape, self.where)
+            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, found[1].number, text)
+        return FabricSink(self, found[1], filled)
 
     def _kind(self, shape: Sequence[int], dtype: Any, names: Names | None, chunks: Any) -> Kind:
         type = TensorType.make((None,) * len(shape) if names is None else names, shape, dtype)
@@ -86,11 +89,12 @@ class FabricSink(OfVersion):
     Args:
       creation: where it will lie.
       version: what is being written.
+      filled: which cells of it are written.
     """
 
-    def __init__(self, creation: FabricCreation, version: Version) -> None:
+    def __init__(self, creation: FabricCreation, version: Version, filled: Filled) -> None:
         super().__init__(creation.opened, creation.name, version)
-        self._creation = creation
+        self._creation, self._filled = creation, filled
         self._turn = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._fresh: dict[int, Block] = {}
@@ -109,29 +113,46 @@ class FabricSink(OfVersion):
             for piece in pieces(box, kind.type.shape, kind.chunks):
                 with self._lock(piece), told(self._creation.name, kind, piece):
                     self._put(piece, array[slices(piece.part, box)])
+            self._filled.add(box)
 
         return self._threads.submit(put)
 
     def flush(self) -> None:
         """All that was written survives the end of the process, for `FabricCreation.again`."""
         self._threads.drain()
+        filled = self._filled.to_json()
         with self._turn:
             fresh, self._fresh = self._fresh, {}
-        sync(self._opened, self._creation.name)
-        with self._opened.catalogue.writing():
-            self._check_ours()
-            known = reads.blocks(self._opened.catalogue, self._version.number)
-            writes.put_blocks(self._opened.catalogue, self._version.number, fresh)
+        try:
+            known = self._committed(fresh, filled)
+        except BaseException:
+            # They are on no disk yet: a flush that is tried again has them.
+            with self._turn:
+                self._fresh = fresh | self._fresh
+            raise
         old = [block.file for at, block in known.items() if at in fresh and block.file]
         discard(self._opened, old)
+
+    def _committed(self, fresh: Mapping[int, Block], filled: str) -> Mapping[int, Block]:
+        """Name blocks in the catalogue; those that were named before."""
+        opened, name, number = self._opened, self._creation.name, self._version.number
+        sync(opened, name)
+        with opened.catalogue.writing():
+            self._check_ours()
+            known = reads.blocks(opened.catalogue, number)
+            writes.put_blocks(opened.catalogue, number, fresh)
+            writes.set_pending(opened.catalogue, name, opened.blocks.session, number, filled)
+        return known
 
     def finish(self) -> FabricSource:
         """Flush, and let the name stand for it, in one step. Until then it stands for what it stood for before.
 
         Raises:
           FabricError: where the name was taken meanwhile.
+          StorageError: where cells were never written.
         """
         self.flush()
+        self._filled.check(self.where)
         opened, name = self._opened, self._creation.name
         with opened.changing():
             self._check_ours()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from tapestry_jax.fabric.catalogue import writes
+from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.reading import read_version
 from tapestry_jax.fabric.streams.of_version import OfVersion
 from tapestry_jax.storage.boxes import check_array, check_box
 from tapestry_jax.storage.protocols import Array, Box

@@ -67,7 +67,7 @@ class Gate:
         Args:
           parts: what is begun.
           error: what an error of TensorStore is raised as.
-          check: runs when all is done; it raises where what was read is wrong.
+          check: runs when all is done well, before the future says so; it raises where what was read is wrong.
         """
         ours: Future[None] = Future()
         ours.set_running_or_notify_cancel()

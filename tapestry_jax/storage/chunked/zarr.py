@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage import partial
 from tapestry_jax.storage.boxes import (
     check_array,
     check_box,
@@ -36,6 +35,8 @@ from tapestry_jax.storage.errors import StorageError, of_system
 from tapestry_jax.storage.files.ranges import of_folder
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.unfinished import partial
+from tapestry_jax.storage.unfinished.filled import filled_again, keep_filled
 
 _MOST_BYTES_OF_CHUNK = 2**32
 
@@ -67,14 +68,17 @@ class _Opened:
             remedy = "Store it in smaller chunks: one is decoded in memory as a whole."
             raise FormatError(message(f"a chunk of `{self.where}` is too large", *details, remedy=remedy))
 
-    def _begun(self, box: Box, begin: Callable[[Any, Array], Any], what: str, array: Array) -> Future[None]:
-        error, check = given(_of, what=what, where=self.where), given(check_flags, array, self.where)
+    def _begun(
+        self, box: Box, begin: Callable[[Any, Array], Any], what: str, array: Array, done: Callable[[], None]
+    ) -> Future[None]:
+        """`done` is called when all is done well, before the future says so; what it raises, the future does."""
+        error = given(_of, what=what, where=self.where)
         store, origin = self._opened(), [start for start, _ in box]
         parts = [
             (cost, given(begin, store[slices(part)], array[(*slices(_moved(part, origin)), ...)]))
             for part, cost in (pieces(box, self._stored_chunks, self.dtype.itemsize) if array.size else ())
         ]
-        future = self._gate.begin(parts, error, check)
+        future = self._gate.begin(parts, error, done)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return future
@@ -99,7 +103,8 @@ class ZarrStored(_Opened, Shown):
         self._opened()
         box = check_box(box, self.shape, self.where)
         check_array(into, box, self.dtype, self.where, is_target=True)
-        return self._begun(box, _read, f"read the box {told(box)}", into)
+        check = given(check_flags, into, self.where)
+        return self._begun(box, _read, f"read the box {told(box)}", into, check)
 
     def fingerprint(self) -> str:
         """Of a folder: its metadata, and the size, time of change and inode of every file in it.
@@ -117,6 +122,7 @@ class ZarrSink(_Opened):
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, path: Path, written: Path) -> None:
         super().__init__(store, metadata, names, Place(str(path), path, None))
         self._path, self._written = path, written
+        self._filled = filled_again(path, written, self.shape)
         # Also when it is forgotten: what nobody writes any more may be replaced.
         self._unlock = weakref.finalize(self, partial.let_go, partial.hold(written))
 
@@ -132,22 +138,28 @@ class ZarrSink(_Opened):
         self._opened()
         box = check_box(box, self.shape, self.where)
         check_array(array, box, self.dtype, self.where, is_target=False)
-        return self._begun(box, _write, f"write the box {told(box)}", array)
+        return self._begun(box, _write, f"write the box {told(box)}", array, given(self._wrote, box, array))
+
+    def _wrote(self, box: Box, array: Array) -> None:
+        check_flags(array, self.where)
+        self._filled.add(box)
 
     def flush(self) -> None:
         """As `Sink.flush`: what is under way is waited for, then the names in the folder are synced."""
         self._opened()
         for future in [*self._under_way]:
             future.result()
+        filled = self._filled.to_json()
         try:
             partial.sync_tree(self._written)
-            partial.sync_folder(self._path.parent)
+            keep_filled(filled, self._path)
         except OSError as error:
             raise of_system(error, "flush a tensor", self.where) from error
 
     def finish(self) -> ZarrStored:
         """As `Sink.finish`."""
         self.flush()
+        self._filled.check(self.where)
         self.close()
         partial.put_in_place(self._path)
         return open_zarr(self._place, self.names)

@@ -15,7 +15,6 @@ import numpy as np
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage import partial
 from tapestry_jax.storage.boxes import check_array, check_box, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
@@ -23,6 +22,8 @@ from tapestry_jax.storage.files.ranges import Ranges
 from tapestry_jax.storage.files.strided import Layout, read_box
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
+from tapestry_jax.storage.unfinished import partial
+from tapestry_jax.storage.unfinished.filled import Filled, filled_again, keep_filled
 
 _MOST_AT_ONCE = 2**30
 
@@ -79,8 +80,8 @@ class LaidOut(Shown):
 class LaidOutSink:
     """A `Sink` into a file of one tensor, C order; its room is reserved before the first box is written."""
 
-    def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut]) -> None:
-        self._path, self._layout, self._open, self.where = path, laid.layout, opened, str(path)
+    def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut], filled: Filled) -> None:
+        self._filled, self._path, self._layout, self._open, self.where = filled, path, laid.layout, opened, str(path)
         self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
         lock = partial.hold(place)
         # These also when it is forgotten: what nobody writes any more may be replaced.
@@ -104,7 +105,11 @@ class LaidOutSink:
         """As `Sink.write`, on a thread of its own."""
         box = check_box(box, self.shape, self.where)
         check_array(array, box, self.dtype, self.where, is_target=False)
-        return self._threads.submit(given(self._write, box, array))
+        return self._threads.submit(given(self._written, box, array))
+
+    def _written(self, box: Box, array: Array) -> None:
+        self._write(box, array)
+        self._filled.add(box)
 
     def _write(self, box: Box, array: Array) -> None:
         if self._cells is None or not array.size:
@@ -125,15 +130,17 @@ class LaidOutSink:
         """As `Sink.flush`: what is under way is waited for, then the file and its name are synced."""
         self._threads.check_open()
         self._threads.drain()
+        filled = self._filled.to_json()
         try:
             os.fsync(self._file)
-            partial.sync_folder(self._path.parent)
+            keep_filled(filled, self._path)
         except OSError as error:
             raise of_system(error, "flush a tensor", self.where) from error
 
     def finish(self) -> LaidOut:
         """As `Sink.finish`."""
         self.flush()
+        self._filled.check(self.where)
         self.close()
         partial.put_in_place(self._path)
         return self._open(self._path)
@@ -166,7 +173,7 @@ def make_file(
     except OSError as error:
         partial.remove(place)
         raise of_system(error, "make room for a tensor", str(path)) from error
-    return LaidOutSink(path, place, laid, opened)
+    return LaidOutSink(path, place, laid, opened, Filled(laid.shape))
 
 
 def again_file(path: Path, head: bytes, laid: Laid, opened: Callable[[Path], LaidOut]) -> LaidOutSink:
@@ -186,7 +193,7 @@ def again_file(path: Path, head: bytes, laid: Laid, opened: Callable[[Path], Lai
         )
         remedy = "Go on with the program that began it, or begin anew with overwrite=True."
         raise FormatError(message(f"`{place}` is not what was begun", *details, remedy=remedy))
-    return LaidOutSink(path, place, laid, opened)
+    return LaidOutSink(path, place, laid, opened, filled_again(path, place, laid.shape))
 
 
 def _is_run(box: Box, shape: tuple[int, ...]) -> bool:

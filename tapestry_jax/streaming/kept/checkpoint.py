@@ -15,8 +15,8 @@ from combinators.frozen import dataclass
 from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.errors import StorageError
-from tapestry_jax.storage.partial import remove
 from tapestry_jax.storage.protocols import Array, Sink, Stored
+from tapestry_jax.storage.unfinished.partial import remove
 from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save

@@ -42,7 +42,7 @@ def test_catalogue_says_what_it_is(folder: Path):
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        ("PRAGMA user_version = 2", "was written by a newer release\n  expected version 1 at most, got 2\n"),
+        ("PRAGMA user_version = 3", "was written by a newer release\n  expected version 2 at most, got 3\n"),
         ("PRAGMA application_id = 7", "is a database, and no catalogue of a fabric"),
         ("CREATE TABLE more (x)", "has other tables than a catalogue has"),
         ("DROP TABLE garbage", "has other tables than a catalogue has"),
@@ -58,6 +58,20 @@ def test_other_catalogues_are_refused(folder: Path, statement: str, text: str):
     with pytest.raises(tp.FormatError) as raised:
         tp.Fabric(folder)
     assert text in str(raised.value)
+
+
+def test_catalogues_of_the_first_version_are_opened(folder: Path):
+    first = "CREATE TABLE pending (name TEXT PRIMARY KEY, session TEXT NOT NULL, version INTEGER NOT NULL)"
+    edited(folder, "DROP TABLE pending", first, "PRAGMA user_version = 1")
+    for _ in range(2):
+        with tp.Fabric(folder) as fabric:
+            assert fabric.read("y").tolist() == [[1, 2, 3], [4, 5, 6]]
+            sink = fabric.create("z", overwrite=True).make((2,), np.int32)
+            sink.write(((0, 2),), np.arange(2, dtype=np.int32)).result()
+            sink.finish().close()
+    edited(folder, "DROP TABLE pending", first, "CREATE TABLE more (x)", "PRAGMA user_version = 1")
+    with pytest.raises(tp.FormatError, match="has other tables than a catalogue has"):
+        tp.Fabric(folder)
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to be looked at" * 4, b"SQLite format 3\0"])

@@ -86,6 +86,45 @@ def test_sinks_go_on_with_what_was_flushed(tmp_path: Path):
     assert list((tmp_path / "f" / "blocks").glob("*/[0-9]*")) == []
 
 
+def test_a_sink_with_holes_is_not_finished(tmp_path: Path):
+    x = numbers(*SHAPE)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").make(SHAPE, np.int32, None, (2, 5))
+        written(sink, x[:3], 2)
+        with pytest.raises(tp.StorageError) as raised:
+            sink.finish()
+        headline, detail, _ = str(raised.value).splitlines()
+        assert headline.startswith("`x in the fabric") and headline.endswith("has cells that nobody has written")
+        assert detail == "  the first are those of the box [3:7, 0:5]"
+        assert fabric.list() == ()
+        sink.close()
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").again(SHAPE, np.int32, None, (2, 5))
+        sink.write(((4, 7), (0, 5)), x[4:]).result()
+        with pytest.raises(tp.StorageError, match=r"\[3:4, 0:5\]"):
+            sink.finish()
+        sink.write(((3, 4), (0, 5)), x[3:4]).result()
+        sink.finish().close()
+        np.testing.assert_array_equal(fabric.read("x"), x)
+
+
+def test_blocks_of_a_flush_that_failed_are_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    x = numbers(*SHAPE)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").make(SHAPE, np.int32, None, (2, 5))
+        written(sink, x, 2)
+
+        def full() -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(fabric._opened.blocks, "sync", full)
+        with pytest.raises(tp.FabricError, match="No space left"):
+            sink.flush()
+        monkeypatch.undo()
+        sink.finish().close()
+        np.testing.assert_array_equal(fabric.read("x"), x)
+
+
 def test_one_job_at_a_time_writes_a_name(fabric: tp.Fabric):
     creation = fabric.create("x")
     assert isinstance(creation, FabricCreation)
@@ -94,6 +133,7 @@ def test_one_job_at_a_time_writes_a_name(fabric: tp.Fabric):
     with pytest.raises(tp.FabricError, match="'x' is being written by somebody else now"):
         one.finish()
     one.close()
+    written(two, numbers(*SHAPE), 7)
     fabric.load("x", numbers(2, 2))
     with pytest.raises(tp.FabricError, match="'x' is there already"):
         two.finish()

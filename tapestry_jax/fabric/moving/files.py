@@ -13,9 +13,9 @@ from combinators.errors import GraphError, message
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.drafts import Origin, check_free, commit, kind_of, write_draft
 from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import read_layout
-from tapestry_jax.fabric.reading import read_version
 from tapestry_jax.fabric.tensors.boxes import BLOCK_BYTES, blocks_of, choose_chunks
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.files.pieces import read

@@ -15,8 +15,8 @@ from tapestry_jax.fabric.blocks.store import BlockLost
 from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.drafts import discard, sync, told, withdrawing
 from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.moving.reading import missing, part_of
 from tapestry_jax.fabric.opened import Opened
-from tapestry_jax.fabric.reading import missing, part_of
 from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, read_box, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.casting import check_cast, converted
 from tapestry_jax.fabric.tensors.records import Block, Kind, Made, Version

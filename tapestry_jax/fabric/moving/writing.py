@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import message
-from tapestry_jax.fabric.copying import Written, write_box
 from tapestry_jax.fabric.errors import FabricError
+from tapestry_jax.fabric.moving.copying import Written, write_box
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.tensors.boxes import Box, read_box, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.casting import check_cast

@@ -21,6 +21,11 @@ def partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
+def filled_place(path: Path) -> Path:
+    """Where it is kept which cells of a tensor were written while it is."""
+    return path.with_name(path.name + ".partial.filled")
+
+
 def begin(path: Path, *, overwrite: bool) -> Path:
     """A free place beside `path` to write to; what an earlier attempt has left there goes.
 
@@ -35,6 +40,7 @@ def begin(path: Path, *, overwrite: bool) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         if place.exists() and not place.is_symlink():
             let_go(_locked(place, fcntl.LOCK_EX))
+        remove(filled_place(path))
         remove(place)
     except OSError as error:
         raise of_system(error, "make room for a tensor", str(path)) from error
@@ -93,6 +99,7 @@ def put_in_place(path: Path) -> None:
     written = partial(path)
     try:
         if not written.exists():
+            remove(filled_place(path))
             return
         aside = path.with_name(path.name + ".replaced")
         if path.is_dir():
@@ -100,6 +107,7 @@ def put_in_place(path: Path) -> None:
             path.rename(aside)
         written.replace(path)
         sync_folder(path.parent)
+        remove(filled_place(path))
         remove(aside)
     except OSError as error:
         raise of_system(error, "put a tensor in its place", str(path)) from error
