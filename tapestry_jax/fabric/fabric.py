@@ -24,11 +24,13 @@ from tapestry_jax.fabric.opened import open_fabric
 from tapestry_jax.fabric.placing import check_bits, read_layout, sharding_of
 from tapestry_jax.fabric.programs import applying
 from tapestry_jax.fabric.programs.recovering import Recovery
+from tapestry_jax.fabric.streams.saved import export_whole
 from tapestry_jax.fabric.streams.sinks import FabricCreation
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, read_chunks
 from tapestry_jax.fabric.tensors.names import read_tensor_name
 from tapestry_jax.fabric.tensors.records import Kind
+from tapestry_jax.storage.saving import is_saved
 
 
 class Fabric:
@@ -122,13 +124,14 @@ class Fabric:
         chunks: tuple[int, ...] | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write a tensor to a file, as `tp.create` makes it.
+        """Write a tensor to a file, as `tp.create` makes it; or as `save` of storage does, under its own name.
 
         Raises:
           FabricError: where it is not there, or blocks of it are lost.
           FormatError: for what storage cannot write.
         """
-        files.export(self._opened, name, path, format, chunks, read_flag(overwrite, "overwrite="))
+        export = export_whole if is_saved(path, format) else files.export
+        export(self._opened, name, path, format, chunks, read_flag(overwrite, "overwrite="))
 
     def copy(
         self,

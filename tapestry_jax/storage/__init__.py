@@ -14,6 +14,7 @@ from tapestry_jax.storage.creating import create as create
 from tapestry_jax.storage.errors import StorageError as StorageError
 from tapestry_jax.storage.in_memory import stored as stored
 from tapestry_jax.storage.opening import open as open
+from tapestry_jax.storage.opening import query as query
 from tapestry_jax.storage.protocols import Box as Box
 from tapestry_jax.storage.protocols import Names as Names
 from tapestry_jax.storage.protocols import Sink as Sink

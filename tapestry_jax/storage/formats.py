@@ -14,13 +14,15 @@ from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
 from tapestry_jax.storage.files.address import Address
 from tapestry_jax.storage.files.npy import again_npy, make_npy, open_npy
 from tapestry_jax.storage.files.npz import open_npz
+from tapestry_jax.storage.files.objects import Objects
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges
 from tapestry_jax.storage.files.safetensors import again_safetensors, make_safetensors, open_safetensors
-from tapestry_jax.storage.places import Place, read_inner
+from tapestry_jax.storage.places import OBJECTS, POSTGRES, Place, read_inner
 from tapestry_jax.storage.protocols import Names, Sink, Stored
 from tapestry_jax.storage.tables.arrow import open_arrow
 from tapestry_jax.storage.tables.duck import open_duck
 from tapestry_jax.storage.tables.parquet import open_parquet
+from tapestry_jax.storage.tables.postgres import open_postgres
 
 Open = Callable[[Place, str | None, Names | None], Stored]
 """From a place, a tensor in it and names that were given."""
@@ -78,10 +80,17 @@ def _open_duck(place: Place, tensor: str | None, names: Names | None) -> Stored:
 
 
 def _bytes_of(place: Place) -> Ranges:
-    return LocalFile(place.path) if place.path else Address(str(place.address))
+    if place.path:
+        return LocalFile(place.path)
+    if place.scheme in POSTGRES:
+        raise FormatError(message("a database is no file", f"got {place.text}", remedy="Leave format= out."))
+    return Objects(place) if place.scheme in OBJECTS else Address(str(place.address), place.text)
 
 
 def _open_zarr(place: Place, tensor: str | None, names: Names | None) -> Stored:
+    if place.address and (place.scheme not in ("http", "https") or "?" in place.address):
+        remedy = "Copy it to this machine, or serve it over http:// without a query."
+        raise FormatError(message("Zarr is not read from this address", f"got {place.text}", remedy=remedy))
     if tensor is not None:
         inner = read_inner(tensor, f"the tensor of `{place.text}`")
         path = place.path / inner if place.path else None
@@ -128,6 +137,7 @@ FORMATS: Mapping[str, Format] = {
     "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, beside),
 }
 """By name. What is called `zarr` opens both versions and makes version 3."""
+_DATABASE = Format((), open_postgres)
 
 
 def find_format(place: Place, name: Any, what: str) -> Format:
@@ -137,6 +147,8 @@ def find_format(place: Place, name: Any, what: str) -> Format:
       FormatError: where none is known.
     """
     known = cast("Any", FORMATS).get(name) if isinstance(name, str) else None
+    if name is None and place.scheme in POSTGRES:
+        return _DATABASE
     if name is None:
         ending = place.name.lower()
         known = next((row for row in FORMATS.values() if ending.endswith(row.suffixes or ("\0",))), None)

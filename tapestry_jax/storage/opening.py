@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from os import PathLike
 from typing import Any, cast
 
+from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage.formats import find_format
-from tapestry_jax.storage.places import read_place
+from tapestry_jax.storage.places import POSTGRES, read_place
 from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.storage.tables.postgres import open_query
 
 
 @dataclass(frozen=True)
@@ -16,12 +19,12 @@ class Opened:
     """How a tensor was opened: what another process opens it by.
 
     Attributes:
-      path: absolute, or an address.
+      path: absolute, or an address, which may hold a password: it is not shown.
       tensor: which one, or None.
       format: what the suffix does not say, or None.
     """
 
-    path: str
+    path: str = field(repr=False)
     tensor: str | None = None
     format: str | None = None
 
@@ -36,7 +39,8 @@ def open(
     """Open a tensor for reading box by box; nothing but its header is read.
 
     Args:
-      path: a path, or an address that begins with `file://`, `http://` or `https://`.
+      path: a path, or an address: `file://`, `http://`, `https://`, `postgresql://`, or one that fsspec reads, such as
+        `s3://`.
       tensor: which one, where the place holds several.
       format: what the suffix does not say.
       names: what the axes are called; by default what is stored, if that says.
@@ -64,6 +68,31 @@ def open(
     text = str(place.path.absolute()) if place.path else str(place.address)
     cast("Any", found).opened = Opened(text, tensor, format)
     return found
+
+
+def query(address: str, text: Any, *, names: Any = None) -> Stored:
+    """Open what a query of a database gives, of columns of numbers, as a matrix or a vector.
+
+    The query runs as it is, in a transaction that writes nothing, and its rows are those of one moment.
+
+    Args:
+      address: of a database, `postgresql://user@host/name`.
+      text: one query, SELECT or WITH; say ORDER BY where the order of rows matters.
+      names: what the axes are called.
+
+    Returns:
+      A `Stored`.
+
+    Raises:
+      StorageError: where the database does not answer.
+      FormatError: for what is no address of a database, a query that it refuses, or that gives other than numbers.
+    """
+    place = read_place(address, "query")
+    if place.scheme not in POSTGRES or not isinstance(text, str):
+        got = f"got {place.text:.120} and {type(text).__name__}"
+        remedy = 'Write query("postgresql://user@host/name", "SELECT a, b FROM t").'
+        raise FormatError(message("query takes the address of a database, and a text", got, remedy=remedy))
+    return open_query(place, text, names)
 
 
 def opened(source: Stored) -> Opened | None:

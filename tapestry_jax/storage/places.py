@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import field
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
+
+POSTGRES = ("postgresql", "postgres")
+"""Schemes of databases."""
+OBJECTS = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp", "ftp", "hdfs", "webhdfs")
+"""Schemes whose bytes fsspec reads, by a file system that the user has installed and set up."""
+_REMEDY = 'Pass a path, or "http://host/name": tp.open("x.npy").'
 
 
 @dataclass(frozen=True)
@@ -16,19 +24,27 @@ class Place:
     """A path of this machine, or an address.
 
     Attributes:
-      text: as it was given.
+      text: for people: a path as it was given, an address without what may be secret in it.
       path: on this machine, or None.
-      address: that begins with `http://` or `https://`, without a `/` at its end, or None.
+      address: as it was given, without a `/` at its end, or None. It may hold a password: no text may hold it.
     """
 
     text: str
     path: Path | None
-    address: str | None
+    address: str | None = field(repr=False)
 
     @property
     def name(self) -> str:
         """What the path ends in."""
-        return self.path.name if self.path else PurePosixPath(unquote(urlsplit(self.text).path)).name
+        if self.path:
+            return self.path.name
+        parts = urlsplit(str(self.address))
+        return PurePosixPath(unquote(f"{parts.netloc if self.scheme in OBJECTS else ''}{parts.path}")).name
+
+    @property
+    def scheme(self) -> str:
+        """What an address begins with; `""` of a path."""
+        return str(self.address).partition("://")[0].lower() if self.address else ""
 
     def local(self, what: str) -> Path:
         """The path.
@@ -43,25 +59,48 @@ class Place:
 
 
 def read_place(path: Any, what: str) -> Place:
-    """A path, `file://` address or `http(s)://` address.
+    """A path, or an address: `file://`, `http(s)://`, `postgresql://`, or what fsspec reads.
 
     Raises:
       FormatError: for anything else.
     """
     text = fspath(path) if isinstance(path, str | PathLike) else None
-    remedy = 'Pass a path, or "http://host/name": tp.open("x.npy").'
     if not isinstance(text, str) or not text or "\0" in text:
-        raise FormatError(message(f"{what} takes a path", f"got {path!r:.80}", remedy=remedy))
-    scheme, _, rest = text.partition("://")
-    if not rest and "://" not in text:
+        raise FormatError(message(f"{what} takes a path", f"got {path!r:.80}", remedy=_REMEDY))
+    if "://" not in text:
         return Place(text, Path(text), None)
-    scheme = scheme.lower()
-    parts = urlsplit(text)
+    shown = shown_address(text)
+    scheme, parts = text.partition("://")[0].lower(), _split(text, what)
     if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return Place(text, Path(unquote(parts.path)), None)
-    if scheme in ("http", "https") and parts.hostname:
-        return Place(text, None, text.rstrip("/"))
-    raise FormatError(message(f"{what} does not know this address", f"got {text:.200}", remedy=remedy))
+    if scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc:
+        return Place(shown, None, text.rstrip("/"))
+    if scheme in POSTGRES or (scheme in OBJECTS and (parts.netloc or parts.path.strip("/"))):
+        return Place(shown, None, text.rstrip("/"))
+    raise FormatError(message(f"{what} does not know this address", f"got {shown:.200}", remedy=_REMEDY))
+
+
+def shown_address(address: str) -> str:
+    """An address for people, and for what is remembered: without user, password, query and fragment.
+
+    A text without `://` is a path, and stays as it is.
+    """
+    scheme, colon, rest = address.partition("://")
+    if not colon:
+        return address
+    # A password may hold a `/`, `?` or `#` that nobody has quoted.
+    return f"{scheme}://{re.split(r'[?#]', rest.rpartition('@')[2], maxsplit=1)[0]}"
+
+
+def _split(text: str, what: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        # Not what urllib says: it may quote a password.
+        shown = f"got {shown_address(text):.200}"
+        raise FormatError(message(f"{what} cannot read this address", shown, remedy=_REMEDY)) from None
+    return parts
 
 
 def read_inner(name: Any, what: str) -> str:

@@ -13,11 +13,13 @@ from combinators.errors import FormatError, message
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.npz import write_npz
 from tapestry_jax.storage.files.safetensors import write_safetensors
-from tapestry_jax.storage.places import read_inner, read_place
+from tapestry_jax.storage.formats import FORMATS
+from tapestry_jax.storage.places import POSTGRES, read_inner, read_place
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.storage.tables.arrow import write_arrow
 from tapestry_jax.storage.tables.duck import write_duck
 from tapestry_jax.storage.tables.parquet import write_parquet
+from tapestry_jax.storage.tables.postgres import write_postgres
 from tapestry_jax.storage.unfinished import partial
 
 _WRITERS: Mapping[str, Callable[[Path, Mapping[str, Stored]], None]] = {
@@ -35,9 +37,10 @@ def save(
     """Write tensors into one file, a few rows at a time; it takes its place once it is whole.
 
     Args:
-      path: on this machine; the suffix says the format: `.npz`, `.safetensors`, `.parquet`, `.arrow`, `.duckdb`.
-      tensors: by name. In Parquet and Arrow they are columns of one table, so that all have as many rows; in DuckDB
-        each is a table, of one or two axes.
+      path: on this machine; the suffix says the format: `.npz`, `.safetensors`, `.parquet`, `.arrow`, `.duckdb`. Or the
+        address of a database, `postgresql://`.
+      tensors: by name. In Parquet and Arrow they are columns of one table, so that all have as many rows; in databases
+        each is a table, of one or two axes, and `overwrite` is said of each table.
       format: what the suffix does not say.
       overwrite: whether what is there is replaced.
 
@@ -54,9 +57,12 @@ def save(
       {'a': [0, 1, 2], 'b': [[1.0, 1.0], [1.0, 1.0]]}
       >>> folder.cleanup()
     """
-    place = read_place(path, "save").local("save: a file")
+    where, overwrite = read_place(path, "save"), read_flag(overwrite, "overwrite= of save")
+    if where.scheme in POSTGRES:
+        write_postgres(where, _checked(tensors, where.text), overwrite=overwrite)
+        return
+    place = where.local("save: a file")
     write = _writer(place, format)
-    overwrite = read_flag(overwrite, "overwrite= of save")
     named = _checked(tensors, str(place))
     written = partial.begin(place, overwrite=overwrite)
     try:
@@ -72,11 +78,28 @@ def save(
     partial.put_in_place(place)
 
 
-def _writer(path: Path, format: Any) -> Callable[[Path, Mapping[str, Stored]], None]:
+def is_saved(path: Any, format: Any) -> bool:
+    """Whether a place is written by `save` alone, and not box by box by `tp.create`.
+
+    Raises:
+      FormatError: for what is neither a path nor an address.
+    """
+    place = read_place(path, "save")
+    if place.path is None:
+        return place.scheme in POSTGRES
+    name = _format(place.path, format) or ""
+    return name in _WRITERS and FORMATS[name].make is None
+
+
+def _format(path: Path, format: Any) -> str | None:
     name = path.suffix.lower().removeprefix(".") if format is None else format
-    found = _WRITERS.get("arrow" if name == "feather" else name) if isinstance(name, str) else None
-    if found is not None:
-        return found
+    return "arrow" if name == "feather" else name if isinstance(name, str) else None
+
+
+def _writer(path: Path, format: Any) -> Callable[[Path, Mapping[str, Stored]], None]:
+    name = _format(path, format) or ""
+    if name in _WRITERS:
+        return _WRITERS[name]
     details = (f"expected one of {', '.join(_WRITERS)}", f"got {name!r:.40}")
     remedy = 'Say it: format="npz"; .npy and Zarr are written by tp.create.'
     raise FormatError(message("save does not know the format", *details, remedy=remedy))

@@ -21,6 +21,7 @@ from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.files.pieces import read
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.opening import open as open_stored
+from tapestry_jax.storage.places import shown_address
 from tapestry_jax.storage.protocols import Stored
 
 _LEAST_BLOCK = 2**16
@@ -63,8 +64,8 @@ def open_source(source: Any, tensor: str | None, format: str | None, names: Any)
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         found = open_stored(path, tensor, format=format, names=names)
-        # Where this process stands is not known to the next one.
-        place = path if "://" in path else os.path.abspath(path)  # noqa: PTH100, an address is no Path
+        # Where this process stands is not known to the next one; what may be secret in an address it need not know.
+        place = shown_address(path) if "://" in path else os.path.abspath(path)  # noqa: PTH100, an address is no Path
         detail = {"path": place, "tensor": tensor, "format": format, "fingerprint": found.fingerprint()}
         return found, Origin("load", detail)
     if isinstance(source, Stored):

@@ -1,4 +1,4 @@
 """Tensors of a fabric as storage has them, for `tp.stream` and others.
 
-Read `of_version`, then `sources`, which are read, then `sinks`, which are written.
+Read `of_version`, then `sources`, which are read, `sinks`, which are written, and `saved` (exports of whole files).
 """

@@ -18,10 +18,15 @@ _PAUSES = (0.1, 0.5, None)
 
 
 class Address:
-    """A `Ranges` over `http://` or `https://`."""
+    """A `Ranges` over `http://` or `https://`.
 
-    def __init__(self, address: str) -> None:
-        self.where = address
+    Args:
+      address: which is asked.
+      where: for people: the address without its query, which may sign for somebody.
+    """
+
+    def __init__(self, address: str, where: str) -> None:
+        self._address, self.where = address, where
         # Redirects stay with these two: nothing that a server says opens a file of this machine.
         self._opener = urllib.request.OpenerDirector()
         for handler in (
@@ -77,7 +82,7 @@ class Address:
 
     def _once(self, offset: int, length: int) -> tuple[int, str, bytes]:
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept-Encoding": "identity"}
-        request = urllib.request.Request(self.where, headers=headers)
+        request = urllib.request.Request(self._address, headers=headers)
         with self._opener.open(request, timeout=_SECONDS) as answer:
             said = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", answer.headers.get("Content-Range", ""))
             if answer.status != 206 or said is None or int(said[1]) != offset:

@@ -11,12 +11,11 @@ import numpy as np
 
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.errors import StorageError, missing_package
-from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import of_file
 from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose
-from tapestry_jax.storage.tables.arrow_arrays import pyarrow
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, has_nulls, no_numbers, row_starts
+from tapestry_jax.storage.tables.sql import columns_for, create_table, one_dtype, quoted, tables_of
 
 ROWS = 122_880
 """Of a row group of DuckDB."""
@@ -114,24 +113,12 @@ def write_duck(path: Path, tensors: Mapping[str, Stored]) -> None:
 
 
 def _write_table(database: Any, name: str, tensor: Stored) -> None:
-    kinds = {np.dtype(dtype).name: kind for kind, dtype in _DTYPES.items()}
-    kind, rank = kinds.get(tensor.dtype.name), len(tensor.shape)
-    if kind is None or rank not in (1, 2) or not all(tensor.shape[1:]):
-        details = ("expected one or two axes of booleans, integers, float32 or float64",)
-        headline = f"a table cannot hold `{name:.80}`, {tensor.dtype.name} {tensor.shape}"
-        raise FormatError(message(headline, *details, remedy="Write it as Zarr."))
-    columns = ["value"] if rank == 1 else [f"c{position}" for position in range(tensor.shape[1])]
-    database.execute(f"CREATE TABLE {quoted(name)} ({', '.join(f'{each} {kind}' for each in columns)})")
-    for piece in pieces(tensor):
-        cells = [piece] if rank == 1 else [np.ascontiguousarray(cells) for cells in piece.T]
-        database.register("_piece", pyarrow().table(dict(zip(columns, cells, strict=True))))
+    columns = columns_for(name, tensor, {np.dtype(dtype).name: kind for kind, dtype in _DTYPES.items()})
+    database.execute(create_table(name, columns))
+    for table in tables_of(tensor, columns):
+        database.register("_piece", table)
         database.execute(f"INSERT INTO {quoted(name)} SELECT * FROM _piece")
         database.unregister("_piece")
-
-
-def quoted(name: str) -> str:
-    """A name as an identifier of SQL; whatever it holds, it stays one."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 class _Table:
@@ -188,15 +175,9 @@ def _columns(database: Any, table: str, column: str | None, where: str) -> list[
 
 
 def _dtype(columns: list[tuple[str, str]], where: str) -> Any:
-    kinds = {kind for _, kind in columns}
-    if len(kinds) == 1 and kinds <= _DTYPES.keys():
-        return np.dtype(_DTYPES[columns[0][1]])
-    told = ", ".join(f"{name:.40}: {kind:.40}" for name, kind in columns)
-    if kinds <= _DTYPES.keys():
-        details = (f"got {told:.200}",)
-        remedy = "Name one of its columns: tp.open(path, 'table/column')."
-        raise FormatError(message(f"the columns of `{where}` have several dtypes", *details, remedy=remedy))
-    raise no_numbers(where, told)
+    if {kind for _, kind in columns} <= _DTYPES.keys():
+        return one_dtype([(name, _DTYPES[kind]) for name, kind in columns], where)
+    raise no_numbers(where, ", ".join(f"{name:.40}: {kind:.40}" for name, kind in columns))
 
 
 def _count(database: Any, table: str, where: str) -> int:

@@ -27,7 +27,7 @@ from tests.tapestry_jax.storage.round_trips import MADE, made, numbers, read, wr
         ("", "takes a path"),
         ("a\0b.npy", "takes a path"),
         (b"x.npy", "takes a path"),
-        ("s3://bucket/x.npy", "does not know this address"),
+        ("gopher://bucket/x.npy", "does not know this address"),
         ("file://elsewhere/x.npy", "does not know this address"),
         ("http:///x.npy", "does not know this address"),
         ("x.txt", "does not know the format\n  expected one of .npy"),

@@ -124,7 +124,7 @@ def test_what_changes_while_it_is_open_is_told(tmp_path: Path, address: str):
 
 def test_an_empty_file_is_truncated(tmp_path: Path, address: str):
     (tmp_path / "x.npy").write_bytes(b"")
-    assert Address(f"{address}/x.npy").size == 0
+    assert Address(f"{address}/x.npy", "x").size == 0
     with pytest.raises(tp.FormatError, match="is truncated"):
         tp.open(f"{address}/x.npy")
 

@@ -1,0 +1,70 @@
+"""Bytes in stores of objects and on other machines, through fsspec: `s3://`, `gs://`, `memory://` and their like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from combinators.errors import first_line, message
+from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.files.ranges import cut_short
+from tapestry_jax.storage.places import Place
+
+
+class Objects:
+    """A `Ranges` over a file system of fsspec, with the settings that fsspec has for it.
+
+    Args:
+      place: its address.
+
+    Raises:
+      StorageError: where the file system is not installed, there is no such object, or no answer.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.where, self._scheme = place.text, place.scheme
+        found = self._asked(_package().url_to_fs, place.address)
+        self._files, self._path = found
+        self.size = int(self._asked(self._files.size, self._path) or 0)
+
+    def read(self, offset: int, into: memoryview) -> None:
+        """As `Ranges.read`."""
+        stop = offset + len(into)
+        content = self._asked(self._files.cat_file, self._path, start=offset, end=stop) if len(into) else b""
+        if len(content) != len(into):
+            raise cut_short(self.where, stop, offset + len(content))
+        into[:] = content
+
+    def fingerprint(self) -> str:
+        """What the store calls this version, of what it says: number, `ETag`, checksum, times; else its size alone."""
+        self._files.invalidate_cache()
+        about = self._asked(self._files.info, self._path)
+        keys = ("VersionId", "version_id", "ETag", "etag", "md5Hash", "LastModified", "mtime", "modified", "created")
+        return ":".join([str(about.get("size")), *(f"{about[key]}" for key in keys if about.get(key) is not None)])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _asked(self, call: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except ImportError as error:
+            told = first_line(error)
+            remedy = f"Install the file system of fsspec for {self._scheme}://."
+            raise StorageError(message(f"`{self.where}` cannot be read", told, remedy=remedy)) from error
+        except FileNotFoundError as error:
+            remedy = "Look at the address."
+            raise StorageError(message(f"`{self.where}` is not there", remedy=remedy)) from error
+        except Exception as error:  # noqa: BLE001 - file systems raise errors of packages that we do not know
+            # Some quote what they were asked with, a signature too: so not their text.
+            told = f"{type(error).__name__} of {type(error).__module__}"
+            remedy = "Look at the address, and at the settings of its file system."
+            raise StorageError(message(f"`{self.where}` does not answer", told, remedy=remedy)) from None
+
+
+def _package() -> Any:
+    try:
+        # An extra: few programs read such stores.
+        import fsspec as found
+    except ModuleNotFoundError as error:
+        raise missing_package("this address", "fsspec", "objects") from error
+    return found
