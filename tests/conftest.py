@@ -12,7 +12,7 @@ import jax
 import pytest
 from jax.sharding import AxisType, Mesh
 
-from tests.quickly import put_without_programs
+from tests.quickly import quickly
 
 SIMULATED_DEVICES = 8
 
@@ -34,8 +34,8 @@ os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 # (Without `jax_include_full_tracebacks_in_locations` XLA would lose the scopes of operations, too.)
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
-# Arrays of NumPy are put without a program.
-put_without_programs()
+# Arrays of NumPy are put without a program, JAX's own small programs run in NumPy, the others share contexts of MLIR.
+quickly()
 
 # Tracing makes millions of small objects that live on in caches; looking at all of them again and again finds nothing.
 gc.set_threshold(100_000, 50, 100)

@@ -27,8 +27,8 @@ root, *documents = sys.argv[1:]
 sys.path.insert(0, root)
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-from tests.quickly import put_without_programs
-put_without_programs()
+from tests.quickly import quickly
+quickly()
 for path, source in zip(documents[::2], documents[1::2], strict=True):
     exec(compile(source, path, "exec"), {"__name__": "__main__"})
 """
