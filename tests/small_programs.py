@@ -6,7 +6,8 @@ itself (`jnp.reshape`, `jax.random.normal`), and whose arrays lie where arrays l
 equation. Programs of the library and of tests, those over several devices, and those that XLA rounds in its own way are
 compiled as ever.
 
-JAX has no public name for it: where the one that is looked for is not there, it does what it does.
+JAX has no public name for it: where the one that is looked for is not there, or may mean something else by now, it
+does what it does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def run_small_programs() -> None:
     """From here on in this process JAX's own small programs are run by NumPy."""
     pjit: Any = importlib.import_module("jax._src.pjit")
     compiled = getattr(pjit, "_pjit_call_impl_python", None)
-    if compiled is None:
+    if compiled is None or jax.__version_info__ >= (0, 11):
         return
     left: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
@@ -59,11 +60,8 @@ def _is_small(jaxpr: Any) -> bool:
         return False
     equations = list(_equations(jaxpr))
     names = [equation.primitive.name for equation in equations]
-    if (
-        len(names) > _MOST_EQUATIONS
-        or any(equation.effects for equation in equations)
-        or not PRIMITIVES.keys() >= {*names}
-    ):
+    has_effects = any(equation.effects for equation in equations)
+    if len(names) > _MOST_EQUATIONS or has_effects or not PRIMITIVES.keys() >= {*names}:
         return False
     # What `jax.random` draws is known step by step; elsewhere XLA may round two steps at once.
     return "random_bits" in names or sum(map(_rounds, equations)) <= 1
@@ -107,7 +105,8 @@ def _results(closed: Any, args: Sequence[Any]) -> list[Any] | None:
     try:
         with np.errstate(all="ignore"):
             results = _run(closed, operands)
-    except LeftToXlaError:
+    except (LeftToXlaError, TypeError, ValueError):
+        # The last two where NumPy does not know a dtype.
         return None
     # Copies: what is given may be a view of an operand, which the caller may donate.
     return [jax.device_put(np.array(result)) for result in results]
@@ -156,5 +155,7 @@ def _run(closed: Any, operands: Sequence[Any]) -> list[Any]:
             made = made if equation.primitive.multiple_results else [made]
         for variable, value in zip(equation.outvars, made, strict=True):
             kind = variable.aval
-            values[variable] = np.asarray(value, kind.dtype) if isinstance(kind.dtype, np.dtype) else value
+            if not isinstance(kind.dtype, np.dtype) or np.shape(value) != kind.shape:
+                raise LeftToXlaError
+            values[variable] = np.asarray(value, kind.dtype)
     return [read(atom) for atom in jaxpr.outvars]

@@ -13,6 +13,8 @@ import pytest
 
 from tests.small_primitives import PRIMITIVES
 
+pytestmark = pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="newer ones are left as they are")
+
 COMPILE = importlib.import_module("jax._src.compiler").compile_or_get_cached
 REALS = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6)
 MOVED: dict[str, Callable[[Any], Any]] = {
