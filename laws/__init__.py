@@ -1,6 +1,6 @@
 """Property tests for the algebra, and for what users make of it: `tp.laws.check(MyMonoid)`.
 
-Check      check assert_lawful assert_equivalent examine replay mutants
+Check      check assert_lawful assert_equivalent assert_embeddings examine replay mutants
 Say how    given known_failing Semiring Homomorphism Action
 Draw       values states partitions arrows graphs plans
 Read       Report Checked Mutants Mutant LawError catalogue Law Given KnownFailing Sentence parse
@@ -15,6 +15,7 @@ from laws.check import check as check
 from laws.check import replay as replay
 from laws.counterexamples.known import KnownFailing as KnownFailing
 from laws.counterexamples.known import known_failing as known_failing
+from laws.embeddings import assert_embeddings as assert_embeddings
 from laws.equivalent import assert_equivalent as assert_equivalent
 from laws.errors import LawError as LawError
 from laws.examine import examine as examine

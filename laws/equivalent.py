@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from laws.verdicts.outcome import Checked, Report
 
 EQUIVALENCE = ("plan.blocks", "plan.values", "plan.gradients", "plan.nesting", "plan.retry")
 """What `assert_equivalent` checks; `assert_lawful` of a plan checks all its laws. First what needs no compiler."""
+
+_ON_ALL = ("blocks", "values", "gradients", "streamed", "clustered")
+"""Laws that are checked on integers, on normal numbers and on mixed magnitudes; the others on normal ones alone."""
 
 
 def assert_equivalent(
@@ -45,23 +48,49 @@ def assert_equivalent(
       LawError: with the arguments, and the first entry that differs by more than rounding; when every result was
         infinite or NaN; or when an option cannot be used.
     """
+    grads = read_flag(grads, "grads= of laws.assert_equivalent", LawError)
+    subject, seed = read_plan("laws.assert_equivalent", plan, args, seed, name)
+    return checked_plan(subject, EQUIVALENCE, {} if grads else {"plan.gradients": "grads=False"}, seed)
+
+
+def read_plan(
+    who: str, plan: Any, args: Sequence[Any] | None, seed: Any, name: Any, engine: Any = None
+) -> tuple[PlanSubject, int]:
+    """What is checked, and the seed.
+
+    Raises:
+      LawError: for what is no plan, and options that cannot be used.
+    """
     if not is_plan(plan):
         raise LawError(
             message(
-                "laws.assert_equivalent: this is no plan.",
+                f"{who}: this is no plan.",
                 f"got {type(plan).__name__}: {plan!r:.80}",
                 remedy="Pass tp.plan(graph, mesh, entries).",
             )
         )
-    grads = read_flag(grads, "grads= of laws.assert_equivalent", LawError)
-    seed = whole_number("laws.assert_equivalent: seed", seed, least=0)
-    name = read_optional_name(name, "name= of laws.assert_equivalent", LawError)
-    args = None if args is None else read_list(args, "args= of laws.assert_equivalent", LawError)
+    seed = whole_number(f"{who}: seed", seed, least=0)
+    name = read_optional_name(name, f"name= of {who}", LawError)
+    args = None if args is None else read_list(args, f"args= of {who}", LawError)
     asked = Asked(plan, name=name, values=None if args is None else [tuple(args)])
-    subject = PlanSubject(plan, asked.called, asked.values)
+    return PlanSubject(plan, asked.called, asked.values, engine), seed
+
+
+def checked_plan(subject: PlanSubject, laws: Sequence[str], left_out: Mapping[str, str], seed: int) -> Report:
+    """Check some laws of a plan, each on a few arguments.
+
+    Args:
+      subject: the plan.
+      laws: names, in order.
+      left_out: names of those that are not checked, and why.
+      seed: of the draws.
+
+    Raises:
+      LawError: with the first counterexample, or where every result was infinite or NaN.
+    """
     checked: list[Checked] = []
-    for law in (law for name in EQUIVALENCE for law in catalogue if law.name == name):
-        why_not = law.applies(subject) if grads or law.name != "plan.gradients" else "grads=False"
+    for law in (law for name in laws for law in catalogue if law.name == name):
+        why_not = left_out.get(law.name) or law.applies(subject)
         if why_not is not None:
             checked.append(Checked(law.name, subject.name, 0, why_not))
             continue
@@ -82,9 +111,7 @@ def _plan_recipes(law: Law, subject: PlanSubject, seed: int) -> list[list[Any]]:
             : len(law.takes)
         ]
     drawn = [["integers", seed], ["normal", seed], ["scaled", seed + 1]]
-    return [
-        [part] * len(law.takes) for part in (drawn if law.short in ("blocks", "values", "gradients") else drawn[1:2])
-    ]
+    return [[part] * len(law.takes) for part in (drawn if law.short in _ON_ALL else drawn[1:2])]
 
 
 def _check_finite(subject: PlanSubject, seed: int) -> None:

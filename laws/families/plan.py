@@ -53,6 +53,16 @@ def blocking(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
     return jax.tree.leaves(plan.take(plan.compile()(*blocks))), s.planned(arguments)
 
 
+def streamed(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Let the host turn the plan's loops over chunks, and run the program unplanned."""
+    return outputs(s.as_stream.run, arguments), outputs(_jitted(s), arguments)
+
+
+def clustered(s: PlanSubject, arguments: Any) -> tuple[Any, Any]:
+    """Let workers turn the plan's chunks, each on one device, and run the program unplanned."""
+    return outputs(s.as_stream.run_on_workers, arguments), outputs(_jitted(s), arguments)
+
+
 def _jitted(s: PlanSubject) -> Run:
     return s.cache.setdefault("unplanned", jax.jit(s.unplanned))
 
@@ -71,6 +81,14 @@ def _few_blocks(s: PlanSubject) -> str | None:
 def _blocks(s: PlanSubject) -> str | None:
     fits = callable(getattr(s.plan, "put", None)) and callable(getattr(s.plan, "take", None))
     return None if fits else f"`{s.name}` has no put and take"
+
+
+def _streams(s: PlanSubject) -> str | None:
+    return s.as_stream.why_not()
+
+
+def _has_workers(s: PlanSubject) -> str | None:
+    return s.as_stream.why_not_on_workers()
 
 
 def _differentiable(s: PlanSubject) -> str | None:
@@ -121,4 +139,6 @@ LAWS = (
         _blocks,
         eager=True,
     ),
+    Law("plan.streamed", "stream(args) ~ graph(args)", DESIGN, streamed, _ARGS, _streams, eager=True),
+    Law("plan.clustered", "stream(args) on workers ~ graph(args)", DESIGN, clustered, _ARGS, _has_workers, eager=True),
 )

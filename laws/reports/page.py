@@ -22,7 +22,8 @@ FAMILIES = {
     "choice": "Two cases, of which one counts: `left`, `right`, `|`.",
     "feedback": "A step `(x, state) -> (y, state)` along a sequence. There is no law of yanking: a scan with a state "
     "that waits for the next step is feedback, and not a trace.",
-    "plan": "Planned is unplanned. `tp.laws.assert_equivalent` checks the first four.",
+    "plan": "Planned is unplanned. `tp.laws.assert_equivalent` checks the first five, `tp.laws.assert_embeddings` that "
+    "one program gives the same on one device, on the mesh, block by block, as a stream and on a cluster.",
 }
 """What each family is about, in the order of the page."""
 

@@ -17,6 +17,7 @@ from laws.draws.operands import Operands, Values, arrays, build_arrays, is_exact
 from laws.law import Law
 from laws.subject import Recipe, Subject
 from laws.subjects.arrow import graph_depth
+from laws.subjects.streamed import Streamed
 
 Run = Callable[..., Any]
 
@@ -42,16 +43,17 @@ class PlanSubject(Subject):
       plan: whose laws are checked.
       name: what messages call it.
       values: arguments of the program to use instead of drawn ones, one tuple each.
+      engine: whose workers turn its chunks; None for none.
     """
 
-    def __init__(self, plan: Planned, name: str, values: Values = None) -> None:
+    def __init__(self, plan: Planned, name: str, values: Values = None, engine: Any = None) -> None:
         super().__init__(name)
         self.graph, self.values = plan.graph, values
         self.inputs: list[Any] = [node.results[0] for node in self.graph.inputs]
         self.outputs = [self.graph.type_of(ref) for _, ref in self.graph.outputs]
         self.drawn = Operands(tuple(self.inputs), values)
         self.depth_of_graph = graph_depth(self.graph)
-        self.plan = plan
+        self.plan, self.as_stream = plan, Streamed(plan, engine, name)
         self._run: Run | None = None
 
     @cached_property
@@ -156,6 +158,8 @@ OUTCOMES: dict[str, Callable[..., list[Any]]] = {
     "plan.retry": outputs,
     "plan.mapping": both_ways,
     "plan.blocking": outputs,
+    "plan.streamed": outputs,
+    "plan.clustered": outputs,
 }
 
 
