@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 
 @contextmanager
-def worker_in_this_process() -> Iterator[Any]:
+def worker_in_this_process() -> Generator[Any]:
     """A client of the cluster, for as long as it is needed; skips where `distributed` is not installed."""
     distributed = pytest.importorskip("distributed")
     how: dict[str, Any] = {"processes": False, "n_workers": 1, "threads_per_worker": 1}

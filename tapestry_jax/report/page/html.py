@@ -7,7 +7,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -31,11 +31,23 @@ def html_page(document: Mapping[str, Any]) -> str:
     Returns:
       HTML.
     """
-    scripts, style = [_asset(_LIBRARY), own_script()], _asset("page.css")
+    data = f'<script type="application/json" id="data">{data_text(document)}</script>'
+    return closed_page("plan", _asset("page.css"), f"{_asset('body.html')}\n{data}", [_asset(_LIBRARY), own_script()])
+
+
+def closed_page(title: str, style: str, body: str, scripts: Sequence[str] = ()) -> str:
+    """A page that may load nothing, and whose styles and scripts are those that are given.
+
+    Args:
+      title: plain text.
+      style: CSS.
+      body: HTML, in which texts of users are escaped.
+      scripts: that it runs, at its end.
+    """
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts))} 'wasm-unsafe-eval'",
+            *([f"script-src {' '.join(map(_hash, scripts))} 'wasm-unsafe-eval'"] if scripts else []),
             f"style-src {_hash(style)}",
             "base-uri 'none'",
             "form-action 'none'",
@@ -49,13 +61,12 @@ def html_page(document: Mapping[str, Any]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        "<title>plan</title>",
+        f"<title>{html.escape(title)}</title>",
         f"<style>{style}</style>",
         "</head>",
     ]
-    data = f'<script type="application/json" id="data">{data_text(document)}</script>'
     code = (f"<script>{script}</script>" for script in scripts)
-    return "\n".join([*head, "<body>", _asset("body.html"), data, *code, "</body>", "</html>", ""])
+    return "\n".join([*head, "<body>", body, *code, "</body>", "</html>", ""])
 
 
 def data_text(document: Mapping[str, Any]) -> str:

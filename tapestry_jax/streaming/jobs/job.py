@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +16,7 @@ from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
+from tapestry_jax.report.page.write import write_page
 from tapestry_jax.storage.creating import Creation
 from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Array, Sink, Stored
@@ -24,6 +27,7 @@ from tapestry_jax.streaming.fits.budget import Budget, budget_of
 from tapestry_jax.streaming.jobs.asked import require_outside
 from tapestry_jax.streaming.jobs.extended import Older, newer
 from tapestry_jax.streaming.jobs.outputs import Outputs
+from tapestry_jax.streaming.jobs.page import run_page
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, run_kept
 from tapestry_jax.streaming.kept.extending import Last, Reached, carried_as, not_extended, rows_of, why_not
 from tapestry_jax.streaming.kept.origins import place_of
@@ -79,6 +83,25 @@ class Job:
         if not self.meters:
             raise StreamError(message("nothing was measured yet", remedy="Run the job first: job.run()."))
         return self.meters[-1].metrics()
+
+    def report(self, path: str | PathLike[str] | None = None) -> Path:
+        """Write a page of the last run, or of the one under way: its stages, its time, its memory and what was planned.
+
+        One file, without scripts, that loads nothing; light or dark as its reader has it.
+
+        Args:
+          path: of the file; None for a new temporary one.
+
+        Returns:
+          The file.
+
+        Raises:
+          StreamError: before the first run.
+          PlanError: where it cannot be written.
+        """
+        metrics, turns = self.metrics, sum(part.turns for part in self.split.passes)
+        page = run_page(self.planned.graph.name, self.dims, turns, metrics, self.plan())
+        return write_page(path, page, "job.report")
 
     @cached_property
     def split(self) -> Split:
@@ -256,5 +279,6 @@ class Job:
             with Bar(turns, meter) if self.progress else nullcontext():
                 return runner.run(meter, begin, keeper)
         finally:
+            meter.ended()
             for source in arriving:
                 source.end()

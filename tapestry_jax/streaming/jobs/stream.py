@@ -14,6 +14,7 @@ from tapestry_jax.streaming.fits.budget import read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
 from tapestry_jax.streaming.jobs.asked import read_graph, read_names, read_plan, read_sources
 from tapestry_jax.streaming.jobs.job import Job
+from tapestry_jax.streaming.jobs.left_out import chosen_dim
 from tapestry_jax.streaming.kept.apart import check_apart
 from tapestry_jax.streaming.kept.checkpoint import read_checkpoint
 from tapestry_jax.streaming.moving.in_order import check_in_order
@@ -44,7 +45,8 @@ def stream(
       program: an arrow or a function as `tp.trace` takes it, a graph, or a plan that takes dimensions in chunks.
       over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
         name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
-        that are stored where that can be. For a plan the names of dimensions that it takes in chunks; by default all.
+        that are stored where that can be; left out, it is the one dimension in whose pieces the sources lie and that
+        can be streamed. For a plan the names of dimensions that it takes in chunks; by default all.
       sources: what the inputs are read from, in their order or by name: what `tp.open` gives, arrays, or for a graph
         iterators over arrays of rows, which are read once and in order (with `checkpoint`: into its folder, first).
       sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
@@ -91,8 +93,11 @@ def stream(
             check_in_order(job.split, checked, places_of(planned.mesh))
         return job
 
-    if not isinstance(graph, Plan) and over is not None and not isinstance(over, Mapping):
-        return fitting(job_over, read_names(over), graph, checked, limit)
+    if not isinstance(graph, Plan) and not isinstance(over, Mapping):
+        dims = (
+            [chosen_dim(lambda entries: job_over(entries).split, graph, checked)] if over is None else read_names(over)
+        )
+        return fitting(job_over, dims, graph, checked, limit)
     job = job_over(over)
     check_fits(job_over, job, over)
     return job

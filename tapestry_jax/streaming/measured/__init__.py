@@ -1,4 +1,5 @@
 """What a run measures, and what is shown of it.
 
-`metrics` counts bytes, time, waiting and depth of every stage; `progress` is the bar.
+`metrics` counts bytes, time, waiting and depth of every stage, with `spans` of time, and what memory is `resident`;
+`progress` is the bar.
 """

@@ -11,8 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from combinators.frozen import dataclass
+from tapestry_jax.streaming.measured.resident import resident
+from tapestry_jax.streaming.measured.spans import Spans
 
 STAGES = ("read", "compute", "write")
+_MOMENT = 0.01
+"""Seconds between two looks at the memory of the process: a look takes some microseconds."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Stage:
       busy: seconds in which at least one was under way.
       waiting: seconds that the loop stood still for it.
       depth: the most that were under way at once.
+      spans: when at least one was, in seconds since the begin of the run; of many those with short gaps are joined.
     """
 
     name: str
@@ -34,6 +39,7 @@ class Stage:
     busy: float
     waiting: float
     depth: int
+    spans: tuple[tuple[float, float], ...] = ()
 
     @property
     def throughput(self) -> float:
@@ -49,11 +55,14 @@ class Metrics:
       seconds: from its begin to its end.
       turns: how many ran.
       stages: reading, computing, writing.
+      memory: the most bytes that the process had above its begin, looked at behind turns; None where the system does
+        not say.
     """
 
     seconds: float
     turns: int
     stages: tuple[Stage, ...]
+    memory: int | None = None
 
     def stage(self, name: str) -> Stage:
         """The stage of a name."""
@@ -61,7 +70,7 @@ class Metrics:
 
     def json_lines(self) -> str:
         """One JSON object a line: the run, then each stage."""
-        run: dict[str, Any] = {"seconds": self.seconds, "turns": self.turns}
+        run: dict[str, Any] = {"seconds": self.seconds, "turns": self.turns, "memory": self.memory}
         stages = (
             {
                 "stage": stage.name,
@@ -80,6 +89,9 @@ class Metrics:
         """The same in the text format of Prometheus, for a file that its node exporter collects, or a page of yours."""
         lines = [*_family("run_seconds", "gauge", "Since the run began, until its end.", {"": self.seconds})]
         lines += _family("turns_total", "counter", "Turns that ran.", {"": self.turns})
+        if self.memory is not None:
+            told = "The most that the process had above its begin, looked at behind turns."
+            lines += _family("memory_bytes", "gauge", told, {"": self.memory})
         for name, kind, told, field in _FAMILIES:
             values = {f'{{stage="{stage.name}"}}': getattr(stage, field) for stage in self.stages}
             lines += _family(name, kind, told, values)
@@ -106,6 +118,7 @@ class _Count:
     def __init__(self) -> None:
         self.bytes = self.calls = self.depth = self.now = 0
         self.busy = self.waiting = self.since = 0.0
+        self.spans = Spans()
 
 
 class Meter:
@@ -114,11 +127,14 @@ class Meter:
     def __init__(self) -> None:
         self._counts = {name: _Count() for name in STAGES}
         self._lock, self._began, self.turns = threading.Lock(), time.perf_counter(), 0
+        self._ended: float | None = None
+        self._memory = _Memory(self._began)
         self.on_turn: Callable[[], None] | None = None
 
     def turned(self) -> None:
         """Count a turn, and tell who wants to know."""
         self.turns += 1
+        self._memory.look(time.perf_counter())
         if self.on_turn is not None:
             self.on_turn()
 
@@ -146,7 +162,9 @@ class Meter:
             count = self._counts[name]
             count.now -= 1
             if not count.now:
-                count.busy += time.perf_counter() - count.since
+                now = time.perf_counter()
+                count.busy += now - count.since
+                count.spans.add(count.since, now)
 
     @contextmanager
     def waiting(self, name: str) -> Generator[None]:
@@ -156,10 +174,38 @@ class Meter:
         with self._lock:
             self._counts[name].waiting += time.perf_counter() - before
 
+    def throughput(self, name: str) -> float:
+        """Bytes a second of a stage until now, of what is done; 0 where nothing is."""
+        count = self._counts[name]
+        return count.bytes / count.busy if count.busy else 0.0
+
+    def ended(self) -> None:
+        """The run is over: its seconds stand still."""
+        self._ended = time.perf_counter()
+        self._memory.look(self._ended, always=True)
+
     def metrics(self) -> Metrics:
         """What was counted until now."""
         with self._lock:
             stages = tuple(
-                Stage(name, c.bytes, c.calls, c.busy, c.waiting, c.depth) for name, c in self._counts.items()
+                Stage(name, c.bytes, c.calls, c.busy, c.waiting, c.depth, c.spans.since(self._began))
+                for name, c in self._counts.items()
             )
-            return Metrics(time.perf_counter() - self._began, self.turns, stages)
+            until = time.perf_counter() if self._ended is None else self._ended
+            return Metrics(until - self._began, self.turns, stages, self._memory.most)
+
+
+class _Memory:
+    """The memory of the process above what it had first, looked at from time to time."""
+
+    def __init__(self, now: float) -> None:
+        self._first, self._looked, self.most = resident(), now, None
+        if self._first is not None:
+            self.most = 0
+
+    def look(self, now: float, always: bool = False) -> None:
+        """Look, unless that was done a moment ago."""
+        if self._first is None or not (always or now - self._looked >= _MOMENT):
+            return
+        self._looked = now
+        self.most = max(self.most or 0, (resident() or 0) - self._first)

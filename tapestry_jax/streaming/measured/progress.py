@@ -39,6 +39,6 @@ class Bar:
         self._bar.close()
 
     def _turned(self) -> None:
-        rate = self._meter.metrics().stage("read").throughput
+        rate = self._meter.throughput("read")
         self._bar.set_postfix_str(f"{rate / 1e6:.0f} MB/s read", refresh=False)
         self._bar.update()

@@ -60,7 +60,9 @@ def test_metrics_are_text_for_prometheus() -> None:
         assert found[f'tapestry_stream_bytes_total{{stage="{stage.name}"}}'] == stage.bytes
         assert found[f'tapestry_stream_busy_seconds_total{{stage="{stage.name}"}}'] == stage.busy
         assert found[f'tapestry_stream_waiting_seconds_total{{stage="{stage.name}"}}'] == stage.waiting
-    assert len(found) == 2 + 5 * 3
+    has_memory = metrics.memory is not None
+    assert found.get("tapestry_stream_memory_bytes") == metrics.memory
+    assert len(found) == 2 + has_memory + 5 * 3
 
 
 def test_metrics_before_a_run_are_refused() -> None:
