@@ -14,10 +14,14 @@ from combinators.errors import GraphError, SignatureError, message
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
 from combinators.index_space.tensor_type import TensorType, type_of, words_of
 from combinators.index_space.usable import check_usable
+from combinators.kernels.named_apart import name_apart
 from combinators.operations.ready import run_whole
 
 if TYPE_CHECKING:
     from combinators.graphs.graph import Graph
+
+# Here, so that what a program's instructions are called does not depend on whether something was planned before.
+name_apart()
 
 _STACKED = re.compile(r"\d+:\d+")
 """How an input is called that is one for several layers: `params/blocks/0:12/kernel`."""

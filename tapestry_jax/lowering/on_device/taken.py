@@ -1,4 +1,4 @@
-"""Cells at places that only the device knows, written so that XLA for CPUs reads the right ones."""
+"""Cells at places that only the device knows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from jax import lax
 def take_cells(array: Any, places: Any, axis: int) -> Any:
     """The cells of one axis at some places; gradients go back to them.
 
-    A gather of one place is a slice here. XLA would make one of it as well and call it `dynamic-slice.12`, and JAX's
-    own slices are called `dynamic_slice.12`. Where both stand in one fused loop of a CPU, both names become that of
-    one function, and one slice reads what the other should. No two of JAX's own slices have one name.
+    A gather of one place is written as the slice that XLA would make of it.
 
     Args:
       array: shape `(..., n, ...)`.
