@@ -70,8 +70,9 @@ def merge_behind(
     own: list[Any],
     there: Any,
     reverse: bool = False,
+    some: Any = True,
 ) -> list[Any]:
-    """Merge blocks of states behind what comes before them, where there is something; elsewhere they stay as they are.
+    """Merge blocks of states behind what comes before them, where both hold something; else what does stays as it is.
 
     The identity is not merged instead: by the law `e + a ~ a`, but beside an infinity `e + a` may be NaN, as `inf * 0`
     is in a recurrence and in a product of matrices.
@@ -84,14 +85,21 @@ def merge_behind(
       own: the leaves of the blocks.
       there: whether something comes before; a boolean scalar.
       reverse: whether what comes before lies on the right.
+      some: whether the blocks hold something, and not the identity; a boolean scalar, True where all do.
     """
     if monoid.native is not None:
         return combine_blocks(monoid, tree, carrier, *((own, before) if reverse else (before, own)))
-    # A choice sends zeros back to what it drops, and 0 * inf is NaN: where nothing is before, identities are merged.
+    # A choice sends zeros back to what it drops, and 0 * inf is NaN: where one is nothing, identities are merged.
     unit = identity_block(monoid, tree, carrier, own)
-    safe = [jnp.where(there, leaf, one) for leaf, one in zip(own, unit, strict=True)]
+    both = there if some is True else there & some
+    safe = [jnp.where(both, leaf, one) for leaf, one in zip(own, unit, strict=True)]
+    if some is not True:
+        alone = [jnp.where(there, leaf, other) for leaf, other in zip(before, own, strict=True)]
+        before = [jnp.where(both, leaf, one) for leaf, one in zip(before, unit, strict=True)]
+    else:
+        alone = own
     merged = combine_blocks(monoid, tree, carrier, *((safe, before) if reverse else (before, safe)))
-    return [jnp.where(there, leaf, alone) for leaf, alone in zip(merged, own, strict=True)]
+    return [jnp.where(both, leaf, other) for leaf, other in zip(merged, alone, strict=True)]
 
 
 def identity_block(monoid: Monoid, tree: Any, carrier: Sequence[Axes], like: Sequence[Any]) -> list[Any]:

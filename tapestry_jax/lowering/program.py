@@ -204,7 +204,9 @@ def _merged(shaped: Shaped, step: Run | Finish, here: Here, state: list[Any]) ->
         padded = pad_axis(vary(state[0], sorted(step.axes)), axis, cut.block * here.size(cut.axes))
         return present(shaped, [received(lax.psum_scatter(padded, folded, scatter_dimension=axis, tiled=True))])
     _, carrier = local_state(shaped, cuts)
-    return present(shaped, merge_states(shaped, carrier, folded, here, state) if folded else list(map(value_of, state)))
+    return present(
+        shaped, merge_states(shaped, carrier, cuts, folded, here, state) if folded else list(map(value_of, state))
+    )
 
 
 def _of_nothing(shaped: Shaped, step: Run | Finish) -> list[Any]:

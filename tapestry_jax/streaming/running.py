@@ -12,6 +12,7 @@ import numpy as np
 from combinators.errors import message
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.boundary import placed
+from tapestry_jax.lowering.on_device.filled import first_turn
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.protocols import Array, Sink, Stored
@@ -162,14 +163,13 @@ class Runner:
             state = self.programs.first(part)([values[slot] for slot in region.operands[part.entering :]])
         turn, still = self.programs.turn(part), list[Any]()
         order = [turns - 1 - count if region.reverse else count for count in range(done, turns)]
+        begun = np.int32(first_turn(region.axis, reverse=region.reverse)), np.bool_(self.older is not None)
         feed = Feed(part, self.programs, self.places, stored, order, self.ahead, meter)
         with Writing(meter, self.behind) as writing, feed:
             late: tuple[Sequence[Any], int] | None = None
             for count, at in enumerate(order, done + 1):
                 pieces = feed.take()
-                state, made, still, is_done = turn(
-                    state, operands, pieces, np.int32(at), np.bool_(self.older is not None)
-                )
+                state, made, still, is_done = turn(state, operands, pieces, np.int32(at), *begun)
                 feed.taken_by(is_done)
                 meter.turned()
                 # The turn before is written while this one runs.

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.frozen import dataclass
@@ -85,7 +86,9 @@ class Programs:
         return self._known[key]
 
     def turn(self, part: Pass) -> Any:
-        """One turn, compiled: from (carried, operands, pieces, number, older) to (carried, made, still, done).
+        """One turn, compiled: from (carried, operands, pieces, number, since, older) to (carried, made, still, done).
+
+        `since` is the first of the turns that are carried, `older` whether an older run is carried in front of them.
 
         What is carried is given away: its memory becomes that of the result. `done` is there when the turn is done.
         """
@@ -93,18 +96,24 @@ class Programs:
             self._known[part.region.results] = self._turn(part)
         return self._known[part.region.results]
 
-    def merged(self, part: Pass) -> Callable[[Sequence[Any], Sequence[Any]], Arrays]:
-        """From what a pass carries after some turns, and after those behind them alone, to what it does after all."""
+    def merged(self, part: Pass, least: tuple[int, int]) -> Callable[[Sequence[Any], Sequence[Any]], Arrays]:
+        """From what a pass carries after some turns, and after those behind them alone, to what it does after all.
+
+        Args:
+          part: the pass; without scans.
+          least: of both, the number of the lowest turn.
+        """
         key = "merged", part.region.results
         if key not in self._known:
             carried = Carried.of(part.region, self.schedule)
             count = len(carried.slots)
             self._known[key] = self._jitted(
-                lambda both: carried.after(both[:count], both[count:], 0, older=True),
+                lambda both, *least: carried.joined(both[:count], both[count:], self.here, least),
                 [*carried.slots] * 2,
                 carried.slots,
+                numbers=2,
             )
-        return lambda first, second: self._known[key]([*first, *second])
+        return lambda first, second: self._known[key]([*first, *second], *map(np.int32, least))
 
     def _turn(self, part: Pass) -> Any:
         region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)
@@ -116,19 +125,20 @@ class Programs:
         region = replace(region, body=body)
         count = len(carried.slots)
 
-        def run(state: Arrays, operands: Arrays, parts: Arrays, number: Any, older: Any) -> tuple[Arrays, ...]:
+        def run(state: Arrays, operands: Arrays, parts: Arrays, number: Any, *begun: Any) -> tuple[Arrays, ...]:
             values = padded_operands(region, operands) | carried.entering(state)
             for piece, array in zip(part.pieces, parts, strict=True):
                 values[piece.slot] = vary(array, sorted(body.slots[piece.slot].varying))
+            since, older = begun
             here = replace(self.here, older=older)
             # How many elements attain an extremum matters to its gradient alone.
             outputs = list(map(value_of, run_steps(body, values, carried.turning(here, number))))
             rest = outputs[count:]
-            return carried.after(state, outputs, number, older), rest[: len(made)], rest[len(made) :]
+            return carried.after(state, outputs, here, number, since), rest[: len(made)], rest[len(made) :]
 
-        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any, older: Any) -> tuple[Any, ...]:
+        def on_device(state: Arrays, operands: Arrays, parts: Arrays, number: Any, *begun: Any) -> tuple[Any, ...]:
             results = run(
-                _opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number, older
+                _opened(carried.slots, state), _opened(given, operands), _opened(pieces, parts), number, *begun
             )
             closed = (_closed(s, arrays) for s, arrays in zip((carried.slots, made, still), results, strict=True))
             return *closed, number + 1
@@ -137,14 +147,16 @@ class Programs:
         sharded = jax.shard_map(
             on_device,
             mesh=self.mesh,
-            in_specs=(*specs, PartitionSpec(), PartitionSpec()),
+            in_specs=(*specs, *[PartitionSpec()] * 3),
             out_specs=(specs[0], _specs(made), _specs(still), PartitionSpec()),
             check_vma=True,
         )
         made_as = [list(map(self.sharding, kind)) for kind in (carried.slots, made, still)]
         jitted = jax.jit(sharded, donate_argnums=0, out_shardings=(*made_as, NamedSharding(self.mesh, PartitionSpec())))
         structs = [list(map(self.struct, kind)) for kind in (carried.slots, given, pieces)]
-        return jitted.lower(*structs, *(jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.bool_))).compile()
+        return jitted.lower(
+            *structs, *(jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.int32, jnp.bool_))
+        ).compile()
 
     def sharding(self, slot: Slot) -> NamedSharding:
         """Where the array of a slot lies."""
@@ -161,12 +173,20 @@ class Programs:
         """The array of a slot, as a type."""
         return jax.ShapeDtypeStruct(self.shape(slot), slot.type.dtype, sharding=self.sharding(slot))
 
-    def _jitted(self, run: Callable[[Arrays], Arrays], inputs: Sequence[Slot], outputs: Sequence[Slot]) -> Any:
-        def on_device(arrays: Arrays) -> Arrays:
-            return _closed(outputs, run(_opened(inputs, arrays)))
+    def _jitted(
+        self, run: Callable[..., Arrays], inputs: Sequence[Slot], outputs: Sequence[Slot], *, numbers: int = 0
+    ) -> Any:
+        """A program from the arrays of `inputs`, and some numbers that all devices are told, to those of `outputs`."""
+
+        def on_device(arrays: Arrays, *told: Any) -> Arrays:
+            return _closed(outputs, run(_opened(inputs, arrays), *told))
 
         sharded = jax.shard_map(
-            on_device, mesh=self.mesh, in_specs=(_specs(inputs),), out_specs=_specs(outputs), check_vma=True
+            on_device,
+            mesh=self.mesh,
+            in_specs=(_specs(inputs), *[PartitionSpec()] * numbers),
+            out_specs=_specs(outputs),
+            check_vma=True,
         )
         return jax.jit(sharded, out_shardings=list(map(self.sharding, outputs)))
 

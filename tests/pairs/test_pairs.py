@@ -49,7 +49,7 @@ def test_planned_is_unplanned_where_dimensions_are_empty(number):
 
 def test_a_planted_fault_is_found_and_made_smaller(monkeypatch):
     # Devices keep their partial results to themselves.
-    monkeypatch.setattr(lowering, "merge_states", lambda shaped, carrier, axes, here, state: state)
+    monkeypatch.setattr(lowering, "merge_states", lambda shaped, carrier, cuts, axes, here, state: state)
     chosen = {"only": ("fold", "elementwise"), "sizes": (("a", 6), ("b", 6), ("c", 6))}
     found = []
     for number in range(6):

@@ -78,7 +78,7 @@ class Watch:
                 if id(_array(variable)) in returned:
                     continue
                 if not _is_count(variable) or path not in self._before[label]:
-                    raise _lost(".".join(map(str, path)), type(module).__name__)
+                    raise _lost(".".join(map(str, path)), type(module).__name__, is_parameter=_is_parameter(variable))
                 lost.append(_input(label, path))
         return result, lost
 
@@ -120,13 +120,12 @@ def _input(label: str, path: Sequence[Any]) -> str:
     return "/".join(map(str, (label, *path)))
 
 
-def _lost(path: str, module: str) -> GraphError:
+def _lost(path: str, module: str, *, is_parameter: bool = False) -> GraphError:
+    remedy = "Take it as a second result, tp.lift(..., state=True)"
+    # What normalises a parameter in its place, as nnx.WeightNorm does, writes when a model is evaluated as well.
+    remedy += "." if is_parameter else "; or call model.eval() first."
     return GraphError(
-        message(
-            f"the call writes `{path}` of a module, which a graph would lose",
-            f"got {module}",
-            remedy="Take it as a second result, tp.lift(..., state=True); or call model.eval() first.",
-        )
+        message(f"the call writes `{path}` of a module, which a graph would lose", f"got {module}", remedy=remedy)
     )
 
 
@@ -142,6 +141,12 @@ def _variables(module: Any) -> dict[tuple[Any, ...], Any]:
 def _array(variable: Any) -> Any:
     """What identifies what a variable holds: its array, or the first of several."""
     return next(iter(jax.tree.leaves(variable)), None)
+
+
+def _is_parameter(variable: Any) -> bool:
+    nnx: Any = sys.modules["flax.nnx"]
+    kind = getattr(variable, "type", type(variable))
+    return isinstance(kind, type) and issubclass(kind, nnx.Param)
 
 
 def _is_count(variable: Any) -> bool:

@@ -17,6 +17,7 @@ from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.exchange.collectives import NATIVE, extremum_over
 from tapestry_jax.lowering.exchange.ordered import merge_ordered
 from tapestry_jax.lowering.on_device.attained import value_of, with_counts, without_elements
+from tapestry_jax.lowering.on_device.filled import filled_devices
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import valid_count, valid_counts
 from tapestry_jax.lowering.on_device.read import crop_blocks
@@ -112,24 +113,27 @@ def _identity(shaped: Shaped, like: Sequence[Any]) -> list[Any]:
 
 
 def merge_states(
-    shaped: Shaped, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]
+    shaped: Shaped, carrier: Sequence[Axes], cuts: Cuts, axes: tuple[str, ...], here: Here, state: list[Any]
 ) -> list[Any]:
-    """Merge the states of all devices along `axes`; the result is the same on each of them."""
+    """Merge the states of all devices along `axes`, which `cuts` name; the result is the same on each of them."""
     assert shaped.operation.monoid is not None
+    filled = filled_devices(shaped, cuts, axes, here)
     merged = [value_of(leaf) for leaf in state]
     for merge in merges(shaped.operation.monoid, shaped.state_tree):
         leaves = [state[i] for i in merge.leaves]
         part = [carrier[i] for i in merge.leaves]
-        for position, leaf in zip(merge.leaves, _merge(merge, part, axes, here, leaves), strict=True):
+        for position, leaf in zip(merge.leaves, _merge(merge, part, axes, here, leaves, filled), strict=True):
             merged[position] = leaf
     return merged
 
 
-def _merge(merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any]) -> list[Any]:
+def _merge(
+    merge: Merge, carrier: Sequence[Axes], axes: tuple[str, ...], here: Here, state: list[Any], filled: Any
+) -> list[Any]:
     if merge.kind == "frame":
         return _merge_framed(merge, carrier, axes, here, state)
     if merge.kind == "ordered":
-        return merge_ordered(merge, carrier, axes, here, state)
+        return merge_ordered(merge, carrier, axes, here, state, filled)
     return [_natively(merge.kind, leaf, axes, here) for leaf in state]
 
 

@@ -14,7 +14,14 @@ from tapestry_jax.planning.folding.merges import Merge, mapped_frame, merges
 
 
 def accumulate(
-    shaped: Shaped, carrier: Sequence[Axes], before: list[Any], own: list[Any], there: Any, *, reverse: bool = False
+    shaped: Shaped,
+    carrier: Sequence[Axes],
+    before: list[Any],
+    own: list[Any],
+    there: Any,
+    some: Any = True,
+    *,
+    reverse: bool = False,
 ) -> list[Any]:
     """What a loop has come to after a turn, with small residuals for the backward pass.
 
@@ -23,7 +30,8 @@ def accumulate(
       carrier: the axes of the leaves of its state.
       before: the turns before.
       own: this turn.
-      there: whether there were turns before; a boolean scalar.
+      there: whether the turns before hold something; a boolean scalar.
+      some: whether this turn does; True where every turn does.
       reverse: whether they lie on the right.
     """
     assert shaped.operation.monoid is not None
@@ -38,7 +46,7 @@ def accumulate(
             pairs = zip(first, second, strict=True)
             merged = [merge_attained(cast("Extremum", merge.kind), a, b) for a, b in pairs]
         else:
-            merged = merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse)
+            merged = merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse, some)
         for position, leaf in zip(merge.leaves, merged, strict=True):
             total[position] = leaf
     return total

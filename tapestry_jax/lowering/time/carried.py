@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,12 +11,13 @@ import jax
 from combinators.frozen import dataclass
 from combinators.merging.blocks import identity_block
 from tapestry_jax.lowering.on_device.attained import without_elements
+from tapestry_jax.lowering.on_device.filled import first_turn, is_filled, met_before
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time.accumulate import accumulate
 from tapestry_jax.lowering.time.framed import State
-from tapestry_jax.planning.geometry.time_axis import turns_of
-from tapestry_jax.planning.scheduling.schedule import Region, Schedule, Slot
+from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.scheduling.schedule import Region, Run, Schedule, Slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,7 @@ class Carried:
       reverse: whether the last chunk comes first.
       anew: the nodes of the scans that begin with nothing; the others begin behind the devices before.
       loop: the loop.
+      cuts: for every state that is added up, how the dimensions of its operation are cut.
     """
 
     folds: tuple[State, ...]
@@ -40,6 +42,7 @@ class Carried:
     reverse: bool
     anew: frozenset[int]
     loop: str
+    cuts: tuple[Mapping[str, Cut], ...]
 
     @classmethod
     def of(cls, step: Region, schedule: Schedule) -> Carried:
@@ -52,7 +55,9 @@ class Carried:
         ends = itertools.accumulate(leaves for _, leaves in step.scans)
         given = len(step.operands) - (len(body.inputs) - scanned)
         anew = frozenset(node for (node, _), end in zip(step.scans, ends, strict=True) if end > given)
-        return cls(tuple(folds), tuple(scans), slots, totals, step.reverse, anew, step.axis)
+        known = _cuts_of_states(body)
+        cuts = tuple(known[node] for node, _ in step.folds)
+        return cls(tuple(folds), tuple(scans), slots, totals, step.reverse, anew, step.axis, cuts)
 
     @property
     def folded(self) -> int:
@@ -71,19 +76,42 @@ class Carried:
         """The place of a turn."""
         return here.beginning(self.loop, self.anew).turning(self.loop, number)
 
-    def after(self, state: Sequence[Any], outputs: Sequence[Any], number: Any, older: Any = False) -> list[Any]:
+    def after(
+        self, state: Sequence[Any], outputs: Sequence[Any], here: Here, number: Any, since: Any = None
+    ) -> list[Any]:
         """The leaves after a turn, from those before it and what its body has made.
 
         Args:
           state: the leaves before.
           outputs: of the body.
+          here: the device, outside of the loop.
           number: of the turn.
-          older: whether an older run has come to what was there before the first turn.
+          since: the turn before which nothing was there but what an older run has come to; None is the first.
         """
         local = varying_as(outputs[: len(self.slots)], self.slots)
-        there = (number != (turns_of(self.loop) - 1 if self.reverse else 0)) | older
-        added = _accumulated(self.folds, list(state), local, there, reverse=self.reverse)
+        since = first_turn(self.loop, reverse=self.reverse) if since is None else since
+        begun, least = met_before(self.loop, number, since, reverse=self.reverse)
+        there = [begun & filled | here.older for filled in self._filled(here, least)]
+        some = self._filled(here, number)
+        added = _accumulated(self.folds, list(state), local, there, some, reverse=self.reverse)
         return [*added, *local[self.folded :]]
+
+    def joined(self, first: Sequence[Any], then: Sequence[Any], here: Here, least: Sequence[Any]) -> list[Any]:
+        """The leaves of folds after two ranges of turns, from those of each.
+
+        Args:
+          first: the leaves after the turns that run first.
+          then: those after the other turns alone.
+          here: the device, outside of the loop.
+          least: of both, the number of the lowest turn.
+        """
+        there, some = (self._filled(here, number) for number in least)
+        return _accumulated(self.folds, list(first), list(then), there, some, reverse=self.reverse)
+
+    def _filled(self, here: Here, number: Any) -> list[Any]:
+        """For every state that is added up whether a turn holds something for it."""
+        inside = here.turning(self.loop, number)
+        return [is_filled(shaped, cuts, inside) for (shaped, *_), cuts in zip(self.folds, self.cuts, strict=True)]
 
 
 def varying_as(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Any]:
@@ -103,13 +131,30 @@ def _states(schedule: Schedule, carried: Sequence[tuple[int, int]], slots: Seque
     return found
 
 
+def _cuts_of_states(body: Schedule) -> dict[int, Mapping[str, Cut]]:
+    """By node, how the dimensions of an operation are cut whose state loops add up."""
+    found: dict[int, Mapping[str, Cut]] = {}
+    for step in body.steps:
+        if isinstance(step, Run) and step.carried:
+            found[step.node] = dict(step.cuts)
+        elif isinstance(step, Region):
+            found |= _cuts_of_states(step.body)
+    return found
+
+
 def _accumulated(
-    states: Sequence[State], before: list[Any], local: list[Any], there: Any, *, reverse: bool
+    states: Sequence[State],
+    before: list[Any],
+    local: list[Any],
+    filled_before: Sequence[Any],
+    filled: Sequence[Any],
+    *,
+    reverse: bool,
 ) -> list[Any]:
     total: list[Any] = []
-    for shaped, _, carrier in states:
+    for (shaped, _, carrier), there, some in zip(states, filled_before, filled, strict=True):
         own = slice(len(total), len(total) + len(carrier))
-        total += accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)
+        total += accumulate(shaped, carrier, before[own], local[own], there, some, reverse=reverse)
     return total
 
 

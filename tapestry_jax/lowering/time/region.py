@@ -87,7 +87,7 @@ def _run(
         values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}
         values |= carried.entering(state)
         outputs = run_body(body, values, carried.turning(here, counter))
-        return carried.after(state, outputs, counter), outputs[count:]
+        return carried.after(state, outputs, here, counter), outputs[count:]
 
     start = carried.first(starts)
     counters = jnp.arange(turns, dtype=jnp.int32)

@@ -132,18 +132,23 @@ class OnWorkers(Runner):
         """The state of all ranges, merged in order; what they made is written on the way."""
         body, cut = part.region.body, ranges(part)
         slots = [body.slots[slot] for slot in body.outputs[: sum(leaves for _, leaves in part.region.folds)]]
-        merge, last = self.programs.merged(part), list[Any]()
+        last = list[Any]()
         with Writing(meter, self.behind) as writing:
 
-            def leaf(at: int) -> list[Any]:
+            def leaf(at: int) -> tuple[list[Any], int]:
                 found = partials.read("turns-{}-{}".format(*cut[at]))
                 if found is None or not _fits(found, slots):
                     raise _lost(partials, cut[at])
                 self._write_made(part, found, cut[at], writing)
                 last[:] = [self._put(found[f"still/{n}"], body.slots[s.slot]) for n, s in enumerate(part.still)]
-                return [self._put(found[f"state/{n}"], slot) for n, slot in enumerate(slots)]
+                state = [self._put(found[f"state/{n}"], slot) for n, slot in enumerate(slots)]
+                return state, part.turns - cut[at][1] if part.region.reverse else cut[at][0]
 
-            state = merged_in_order(len(cut), leaf, lambda a, b: merge(a, b) if slots else [])
+            def merge(first: tuple[list[Any], int], then: tuple[list[Any], int]) -> tuple[list[Any], int]:
+                least = first[1], then[1]
+                return self.programs.merged(part, least)(first[0], then[0]) if slots else [], min(least)
+
+            state, _ = merged_in_order(len(cut), leaf, merge)
         return state, last
 
     def _write_made(self, part: Pass, found: Mapping[str, Array], cut: tuple[int, int], writing: Writing) -> None:

@@ -54,10 +54,12 @@ def _turned(job: Built, given: Mapping[str, Array], begin: int, stop: int) -> di
     state, turn = programs.first(part)([]), programs.turn(part)
     counts = range(begin, stop)
     order = [part.turns - 1 - count if part.region.reverse else count for count in counts]
+    # The turns before are other workers': nothing is merged with what this one begins with.
+    begun = np.int32(order[0]), np.bool_(False)
     found, still = dict[str, Array](), list[Any]()
     with Feed(part, programs, places, job.stored, order, job.handed.ahead, Meter()) as feed:
         for at in order:
-            state, made, still, is_done = turn(state, operands, feed.take(), np.int32(at), np.bool_(False))
+            state, made, still, is_done = turn(state, operands, feed.take(), np.int32(at), *begun)
             feed.taken_by(is_done)
             for number, (each, array) in enumerate(zip(part.made, made, strict=True)):
                 for _, piece in pieces_of(array, body.slots[each.slot], mesh, places, {part.region.axis: at}):

@@ -49,3 +49,19 @@ def test_settings_of_doubles_decide_what_is_traced():
         assert inside(x, w).dtype == product(x, w).dtype == np.float64
         np.testing.assert_array_equal(inside(x, w), x @ w)
     assert inside(x, w).dtype == np.float32
+
+
+def test_doubles_stay_doubles_on_each_device():
+    inside, mesh = tp.partitioned(tp.einsum("i k, k n -> i n")), tp.mesh(data=2, model=4)
+    random = np.random.default_rng(0)
+    x, w = random.normal(size=(8, 16)), random.normal(size=(16, 8))
+    with jax.enable_x64(True):
+        placed = [
+            jax.device_put(array, NamedSharding(mesh, spec))
+            for array, spec in ((x, P("data", "model")), (w, P("model")))
+        ]
+        value, slope = jax.jit(jax.value_and_grad(lambda x, w: jnp.sum(jnp.sin(inside(x, w)))))(*placed)
+        assert value.dtype == slope.dtype == np.float64
+        # In float32 both would be off by 1e-6.
+        np.testing.assert_allclose(value, np.sin(x @ w).sum(), rtol=1e-12)
+        np.testing.assert_allclose(slope, np.cos(x @ w) @ w.T, rtol=1e-11, atol=1e-12)

@@ -78,3 +78,30 @@ def test_a_repetition_over_the_streamed_dimension_is_refused_with_what_would_do(
 
     with pytest.raises(tp.PlanError, match=r"Take several turns in one map, whose window reads a rim of as many cells"):
         tp.stream(program, {"y": tp.chunks(size=8)}, u)
+
+
+@pytest.mark.parametrize(
+    ("boundary", "follows"), [("periodic", True), ("reflect", True), ("edge", False), ("zero", False)]
+)
+def test_a_deep_window_is_several_steps_where_its_rim_changes_as_the_boundary_does(
+    boundary: str, follows: bool
+) -> None:
+    def heat(u: Any) -> Any:
+        return u.here + 0.2 * (u[-1, 0] + u[1, 0] + (u[0, -1] + u[0, 1]) - 4 * u.here)
+
+    inside = tp.stencil(heat, REACH, boundary={"y": "valid", "x": "zero"})
+    each = tp.stencil(heat, REACH, boundary={"y": boundary, "x": "zero"})
+
+    def several(block: Any) -> Any:
+        for _ in range(DEPTH):
+            block = inside(block)
+        return block
+
+    u = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    window = tp.Map(several, f"(y+[dy]-{DEPTH}) [x] -> y [x]", sizes={"dy": 2 * DEPTH + 1}, boundary=boundary)
+    found, wanted = (np.asarray(jax.jit(run)(u)) for run in (window, tp.iterate(each, DEPTH)))
+    np.testing.assert_allclose(found[DEPTH:-DEPTH], wanted[DEPTH:-DEPTH], atol=1e-6)
+    # What lies outside was copied once, or is zero: it takes the steps of a cell, and not those of a boundary.
+    assert bool(np.abs(found - wanted).max() < 1e-6) is follows
+    streamed = tp.stream(window, {"y": tp.chunks(size=5)}, u).run()
+    np.testing.assert_allclose(streamed, found, atol=1e-6)

@@ -110,6 +110,20 @@ def test_a_count_may_be_lost_where_no_result_depends_on_it() -> None:
     )
 
 
+def test_a_parameter_that_is_normalised_in_its_place_is_written_in_evaluation_too() -> None:
+    model = nnx.WeightNorm(nnx.Linear(4, 3, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0))
+    model.eval()
+    with pytest.raises(tp.GraphError) as caught:
+        lift(model, X)
+    assert str(caught.value) == (
+        "the call writes `layer_instance.kernel` of a module, which a graph would lose\n  got WeightNorm\n"
+        "  Take it as a second result, tp.lift(..., state=True)."
+    )
+    result, written = lift(model, X, state=True)(nnx.state(model), X)
+    close(result, model(jnp.asarray(X)), 2e-6, "normalised")
+    close(written["layer_instance"]["kernel"][...], model.layer_instance.kernel[...], 2e-6, "kernel")
+
+
 def test_methods_and_keywords_of_a_module_leave_its_arrays_inputs() -> None:
     model = Regularised(nnx.Rngs(0))
     graph = lift(model.norms, X)

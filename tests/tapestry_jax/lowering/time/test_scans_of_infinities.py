@@ -114,7 +114,7 @@ def test_windows_that_are_a_block_are_merged_with_nothing() -> None:
 
 def test_a_merge_with_the_identity_is_seen() -> None:
     """The fault of before: what is chosen here was merged."""
-    with damaged(blocks.merge_behind, "jnp.where(there, leaf, alone)", "leaf"), pytest.raises(AssertionError):
+    with damaged(blocks.merge_behind, "jnp.where(both, leaf, other)", "leaf"), pytest.raises(AssertionError):
         test_an_infinite_decay_forgets_nothing_that_is_not_there("two", "forwards", 8)
 
 

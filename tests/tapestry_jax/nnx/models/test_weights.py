@@ -75,6 +75,8 @@ def test_sizes_are_those_of_the_configuration_beside_the_weights(tmp_path, weigh
     with pytest.raises(tp.FormatError, match=r"^1 of 1 files of weights cannot be read\n.*none"):
         Llama.from_safetensors(tmp_path / "none")
     (tmp_path / "config.json").write_text(json.dumps(reference.CONFIG))
+    # What the files hold decides; which of them holds what, as the index says, is not asked.
+    (tmp_path / "model.safetensors.index.json").write_text("{")
     for paths in (tmp_path, str(tmp_path / "model.safetensors"), [tmp_path / "model.safetensors"]):
         model = Llama.from_safetensors(paths)
         assert model.config == CONFIG

@@ -123,13 +123,13 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     "a turn forgets those before it": (
         "chunks",
         carried._accumulated,
-        "accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)",
+        "accumulate(shaped, carrier, before[own], local[own], there, some, reverse=reverse)",
         "local[own]",
     ),
     "turns are multiplied": (
         "chunks",
         accumulate.accumulate,
-        "merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse)",
+        "merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse, some)",
         "[a * b for a, b in zip(first, second)]",
     ),
     "stages give the chunks of other turns": (
@@ -164,7 +164,7 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     "carries in half the bits": (
         "chunks",
         carried._accumulated,
-        "accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)",
+        "accumulate(shaped, carrier, before[own], local[own], there, some, reverse=reverse)",
         "[x.astype('bfloat16').astype(x.dtype) for x in accumulate(shaped, carrier, before[own], local[own], there)]",
     ),
 }
@@ -197,14 +197,14 @@ NUMBERS: dict[str, tuple[str, Any, str, str]] = {
     "a turn is merged twice": (
         "chunks",
         carried._accumulated,
-        "accumulate(shaped, carrier, before[own], local[own], there, reverse=reverse)",
+        "accumulate(shaped, carrier, before[own], local[own], there, some, reverse=reverse)",
         "accumulate(shaped, carrier, accumulate(shaped, carrier, before[own], local[own], there), local[own], there)",
     ),
     "turns are merged in another order": (
         "ordered",
         carried._accumulated,
-        "there, reverse=reverse)",
-        "there, reverse=not reverse)",
+        "some, reverse=reverse)",
+        "some, reverse=not reverse)",
     ),
     "a sum is doubled": (
         "megatron",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.streaming.cluster import driver
+from tapestry_jax.streaming.cluster import driver, ranges
 from tapestry_jax.streaming.cluster.local import local_client
 from tapestry_jax.streaming.kept.partials import PARTIALS
 
@@ -140,3 +140,21 @@ def test_killed_workers_stopped_drivers_and_numbers_of_workers_change_no_bit(
     again = {f"turns-{begin}-{stop}" for begin, stop in todo[-1]}
     assert committed[0].name in again and not again & {path.name for path in committed[1:]}
     assert 10 <= len(committed) < tasks
+
+
+@pytest.mark.parametrize("tasks", [64, 3])
+def test_what_a_worker_begins_with_is_merged_with_nothing(
+    client: Any, tmp_path: Path, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One in eight chunks of 13 matrices holds nothing; a product with the unit matrix of any turn would be NaN.
+    monkeypatch.setattr(ranges, "_TASKS", tasks)
+    rows = np.full((13, 2, 2), 0.5, np.float32)
+    rows[::3, 0], rows[-1] = np.inf, np.inf
+    np.save(tmp_path / "m.npy", rows)
+    fold = tp.fold(agg.MatrixProduct(), "row [i] [j] -> ")
+    job = tp.stream(
+        fold, {"row": tp.chunks(8)}, tp.open(tmp_path / "m.npy"), checkpoint=tmp_path / "run", engine=client
+    )
+    found = job.run()
+    assert not np.isnan(found).any()
+    np.testing.assert_array_equal(found, fold(rows))
