@@ -1,6 +1,7 @@
 """One pass over a Zarr array: column means, variances and X^T X, beside a bare loop and Dask.
 
-    python -m benchmarks.streams_beside --rows 1966080     # 4 GB of float32 in chunks of 64 MiB
+    python -m benchmarks.streams_beside --rows 1966080                    # 4 GB of float32 in chunks of 64 MiB
+    python -m benchmarks.streams_beside --rows 1966080 --what moments     # bound by memory: beside reading alone
 
 Peaks are of the resident sets of a process and its children, above what the process held once everything was imported
 and planned. Dask's arrays of workers count from their start. Nothing drops the system's cache of files.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -51,7 +53,7 @@ def streamed(path: Path) -> Callable[[], Result]:
         found = tp.fold(tp.aggregators.Moments(2), "row c -> c")(x)
         return found["mean"], found["variance"], tp.einsum("row c, row d -> c d")(x, x.rename(c="d"))
 
-    job = tp.stream(statistics, {"row": tp.chunks(size=CHUNK // 2)}, tp.open(str(path)))
+    job = tp.stream(statistics, {"row": tp.chunks(size=CHUNK)}, tp.open(str(path)))
     print(job.plan(), file=sys.stderr)
     return lambda: tuple(map(np.asarray, job.run()))
 
@@ -81,6 +83,44 @@ def bare(path: Path) -> Callable[[], Result]:
     return run
 
 
+def moments(path: Path) -> Callable[[], Result]:
+    """Means and variances alone, by `tp.stream`."""
+    import tapestry_jax as tp
+
+    program = tp.fold(tp.aggregators.Moments(2), "row c -> c")
+    job = tp.stream(program, {"row": tp.chunks(size=CHUNK)}, tp.open(str(path)))
+    print(job.plan(), file=sys.stderr)
+
+    def run() -> Result:
+        found = job.run()
+        return found["mean"], found["variance"], None
+
+    return run
+
+
+def reading(path: Path) -> Callable[[], Result]:
+    """Reading alone, by TensorStore, into arrays that are there: as many chunks under way as there are arrays."""
+    import tensorstore as ts
+
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
+    array = ts.open(spec, read=True).result()
+    buffers = [np.zeros((CHUNK, COLUMNS), np.float32) for _ in range(4)]
+
+    def run() -> Result:
+        under_way: list[Any] = [None] * len(buffers)
+        for number, start in enumerate(range(0, array.shape[0], CHUNK)):
+            place, stop = number % len(buffers), min(start + CHUNK, array.shape[0])
+            if under_way[place] is not None:
+                under_way[place].result()
+            target = ts.array(buffers[place][: stop - start])
+            under_way[place] = target.write(array[start:stop]).commit
+        for each in filter(None, under_way):
+            each.result()
+        return None, None, None
+
+    return run
+
+
 def dask(path: Path) -> Callable[[], Result]:
     """By Dask arrays on two processes of one thread."""
     import dask.array as da
@@ -98,7 +138,11 @@ def dask(path: Path) -> Callable[[], Result]:
     return run
 
 
-RUNNERS = {"tp.stream": streamed, "NumPy and TensorStore": bare, "Dask, 2 processes": dask}
+RUNNERS = {
+    "products": {"tp.stream": streamed, "NumPy and TensorStore": bare, "Dask, 2 processes": dask},
+    "moments": {"tp.stream": moments, "TensorStore, reading alone": reading},
+}
+"""For what is computed, who does it."""
 
 
 def tree() -> int:
@@ -112,10 +156,21 @@ def tree() -> int:
     return held
 
 
-def measured(name: str, path: Path) -> None:
+def spent() -> float:
+    """Seconds of the processor that this process and its children have taken, those that have ended as well."""
+    living, total = psutil.Process().children(recursive=True), sum(os.times()[:4])
+    for process in living:
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def measured(what: str, name: str, path: Path) -> None:
     """Run one, and print what it took."""
     own = psutil.Process().memory_info().rss
-    run = RUNNERS[name](path)
+    run = RUNNERS[what][name](path)
     base = own if name.startswith("Dask") else tree()
     peak, done = [0], threading.Event()
 
@@ -125,14 +180,15 @@ def measured(name: str, path: Path) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    began = time.perf_counter()
+    began, before = time.perf_counter(), spent()
     _, variance, _ = run()
-    wall = time.perf_counter() - began
+    wall, seconds = time.perf_counter() - began, spent() - before
     done.set()
     watcher.join()
-    reference = json.loads((path.parent / "variance.json").read_text())
-    error = float(np.max(np.abs(variance - reference) / reference))
-    print(json.dumps({"name": name, "wall": wall, "peak": peak[0] - base, "whole": peak[0], "error": error}))
+    reference = np.asarray(json.loads((path.parent / "variance.json").read_text()))
+    error = None if variance is None else float(np.max(np.abs(np.asarray(variance) - reference) / reference))
+    told = {"wall": wall, "seconds": seconds, "peak": peak[0] - base, "whole": peak[0], "error": error}
+    print(json.dumps(told))
 
 
 def reference(rows: int) -> list[float]:
@@ -150,23 +206,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="One pass over a Zarr array, beside others.")
     parser.add_argument("--rows", type=int, default=491520)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--what", choices=[*RUNNERS], default="products")
+    parser.add_argument("--folder", help="where the array is written; it is removed in the end")
     parser.add_argument("--one", nargs=2, metavar=("NAME", "PATH"))
     chosen = parser.parse_args()
     if chosen.one:
-        measured(chosen.one[0], Path(chosen.one[1]))
+        measured(chosen.what, chosen.one[0], Path(chosen.one[1]))
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         path = Path(folder) / "x.zarr"
         write(path, chosen.rows)
         (Path(folder) / "variance.json").write_text(json.dumps(reference(chosen.rows)))
-        print("| runner | wall, s | peak above start, MiB | peak, MiB | error of the variance |")
-        print("|---|---:|---:|---:|---:|")
-        for name in [*RUNNERS] * chosen.rounds:
-            command = [sys.executable, "-m", "benchmarks.streams_beside", "--one", name, str(path)]
-            line = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-            told = json.loads(line)
-            sizes = f"{told['peak'] / 2**20:.0f} | {told['whole'] / 2**20:.0f}"
-            print(f"| {name} | {told['wall']:.1f} | {sizes} | {told['error']:.1e} |", flush=True)
+        # What was written is on its way to the disk.
+        os.sync()
+        print(f"{chosen.what}, {chosen.rows} x {COLUMNS} float32")
+        print("| runner | wall, s | MB/s | CPU, s | peak above start, MiB | peak, MiB | error of the variance |")
+        print("|---|---:|---:|---:|---:|---:|---:|")
+        for name in [*RUNNERS[chosen.what]] * chosen.rounds:
+            print(row(name, chosen.rows, asked(chosen.what, name, path)), flush=True)
+
+
+def asked(what: str, name: str, path: Path) -> dict[str, Any]:
+    """What a process of its own says."""
+    command = [sys.executable, "-m", "benchmarks.streams_beside", "--what", what, "--one", name, str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise RuntimeError(f"{name}:\n{said.stderr}")
+    return json.loads(said.stdout.splitlines()[-1])
+
+
+def row(name: str, rows: int, told: dict[str, Any]) -> str:
+    """A row of the table, in Markdown."""
+    rate = rows * COLUMNS * 4 / told["wall"] / 1e6
+    sizes = f"{told['peak'] / 2**20:.0f} | {told['whole'] / 2**20:.0f}"
+    error = "" if told["error"] is None else f"{told['error']:.1e}"
+    return f"| {name} | {told['wall']:.1f} | {rate:.0f} | {told['seconds']:.1f} | {sizes} | {error} |"
 
 
 if __name__ == "__main__":

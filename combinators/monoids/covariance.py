@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from combinators.merging.frame import Frame
 from combinators.merging.monoid import Monoid
-from combinators.monoids.moments import merge_means, reference_mean, summarize, weight
+from combinators.monoids.moments import add_changed, merge_means, reference_mean, summarize, weight
 
 # State: (count, mean, products): a number (integer, or float for a total weight), (d,) and (d, d).
 
@@ -29,8 +29,9 @@ def combine_covariance(left: Any, right: Any) -> Any:
     """
     (count1, mean1, products1), (count2, mean2, products2) = left, right
     mean, step1, step2 = merge_means((count1, mean1), (count2, mean2))
-    moved1, moved2 = _moved(count1, products1, step1), _moved(count2, products2, step2)
-    return weight(count1) + weight(count2), mean, moved1 + moved2
+    change = _change(count1, step1) + _change(count2, step2)
+    known = (_known(count1, products1), _known(count2, products2))
+    return weight(count1) + weight(count2), mean, add_changed(*known, change)
 
 
 def express(state: Any, reference: Any) -> Any:
@@ -49,8 +50,17 @@ def restore(reference: Any, addends: Any) -> Any:
 
 
 def _moved(count: Any, products: Any, step: Any) -> Any:
-    """Products around the mean, seen from `-step` beside it; those of an empty state have no derivative."""
-    return jnp.where(count == 0, 0, products) + weight(count).astype(step.dtype) * jnp.outer(step, step)
+    """Products around the mean, seen from `-step` beside it."""
+    return _known(count, products) + _change(count, step)
+
+
+def _known(count: Any, products: Any) -> Any:
+    """Products around the mean; those of an empty state have no derivative."""
+    return jnp.where(count == 0, 0, products)
+
+
+def _change(count: Any, step: Any) -> Any:
+    return weight(count).astype(step.dtype) * jnp.outer(step, step)
 
 
 Covariance: Monoid = Monoid(

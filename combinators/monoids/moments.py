@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -27,16 +29,34 @@ def shift_sums(sums: Sequence[Any], step: Any) -> list[Any]:
     Returns:
       The sums of `(x - a + step)**p` for the same `p`.
     """
+    changes = sum_changes(sums, step)
+    return [
+        whole if change is None else change if whole is None else whole + change
+        for whole, change in zip(sums, changes, strict=True)
+    ]
+
+
+def sum_changes(sums: Sequence[Any], step: Any) -> list[Any]:
+    """What is added to power sums where their origin moves, as `shift_sums` says; None where nothing is."""
     powers = [None, step]
     while len(powers) < len(sums):
         powers.append(powers[-1] * step)
-    moved: list[Any] = []
+    changes: list[Any] = []
     for order in range(len(sums)):
-        terms = [sums[order]] if sums[order] is not None else []
         lower = [k for k in range(1, order + 1) if sums[order - k] is not None]
-        terms += [math.comb(order, k) * (sums[order - k] * powers[k]) for k in lower]
-        moved.append(sum(terms[1:], terms[0]))
-    return moved
+        terms = [math.comb(order, k) * (sums[order - k] * powers[k]) for k in lower]
+        changes.append(reduce(operator.add, terms) if terms else None)
+    return changes
+
+
+def add_changed(left: Any, right: Any, change: Any) -> Any:
+    """Add two sums and what the move of their origins changes; the larger sum is rounded once.
+
+    A change that is less than half a unit in the last place of the larger sum would be lost there, time after time: it
+    is added to the smaller one first.
+    """
+    is_left = jnp.abs(left) >= jnp.abs(right)
+    return jnp.where(is_left, left, right) + (jnp.where(is_left, right, left) + change)
 
 
 def merge_means(left: Any, right: Any) -> tuple[Any, Any, Any]:
@@ -80,9 +100,10 @@ def combine_moments(left: Any, right: Any) -> Any:
     """
     (count1, mean1, *sums1), (count2, mean2, *sums2) = left, right
     mean, step1, step2 = merge_means((count1, mean1), (count2, mean2))
-    moved1 = shift_sums(_central(count1, sums1), step1)
-    moved2 = shift_sums(_central(count2, sums2), step2)
-    return (weight(count1) + weight(count2), mean, *(a + b for a, b in zip(moved1[2:], moved2[2:], strict=True)))
+    central1, central2 = _central(count1, sums1), _central(count2, sums2)
+    changes = zip(sum_changes(central1, step1)[2:], sum_changes(central2, step2)[2:], strict=True)
+    merged = (add_changed(a, b, x + y) for a, b, (x, y) in zip(central1[2:], central2[2:], changes, strict=True))
+    return (weight(count1) + weight(count2), mean, *merged)
 
 
 def summarize(state: Any) -> Any:

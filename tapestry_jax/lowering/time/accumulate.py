@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import jax.numpy as jnp
 from jax import lax
 
 from combinators.merging.blocks import Axes, combine_blocks, merge_behind
@@ -56,7 +57,8 @@ def _in_frame(merge: Merge, carrier: Sequence[Axes], left: list[Any], right: lis
     """Add two states up in a common frame.
 
     The fold is the same in every frame, so that the frame carries no derivative. What is carried then enters linearly,
-    and a loop need not store it for its backward pass.
+    and a loop need not store it for its backward pass. The value is that of the monoid itself: to express what is
+    carried in a frame and to restore it rounds it several times a turn.
     """
     assert merge.monoid.frame is not None
     both = combine_blocks(
@@ -65,4 +67,14 @@ def _in_frame(merge: Merge, carrier: Sequence[Axes], left: list[Any], right: lis
     frame = mapped_frame(merge, carrier, left)
     reference = [lax.stop_gradient(leaf) for leaf in frame.at(frame.summary(both))]
     addends = zip(frame.express(left, reference), frame.express(right, reference), strict=True)
-    return frame.restore(reference, [a + b for a, b in addends])
+    restored = frame.restore(reference, [a + b for a, b in addends])
+    return [_with_value(own, value) for own, value in zip(restored, both, strict=True)]
+
+
+def _with_value(framed: Any, value: Any) -> Any:
+    """A sum with the derivative that it has in a frame, and the value that it has without."""
+    if not jnp.issubdtype(framed.dtype, jnp.floating):
+        return value
+    # Of two numbers this near the difference is exact. Infinities have none, and are the same in every frame.
+    missing = lax.stop_gradient(value - framed)
+    return framed + jnp.where(jnp.isfinite(missing), missing, 0)

@@ -30,15 +30,19 @@ from tapestry_jax.storage.chunked.metadata import (
     read_metadata,
     spec_of,
 )
+from tapestry_jax.storage.chunked.plain import read_chunks, whole_chunks
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, of_system
 from tapestry_jax.storage.files.ranges import of_folder
+from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import filled_again, keep_filled
 
 _MOST_BYTES_OF_CHUNK = 2**32
+Begin = Callable[[Any, Array], Any]
+"""From a box of a TensorStore, and an array of its shape, to a future of TensorStore."""
 
 
 class _Opened:
@@ -68,20 +72,23 @@ class _Opened:
             remedy = "Store it in smaller chunks: one is decoded in memory as a whole."
             raise FormatError(message(f"a chunk of `{self.where}` is too large", *details, remedy=remedy))
 
-    def _begun(
-        self, box: Box, begin: Callable[[Any, Array], Any], what: str, array: Array, done: Callable[[], None]
-    ) -> Future[None]:
+    def _begun(self, box: Box, begin: Begin, what: str, array: Array, done: Callable[[], None]) -> Future[None]:
         """`done` is called when all is done well, before the future says so; what it raises, the future does."""
         error = given(_of, what=what, where=self.where)
         store, origin = self._opened(), [start for start, _ in box]
         parts = [
-            (cost, given(begin, store[slices(part)], array[(*slices(_moved(part, origin)), ...)]))
+            self._part(store, begin, part, cost, array[(*slices(_moved(part, origin)), ...)])
             for part, cost in (pieces(box, self._stored_chunks, self.dtype.itemsize) if array.size else ())
         ]
         future = self._gate.begin(parts, error, done)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return future
+
+    def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:
+        """A part of a box, as the gate takes it: bytes under way beside the array, and what begins it."""
+        del self
+        return cost, given(begin, store[slices(part)], array)
 
     def _opened(self) -> Any:
         if self._store is None:
@@ -98,13 +105,34 @@ class _Opened:
 class ZarrStored(_Opened, Shown):
     """A `Stored` in a Zarr folder or at an address."""
 
+    def __init__(self, store: Any, metadata: Metadata, names: Names | None, place: Place) -> None:
+        super().__init__(store, metadata, names, place)
+        self._threads = Threads(self.where)
+
     def read(self, box: Box, into: Array) -> Future[None]:
-        """As `Stored.read`; TensorStore decodes and checks on its own threads, straight into `into`."""
+        """As `Stored.read`; files that hold cells as they are go straight into `into`, others through TensorStore."""
         self._opened()
         box = check_box(box, self.shape, self.where)
         check_array(into, box, self.dtype, self.where, is_target=True)
         check = given(check_flags, into, self.where)
         return self._begun(box, _read, f"read the box {told(box)}", into, check)
+
+    def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:
+        decoded, plain, folder = super()._part(store, begin, part, cost, array), self._metadata.plain, self._place.path
+        chunks = None if plain is None or folder is None else whole_chunks(part, self._stored_chunks, array)
+        if chunks is None or plain is None or folder is None:
+            return decoded
+
+        def straight() -> None:
+            if not read_chunks(folder, plain, chunks):
+                decoded[1]().result()
+
+        return 0, lambda: self._threads.submit(straight)
+
+    def close(self) -> None:
+        """As `Stored.close`."""
+        super().close()
+        self._threads.close()
 
     def fingerprint(self) -> str:
         """Of a folder: its metadata, and the size, time of change and inode of every file in it.
