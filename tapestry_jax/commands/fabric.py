@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tapestry_jax.fabric.catalogue.connection import FILE
 from tapestry_jax.fabric.described import Described
 from tapestry_jax.fabric.fabric import Fabric
 from tapestry_jax.mesh import mesh as make_mesh
+from tapestry_jax.planning.entries.items import chunks
 
 _COMMAND = "tapestry fabric"
 _ABOUT = """
@@ -29,6 +30,11 @@ Named tensors in a folder, as tp.Fabric keeps them.
   tapestry fabric copy  data/ x y --from row=0:8 --to row=8:16
   tapestry fabric apply data/ package.module:program x w --out y
   tapestry fabric apply data/ graph.json x w --out y --mesh data=2 --plan row=data
+  tapestry fabric apply data/ graph.json x w --out y --over row --memory 1GiB --checkpoint run/
+  tapestry fabric recover data/ y                     compute blocks that are lost again
+  tapestry fabric delete data/ x y
+  tapestry fabric snapshot data/ before               keep all as it is; without a name: which there are
+  tapestry fabric restore data/ before x              one tensor, or without names all of them
 
 What load and copy write, and apply names, is there as a whole or not at all. --json prints what is there as JSON. A
 graph file is data, no code of which is run; package.module:program is code of yours, which is imported.
@@ -39,7 +45,7 @@ exit status: 0 where it is done, 1 where `show --check` finds blocks that are lo
 def words(parser: argparse.ArgumentParser) -> None:
     """The words of `tapestry fabric`."""
     parser.description = _ABOUT.strip()
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ls | show | load | export | copy | apply")
+    actions = parser.add_subparsers(dest="action", required=True, metavar=" | ".join(_ACTIONS))
     _listing(actions)
     _moving(actions)
     copy = _action(actions, "copy", "a box of a tensor into another, or into the same")
@@ -56,8 +62,13 @@ def words(parser: argparse.ArgumentParser) -> None:
     apply.add_argument("--out", required=True, metavar="NAMES", help="of its results: y, or y,z")
     apply.add_argument("--mesh", metavar="AXES", help="of devices here, such as data=2,model=4")
     apply.add_argument("--plan", action="append", default=[], metavar="DIM=AXES", help="such as row=data; repeat it")
+    apply.add_argument("--over", action="append", default=[], metavar="DIM[=SIZE]", help="stream it, in such chunks")
+    apply.add_argument("--memory", metavar="BYTES", help="that a stream may need, such as 512MiB")
+    apply.add_argument("--checkpoint", metavar="FOLDER", help="of this stream: the same words go on from there")
+    apply.add_argument("--parameters", metavar="NAME", help="under which what a module holds is kept")
     apply.add_argument("--allow", action="append", default=[], metavar="PACKAGE", help="what a graph file may name")
     apply.add_argument("--overwrite", action="store_true", help="replace tensors of these names")
+    _keeping(actions)
 
 
 def _listing(actions: Any) -> None:
@@ -82,6 +93,21 @@ def _moving(actions: Any) -> None:
         each.add_argument("--overwrite", action="store_true", help="replace what is there")
 
 
+def _keeping(actions: Any) -> None:
+    recover = _action(actions, "recover", "compute blocks that are lost again")
+    recover.add_argument("name", metavar="NAME")
+    recover.add_argument("program", nargs="?", metavar="PROGRAM", help="package.module:program, where no file holds it")
+    recover.add_argument("--allow", action="append", default=[], metavar="PACKAGE", help="what stored graphs may name")
+    delete = _action(actions, "delete", "let names stand for nothing")
+    delete.add_argument("names", nargs="+", metavar="NAME")
+    snapshot = _action(actions, "snapshot", "keep all tensors as they are, or list what is kept")
+    snapshot.add_argument("name", nargs="?", metavar="SNAPSHOT")
+    snapshot.add_argument("--forget", metavar="SNAPSHOT", help="keep one no longer")
+    restore = _action(actions, "restore", "let names stand for what they stood for")
+    restore.add_argument("name", metavar="SNAPSHOT")
+    restore.add_argument("names", nargs="*", metavar="NAME", help="default all; what came later is gone then")
+
+
 def _action(actions: Any, name: str, told: str) -> argparse.ArgumentParser:
     made = actions.add_parser(name, help=told, description=told)
     made.add_argument("fabric", metavar="FABRIC", help="its folder")
@@ -102,7 +128,8 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
         remedy = "Name a folder that `tapestry fabric load` or tp.Fabric has made."
         raise TapestryError(message(f"{_COMMAND} {chosen.action}: {chosen.fabric!r:.200} is no fabric", remedy=remedy))
     mesh = _mesh(chosen)
-    with Fabric(folder, mesh=mesh) as fabric:
+    allow = getattr(chosen, "allow", []) if chosen.action == "recover" else []
+    with Fabric(folder, mesh=mesh, allow=allow) as fabric:
         return _ACTIONS[chosen.action](fabric, chosen)
 
 
@@ -157,8 +184,40 @@ def _apply(fabric: Fabric, chosen: argparse.Namespace) -> int:
     )
     outputs = tuple(name.strip() for name in chosen.out.split(","))
     plan = dict(_entry(text) for text in chosen.plan) or None
-    fabric.apply(program, *chosen.inputs, out=outputs, plan=plan, overwrite=chosen.overwrite)
+    kept = {"parameters": chosen.parameters, "memory": chosen.memory, "checkpoint": chosen.checkpoint}
+    over = _over(chosen.over)
+    fabric.apply(program, *chosen.inputs, out=outputs, plan=plan, over=over, **kept, overwrite=chosen.overwrite)
     return _done(fabric, outputs, chosen)
+
+
+def _recover(fabric: Fabric, chosen: argparse.Namespace) -> int:
+    command = f"{_COMMAND} recover"
+    program = None if chosen.program is None else imported_piece(chosen.program, command, TapestryError)
+    found = fabric.recover(chosen.name, program)
+    if chosen.json:
+        return _print(json.dumps({"fabric": 1, "recovered": found}))
+    return _print("\n".join(f"recovered: {box}" for box in found) or "nothing was lost")
+
+
+def _delete(fabric: Fabric, chosen: argparse.Namespace) -> int:
+    missing = [name for name in chosen.names if name not in fabric]
+    for name in missing or chosen.names:  # the first that is not there is told before any is gone
+        fabric.delete(name)
+    return _ls(fabric, chosen)
+
+
+def _snapshot(fabric: Fabric, chosen: argparse.Namespace) -> int:
+    if chosen.forget is not None:
+        fabric.forget(chosen.forget)
+    if chosen.name is not None:
+        fabric.snapshot(chosen.name)
+    found = fabric.snapshots()
+    return _print(json.dumps({"fabric": 1, "snapshots": found}) if chosen.json else "\n".join(found))
+
+
+def _restore(fabric: Fabric, chosen: argparse.Namespace) -> int:
+    fabric.restore(chosen.name, *chosen.names)
+    return _ls(fabric, chosen)
 
 
 _ACTIONS: dict[str, Callable[[Fabric, argparse.Namespace], int]] = {
@@ -168,6 +227,10 @@ _ACTIONS: dict[str, Callable[[Fabric, argparse.Namespace], int]] = {
     "export": _export,
     "copy": _copy,
     "apply": _apply,
+    "recover": _recover,
+    "delete": _delete,
+    "snapshot": _snapshot,
+    "restore": _restore,
 }
 
 
@@ -202,6 +265,23 @@ def _entry(text: str) -> tuple[str, tuple[str, ...]]:
         remedy = "Write it as --plan row=data, or --plan row=data,model."
         raise TapestryError(message(f"{_COMMAND} apply: cannot read the entry {text!r:.120}", remedy=remedy))
     return name, tuple(axis.strip() for axis in axes.split(","))
+
+
+def _over(texts: Sequence[str]) -> Any:
+    """What is streamed: names of dimensions, whose chunks the memory chooses, or entries with the sizes of chunks."""
+    pairs = [(name.strip(), size.strip()) for name, _, size in (text.partition("=") for text in texts)]
+    sizes = [size for _, size in pairs if size]
+    if not all(name for name, _ in pairs) or not all(size.isdecimal() and int(size) for size in sizes):
+        remedy = "Write it as --over row, or --over row=4096."
+        raise TapestryError(message(f"{_COMMAND} apply: cannot read --over", f"got {texts!r:.120}", remedy=remedy))
+    if sizes and len(sizes) != len(pairs):
+        remedy = "Give a size to all of them, or to none."
+        raise TapestryError(
+            message(f"{_COMMAND} apply: some of --over have a size", f"got {texts!r:.120}", remedy=remedy)
+        )
+    if sizes:
+        return {name: chunks(size=int(size)) for name, size in pairs}
+    return [name for name, _ in pairs] or None
 
 
 def _mesh(chosen: argparse.Namespace) -> Any:

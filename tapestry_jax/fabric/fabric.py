@@ -207,24 +207,32 @@ class Fabric:
         out: str | Sequence[str],
         plan: Any = None,
         over: Any = None,
+        parameters: str | None = None,
+        memory: Any = None,
+        checkpoint: Any = None,
         overwrite: bool = False,
     ) -> None:
         """Run a program on tensors. All of its outputs get their names in one moment; how they came to be is kept.
 
         Args:
-          function: an arrow, a `tp.program`, a function of values, or a graph.
+          function: an arrow, a `tp.program`, a module of `tp.nnx`, a function of values, or a graph.
           inputs: the names of its arguments, in order.
           out: the name of its result, or of each of them.
           plan: entries as `tp.plan` takes them, or a plan; by default dimensions go where the inputs have them.
           over: entries as `tp.stream` takes them, `{"row": tp.chunks(size=4096)}`: inputs are read, and outputs
             written, piece by piece, so that they need not fit into memory.
+          parameters: of a module, or an arrow with arrays of its own: the arrays are kept as `parameters/...`, and are
+            inputs of the program. Tensors of these names that hold the same stay as they are.
+          memory: bytes that the stream may need, as `tp.stream` takes them; `over="row"` leaves the chunks to it.
+          checkpoint: a folder of this stream's own: the same call goes on from there where it was killed.
           overwrite: whether tensors of these names are replaced; they may be inputs.
 
         Raises:
           FabricError: for names that are not there, or taken; a program that takes others; blocks that are lost.
           TapestryError: where the program cannot be traced or planned.
         """
-        applying.apply(self._opened, function, inputs, out, plan, over, read_flag(overwrite, "overwrite="))
+        how = applying.How(plan, over, parameters, memory, checkpoint)
+        applying.apply(self._opened, function, inputs, out, how, read_flag(overwrite, "overwrite="))
 
     def check(self, name: str) -> tuple[Box, ...]:
         """The boxes of the blocks of a tensor that are lost or damaged; all of it is read."""

@@ -1,5 +1,5 @@
 """Programs on tensors by name.
 
-Read `program` (graphs, plans, how both are remembered) and `applying` with `streaming`, then `recovering` (blocks that
-are lost, again).
+Read `program` (graphs, plans, how both are remembered), `holding` (what a program holds, as tensors) and `applying`
+with `streaming`, then `recovering` (blocks that are lost, again).
 """

@@ -10,6 +10,7 @@ import numpy as np
 
 from combinators.arguments import read_list
 from combinators.errors import message
+from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.arrays import Pieces, array_of
 from tapestry_jax.fabric.catalogue import reads, writes
@@ -17,8 +18,9 @@ from tapestry_jax.fabric.drafts import Draft, Origin, check_free, commit, discar
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import layout_of
+from tapestry_jax.fabric.programs.holding import hold
 from tapestry_jax.fabric.programs.program import Program, plan_detail, read_plan, read_program, run
-from tapestry_jax.fabric.programs.streaming import run_streamed
+from tapestry_jax.fabric.programs.streaming import Asked, run_streamed
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, slices
 from tapestry_jax.fabric.tensors.names import read_tensor_name
@@ -26,9 +28,26 @@ from tapestry_jax.fabric.tensors.records import Version
 from tapestry_jax.plan import Plan
 
 
-def apply(
-    opened: Opened, function: Any, inputs: Sequence[Any], out: Any, plan: Any, over: Any, overwrite: bool
-) -> None:
+@dataclass(frozen=True)
+class How:
+    """How a program is run.
+
+    Attributes:
+      plan: entries as `tp.plan` takes them, or a plan.
+      over: entries as `tp.stream` takes them, or None.
+      parameters: under which names lie the arrays that the program holds, or None.
+      memory: bytes for the stream, or None.
+      checkpoint: a folder for the stream, or None.
+    """
+
+    plan: Any = None
+    over: Any = None
+    parameters: Any = None
+    memory: Any = None
+    checkpoint: Any = None
+
+
+def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, how: How, overwrite: bool) -> None:
     """Run a program on tensors, and name what it gives.
 
     Raises:
@@ -39,14 +58,25 @@ def apply(
     outputs = read_outputs(out)
     where = f"apply {', '.join(map(repr, names))} -> {', '.join(map(repr, outputs))}"
     check_free(opened, outputs, overwrite, where)
+    if how.over is None and (how.memory is not None or how.checkpoint is not None):
+        remedy = 'Say what is streamed: over={"row": tp.chunks(size=4096)}, or over="row".'
+        raise FabricError(message(f"{where}: memory= and checkpoint= are of streams", "got no over=", remedy=remedy))
+    if how.parameters is not None:
+        with opened.pinned(names) as versions:
+            types = [version.kind.type for version in versions]
+            function, held = hold(opened, function, types, how.parameters, overwrite, where)
+        if {*held} & {*outputs}:
+            remedy = "Give results other names."
+            raise FabricError(message(f"{where}: a result has the name of a parameter", remedy=remedy))
+        names = [*held, *names]
     with opened.pinned(names) as versions:
         program = read_program(function, names, [version.kind.type for version in versions], where)
         check_outputs(program, outputs, where)
-        if over is not None:
-            _stream(opened, program, (plan, over), (names, versions), outputs, overwrite, where)
+        if how.over is not None:
+            _stream(opened, program, how, (names, versions), outputs, overwrite, where)
             return
         layouts = [version.kind.layout for version in versions]
-        planned = read_plan(plan, program.graph, opened.mesh, layouts, where)
+        planned = read_plan(how.plan, program.graph, opened.mesh, layouts, where)
         results = compute(opened, names, versions, program, planned)
         drafts = _drafts(opened, outputs, program, results)
         detail = {"function": program.name, **plan_detail(planned)}
@@ -57,14 +87,14 @@ def apply(
 def _stream(
     opened: Opened,
     program: Program,
-    how: tuple[Any, Any],
+    how: How,
     inputs: tuple[Sequence[str], Sequence[Version]],
     outputs: Sequence[str],
     overwrite: bool,
     where: str,
 ) -> None:
     """The same, piece by piece; what is made so lies in blocks already when all get their names."""
-    plan, over = how
+    plan = how.plan
     if plan is not None and not isinstance(plan, Plan):
         remedy = "Write all entries into over=, as tp.stream takes them."
         raise FabricError(message(f"{where}: a stream has one set of entries", f"got {plan!r:.80}", remedy=remedy))
@@ -72,7 +102,8 @@ def _stream(
         read_plan(plan, program.graph, opened.mesh, (), where)  # that it is one of this program
     streamed = None
     try:
-        streamed = run_streamed(opened, program.graph if plan is None else plan, over, inputs, outputs)
+        asked = Asked(how.over, how.memory, how.checkpoint)
+        streamed = run_streamed(opened, program.graph if plan is None else plan, asked, inputs, outputs)
         drafts: dict[str, Draft | int] = {}
         for name, type, result in zip(outputs, program.results, streamed.results, strict=True):
             drafts[name] = _written(opened, name, type, result)
@@ -80,10 +111,15 @@ def _stream(
         numbers = [version.number for version in inputs[1]]
         origin = Origin("apply", detail, numbers, (program.graph.key, program.text))
         commit(opened, drafts, overwrite, origin, where)
+    except BaseException:
+        # What a stream with a checkpoint has written, the next attempt goes on with.
+        if how.checkpoint is None:
+            _give_up(opened, outputs)
+        raise
     finally:
-        _give_up(opened, outputs)
         if streamed is not None:
             streamed.close()
+    _give_up(opened, outputs)
 
 
 def _give_up(opened: Opened, outputs: Sequence[str]) -> None:

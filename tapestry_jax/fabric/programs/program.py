@@ -68,7 +68,7 @@ def _traced(function: Any, types: Sequence[TensorType], where: str) -> Graph:
     target: Any = function if convert is None else convert()
     if isinstance(target, Part) and target.holders():
         held = ", ".join(holder.held_name for holder in target.holders()[:4])
-        remedy = "Load what it holds under names, and apply its graph, tp.trace(f, ...), which takes it first."
+        remedy = 'Say under which names it is kept: parameters="model".'
         told = f"it holds {held}, which no lineage could name"
         raise FabricError(message(f"{where}: the program has arrays of its own", told, remedy=remedy))
     return trace(function, *types)

@@ -20,7 +20,7 @@ from tapestry_jax.fabric.moving.reading import damages
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.programs.applying import compute
 from tapestry_jax.fabric.programs.program import Program, read_plan, read_program, stored_graph
-from tapestry_jax.fabric.programs.streaming import Streamed, run_streamed
+from tapestry_jax.fabric.programs.streaming import Asked, Streamed, run_streamed
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, shown, slices
 from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged
@@ -158,7 +158,7 @@ class Recovery:
         outputs = [
             f"tapestry/{self._opened.blocks.session}/{operation.number}/{n}" for n in range(len(program.results))
         ]
-        streamed = run_streamed(self._opened, plan, dims, inputs, outputs)
+        streamed = run_streamed(self._opened, plan, Asked(dims), inputs, outputs)
         self._streams.append((streamed, outputs))
         return [_reader(result) for result in streamed.results]
 

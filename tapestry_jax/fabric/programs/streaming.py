@@ -19,6 +19,21 @@ from tapestry_jax.streaming.jobs.stream import stream
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is asked of a stream, as `tp.stream` takes it.
+
+    Attributes:
+      over: entries, or names of dimensions.
+      memory: bytes, or None.
+      checkpoint: a folder, or None.
+    """
+
+    over: Any
+    memory: Any = None
+    checkpoint: Any = None
+
+
+@dataclass(frozen=True)
 class Streamed:
     """What a stream gave.
 
@@ -42,7 +57,7 @@ class Streamed:
 def run_streamed(
     opened: Opened,
     program: Any,
-    over: Any,
+    asked: Asked,
     inputs: tuple[Sequence[str], Sequence[Version]],
     outputs: Sequence[str],
 ) -> Streamed:
@@ -51,7 +66,7 @@ def run_streamed(
     Args:
       opened: the fabric.
       program: a graph, or a plan.
-      over: as `tp.stream` takes it.
+      asked: how it is streamed.
       inputs: names, and the versions that are read.
       outputs: under which names those that are made piece by piece are written.
 
@@ -63,11 +78,12 @@ def run_streamed(
     made: list[FabricSink] = []
     try:
         mesh = None if isinstance(program, Plan) else opened.mesh
-        job = stream(program, over, sources, mesh=mesh)
+        job = stream(program, asked.over, sources, mesh=mesh, memory=asked.memory)
         known = [name for name, _ in job.planned.graph.outputs]
         pieces = [n for n, slot in enumerate(job.split.outputs) if slot in {*job.split.written}]
         sinks = {known[n]: _Watched(opened, outputs[n], made) for n in pieces}
-        results = jax.tree.leaves(stream(job.planned, job.dims, sources, sinks).run())
+        more = {"memory": asked.memory, "checkpoint": asked.checkpoint}
+        results = jax.tree.leaves(stream(job.planned, job.dims, sources, sinks, **more).run())
         return Streamed(job.planned, job.dims, results)
     except BaseException:
         for sink in made:
@@ -86,10 +102,26 @@ class _Watched:
     name: str
     made: list[FabricSink]
 
+    @property
+    def where(self) -> str:
+        """The place, for people, and for a job that goes on."""
+        return self._creation.where
+
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
-        creation = FabricCreation(self.opened, self.name, (), overwrite=True, names=False)
-        self.made.append(creation.make(shape, dtype, names, chunks))
-        return self.made[-1]
+        """As `FabricCreation.make`."""
+        return self._kept(self._creation.make(shape, dtype, names, chunks))
+
+    def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
+        """As `FabricCreation.again`."""
+        return self._kept(self._creation.again(shape, dtype, names, chunks))
+
+    @property
+    def _creation(self) -> FabricCreation:
+        return FabricCreation(self.opened, self.name, (), overwrite=True, names=False)
+
+    def _kept(self, sink: FabricSink) -> FabricSink:
+        self.made.append(sink)
+        return sink
 
 
 def _sources(opened: Opened, names: Sequence[str], versions: Sequence[Version]) -> list[FabricSource]:

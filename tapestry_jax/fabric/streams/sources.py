@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future
 
 from tapestry_jax.fabric.catalogue import writes
@@ -9,6 +10,7 @@ from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.of_version import OfVersion
 from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.files.threads import THREADS
 from tapestry_jax.storage.protocols import Array, Box
 
 
@@ -32,6 +34,11 @@ class FabricSource(OfVersion):
             version = opened.version(name)
             writes.pin(opened.catalogue, opened.blocks.session, [version.number])
         return cls(opened, name, version)
+
+    @property
+    def beside(self) -> int:
+        """Bytes that reading takes at most beside the arrays of the caller: a block for each thread."""
+        return THREADS * min(math.prod(self.chunks), math.prod(self.shape)) * self.dtype.itemsize
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """Begin to read a box; its blocks are checked.

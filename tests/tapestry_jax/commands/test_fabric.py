@@ -56,6 +56,59 @@ def test_programs_are_applied_from_graphs_and_modules(ask: Any, tmp_path: Path, 
     assert [each["name"] for each in json.loads(ask("ls f --json")[1])["tensors"]] == ["less", "more", "twice", "x"]
 
 
+def test_programs_are_streamed_within_a_memory(ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "streamed_programs.py").write_text(
+        "import tapestry_jax as tp\nfrom flax import nnx\n"
+        "def centred(x):\n    return x - tp.fold(tp.aggregators.Mean(), 'row col -> col')(x)\n"
+        "model = tp.nnx.Linear(3, 2, dims=('col', 'out'), rngs=nnx.Rngs(0))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ask("load f x x.npy --names row,col")
+    words = "apply f streamed_programs:centred x --out"
+    assert ask(f"{words} y --over row=2 --memory 64MiB --checkpoint run")[::2] == (0, "")
+    assert json.loads(ask("show f y --json --box row=0:1")[1])["cells"] == [[-4.5, -4.5, -4.5]]
+    assert ask(f"{words} z --over row --memory 64MiB")[0] == 0
+    assert ask("apply f streamed_programs:model x --out w --parameters model")[0] == 0
+    listed = ask("ls f")[1]
+    assert "model/" in listed and "w " in listed
+    for wrong, told in (
+        ("--over row=many", "cannot read --over"),
+        ("--over row=0", "cannot read --over"),
+        ("--over row=2 --over col", "some of --over have a size"),
+        ("--memory 1B --over row", "memory"),
+        ("--memory 1KiB", "memory= and checkpoint= are of streams"),
+    ):
+        status, _, error = ask(f"{words} v {wrong}")
+        assert status == 2 and told in error
+
+
+def test_tensors_are_deleted_kept_restored_and_recovered(ask: Any, tmp_path: Path):
+    ask("load f x x.npy --names row,col")
+    assert ask("snapshot f")[:2] == (0, "")
+    assert ask("snapshot f first") == (0, "first\n", "")
+    ask("load f y x.npy")
+    assert ask("delete f x") == (0, "y  float32(4, 3)  48 B\n", "")
+    status, _, error = ask("delete f y x")
+    assert status == 2 and "there is no tensor 'x'" in error and "y" in ask("ls f")[1]
+    assert json.loads(ask("snapshot f --json")[1]) == {"fabric": 1, "snapshots": ["first"]}
+    assert ask("restore f first x")[0] == 0 and len(ask("ls f")[1].splitlines()) == 2
+    assert ask("restore f first") == (0, "x  float32(row=4, col=3)  48 B\n", "")
+    assert ask("recover f x") == (0, "nothing was lost\n", "")
+    for file in (tmp_path / "f" / "blocks").glob("*/[0-9]*"):
+        file.write_bytes(b"")
+    assert ask("recover f x") == (0, "recovered: ((0, 4), (0, 3))\n", "")
+    assert ask("show f x --check")[0] == 0
+    assert ask("snapshot f --forget first") == (0, "", "")
+    for words, told in (
+        ("snapshot f --forget first", "there is no snapshot 'first'"),
+        ("restore f first", "there is no snapshot 'first'"),
+        ("recover f z", "there is no tensor 'z'"),
+        ("recover f x nothing_at_all:program", "nothing_at_all"),
+    ):
+        status, _, error = ask(words)
+        assert status == 2 and told in error
+
+
 def test_lost_blocks_are_named_with_exit_status_one(ask: Any, tmp_path: Path):
     ask("load f x x.npy")
     [block] = (tmp_path / "f" / "blocks").glob("*/[0-9]*")
