@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from combinators.frozen import dataclass
 from tapestry_jax.fabric.catalogue import writes
@@ -106,6 +107,15 @@ class _Watched:
     def where(self) -> str:
         """The place, for people, and for a job that goes on."""
         return self._creation.where
+
+    @property
+    def has_chunks(self) -> bool:
+        """As `FabricCreation.has_chunks`."""
+        return self._creation.has_chunks
+
+    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
+        """As `FabricCreation.beside`."""
+        return self._creation.beside(shape, chunks, dtype)
 
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """As `FabricCreation.make`."""

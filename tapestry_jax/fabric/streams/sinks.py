@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
+
+import numpy as np
 
 from combinators.errors import message
 from combinators.frozen import dataclass
@@ -19,6 +22,7 @@ from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
 from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.files.threads import THREADS
 from tapestry_jax.storage.protocols import Array, Box, Names
 from tapestry_jax.storage.unfinished.filled import Filled, read_filled
 
@@ -46,6 +50,15 @@ class FabricCreation:
         """The place, for people."""
         return f"{self.name} in the fabric {self.opened.where}"
 
+    @property
+    def has_chunks(self) -> bool:
+        """Whether it has blocks whose sizes may be chosen: on devices a tensor is one."""
+        return not self.opened.blocks.keeps_whole
+
+    def beside(self, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> int:
+        """Bytes that writing takes at most beside the arrays of the caller: a block for each thread."""
+        return THREADS * min(math.prod(chunks), math.prod(shape)) * dtype.itemsize
+
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """Begin the tensor; what an earlier attempt has left under its name goes.
 
@@ -63,12 +76,16 @@ class FabricCreation:
     def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """Go on with what an interrupted `make` of the same arguments has left, with all that was flushed.
 
+        Chunks that are not said are those that it has.
+
         Raises:
           FabricError: where nothing is left, or something else.
         """
         kind, opened = self._kind(shape, dtype, names, chunks), self.opened
         with opened.catalogue.writing():
             found = reads.pending(opened.catalogue, self.name)
+            if found is not None and chunks is None:
+                kind = Kind(kind.type, found[1].kind.chunks, kind.layout)
             if found is None or found[1].kind != kind:
                 left = "nothing is left" if found is None else f"left is {found[1].kind.type}"
                 remedy = "Begin anew: Creation.make makes it."

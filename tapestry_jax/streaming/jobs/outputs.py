@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.storage.creating import Creation, create
+from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.moving.held import Held
@@ -51,7 +51,7 @@ class Outputs:
         found = dict[int, int]()
         for number, each in self.sinks.items():
             slot = self.split.outputs[number]
-            if isinstance(each, Creation):
+            if getattr(each, "has_chunks", False):
                 kind = self.split.schedule.slots[slot].type
                 own = each.beside(kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype))
                 found[slot] = found.get(slot, 0) + own
@@ -78,7 +78,7 @@ class Outputs:
                 for each in chosen:
                     made = each.again if again else each.make
                     # What goes on has the chunks that it was begun with.
-                    is_new = isinstance(each, Creation) and each.has_chunks and not again
+                    is_new = getattr(each, "has_chunks", False) and not again
                     chunks = chunks_made(self.split, slot) if is_new else None
                     found[slot].append(made(kind.shape, kind.dtype, names, chunks))
                 if not chosen:

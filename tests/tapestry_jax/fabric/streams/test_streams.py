@@ -190,4 +190,4 @@ def test_streamed_results_are_computed_again(tmp_path: Path):
         assert fabric.read("total").tobytes() == before[1].tobytes()
         for table in ("pending", "pins", "garbage"):
             assert fabric._opened.catalogue.ask(f"SELECT * FROM {table}") == []
-        assert len(list((tmp_path / "f" / "blocks").glob("*/[0-9]*"))) == 3
+        assert len(list((tmp_path / "f" / "blocks").glob("*/[0-9]*"))) == 5
