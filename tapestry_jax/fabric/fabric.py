@@ -223,7 +223,7 @@ class Fabric:
             written, piece by piece, so that they need not fit into memory.
           parameters: of a module, or an arrow with arrays of its own: the arrays are kept as `parameters/...`, and are
             inputs of the program. Tensors of these names that hold the same stay as they are.
-          memory: bytes that the stream may need, as `tp.stream` takes them; `over="row"` leaves the chunks to it.
+          memory: bytes that the stream may need, as `tp.stream` takes them; `over=` may be left out then.
           checkpoint: a folder of this stream's own: the same call goes on from there where it was killed.
           overwrite: whether tensors of these names are replaced; they may be inputs.
 

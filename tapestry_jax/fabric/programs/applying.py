@@ -46,6 +46,11 @@ class How:
     memory: Any = None
     checkpoint: Any = None
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether inputs are read piece by piece; which dimension is streamed may be left to `tp.stream`."""
+        return not all(each is None for each in (self.over, self.memory, self.checkpoint))
+
 
 def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, how: How, overwrite: bool) -> None:
     """Run a program on tensors, and name what it gives.
@@ -58,9 +63,6 @@ def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, how: H
     outputs = read_outputs(out)
     where = f"apply {', '.join(map(repr, names))} -> {', '.join(map(repr, outputs))}"
     check_free(opened, outputs, overwrite, where)
-    if how.over is None and (how.memory is not None or how.checkpoint is not None):
-        remedy = 'Say what is streamed: over={"row": tp.chunks(size=4096)}, or over="row".'
-        raise FabricError(message(f"{where}: memory= and checkpoint= are of streams", "got no over=", remedy=remedy))
     if how.parameters is not None:
         with opened.pinned(names) as versions:
             types = [version.kind.type for version in versions]
@@ -72,7 +74,7 @@ def apply(opened: Opened, function: Any, inputs: Sequence[Any], out: Any, how: H
     with opened.pinned(names) as versions:
         program = read_program(function, names, [version.kind.type for version in versions], where)
         check_outputs(program, outputs, where)
-        if how.over is not None:
+        if how.is_streamed:
             _stream(opened, program, how, (names, versions), outputs, overwrite, where)
             return
         layouts = [version.kind.layout for version in versions]

@@ -76,7 +76,7 @@ def test_programs_are_streamed_within_a_memory(ask: Any, tmp_path: Path, monkeyp
         ("--over row=0", "cannot read --over"),
         ("--over row=2 --over col", "some of --over have a size"),
         ("--memory 1B --over row", "memory"),
-        ("--memory 1KiB", "memory= and checkpoint= are of streams"),
+        ("--memory 1B", "memory"),
     ):
         status, _, error = ask(f"{words} v {wrong}")
         assert status == 2 and told in error

@@ -75,10 +75,12 @@ def test_modules_are_streamed_within_a_memory(tmp_path: Path):
         np.testing.assert_allclose(fabric.read("y"), np.asarray(model(jnp.asarray(x))), rtol=1e-5)
         with pytest.raises(tp.PlanError, match="memory"):
             fabric.apply(model, "x", out="z", parameters="model", over="batch", memory="1KiB")
-        for wrong in ({"memory": "1MiB"}, {"checkpoint": "run"}):
-            with pytest.raises(tp.FabricError, match="memory= and checkpoint= are of streams"):
-                fabric.apply(model, "x", out="z", parameters="model", **wrong)
         assert "z" not in fabric
+        # The dimension along which blocks lie is streamed where nobody says any.
+        fabric.apply(lambda x: x + 1, "x", out="z", memory="64MiB")
+        np.testing.assert_array_equal(fabric.read("z"), x + 1)
+        with pytest.raises(tp.PlanError, match="several dimensions can be streamed"):
+            fabric.apply(model, "x", out="z", parameters="model", memory="64MiB", overwrite=True)
 
 
 KILLED = """
