@@ -280,10 +280,10 @@ PRIMITIVES: dict[str, Rule] = {
     "or": _plainly(np.bitwise_or),
     "pad": _pad,
     "random_bits": _random_bits,
-    "reduce_and": _over_axes(np.all),
+    "reduce_and": _over_axes(np.bitwise_and.reduce),
     "reduce_max": _over_axes(_greatest(np.max)),
     "reduce_min": _over_axes(_greatest(np.min)),
-    "reduce_or": _over_axes(np.any),
+    "reduce_or": _over_axes(np.bitwise_or.reduce),
     "rem": _remainder,
     "reshape": _reshape,
     "rev": lambda equation, operand: np.flip(operand, equation.params["dimensions"]),
@@ -305,3 +305,21 @@ PRIMITIVES: dict[str, Rule] = {
     "xor": _plainly(np.bitwise_xor),
 }
 """By name of the primitive."""
+
+_READ = frozenset(
+    (
+        *("axes", "axis", "bit_width", "broadcast_dimensions", "dimension", "dimensions", "dtype", "limit_indices"),
+        *("new_dtype", "new_sizes", "padding_config", "permutation", "reps", "shape", "slice_sizes", "start_indices"),
+        *("strides", "weak_type", "y"),
+    )
+)
+"""Parameters that the rules above read, or that change nothing."""
+
+
+def is_known(equation: Any) -> bool:
+    """Whether a rule knows what the equation asks for."""
+    name = equation.primitive.name
+    if name in OF_XLA:
+        return True
+    others = (value for parameter, value in equation.params.items() if parameter not in _READ)
+    return name in PRIMITIVES and all(value is None or value is False for value in others)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.small_primitives import PRIMITIVES
+from tests.tapestry_jax.shards.numeric.test_primitives import of_axes, of_cells, traced
 
 pytestmark = pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="newer ones are left as they are")
 
@@ -108,6 +109,27 @@ def test_numpy_gives_the_bits_of_xla(by_numpy: Callable[..., Any], dtype: Any):
     for name, made, wanted in zip(functions, by_numpy(functions, operand), _by_xla(functions, operand), strict=True):
         assert (made.aval, made.sharding) == (wanted.aval, wanted.sharding), name
         np.testing.assert_array_equal(np.asarray(made), np.asarray(wanted), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("group", [of_cells, of_axes])
+def test_extremes_are_those_of_xla(group: Any, dtype: str):
+    """What NumPy does not know is compiled, and the same anyway; so all cases are here that the table has names for."""
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        cases = [case for case, closed in traced(group, dtype) if is_a_rule(closed.jaxpr)]
+        wanted = jax.jit(lambda many: [f(*each) for (f, _), each in zip(cases, many, strict=True)])(
+            [operands for _, operands in cases]
+        )
+        for (function, operands), want in zip(cases, wanted, strict=True):
+            made = function(*map(jnp.asarray, operands))
+            assert made.aval == want.aval
+            # NumPy knows no number that is none in `bfloat16`.
+            pair = (np.asarray(each, np.float32 if each.dtype == jnp.bfloat16 else None) for each in (made, want))
+            np.testing.assert_array_equal(*pair, err_msg=str(function))
+
+
+def is_a_rule(jaxpr: Any) -> bool:
+    return len(jaxpr.outvars) == 1 and [*{equation.primitive.name for equation in jaxpr.eqns} - PRIMITIVES.keys()] == []
 
 
 def test_numpy_draws_the_bits_of_threefry(by_numpy: Callable[..., Any]):
