@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from tapestry_jax.storage.errors import StorageError as StorageError
     from tapestry_jax.storage.opening import open as open
     from tapestry_jax.streaming.jobs.stream import stream as stream
+    from tapestry_jax.streaming.jobs.tune import tune as tune
 
 __all__ = [
     "Aggregator",
@@ -159,6 +160,7 @@ __all__ = [
     "stack_layers",
     "store_padded",
     "stream",
+    "tune",
     "striped",
     "topology",
     "trace",

@@ -30,6 +30,7 @@ _PLACES = {
     "stack_layers": "tapestry_jax.lifting.callables.layers:stack_layers",
     "topology": "tapestry_jax.aot.topology:topology",
     "stream": "tapestry_jax.streaming.jobs.stream:stream",
+    "tune": "tapestry_jax.streaming.jobs.tune:tune",
     "stencil": "combinators.stencils.stencil:stencil",
     "unchanged": "combinators.arrows.conditions:unchanged",
     "unstack_layers": "tapestry_jax.lifting.callables.layers:unstack_layers",

@@ -98,6 +98,11 @@ class Runner:
                 values.update(zip(part.part.outputs, results, strict=True))
         return values, stored | self._filled(values)
 
+    def order(self, part: Pass, done: int) -> list[int]:
+        """The numbers of the turns behind those that are done."""
+        counts = range(done, part.turns)
+        return [part.turns - 1 - count if part.region.reverse else count for count in counts]
+
     def _fingerprints(self, numbers: Sequence[int]) -> dict[int, str]:
         """Of sources that others can write; arrays in memory are the caller's."""
         files = [n for n in numbers if not isinstance(self.sources[n], InMemory)]
@@ -150,7 +155,7 @@ class Runner:
         meter: Meter,
     ) -> None:
         """Turn a pass, and put what it leaves on the devices among the values."""
-        region, body, turns = part.region, part.region.body, part.turns
+        region, body = part.region, part.region.body
         operands = [values[slot] for slot in region.operands[: part.entering]]
         done = 0 if begin is None else begin.position.turns
         slots = body.outputs[: sum(leaves for _, leaves in (*region.folds, *region.scans))]
@@ -162,7 +167,7 @@ class Runner:
         else:
             state = self.programs.first(part)([values[slot] for slot in region.operands[part.entering :]])
         turn, still = self.programs.turn(part), list[Any]()
-        order = [turns - 1 - count if region.reverse else count for count in range(done, turns)]
+        order = self.order(part, done)
         begun = np.int32(first_turn(region.axis, reverse=region.reverse)), np.bool_(self.older is not None)
         feed = Feed(part, self.programs, self.places, stored, order, self.ahead, meter)
         with Writing(meter, self.behind) as writing, feed:

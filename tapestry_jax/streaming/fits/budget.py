@@ -175,7 +175,7 @@ def shown(count: int) -> str:
     return f"{count} B"
 
 
-def read_memory(memory: Any) -> int | None:
+def read_memory(memory: Any, name: str = "memory") -> int | None:
     """Bytes, from a number or a text such as `"512MB"` or `"2GiB"`.
 
     Raises:
@@ -188,5 +188,5 @@ def read_memory(memory: Any) -> int | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", memory.upper()) if isinstance(memory, str) else None
     if match is not None and match[2] in _UNITS and int(float(match[1]) * _UNITS[match[2]]):
         return int(float(match[1]) * _UNITS[match[2]])
-    remedy = "Write memory='512MiB', '2GB', or a number of bytes."
-    raise PlanError(message("memory= of tp.stream is an amount of bytes", f"got {memory!r:.80}", remedy=remedy))
+    remedy = f"Write {name}='512MiB', '2GB', or a number of bytes."
+    raise PlanError(message(f"{name}= of tp.stream is an amount of bytes", f"got {memory!r:.80}", remedy=remedy))

@@ -41,7 +41,7 @@ def fitting(
     Raises:
       PlanError: where no input has such a dimension, or none fit.
     """
-    size, chunk, per_cell = _measured(dims[0], graph, sources)
+    size, chunk, per_cell = measured_along(dims[0], graph, sources)
     candidates = turns_of_chunks(size, chunk, max(1, MOST // max(1, per_cell)))
     jobs: dict[int, Job] = {}
 
@@ -71,7 +71,7 @@ def check_fits(make: Callable[[Any], Job], job: Job, over: Any) -> None:
     for dim, block, _ in budget.chunks[:1] if isinstance(over, Mapping) else ():
         known: Mapping[str, Any] = over
         for size in (block >> shift for shift in range(1, block.bit_length())):
-            if make({**known, dim: _with_size(known[dim], size)}).plan().fits:
+            if make({**known, dim: with_size(known[dim], size)}).plan().fits:
                 raise _refused(budget, f"Take smaller chunks: {{{dim!r}: tp.chunks(size={size})}} fits.")
     raise _refused(budget, remedy)
 
@@ -103,7 +103,7 @@ def _first(turns: Sequence[int], fits: Callable[[int], bool]) -> int | None:
     return turns[low] if low < len(turns) else None
 
 
-def _measured(dim: str, graph: Graph, sources: Sequence[Stored]) -> tuple[int, int, int]:
+def measured_along(dim: str, graph: Graph, sources: Sequence[Stored]) -> tuple[int, int, int]:
     """Of a dimension its size, the cells that are stored in one piece, and the bytes of all sources for a cell."""
     size, chunk, total = 0, 1, 0
     for node, source in zip(graph.inputs, sources, strict=True):
@@ -120,7 +120,8 @@ def _measured(dim: str, graph: Graph, sources: Sequence[Stored]) -> tuple[int, i
     return size, chunk, total
 
 
-def _with_size(items: Any, size: int) -> Any:
+def with_size(items: Any, size: int) -> Any:
+    """Entries of a dimension with chunks of another size."""
     listed = items if isinstance(items, tuple | list) else (items,)
     return tuple(chunks(size=size) if isinstance(item, Chunks) else item for item in listed)
 

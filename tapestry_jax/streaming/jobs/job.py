@@ -57,6 +57,7 @@ class Job:
       progress: whether a run shows a bar.
       program: what was planned, which `extend` traces for new rows; a graph and a plan have their sizes.
       engine: a client of the cluster whose workers turn the chunks, or "dask"; None for this process.
+      prefetch: bytes of the buffers into which turns are read ahead; None where nothing was said.
       meters: of its runs.
       reached: where the last run or extension has ended, from which new rows can go on.
     """
@@ -70,6 +71,7 @@ class Job:
     progress: bool = False
     program: Any = field(default=None, repr=False)
     engine: Any = None
+    prefetch: int | None = None
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
     reached: list[Reached] = field(default_factory=list[Reached], repr=False)
 
@@ -120,7 +122,9 @@ class Job:
 
     @property
     def ahead(self) -> int:
-        """Bytes of the ring of buffers; under a limit two turns have buffers, and no more."""
+        """Bytes of the ring of buffers; under a limit two turns have buffers, and no more, where nobody has said it."""
+        if self.prefetch is not None:
+            return self.prefetch
         return AHEAD if self.memory is None else 0
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from combinators.arguments import read_flag
+from combinators.arguments import is_whole, read_flag
 from combinators.errors import PlanError, message
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
@@ -34,6 +34,7 @@ def stream(
     save_every: Any = "30s",
     progress: Any = False,
     engine: Any = None,
+    prefetch: Any = None,
 ) -> Job:
     """Run a program over data that need not fit into memory, chunk by chunk.
 
@@ -59,6 +60,8 @@ def stream(
       progress: whether a run shows a bar, by tqdm: turns done, the rate of reading, and the time that is left.
       engine: a client of `dask.distributed` whose workers turn the chunks, where these are independent; `"dask"` for a
         cluster of this machine that ends with the job. It needs `checkpoint=`, in a folder that workers have as well.
+      prefetch: bytes of the buffers into which turns are read ahead, such as `"64MiB"`; two turns have buffers in any
+        case, and under a limit of memory no more where nothing is said. `tp.tune` finds what is fast.
 
     Returns:
       A job; `job.run()` runs it.
@@ -78,6 +81,7 @@ def stream(
     kept, shows = read_checkpoint(checkpoint, save_every), read_flag(progress, "progress= of tp.stream", PlanError)
     client = read_engine(engine)
     found, limit = read_sources(sources, program), read_memory(memory)
+    ahead = 0 if is_whole(prefetch) and prefetch == 0 else read_memory(prefetch, "prefetch")
     graph = read_graph(program, found)
     checked = read_sources(found, graph)
 
@@ -85,7 +89,7 @@ def stream(
         planned, dims = read_plan(graph, entries, mesh)
         require_running(planned.mesh)
         planned.verify()
-        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program, client)
+        job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program, client, ahead)
         _check_sinks(job)
         if client is not None:
             check_engine(job.split, planned.mesh, checked, job.sinks, kept)
