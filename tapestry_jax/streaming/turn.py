@@ -27,6 +27,7 @@ from tapestry_jax.lowering.time.carried import Carried
 from tapestry_jax.lowering.time.region import padded_operands
 from tapestry_jax.planning.geometry.time_axis import in_space, spread
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
+from tapestry_jax.streaming.known import Functions
 from tapestry_jax.streaming.split import Between, Pass
 
 Arrays = list[Any]
@@ -39,10 +40,12 @@ class Programs:
     Attributes:
       schedule: all of it.
       mesh: with devices.
+      functions: that were jitted for another job of the same program.
     """
 
     schedule: Schedule
     mesh: Any
+    functions: Functions = field(default_factory=dict[Any, Any], repr=False)
     _known: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
     @cached_property
@@ -55,7 +58,8 @@ class Programs:
         key = "between", part.part.inputs, part.part.outputs
         if key not in self._known:
             slots = [self.schedule.slots[slot] for slot in part.part.inputs]
-            self._known[key] = self._between(part).lower(list(map(self.struct, slots))).compile()
+            jitted = self._function(part, lambda: self._between(part))
+            self._known[key] = jitted.lower(list(map(self.struct, slots))).compile()
         return self._known[key]
 
     def temporaries(self, part: Between | Pass) -> int:
@@ -81,7 +85,11 @@ class Programs:
         if key not in self._known:
             carried = Carried.of(part.region, self.schedule)
             starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
-            jitted = self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
+
+            def made() -> Any:
+                return self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
+
+            jitted = self._function(("first", part), made)
             self._known[key] = jitted.lower(list(map(self.struct, starts))).compile()
         return self._known[key]
 
@@ -152,11 +160,18 @@ class Programs:
             check_vma=True,
         )
         made_as = [list(map(self.sharding, kind)) for kind in (carried.slots, made, still)]
-        jitted = jax.jit(sharded, donate_argnums=0, out_shardings=(*made_as, NamedSharding(self.mesh, PartitionSpec())))
+        shardings = (*made_as, NamedSharding(self.mesh, PartitionSpec()))
+        jitted = self._function(part, lambda: jax.jit(sharded, donate_argnums=0, out_shardings=shardings))
         structs = [list(map(self.struct, kind)) for kind in (carried.slots, given, pieces)]
         return jitted.lower(
             *structs, *(jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.int32, jnp.bool_))
         ).compile()
+
+    def _function(self, key: Any, make: Callable[[], Any]) -> Any:
+        """A function that was jitted for a part; JAX gives what it has compiled of it again."""
+        if key not in self.functions:
+            self.functions[key] = make()
+        return self.functions[key]
 
     def sharding(self, slot: Slot) -> NamedSharding:
         """Where the array of a slot lies."""

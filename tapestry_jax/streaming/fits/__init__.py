@@ -1,4 +1,5 @@
 """What a stream needs of memory.
 
-Read `budget`, which adds it up, then `fitting`, which finds the chunks that fit.
+Read `budget`, which adds it up, then `fitting`, which finds the chunks that fit, and `allowed`, the limits that
+a process is under.
 """

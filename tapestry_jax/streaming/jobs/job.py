@@ -31,6 +31,7 @@ from tapestry_jax.streaming.jobs.page import run_page
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, run_kept
 from tapestry_jax.streaming.kept.extending import Last, Reached, carried_as, not_extended, rows_of, why_not
 from tapestry_jax.streaming.kept.origins import place_of
+from tapestry_jax.streaming.known import functions_of
 from tapestry_jax.streaming.measured.metrics import Meter, Metrics
 from tapestry_jax.streaming.measured.progress import Bar
 from tapestry_jax.streaming.moving.arriving import Arriving
@@ -118,7 +119,8 @@ class Job:
     @cached_property
     def programs(self) -> Programs:
         """What runs on the devices, compiled once."""
-        return Programs(self.planned.schedule, self.planned.mesh)
+        schedule, mesh = self.planned.schedule, self.planned.mesh
+        return Programs(schedule, mesh, functions_of(self.program, schedule, mesh))
 
     @property
     def ahead(self) -> int:

@@ -10,6 +10,7 @@ from combinators.errors import PlanError, message
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
 from tapestry_jax.streaming.cluster.asked import check_engine, read_engine
+from tapestry_jax.streaming.fits.allowed import allowed, check_allowed
 from tapestry_jax.streaming.fits.budget import read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
 from tapestry_jax.streaming.jobs.asked import read_graph, read_names, read_plan, read_sources
@@ -53,6 +54,7 @@ def stream(
       sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
         Outputs without one are returned as arrays. None lies in another, or in what is read.
       memory: bytes that the stream may need beside the program itself, such as `"512MiB"`; `job.plan()` shows for what.
+        At most what the machine has, and the control groups of the process allow.
       mesh: whose devices run the turns; by default the first device alone.
       checkpoint: a folder of the job's own, in which it keeps how far it is: a job that was killed goes on from there,
         with other chunks too, and one that has finished gives its result again.
@@ -82,6 +84,7 @@ def stream(
     client = read_engine(engine)
     found, limit = read_sources(sources, program), read_memory(memory)
     ahead = 0 if is_whole(prefetch) and prefetch == 0 else read_memory(prefetch, "prefetch")
+    check_allowed(limit, allowed())
     graph = read_graph(program, found)
     checked = read_sources(found, graph)
 

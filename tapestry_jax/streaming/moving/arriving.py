@@ -13,10 +13,10 @@ from combinators.errors import first_line, message
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.boxes import check_array, check_box
 from tapestry_jax.storage.creating import create
-from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.opening import open as open_stored
 from tapestry_jax.storage.protocols import Array, Box, Stored
 from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.moving.making import Making
 
 
 def arrives(source: Any) -> bool:
@@ -43,7 +43,7 @@ class Arriving:
         self.where = f"rows that arrive for `{name}`"
         self._iterator: Iterator[Any] | None = None
         self._kept: Stored | None = None
-        self._threads: Threads | None = None
+        self._making: Making | None = None
         self._is_spent, self._done = False, 0
         self._rest = self._last = np.empty((0, *self.shape[1:]), self.dtype)
 
@@ -62,13 +62,18 @@ class Arriving:
             raise StreamError(message(f"the rows of `{self.name}` were read by a run already", remedy=remedy))
         self._is_spent, self._done, self._iterator = True, 0, iterator
         self._rest = self._last = np.empty((0, *self.shape[1:]), self.dtype)
-        self._threads = Threads(self.where, 1)
+        self._making = Making(self.where)
 
     def end(self) -> None:
         """Let the thread go that iterates."""
-        if self._threads is not None:
-            self._threads.close()
-        self._threads = self._iterator = None
+        if self._making is not None:
+            self._making.end()
+        self._making = self._iterator = None
+
+    def give_up(self) -> None:
+        """Fail what is being read: a run ends early, and rows may never come."""
+        if self._making is not None:
+            self._making.leave()
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """The next rows, or the last one again; a thread of its own iterates, in the order of the calls."""
@@ -76,8 +81,8 @@ class Arriving:
             return self._kept.read(box, into)
         box = check_box(box, self.shape, self.where)
         check_array(into, box, self.dtype, self.where, is_target=True)
-        assert self._threads is not None
-        return self._threads.submit(lambda: self._fill(box[0], into))
+        assert self._making is not None
+        return self._making.submit(lambda: self._fill(box[0], into))
 
     def fingerprint(self) -> str:
         """What is known of rows before they come; a job with a checkpoint reads them once, into its folder."""
@@ -150,9 +155,10 @@ class Arriving:
         Raises:
           StreamError: where none come, the iterator fails, or they are something else.
         """
-        assert self._iterator is not None
+        iterator = self._iterator
+        assert iterator is not None
         try:
-            item = next(self._iterator)
+            item = next(iterator)
         except StopIteration:
             remedy = "Give as many rows as the program was traced for, or trace it for these."
             raise StreamError(
@@ -168,6 +174,9 @@ class Arriving:
             remedy = "Mend what makes the rows, and run the job again with a new iterator."
             told = message(f"what makes the rows of `{self.name}` has failed", *details, remedy=remedy)
             raise StreamError(told) from error
+        # Its run was left meanwhile, and another one may have begun.
+        if iterator is not self._iterator:
+            raise StreamError(message(f"the rows of `{self.name}` came too late", remedy="Run the job again."))
         return self._checked(item)
 
     def _checked(self, item: Any) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.measured.metrics import Meter
+from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.buffers import Frame, Shape, frames_within
 from tapestry_jax.streaming.moving.placing import together, views_of
 from tapestry_jax.streaming.moving.reading import Reading, begin_reading
@@ -63,7 +64,12 @@ class Feed:
         self._begin_all_but(0)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            # Of what makes rows nothing may come any more, and nothing is waited for.
+            for source in self._stored.values():
+                if isinstance(source, Arriving):
+                    source.give_up()
         # Nothing may be written into buffers that are gone.
         for under in self._reading:
             for readings in under[1]:

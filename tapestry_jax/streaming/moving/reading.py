@@ -7,6 +7,7 @@ copied from cells that were read. Only cells that are far away (the other end of
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -15,6 +16,9 @@ import numpy as np
 from combinators.frozen import dataclass
 from tapestry_jax.storage.protocols import Array, Box, Stored
 from tapestry_jax.streaming.moving.views import Cells, Range, View
+
+PATIENCE = 60.0
+"""Seconds of waiting for one piece, after which a warning says for what."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Reading:
       fills: for each axis places and the places that they are copied from; -1 for zeros.
       futures: of the boxes.
       bytes: how many are read.
+      where: they are read from, for people.
     """
 
     piece: Array
@@ -43,6 +48,7 @@ class Reading:
     fills: tuple[tuple[Cells, Cells], ...]
     futures: tuple[Future[None], ...]
     bytes: int
+    where: str = ""
 
     def settle(self) -> None:
         """Return once nothing is written into the piece any more, whatever came of it."""
@@ -56,7 +62,7 @@ class Reading:
           FormatError: where something cannot be read.
         """
         for future in self.futures:
-            future.result()
+            _waited(future, self.where)
         for array, places in self.copies:
             self.piece[places] = array
         for axis, (places, sources) in enumerate(self.fills):
@@ -77,7 +83,7 @@ def begin_reading(stored: Stored, wanted: View, piece: Array) -> Reading:
     """
     if all(each.is_inside for each in wanted):
         box = tuple((each.start, each.stop) for each in wanted)
-        return Reading(piece, (), (), (stored.read(box, piece),) if piece.size else (), piece.nbytes)
+        return Reading(piece, (), (), (stored.read(box, piece),) if piece.size else (), piece.nbytes, stored.where)
     runs, fills = zip(*map(_runs, wanted), strict=True)
     copies: list[tuple[Array, tuple[slice, ...]]] = []
     futures: list[Future[None]] = []
@@ -93,7 +99,18 @@ def begin_reading(stored: Stored, wanted: View, piece: Array) -> Reading:
             copies.append((part, places))
         futures.append(stored.read(box, part))
         total += part.nbytes
-    return Reading(piece, tuple(copies), tuple(fills), tuple(futures), total)
+    return Reading(piece, tuple(copies), tuple(fills), tuple(futures), total, stored.where)
+
+
+def _waited(future: Future[None], where: str) -> None:
+    """Return once something is there; who waits long is told what for."""
+    try:
+        future.result(PATIENCE)
+    except TimeoutError:
+        # It may be what was raised where it was read.
+        if not future.done():
+            warnings.warn(f"nothing has come for {PATIENCE:g} s: {where}; the stream waits for it", stacklevel=2)
+        future.result()
 
 
 def _runs(wanted: Range) -> tuple[list[Run], tuple[Cells, Cells]]:
