@@ -99,7 +99,8 @@ class SegmentMany:
         """Return a state."""
         xs, selected = self.lift.kind.split.many(args)
         states = jax.vmap(self.lift)(*args)
-        if jnp.shape(selected)[0] == 0:
+        if jnp.shape(selected)[0] == 0 or _is_ordered(self.monoid):
+            # Identities in the place of other segments would be merged, and inf * 0 is NaN.
             return self.whole.fold_stacked(states)
         del xs
         inner = states[-1]
@@ -138,6 +139,11 @@ class LastReference:
             starts = np.flatnonzero(begins[1:] != begins[:-1]) + 1
         first = int(starts[-1]) if len(starts) else 0
         return self.reference(*(np.asarray(x)[first:] for x in xs))
+
+
+def _is_ordered(monoid: Monoid) -> bool:
+    """Whether nothing but `combine` merges states."""
+    return monoid.native is None and monoid.frame is None and not monoid.parts
 
 
 def _labels(selected: Any) -> Any:

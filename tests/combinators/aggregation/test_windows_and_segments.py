@@ -158,3 +158,13 @@ def test_gradient_of_windows_is_that_of_softmax():
 def test_what_cannot_slide_or_run_is_an_error(make, problem):
     with pytest.raises(SignatureError, match=problem):
         make()
+
+
+@pytest.mark.parametrize("how", ["segmented", "by_run"])
+def test_segments_before_the_last_are_not_merged_as_identities(how):
+    # A product with the unit matrix would be NaN: inf * 0.
+    matrices = np.ones((6, 2, 2), np.float32)
+    matrices[3, 0], matrices[5, 0] = np.inf, np.inf
+    selected = np.array([0, 0, 0, 1, 0, 0] if how == "segmented" else [4, 4, 4, 2, 2, 2])
+    found = getattr(aggregators.MatrixProduct(), how)().run(matrices, selected)
+    np.testing.assert_array_equal(found, np.full((2, 2), np.inf))
