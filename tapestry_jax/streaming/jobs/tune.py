@@ -105,9 +105,7 @@ def tune(job: Any, *arguments: Any, **options: Any) -> Tuned:
     sizes = _sizes(found)
     tried = _trials([_with(found, size, found.ahead) for size in sizes])
     size = chosen(tried).size
-    aheads = dict.fromkeys((found.ahead, 0, AHEAD // 4, AHEAD))
-    others = [_with(found, size, ahead) for ahead in aheads if ahead != found.ahead]
-    tried += _trials([other for other in others if other.plan().fits])
+    tried += _trials(_other_rings(found, size))
     best = chosen([each for each in tried if each.size == size])
     entries = dict(found.planned.entries)
     entries[found.dims[0]] = with_size(entries[found.dims[0]], size)
@@ -145,6 +143,18 @@ def _sizes(job: Job) -> list[int]:
             few.append(block)
             last = block
     return [block for block in dict.fromkeys(few[:6]) if _streams(job, block)]
+
+
+def _other_rings(job: Job, size: int) -> list[Job]:
+    """The job with other prefetch that fits, where this is another number of buffers."""
+    known, found = {_with(job, size, job.ahead).plan().total}, list[Job]()
+    for ahead in (0, AHEAD // 4, AHEAD):
+        other = _with(job, size, ahead)
+        budget = other.plan()
+        if budget.fits and budget.total not in known:
+            known.add(budget.total)
+            found.append(other)
+    return found
 
 
 def _streams(job: Job, block: int) -> bool:

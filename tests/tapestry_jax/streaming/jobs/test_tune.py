@@ -50,6 +50,14 @@ def test_the_choice_follows_from_the_rates(monkeypatch: pytest.MonkeyPatch) -> N
     assert again.options == tuned.options and again.tried == tuned.tried
 
 
+def test_equal_rings_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "cells_a_second", by_size)
+    tried = tp.tune(largest, {"row": tp.chunks(size=100)}, X[:400]).tried
+    # All turns fit into the larger rings, so that these are one; the other has buffers for two turns.
+    assert len({(each.size, each.memory) for each in tried}) == len(tried)
+    assert {each.prefetch for each in tried} == {256 << 20, 0}
+
+
 def test_what_is_chosen_changes_no_result_and_touches_nothing(tmp_path: Path) -> None:
     x = X[:1000]
     write_whole(tp.create(tmp_path / "x.zarr", chunks=(100, 4)).make(x.shape, x.dtype, None, None), x).close()
