@@ -26,7 +26,7 @@ def assert_embeddings(
       args: the arguments of the program, to use instead of drawn ones; drawn integers are 0 to 3.
       seed: of the draws.
       engine: a client of `dask.distributed`, or "dask", as `tp.stream` takes it. Workers have one device each, and take
-        the chunks of the plan alone.
+        the chunks of the plan alone. A client is quicker: "dask" starts a cluster for each of three arguments.
       name: what messages call the plan.
 
     Returns:
