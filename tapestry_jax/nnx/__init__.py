@@ -31,7 +31,6 @@ from tapestry_jax.nnx.blocks.transformer import Transformer as Transformer
 from tapestry_jax.nnx.blocks.transformer import TransformerConfig as TransformerConfig
 from tapestry_jax.nnx.blocks.with_cache import with_cache as with_cache
 from tapestry_jax.nnx.dropout import Dropout as Dropout
-from tapestry_jax.nnx.experts.mixture import Auxiliary as Auxiliary
 from tapestry_jax.nnx.experts.mixture import MoE as MoE
 from tapestry_jax.nnx.images.conv import Conv as Conv
 from tapestry_jax.nnx.images.conv_transpose import ConvTranspose as ConvTranspose
@@ -43,6 +42,7 @@ from tapestry_jax.nnx.loss import cross_entropy as cross_entropy
 from tapestry_jax.nnx.loss import cross_entropy_with as cross_entropy_with
 from tapestry_jax.nnx.loss import mean_squared_error as mean_squared_error
 from tapestry_jax.nnx.modules.arrow import ModuleArrow as ModuleArrow
+from tapestry_jax.nnx.modules.mattering import Auxiliary as Auxiliary
 from tapestry_jax.nnx.modules.module import Module as Module
 from tapestry_jax.nnx.modules.sequential import Sequential as Sequential
 from tapestry_jax.nnx.norms.batch_norm import BatchNorm as BatchNorm

@@ -21,14 +21,11 @@ from combinators.recording.value import Value
 from tapestry_jax.nnx.experts.capacity import collect, dispatch, places_of
 from tapestry_jax.nnx.experts.dropless import ragged_product
 from tapestry_jax.nnx.experts.routing import choose, load_balance, router_z
+from tapestry_jax.nnx.modules.mattering import Auxiliary
 from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.parameter import cast, parameter
 from tapestry_jax.nnx.projections.linear import Linear
-
-
-class Auxiliary(nnx.Variable[Any]):
-    """What a layer says beside its result: a loss, a count. The forward pass writes it."""
 
 
 class MoE(SequenceLayer):

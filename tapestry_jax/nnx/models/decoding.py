@@ -11,7 +11,7 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
-from combinators.arguments import read_count
+from combinators.arguments import is_whole, read_count, read_list
 from combinators.arrows.tracing import trace
 from combinators.errors import GraphError, SignatureError, message
 from combinators.frozen import dataclass
@@ -62,6 +62,8 @@ class Generator:
       temperature: by which logits are divided; at 0 the largest one is taken.
       top_k: how many of the largest logits are drawn from; by default all.
       top_p: the probability that the most probable tokens reach together that are drawn from; by default all are.
+      stop: a token, or several, behind which a row ends: all that follows in it is that token. Where all rows ended
+        nothing more is computed.
       positions: of the cache; by default as many as are needed. Where a plan cuts `keys`, a number that its mesh axes
         divide keeps the pieces where they are.
       dtype: of the cache; by default that of the token vectors.
@@ -79,6 +81,7 @@ class Generator:
         temperature: float = 0.0,
         top_k: int | None = None,
         top_p: float | None = None,
+        stop: Any = None,
         positions: int | None = None,
         dtype: Any = None,
     ) -> None:
@@ -86,6 +89,7 @@ class Generator:
         self.model, self.count = model, read_count(n, "n= of Generator")
         self.plan = None if plan is None else _planner(plan)
         self.sampling = Sampling(temperature, top_k, top_p)
+        self.stop = _read_stop(stop, model.embed.num_embeddings)
         self.positions = None if positions is None else read_count(positions, "positions= of Generator")
         own = model.embed.dtype or model.embed.embedding[...].dtype
         self.dtype = read_float_dtype(dtype, "dtype= of Generator") or own
@@ -121,20 +125,33 @@ class Generator:
         return loop(state, tokens, counts, words)
 
     def _loop(self, decoding: Decoding, shared: int, total: int) -> Callable[..., Any]:
+        stop, length = jnp.asarray(self.stop, jnp.int32), total - shared
+
+        def ends(token: Any, at: Any, counts: Any) -> Any:
+            # A prompt may hold such tokens: those alone count that were drawn.
+            return (at >= counts) & (token[:, None] == stop).any(-1)
+
         def run(state: Any, tokens: Any, counts: Any, words: Any) -> Any:
             token, cache = decoding.prompt(state, tokens[:, :shared], words, jnp.int32(shared))
 
-            def turn(carry: Any, at: Any) -> Any:
-                cache, token = carry
+            def goes_on(carry: Any) -> Any:
+                at, _, _, _, ended = carry
+                return (~ended & (at < counts + self.count - 1)).any()
+
+            def turn(carry: Any) -> Any:
+                at, cache, token, made, ended = carry
                 # Where a prompt goes on it is read; only behind it what was drawn.
                 given = lax.dynamic_index_in_dim(tokens, jnp.minimum(at, tokens.shape[1] - 1), 1, keepdims=False)
                 token = jnp.where(at < counts, given, token)
+                made = lax.dynamic_update_index_in_dim(made, token, at - shared, 0)
                 following, cache = decoding.step(nnx.merge_state(state, cache), token[:, None], words, at + 1)
-                return (cache, following), token
+                following = jnp.where(ended, token, following)
+                return at + 1, cache, following, made, ended | ends(following, at + 1, counts)
 
-            begin, turns = (cache, token), jnp.arange(shared, total - 1, dtype=jnp.int32)
-            (_, last), made = lax.scan(turn, begin, turns)
-            behind = jnp.concatenate([made, last[None]])  # from the position `shared` on
+            made = jnp.zeros((length, len(tokens)), jnp.int32)  # from the position `shared` on
+            begin = jnp.int32(shared), cache, token, made, ends(token, shared, counts)
+            at, _, last, made, _ = lax.while_loop(goes_on, turn, begin)
+            behind = jnp.where(jnp.arange(shared, total)[:, None] < at, made, last)
             places = counts[None] - shared + jnp.arange(self.count)[:, None]
             return jnp.take_along_axis(behind, places, 0).T
 
@@ -205,6 +222,7 @@ def generate(
     temperature: float = 0.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    stop: Any = None,
     key: Any = None,
     lengths: Any = None,
     positions: int | None = None,
@@ -220,6 +238,7 @@ def generate(
       temperature: by which logits are divided; at 0 the largest one is taken.
       top_k: how many of the largest logits are drawn from; by default all.
       top_p: the probability that the most probable tokens reach together that are drawn from; by default all are.
+      stop: a token, or several, behind which a row ends, as `Generator` takes them.
       key: `jax.random.key(seed)`, where tokens are drawn.
       lengths: of prompts that are shorter than others, `(batch,)`.
       positions: of the cache, as `Generator` takes them.
@@ -233,7 +252,7 @@ def generate(
       GraphError: when an argument is not what it should be.
     """
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    return Generator(model, n, plan=plan, positions=positions, dtype=dtype, **sampling)(
+    return Generator(model, n, plan=plan, stop=stop, positions=positions, dtype=dtype, **sampling)(
         prompt, key=key, lengths=lengths
     )
 
@@ -248,6 +267,16 @@ def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
         details = ("expected integers in rows of one length", f"got {numbers!r:.80}")
         remedy = "Pad prompts to one length, and pass lengths=."
         raise SignatureError(message("prompts or their lengths are no array", *details, remedy=remedy)) from error
+
+
+def _read_stop(stop: Any, vocab: int) -> tuple[int, ...]:
+    listed = () if stop is None else (stop,) if is_whole(stop) else read_list(stop, "stop= of Generator")
+    wrong = [token for token in listed if not is_whole(token) or not 0 <= token < vocab]
+    if wrong:
+        details = (f"expected numbers from 0 to {vocab - 1}", f"got {wrong[0]!r:.80}")
+        remedy = "Pass tokens of the model, such as stop=(2,), or None."
+        raise GraphError(message("stop= of Generator holds no tokens of the model", *details, remedy=remedy))
+    return tuple(map(int, listed))
 
 
 _PLANNER = 'Pass a function such as lambda graph: tp.plan(graph, mesh, {"batch": "data"}).'

@@ -11,27 +11,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from combinators.errors import GraphError, message
+from combinators.graphs.nodes import Ref
 from combinators.index_space.axis import Axis
 from combinators.index_space.naming import AxisName, find
 from combinators.operations.shaped import Shaped
 from combinators.recording.pending import Pending
 from combinators.recording.value import Value
+from tapestry_jax.nnx.modules.mattering import inside, mattering
 
 ROWS = "cache_rows"
 """Of kernels that put rows into a cache: the place of this operand, and the axis of its positions."""
 
 
-def refuse_forgetting(nodes: Sequence[Pending]) -> None:
+def refuse_forgetting(nodes: Sequence[Pending], said: Sequence[tuple[Ref, Ref]] = ()) -> None:
     """Check that nothing but what a cache keeps depends on other positions.
 
     Args:
       nodes: of a program that writes a cache.
+      said: of every variable that says something of this call alone, what it stood for before and what is written.
+        What reaches nothing else is not asked; a variable that is read as well is one as any other.
 
     Raises:
       GraphError: for an operation that mixes the positions of one call.
     """
     positions = set(_positions(nodes))
-    for pending, how in _mixing(nodes, positions):
+    for pending, how in _mixing(nodes, positions, _mattering(nodes, said)):
         told = f"it {how} the positions of one call, and gives other numbers without those of the calls before"
         remedy = "Run the whole sequence in one call, without a cache."
         raise GraphError(
@@ -54,21 +58,33 @@ def _operands(nodes: Sequence[Pending], pending: Pending) -> list[Value]:
     return [nodes[ref.node].results[ref.output] for ref in pending.operands]
 
 
-def _mixing(nodes: Sequence[Pending], positions: set[AxisName]) -> Iterator[tuple[Pending, str]]:
-    """The operations that mix positions, and how."""
+def _mattering(nodes: Sequence[Pending], said: Sequence[tuple[Ref, Ref]]) -> set[Ref]:
+    while True:
+        found = mattering(nodes, {new for _, new in said})
+        unread = [(old, new) for old, new in said if old not in found]
+        if len(unread) == len(said):
+            return found
+        said = unread
+
+
+def _mixing(nodes: Sequence[Pending], positions: set[AxisName], matters: set[Ref]) -> Iterator[tuple[Pending, str]]:
+    """The operations that mix positions, of those that matter, and how."""
     # By node, for all of its results: keys of attention are positions under another name, those of a cache are none.
     called: list[set[AxisName]] = []
-    for pending in nodes:
+    for number, pending in enumerate(nodes):
+        is_needed = [Ref(number, output) in matters for output in range(len(pending.results))]
         operands = _operands(nodes, pending)
         own = {find(axis) for value in pending.results for axis in value.axes}
         before = set[AxisName]().union(positions, *(called[ref.node] for ref in pending.operands))
         renamed = {new for old, new in (pending.renamed or {}).items() if old in before}
         called.append(own & (before | renamed))
+        if not any(is_needed):
+            continue
         if pending.loop is not None:
             sliced = operands[pending.loop.carries : pending.loop.carries + len(pending.loop.axes)]
             if any(find(v.axes[axis]) in positions for v, axis in zip(sliced, pending.loop.axes, strict=True)):
                 yield pending, "goes step by step along"
-            yield from _mixing(pending.loop.nodes, positions)
+            yield from _mixing(pending.loop.nodes, positions, inside(pending.loop, is_needed))
         elif pending.shaped is not None:
             keeps = bool(called[-1])
             arrays = (operand for operand in pending.shaped.signature.operands if operand.coordinate is None)

@@ -13,6 +13,7 @@ from combinators.index_space.naming import AxisVariable, find, unify
 from combinators.recording.renaming import give_way
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.forgetting import refuse_forgetting
+from tapestry_jax.nnx.modules.mattering import Auxiliary
 
 _GUARDED = "_tapestry_guarded"
 _PATH = "_tapestry_path"
@@ -87,11 +88,12 @@ def written_state(state: Any, before: Any, after: Any) -> nnx.State[Any, Any] | 
     """
     flat = nnx.to_flat_state(state)
     pairs = zip(flat, jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
-    found = [(path, variable.replace(new)) for (path, variable), old, new in pairs if new is not old]
-    for _, variable in found:
-        if isinstance(variable, nnx.Cache):
-            refuse_forgetting(held_by(variable).trace.nodes)
-            break
+    changed = [(path, variable, old, new) for (path, variable), old, new in pairs if new is not old]
+    found = [(path, variable.replace(new)) for path, variable, _, new in changed]
+    caches = [new for _, variable, _, new in changed if isinstance(variable, nnx.Cache)]
+    if caches:
+        said = [(old.ref, new.ref) for _, variable, old, new in changed if isinstance(variable, Auxiliary)]
+        refuse_forgetting(caches[0].trace.nodes, said)
     return nnx.from_flat_state(found) if found else None
 
 

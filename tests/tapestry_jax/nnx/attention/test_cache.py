@@ -219,6 +219,33 @@ def test_a_layer_that_mixes_positions_beside_a_cache_is_told(how: str, first: bo
     assert f"  it {how}" in str(error.value) and str(error.value).endswith("one call, without a cache.")
 
 
+class Told(tp.nnx.Module):
+    """Says the mean of its input; what it gives may depend on what it said before, or on what it says now."""
+
+    def __init__(self, reads: str) -> None:
+        self.reads, self.said = reads, tp.nnx.Auxiliary(jnp.zeros(()), dims=())
+
+    def forward(self, x: Any) -> Any:
+        before = self.said[...]
+        self.said[...] = tp.fold(tp.aggregators.Mean(), "b s e -> ()")(x)
+        if self.reads == "nothing":
+            return x
+        return x + (before if self.reads == "before" else self.said[...])
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("reads", ["nothing", "before", "now"])
+def test_what_a_layer_says_of_a_call_may_fold_its_positions_where_nothing_reads_it(reads: str, stacked: bool) -> None:
+    parts = [tp.nnx.Sequential(layer_of("plain"), Told(reads)) for _ in range(2)]
+    model = tp.nnx.Stack(parts) if stacked else tp.nnx.Sequential(*parts)
+    decoder = tp.nnx.with_cache(model, 2, 8)
+    if reads == "nothing":
+        np.testing.assert_allclose(steps([3, 3], decoder), model(X), rtol=1e-4, atol=1e-4)
+        return
+    with pytest.raises(tp.GraphError, match="it folds the positions of one call"):
+        tp.trace(decoder, tp.TensorType({"batch": 2, "seq": 1, "embed": 8}))
+
+
 def test_a_loop_along_positions_that_is_not_told_is_seen() -> None:
     fault = damaged(forgetting._mixing, 'yield pending, "goes step by step along"', "pass")
     with fault, pytest.raises((AssertionError, pytest.fail.Exception)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,7 +13,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tapestry_jax.nnx.models import GPT, Generator, GPTConfig, Llama, LlamaConfig, generate
+from tapestry_jax.nnx.models import GPT, Generator, GPTConfig, Llama, LlamaConfig, Mixtral, MixtralConfig, generate
 from tests.contract import assert_contract
 
 PROMPT = np.random.default_rng(0).integers(0, 31, (4, 5)).astype(np.int32)
@@ -80,6 +82,107 @@ def test_what_is_drawn_is_the_same_on_every_mesh(model, greedy, mesh2x4):
     assert (np.asarray(drawn)[1] != greedy[1]).any()
 
 
+def ended(tokens, stop):
+    """Rows, each its own first token of `stop` from there on."""
+    tokens = np.array(tokens)
+    for row in tokens:
+        for at in np.flatnonzero(np.isin(row, stop))[:1]:
+            row[at:] = row[at]
+    return tokens
+
+
+def test_rows_end_behind_a_stop_token_each_by_itself(model, greedy):
+    """In prompts such tokens end nothing; what a row draws does not depend on how the others end."""
+    stop = tuple(map(int, (greedy[0, 1], greedy[2, 4], PROMPT[1, 0])))
+    expected = ended(greedy, stop)
+    ends = [tuple(np.flatnonzero(np.isin(row, stop))[:1]) for row in greedy]
+    assert len(set(ends)) > 1
+    np.testing.assert_array_equal(generate(model, PROMPT, 6, lengths=LENGTHS, stop=stop), expected)
+    np.testing.assert_array_equal(
+        generate(model, PROMPT, 6, lengths=LENGTHS, stop=list(range(31))), greedy[:, :1] + np.zeros(6, int)
+    )
+    assert generate(model, PROMPT, 1, stop=int(greedy[0, 0])).shape == (4, 1)
+
+
+def test_nothing_is_computed_where_all_rows_ended(model, monkeypatch):
+    turns: list[int] = []
+    decoding = Generator._decoding
+
+    def counted(self, *sizes):
+        made = decoding(self, *sizes)
+
+        def step(*args):
+            jax.debug.callback(turns.append, args[-1])
+            return made.step(*args)
+
+        return replace(made, step=step)
+
+    monkeypatch.setattr(Generator, "_decoding", counted)
+    first = np.asarray(Generator(model, 5)(PROMPT))
+    taken = len(turns)
+    Generator(model, 5, stop=[int(token) for token in first[:, 0]])(PROMPT)
+    jax.effects_barrier()
+    assert taken == 4 and len(turns) == 4
+
+
+SHAPES = {
+    "gpt": lambda: GPT(GPTConfig(2, 16, 4, 31, max_len=16), rngs=nnx.Rngs(0)),
+    "mixtral": lambda: Mixtral(MixtralConfig(2, 16, 4, 31, 8, num_key_value_heads=4, experts=4), rngs=nnx.Rngs(0)),
+}
+HEADS = dict.fromkeys(("heads", "mlp", "vocab"), "model")
+MESHES: dict[str, Any] = {
+    "1": ({"data": 1, "model": 1}, TENSORS),
+    "2x4": ({"data": 2, "model": 4}, TENSORS),
+    "8 by batch": ({"data": 8}, {"batch": "data"}),
+    "8 by heads": ({"model": 8}, HEADS),
+    "3 by batch": ({"data": 3}, {"batch": "data"}),
+    "3 by heads": ({"model": 3}, HEADS),
+}
+DRAWS: dict[str, Any] = {
+    "greedy": {},
+    "drawn": {"temperature": 1.2, "top_k": 9, "top_p": 0.9, "key": jax.random.key},
+}
+QUICK = [("gpt", "drawn", "2x4"), ("mixtral", "greedy", "3 by heads")]
+
+
+@pytest.fixture(scope="module")
+def unplanned():
+    """For each shape and way to draw: the model, its options, tokens, and two of them at which rows end."""
+    known: dict[Any, Any] = {}
+
+    def of(shape, draw):
+        if (shape, draw) not in known:
+            made = SHAPES[shape]()
+            options = {name: value(3) if callable(value) else value for name, value in DRAWS[draw].items()}
+            tokens = np.asarray(generate(made, PROMPT, 6, lengths=LENGTHS, **options))
+            known[shape, draw] = made, options, tokens, (int(tokens[0, 2]), int(tokens[2, 4]))
+        return known[shape, draw]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("shape", "draw", "mesh"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.thorough)
+        for case in itertools.product(SHAPES, DRAWS, MESHES)
+    ],
+)
+def test_rows_end_alike_on_every_mesh(unplanned, shape, draw, mesh):
+    made, options, tokens, stop = unplanned(shape, draw)
+    axes, entries = MESHES[mesh]
+    found = generate(
+        made,
+        PROMPT,
+        6,
+        lengths=LENGTHS,
+        stop=stop,
+        plan=lambda graph: tp.plan(graph, tp.mesh(**axes), entries),
+        **options,
+    )
+    np.testing.assert_array_equal(found, ended(tokens, stop))
+
+
 def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(model):
     seen: list[Any] = []
     generator = Generator(model, 3, plan=lambda graph: seen.append(graph), temperature=1.0)
@@ -107,6 +210,9 @@ def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(mo
         (lambda m: generate(m, PROMPT, 2, lengths=[1, 2, 3]), tp.SignatureError, "lengths= of prompts"),
         (lambda m: generate(m, PROMPT, 2, positions=6), tp.GraphError, "positions= of Generator"),
         (lambda m: generate(m, PROMPT, 2, plan=lambda graph: OTHER), tp.GraphError, "plan= of Generator gives no plan"),
+        (lambda m: generate(m, PROMPT, 2, stop=31), tp.GraphError, "stop= of Generator holds no tokens of the model"),
+        (lambda m: generate(m, PROMPT, 2, stop=[2, 1.5]), tp.GraphError, "got 1.5"),
+        (lambda m: generate(m, PROMPT, 2, stop="</s>"), tp.GraphError, "stop= of Generator"),
         (lambda m: generate(m, PROMPT, 0), tp.GraphError, "n= of Generator"),
         (lambda m: generate(m, PROMPT, 2, temperature=1.0), tp.GraphError, "drawing tokens needs a key"),
         (lambda m: generate(m, PROMPT, 2, plan=3), tp.GraphError, "Pass a function such as lambda graph: tp.plan("),

@@ -108,7 +108,6 @@ def test_a_plan_that_is_found(mesh2x4: Any) -> None:
     assert_same(plan, (nnx.state(model), TOKENS))
 
 
-@pytest.mark.thorough
 def test_mixtral_decodes_as_without_a_cache() -> None:
     model = model_of()
     tokens = np.pad(TOKENS[:2, :4], ((0, 0), (0, 3)))

@@ -111,3 +111,109 @@ def test_leading_axes_without_names_are_read_as_by_flax(length: int) -> None:
     x = np.float32(np.random.default_rng(0).standard_normal((2, 4, length, 3)))
     ours, theirs = layers("GRUCell", tp.nnx), layers("GRUCell", nnx)
     np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+
+
+LENGTHS = np.array([1, 5, 3, 4], np.int32)
+FLAGS: dict[str, Any] = {"initial_carry": True, "seq_lengths": True, "return_carry": True}
+
+
+def states(kind: str) -> Any:
+    drawn = [np.float32(np.random.default_rng(at).standard_normal((4, 6))) for at in (1, 2)]
+    return tuple(drawn) if kind == "LSTMCell" else drawn[0]
+
+
+def state_types(kind: str) -> Any:
+    names = ("cell", "hidden") if kind == "LSTMCell" else ("hidden",)
+    types = tuple(tp.TensorType({"batch": 4, name: 6}) for name in names)
+    return types if kind == "LSTMCell" else types[0]
+
+
+def scored(call: Any) -> Any:
+    """States and outputs, and gradients by parameters, steps and first states."""
+
+    def score(leaves: Any, x: Any, carry: Any) -> Any:
+        made = call(leaves, x, carry)
+        weighted = (jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))) for y in jax.tree.leaves(made))
+        return sum(weighted), made
+
+    return jax.jit(jax.value_and_grad(score, (0, 1, 2), has_aux=True))
+
+
+def agree(ours: Any, theirs: Any, types: Any, carry: Any, entries: Any) -> None:
+    leaves = jax.tree.leaves(nnx.state(theirs, nnx.Param))
+    graphdef, state, rest = nnx.split(theirs, nnx.Param, ...)
+    tree = jax.tree.structure(state)
+
+    def plain(leaves: Any, x: Any, carry: Any) -> Any:
+        model = nnx.merge(graphdef, jax.tree.unflatten(tree, leaves), rest, copy=True)
+        return model(x, initial_carry=carry, seq_lengths=LENGTHS, return_carry=True)
+
+    lengths = tp.TensorType({"batch": 4}, jnp.int32)
+    graph = tp.trace(ours, TYPE, types, lengths)
+    plan = tp.plan(graph, tp.mesh(data=2, model=2), entries)
+    plan.verify()
+    run, tree_of_ours = plan.compile(), jax.tree.structure(nnx.state(ours))
+    expected = scored(plain)(leaves, X, carry)
+    found: Any = [scored(lambda p, x, c: run(jax.tree.unflatten(tree_of_ours, p), x, c, LENGTHS))(leaves, X, carry)]
+    found.append(scored(lambda p, x, c: graph(jax.tree.unflatten(tree_of_ours, p), x, c, LENGTHS))(leaves, X, carry))
+    for each in found:
+        for a, b in zip(jax.tree.leaves(each), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "entries"),
+    [
+        ("LSTMCell", {}, {"batch": "data", "cell": "model"}),
+        ("GRUCell", {"reverse": True, "keep_order": True}, {"batch": "data"}),
+    ],
+)
+def test_first_and_last_states_of_rows_of_several_lengths_are_those_of_flax(
+    kind: str, options: Any, entries: Any
+) -> None:
+    ours = layers(kind, tp.nnx, **options, **FLAGS)
+    agree(ours, layers(kind, nnx, **options), state_types(kind), states(kind), entries)
+
+
+@pytest.mark.thorough
+def test_states_of_both_ends_are_those_of_flax() -> None:
+    ours = tp.nnx.Bidirectional(*(layers("LSTMCell", tp.nnx) for _ in range(2)), **FLAGS)
+    theirs = nnx.Bidirectional(*(layers("LSTMCell", nnx) for _ in range(2)))
+    carry = states("LSTMCell"), tuple(2 * state for state in states("LSTMCell"))
+    agree(ours, theirs, (state_types("LSTMCell"),) * 2, carry, {"batch": "data", "cell": "model"})
+
+
+def test_a_sequence_goes_on_where_its_state_was_left() -> None:
+    """In one call, or in two; without a step a row keeps its first state, and it goes up to the last one at most."""
+    once = layers("GRUCell", tp.nnx, return_carry=True)
+    rnn = layers("GRUCell", tp.nnx, initial_carry=True, return_carry=True)
+    last, outputs = once(X)
+    between, first = once(X[:, :2])
+    after, second = rnn(X[:, 2:], between)
+    np.testing.assert_allclose(np.concatenate([first, second], 1), outputs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(after, last, rtol=1e-5, atol=1e-6)
+    counted = layers("GRUCell", tp.nnx, **FLAGS)
+    ends, _ = counted(X[:, 2:], between, np.array([0, 3, 9, 3]))
+    np.testing.assert_allclose(ends[0], between[0])
+    np.testing.assert_allclose(ends[1:], last[1:], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: layers("GRUCell", tp.nnx, initial_carry=True)(X), "RNN takes 2 operands"),
+        (lambda: layers("GRUCell", tp.nnx, initial_carry=True)(X, states("LSTMCell")), "the first state does not fit"),
+        (lambda: layers("GRUCell", tp.nnx, initial_carry=True)(X, X[:, 0]), "the first state does not fit"),
+        (lambda: layers("GRUCell", tp.nnx, initial_carry=True)(X, np.float16(states("G"))), "does not fit"),
+        (lambda: layers("GRUCell", tp.nnx, seq_lengths=True, return_carry=True)(X, LENGTHS[:2]), "lengths do not fit"),
+        (lambda: layers("GRUCell", tp.nnx, seq_lengths=True, return_carry=True)(X, LENGTHS * 1.0), "do not fit"),
+        (lambda: layers("GRUCell", tp.nnx, return_carry=1), "return_carry= of RNN"),
+        (
+            lambda: tp.nnx.Bidirectional(*[layers("GRUCell", tp.nnx)] * 2, initial_carry=True)(X, states("G")),
+            "Bidirectional: the first states do not fit",
+        ),
+    ],
+)
+def test_states_and_lengths_that_do_not_fit_are_told(call: Any, told: str) -> None:
+    with pytest.raises(tp.TapestryError, match=told):
+        call()
