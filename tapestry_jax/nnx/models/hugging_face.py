@@ -1,9 +1,9 @@
-"""Llama as Hugging Face writes it: what its `config.json` says, and how its tensors are called and laid out."""
+"""Models as Hugging Face writes them: what a `config.json` says, and how tensors of files become parameters."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,65 +20,127 @@ from combinators.stored.json import LARGEST_TEXT, read_json
 from tapestry_jax.nnx.attention.positions import RotaryScaling
 from tapestry_jax.nnx.models.weights import Stored, check_tensors, find_files, read_headers, read_tensor
 
-_FIELDS = {
-    "num_hidden_layers": "layers",
-    "hidden_size": "embed",
-    "num_attention_heads": "heads",
-    "vocab_size": "vocab",
-    "intermediate_size": "mlp",
-}
-_OPTIONS = {
-    "num_key_value_heads": "num_key_value_heads",
-    "head_dim": "head_dim",
-    "rms_norm_eps": "epsilon",
-    "attention_bias": "attention_bias",
-    "mlp_bias": "mlp_bias",
-    "tie_word_embeddings": "tied",
-    "rope_theta": "rotary_base",
-}
-_FIXED = {"model_type": ("llama",), "hidden_act": ("silu", "swish"), "attention_dropout": (0,)}
-"""What may stand there alone."""
-_MEANS_NOTHING = frozenset(
+MEANS_NOTHING = frozenset(
     ("_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version", "use_cache")
     + ("bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "max_position_embeddings")
     + ("pretraining_tp", "return_dict", "output_hidden_states", "output_attentions", "id2label", "label2id")
 )
-"""What changes no logits."""
-_REMEDY = "Pass the config.json of a Llama, or write a LlamaConfig."
+"""What changes no logits, whatever the model."""
+_TURNS = ("rope_scaling", "rope_parameters")
 
 
-def read_llama_config(config: Any) -> dict[str, Any]:
-    """The fields of a `LlamaConfig`.
+@dataclass(frozen=True)
+class Told:
+    """What the `config.json` of a kind of models says.
+
+    Attributes:
+      name: of the kind, `Llama`.
+      fields: what has to stand there, and how a configuration of ours calls it.
+      options: what may stand there.
+      fixed: what may say one of a few things.
+      silent: what changes no logits, beside `MEANS_NOTHING`.
+      may_be_none: fields and options that may be null.
+      defaults: of options that ours have another default for.
+      turns: whether it tells of rotary positions.
+    """
+
+    name: str
+    fields: Mapping[str, str]
+    options: Mapping[str, str]
+    fixed: Mapping[str, tuple[Any, ...]]
+    silent: frozenset[str] = frozenset()
+    may_be_none: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    turns: bool = True
+
+    @property
+    def remedy(self) -> str:
+        """What errors end with."""
+        return f"Pass the config.json of a {self.name}, or write a {self.name}Config."
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a parameter comes from.
+
+    Attributes:
+      names: of its tensors, in order.
+      shape: of each of them.
+      read: what becomes of one.
+      lead: sizes of the leading dimensions along which they are stacked: layers, experts.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    read: Callable[[Any], Any]
+    lead: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How a kind of models calls its tensors.
+
+    Attributes:
+      source: of the path of a parameter, its type and the model's configuration; names have no prefix.
+      may_be_there: whether a tensor is passed over that the model does not have: its name and the configuration.
+      head: the tensor of the head.
+      table: that of the token vectors.
+      prefix: what files may put before all names but that of the head.
+    """
+
+    source: Callable[[tuple[Any, ...], Any, Any], Source]
+    may_be_there: Callable[[str, Any], bool]
+    head: str
+    table: str
+    prefix: str = ""
+
+
+def read_fields_of(kind: Any, told: Told, config: Any, options: Mapping[str, Any]) -> Any:
+    """A configuration of ours, of what a file tells and of fields that it does not tell.
 
     Args:
+      kind: the class of the configuration.
+      told: what such files say.
       config: a file, the folder that it lies in, or what it says.
+      options: fields that are given.
 
     Raises:
       FormatError: where it cannot be read, or says what the model cannot do: all of it.
       GraphError: for anything else.
     """
-    told = _read(config)
-    known = {*_FIELDS, *_OPTIONS, *_FIXED, *_MEANS_NOTHING, "rope_scaling", "rope_parameters"}
-    wrong = [f"missing: `{name}`" for name in _FIELDS if name not in told]
-    wrong += [f"unknown: `{name}`, {value!r:.60}" for name, value in told.items() if name not in known]
-    for name, allowed in _FIXED.items():
-        if name in told and told[name] not in allowed:
-            wrong.append(f"`{name}` is {told[name]!r:.40}, expected {' or '.join(map(repr, allowed))}")
-    may_be_none = ("num_key_value_heads", "head_dim")
-    given = {name: value for name, value in told.items() if name in _FIELDS | _OPTIONS}
-    wrong += [f"`{name}` is None" for name, value in given.items() if value is None and name not in may_be_none]
-    turns = _read_turns(told, wrong)
+    unknown = sorted({*options} - {*kind.__dataclass_fields__})
+    if unknown:
+        details = (f"expected some of {', '.join(kind.__dataclass_fields__)}",)
+        headline = f"{kind.__name__} has no field `{'`, `'.join(unknown)}`"
+        raise GraphError(message(headline, *details, remedy="Leave it out."))
+    return kind(**{**_read_told(config, told), **options})
+
+
+def _read_told(config: Any, told: Told) -> dict[str, Any]:
+    said = _read(config, told)
+    known = {*told.fields, *told.options, *told.fixed, *MEANS_NOTHING, *told.silent, *(_TURNS if told.turns else ())}
+    wrong = [f"missing: `{name}`" for name in told.fields if name not in said]
+    wrong += [f"unknown: `{name}`, {value!r:.60}" for name, value in said.items() if name not in known]
+    for name, allowed in told.fixed.items():
+        if name in said and said[name] not in allowed:
+            wrong.append(f"`{name}` is {said[name]!r:.40}, expected {' or '.join(map(repr, allowed))}")
+    names: dict[str, str] = dict(told.fields) | dict(told.options)
+    given: dict[str, Any] = {name: value for name, value in said.items() if name in names}
+    wrong += [f"`{name}` is None" for name, value in given.items() if value is None and name not in told.may_be_none]
+    turns = dict[str, Any]() if not told.turns else _read_turns(said, wrong)
     if wrong:
-        raise FormatError(message("this configuration is not that of a Llama", *wrong, remedy=_REMEDY))
-    return {(_FIELDS | _OPTIONS)[name]: value for name, value in given.items() if value is not None} | turns
+        raise FormatError(message(f"this configuration is not that of a {told.name}", *wrong, remedy=told.remedy))
+    defaults: dict[str, Any] = {names[name]: value for name, value in told.defaults.items()}
+    return {**defaults, **{names[name]: value for name, value in given.items() if value is not None}, **turns}
 
 
-def read_llama_weights(model: Any, paths: Any, shardings: Any) -> Any:
-    """The state of a Llama, of files that name its tensors as Hugging Face does.
+def read_weights(model: Any, naming: Naming, paths: Any, shardings: Any) -> Any:
+    """The state of a model, of files that name its tensors as Hugging Face does.
 
     Args:
       model: the model, whose parameters may be without numbers.
-      paths: as `Llama.from_safetensors` takes them.
+      naming: of its tensors.
+      paths: as `from_safetensors` takes them.
       shardings: where parameters lie, in the structure of the state, or None.
 
     Raises:
@@ -92,109 +154,50 @@ def read_llama_weights(model: Any, paths: Any, shardings: Any) -> Any:
     if not fits:
         details = (f"expected {len(flat)}, one for each parameter", f"got {len(places)}: {shardings!r:.80}")
         raise GraphError(message("shardings= of from_safetensors", *details, remedy="Pass plan.in_shardings[0]."))
-    sources = [_source(path, variable.get_value(), model.config) for path, variable in flat]
-    wanted = {name: source.shape for source in sources for name in source.names}
+    config = model.config
+    # What is no parameter, such as what a layer says beside its result, is not stored.
+    sources = [
+        naming.source(path, variable.get_value(), config) if isinstance(variable, nnx.Param) else None
+        for path, variable in flat
+    ]
     found, twice = read_headers(find_files(paths))
-    check_tensors(found, twice, wanted, _may_be_there(model.config))
-    _check_tied(model.config, found)
+    prefix = naming.prefix if any(name.startswith(naming.prefix) for name in found) else ""
 
-    def load(source: _Source, place: Any) -> Any:
-        layers = [source.read(read_tensor(name, found[name])) for name in source.names]
-        array = np.stack(layers) if source.stacked else layers[0]
+    def called(name: str) -> str:
+        return name if name == naming.head else prefix + name
+
+    wanted = {called(name): source.shape for source in sources if source is not None for name in source.names}
+    check_tensors(found, twice, wanted, lambda name: naming.may_be_there(name.removeprefix(prefix), config))
+    if config.tied:
+        _check_tied(naming.head, called(naming.table), found)
+
+    def load(variable: Any, source: Source | None, place: Any) -> Any:
+        like = variable.get_value()
+        if source is None:
+            array = np.zeros(like.shape, like.dtype)
+        else:
+            pieces = [source.read(read_tensor(called(name), found[called(name)])) for name in source.names]
+            array = np.reshape(np.stack(pieces), like.shape) if source.lead else pieces[0]
         return jnp.asarray(array) if place is None else jax.device_put(array, place)
 
-    arrays = [load(source, place) for source, place in zip(sources, places, strict=True)]
-    return jax.tree.unflatten(jax.tree.structure(state), arrays)
+    loaded = [load(variable, *both) for (_, variable), *both in zip(flat, sources, places, strict=True)]
+    return jax.tree.unflatten(jax.tree.structure(state), loaded)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where a parameter comes from.
-
-    Attributes:
-      names: of its tensors, one for each layer that it holds.
-      shape: of each of them.
-      read: what becomes of one.
-      stacked: whether the parameter has a leading dimension of layers.
-    """
-
-    names: tuple[str, ...]
-    shape: tuple[int, ...]
-    read: Callable[[Any], Any]
-    stacked: bool = False
-
-
-_OUTSIDE = {
-    "embed.embedding": "model.embed_tokens.weight",
-    "norm.scale": "model.norm.weight",
-    "head.kernel": "lm_head.weight",
-}
-_PARTS = {
-    "attention_norm": "input_layernorm",
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.out": "self_attn.o_proj",
-    "mlp_norm": "post_attention_layernorm",
-    "mlp.gate": "mlp.gate_proj",
-    "mlp.up": "mlp.up_proj",
-    "mlp.down": "mlp.down_proj",
-}
-
-
-def _source(path: tuple[Any, ...], like: Any, config: Any) -> _Source:
-    called = ".".join(map(str, path))
-    if called in _OUTSIDE:
-        shape, read = _layout(called, like.shape, like.dtype)
-        return _Source((_OUTSIDE[called],), shape, read)
-    number, part, last = path[1], ".".join(map(str, path[2:-1])), path[-1]
-    tensor = f"{_PARTS[part]}.{'bias' if last == 'bias' else 'weight'}"
-    stacked = number == "layer"
-    shape, read = _layout(f"{part}.{last}", like.shape[1:] if stacked else like.shape, like.dtype)
-    layers = range(config.layers) if stacked else (number,)
-    return _Source(tuple(f"model.layers.{layer}.{tensor}" for layer in layers), shape, read, stacked)
-
-
-def _layout(path: str, shape: tuple[int, ...], dtype: Any) -> tuple[tuple[int, ...], Callable[[Any], Any]]:
-    """The shape of a tensor in a file, and how it becomes a parameter.
-
-    A linear map is a matrix of results by inputs there; heads follow one another, those that share a key beside each
-    other.
-    """
-    if not path.endswith(".kernel"):
-        flat = shape if path.endswith(".embedding") else (math.prod(shape),)
-        return flat, lambda array: np.reshape(array, shape).astype(dtype)
-    inside = math.prod(shape[:-1]) if path == "attention.out.kernel" else shape[0]
-    matrix = (math.prod(shape) // inside, inside)
-    return matrix, lambda array: np.reshape(array.T, shape).astype(dtype)
-
-
-def _may_be_there(config: Any) -> Callable[[str], bool]:
-    # Older files hold the frequencies of positions, which follow from the configuration; tied ones the head a second
-    # time.
-    def may(name: str) -> bool:
-        return name.endswith(".rotary_emb.inv_freq") or (config.tied and name == "lm_head.weight")
-
-    return may
-
-
-def _check_tied(config: Any, found: Mapping[str, Stored]) -> None:
+def _check_tied(head: str, table: str, found: Mapping[str, Stored]) -> None:
     """A head beside token vectors that are the head has to be the same."""
-    names = [_OUTSIDE["head.kernel"], _OUTSIDE["embed.embedding"]]
-    if config.tied and names[0] in found:
-        head, table = (read_tensor(name, found[name]) for name in names)
-        if not np.array_equal(head, table):
-            details = (f"`{names[0]}` is not `{names[1]}`, which the configuration ties to it",)
-            remedy = "Pass tied=False to LlamaConfig.from_hugging_face, or the files of this configuration."
-            raise FormatError(message("these weights are not those of the model", *details, remedy=remedy))
+    if head in found and not np.array_equal(read_tensor(head, found[head]), read_tensor(table, found[table])):
+        details = (f"`{head}` is not `{table}`, which the configuration ties to it",)
+        remedy = "Pass tied=False to from_hugging_face of the configuration, or the files of this configuration."
+        raise FormatError(message("these weights are not those of the model", *details, remedy=remedy))
 
 
-def _read(config: Any) -> dict[str, Any]:
+def _read(config: Any, kind: Told) -> dict[str, Any]:
     if isinstance(config, Mapping):
         return dict(config)
     if not isinstance(config, str | PathLike):
         details = ("expected a path, or what the file says", f"got {type(config).__name__}: {config!r:.80}")
-        raise GraphError(message("config= of LlamaConfig.from_hugging_face", *details, remedy=_REMEDY))
+        raise GraphError(message(f"config= of {kind.name}Config.from_hugging_face", *details, remedy=kind.remedy))
     path = Path(str(config))
     path = path / "config.json" if path.is_dir() else path
     try:
@@ -202,18 +205,18 @@ def _read(config: Any) -> dict[str, Any]:
             text = file.read(LARGEST_TEXT + 1)
     except (OSError, ValueError) as error:
         details = (f"{path}: {first_line(error)[:200]}",)
-        raise FormatError(message("a configuration cannot be read", *details, remedy=_REMEDY)) from error
-    told = read_json(text, f"the configuration {path}", _REMEDY)
+        raise FormatError(message("a configuration cannot be read", *details, remedy=kind.remedy)) from error
+    told = read_json(text, f"the configuration {path}", kind.remedy)
     if not isinstance(told, dict):
         details = (f"got {type(told).__name__}",)
-        raise FormatError(message(f"the configuration {path} is no object", *details, remedy=_REMEDY))
+        raise FormatError(message(f"the configuration {path} is no object", *details, remedy=kind.remedy))
     return told
 
 
 def _read_turns(told: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
     """Base and scaling of rotary positions; what is not understood is added to `wrong`."""
     found = dict[str, Any]()
-    for name in ("rope_scaling", "rope_parameters"):
+    for name in _TURNS:
         given = told.get(name)
         if given is None:
             continue

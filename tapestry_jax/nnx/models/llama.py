@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 from flax import nnx
 
-from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
 from tapestry_jax.nnx.attention.positions import RotaryScaling
@@ -17,8 +16,9 @@ from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.blocks.residual import Residual
 from tapestry_jax.nnx.models.fields import check, check_divides, read_config, read_fields
-from tapestry_jax.nnx.models.hugging_face import read_llama_config, read_llama_weights
-from tapestry_jax.nnx.models.weights import find_files, read_headers
+from tapestry_jax.nnx.models.hugging_face import read_fields_of
+from tapestry_jax.nnx.models.named_llama import LLAMA, LLAMA_TOLD
+from tapestry_jax.nnx.models.published import Published
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import Embed
@@ -92,7 +92,7 @@ class LlamaConfig:
         return self.embed // self.heads if self.head_dim is None else self.head_dim
 
     @classmethod
-    def from_hugging_face(cls, config: str | PathLike[str] | Mapping[str, Any], **options: Any) -> LlamaConfig:
+    def from_hugging_face(cls, config: str | PathLike[str] | Mapping[str, Any], **options: Any) -> Self:
         """The sizes that a `config.json` tells, which is read as data.
 
         Args:
@@ -103,8 +103,7 @@ class LlamaConfig:
           FormatError: where it cannot be read, or says what this model cannot do; all of it at once.
           GraphError: for an option that is no field.
         """
-        _check_options(options)
-        return cls(**(read_llama_config(config) | options))
+        return read_fields_of(cls, LLAMA_TOLD, config, options)
 
 
 class LlamaBlock(Residual):
@@ -157,7 +156,7 @@ class RotaryDecoder(LanguageModel):
             self.head = Linear(config.embed, config.vocab, dims=("embed", "vocab"), use_bias=False, **dtypes)
 
 
-class Llama(RotaryDecoder):
+class Llama(Published, RotaryDecoder):
     """Tokens to logits: causal blocks with rotary positions, an RMS norm and a linear head.
 
     Args:
@@ -167,58 +166,11 @@ class Llama(RotaryDecoder):
     Source: Touvron et al. 2023; Grattafiori et al. 2024.
     """
 
+    _naming = LLAMA
+    _config_kind = LlamaConfig
+
     def __init__(self, config: LlamaConfig, *, rngs: nnx.Rngs) -> None:
         super().__init__(config, lambda rngs: LlamaBlock(config, rngs=rngs), rngs=rngs)
-
-    @classmethod
-    def abstract(cls, config: LlamaConfig) -> Llama:
-        """The model without numbers, to trace and plan before there are weights."""
-        _check(config, nnx.Rngs(0), cls.__name__)
-        return nnx.eval_shape(lambda: cls(config, rngs=nnx.Rngs(0)))
-
-    @classmethod
-    def from_safetensors(
-        cls,
-        paths: str | PathLike[str] | Sequence[str | PathLike[str]],
-        config: LlamaConfig | None = None,
-        *,
-        shardings: Any = None,
-    ) -> Llama:
-        """A model with the weights of files in the format safetensors, which name them as Hugging Face does.
-
-        Files are read as data, one tensor after the other; every header is read before the first number.
-
-        Args:
-          paths: a file, several, or a folder, of which all `*.safetensors` are read.
-          config: the sizes; by default those of the `config.json` that lies in the folder, or beside the first file.
-          shardings: where parameters lie, in the structure of the model's state, such as `plan.in_shardings[0]`: no
-            device then holds a parameter that the plan cuts, as a whole. By default they lie on JAX's default device.
-
-        Returns:
-          The model; weights are converted to `config.param_dtype`.
-
-        Raises:
-          FormatError: where a file cannot be read, or a `config.json` that is needed; or where tensors are missing,
-            stand twice, are not those of the model, or have other shapes or dtypes: all of them at once.
-          GraphError: when an argument is not what it should be.
-        """
-        model = cls.abstract(_config_beside(paths) if config is None else config)
-        nnx.update(model, read_llama_weights(model, paths, shardings))
-        return model
-
-
-def _config_beside(paths: Any) -> LlamaConfig:
-    files = find_files(paths)
-    read_headers(files)  # so that files that are not there are told, not the configuration that is not beside them
-    return LlamaConfig.from_hugging_face(files[0].parent)
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    unknown = sorted({*options} - {*LlamaConfig.__dataclass_fields__})
-    if unknown:
-        details = (f"expected some of {', '.join(LlamaConfig.__dataclass_fields__)}",)
-        headline = f"LlamaConfig has no field `{'`, `'.join(unknown)}`"
-        raise GraphError(message(headline, *details, remedy="Leave it out."))
 
 
 def _check(config: Any, rngs: Any, name: str) -> None:

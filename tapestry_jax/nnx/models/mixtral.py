@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Self
 
 import jax
 from flax import nnx
@@ -14,7 +16,10 @@ from combinators.recording.value import Value
 from tapestry_jax.nnx.blocks.stack import Stack
 from tapestry_jax.nnx.experts.mixture import MoE
 from tapestry_jax.nnx.models.fields import check, read_config, read_fields
+from tapestry_jax.nnx.models.hugging_face import read_fields_of
 from tapestry_jax.nnx.models.llama import LlamaBlock, LlamaConfig, RotaryDecoder
+from tapestry_jax.nnx.models.named_llama import LLAMA, MIXTRAL_TOLD
+from tapestry_jax.nnx.models.published import Published
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,13 @@ class MixtralConfig(LlamaConfig):
         wrong = [f"top_k is {self.top_k}, and there are {self.experts} experts"] * (self.top_k > self.experts)
         check("MixtralConfig", wrong + ["mlp_bias is True, and experts have none"] * self.mlp_bias)
 
+    @classmethod
+    def from_hugging_face(cls, config: str | PathLike[str] | Mapping[str, Any], **options: Any) -> Self:
+        """The sizes that a `config.json` tells, as `LlamaConfig` reads it; windows of attention are refused."""
+        return read_fields_of(cls, MIXTRAL_TOLD, config, options)
 
-class Mixtral(RotaryDecoder):
+
+class Mixtral(Published, RotaryDecoder):
     """Tokens to logits: causal blocks with rotary positions and gated experts.
 
     A forward pass writes into every layer's `mlp` what `MoE` says beside its result; `load_balance` and `router_z` are
@@ -54,6 +64,9 @@ class Mixtral(RotaryDecoder):
 
     Source: Jiang et al. 2024.
     """
+
+    _naming = LLAMA
+    _config_kind = MixtralConfig
 
     def __init__(self, config: MixtralConfig, *, rngs: nnx.Rngs) -> None:
         read_config(config, MixtralConfig, "MixtralConfig(layers=2, embed=64, heads=4, vocab=256, mlp=128)")
