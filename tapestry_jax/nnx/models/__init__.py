@@ -6,8 +6,7 @@ Decoding  generate Generator Sampling
 Images    ViT ViTConfig ResNet ResNetConfig ResidualBlock Mixer MixerConfig MixerBlock
 
 Read `gpt`, `llama`, `mixtral` and `mamba`, and `decoding` with `sampling`; then `classifier`, `vit`, `mixer` with the
-`patches` of both, and `resnet`. `fields` reads configurations; `published` makes models of published weights, by what
-`hugging_face` reads of configurations and tensors, `named_llama` and `named_gpt` call them, and `weights` the files.
+`patches` of both, and `resnet`. `fields` reads configurations; `published` makes models of published weights.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from combinators.frozen import dataclass
 from tapestry_jax.nnx.blocks.transformer import Transformer, TransformerConfig
-from tapestry_jax.nnx.models.hugging_face import read_fields_of
-from tapestry_jax.nnx.models.named_gpt import GPT2, GPT_TOLD
-from tapestry_jax.nnx.models.published import Published
+from tapestry_jax.nnx.models.published.hugging_face import read_fields_of
+from tapestry_jax.nnx.models.published.model import Published
+from tapestry_jax.nnx.models.published.named_gpt import GPT2, GPT_TOLD
 
 
 @dataclass(frozen=True)

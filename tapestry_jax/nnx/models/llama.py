@@ -16,9 +16,9 @@ from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.blocks.residual import Residual
 from tapestry_jax.nnx.models.fields import check, check_divides, read_config, read_fields
-from tapestry_jax.nnx.models.hugging_face import read_fields_of
-from tapestry_jax.nnx.models.named_llama import LLAMA, LLAMA_TOLD
-from tapestry_jax.nnx.models.published import Published
+from tapestry_jax.nnx.models.published.hugging_face import read_fields_of
+from tapestry_jax.nnx.models.published.model import Published
+from tapestry_jax.nnx.models.published.named_llama import LLAMA, LLAMA_TOLD
 from tapestry_jax.nnx.norms.layer_norm import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import Embed

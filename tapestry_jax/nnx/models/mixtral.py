@@ -16,10 +16,10 @@ from combinators.recording.value import Value
 from tapestry_jax.nnx.blocks.stack import Stack
 from tapestry_jax.nnx.experts.mixture import MoE
 from tapestry_jax.nnx.models.fields import check, read_config, read_fields
-from tapestry_jax.nnx.models.hugging_face import read_fields_of
 from tapestry_jax.nnx.models.llama import LlamaBlock, LlamaConfig, RotaryDecoder
-from tapestry_jax.nnx.models.named_llama import LLAMA, MIXTRAL_TOLD
-from tapestry_jax.nnx.models.published import Published
+from tapestry_jax.nnx.models.published.hugging_face import read_fields_of
+from tapestry_jax.nnx.models.published.model import Published
+from tapestry_jax.nnx.models.published.named_llama import LLAMA, MIXTRAL_TOLD
 
 
 @dataclass(frozen=True)

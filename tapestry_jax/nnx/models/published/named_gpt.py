@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapestry_jax.nnx.models.hugging_face import Naming, Source, Told
+from tapestry_jax.nnx.models.published.hugging_face import Naming, Source, Told
 
 GPT_TOLD = Told(
     "GPT",

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 
 import tapestry_jax as tp
 from tapestry_jax.nnx.models import Llama, LlamaConfig
+from tapestry_jax.nnx.models.published.weights import FLOATS
 from tests.tapestry_jax.nnx.models import llama_reference as reference
 
 CONFIG = LlamaConfig.from_hugging_face(reference.CONFIG)
@@ -36,7 +37,7 @@ def test_all_wrong_tensors_are_told_at_once(tmp_path, weights):
     save_file(weights, tmp_path / "model.safetensors")
     told = refusal(tmp_path / "model.safetensors")
     assert told[0] == HEAD and sorted(told[1:-1]) == [
-        "  `model.embed_tokens.weight` is of I8, expected one of F64, F32, F16, BF16",
+        f"  `model.embed_tokens.weight` is of I8, expected one of {', '.join(FLOATS)}",
         "  `model.layers.0.mlp.up_proj.weight` has the shape (16, 12), expected (12, 16)",
         "  missing: `model.layers.1.self_attn.k_proj.weight` (12, 16)",
         "  missing: `model.norm.weight` (16,)",

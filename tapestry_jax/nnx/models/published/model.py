@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from flax import nnx
 
-from tapestry_jax.nnx.models.hugging_face import Naming, read_weights
-from tapestry_jax.nnx.models.weights import find_files, read_headers
+from tapestry_jax.nnx.models.published.hugging_face import Naming, read_weights
+from tapestry_jax.nnx.models.published.weights import find_files, read_headers
 
 
 class Published:

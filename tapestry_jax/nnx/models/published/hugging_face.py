@@ -18,7 +18,7 @@ from combinators.errors import FormatError, GraphError, first_line, message
 from combinators.frozen import dataclass
 from combinators.stored.json import LARGEST_TEXT, read_json
 from tapestry_jax.nnx.attention.positions import RotaryScaling
-from tapestry_jax.nnx.models.weights import Stored, check_tensors, find_files, read_headers, read_tensor
+from tapestry_jax.nnx.models.published.weights import Stored, check_tensors, find_files, read_headers, read_tensor
 
 MEANS_NOTHING = frozenset(
     ("_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version", "use_cache")

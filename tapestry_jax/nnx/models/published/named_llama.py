@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tapestry_jax.nnx.models.hugging_face import Naming, Source, Told
+from tapestry_jax.nnx.models.published.hugging_face import Naming, Source, Told
 
 _FIELDS: dict[str, str] = {
     "num_hidden_layers": "layers",
