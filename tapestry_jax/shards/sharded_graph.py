@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -96,7 +97,9 @@ class ShardedGraph(Immutable):
           jaxpr: `plan.compile().jaxpr()`, or the like.
           cells: also follow every cell through the lowered program, on all devices and in all turns, as a set of cells
             of the arguments: slices, masks, coordinates and whatever else a device does for itself has to leave every
-            cell of the results made of the cells that the program makes it of. Meant for small sizes.
+            cell of the results made of the cells that the program makes it of; and what it comes to in numbers of
+            finite fields has to be what the program comes to: none is counted twice, or in another order. Meant for
+            small sizes.
 
         Raises:
           PlanError: with the path of the operation, and what was expected and found, for the first that differs; or
@@ -115,7 +118,9 @@ class ShardedGraph(Immutable):
             # It loads NumPy's side of all primitives, and only this asks for them.
             from tapestry_jax.shards.lowered.cells import check_cells
 
-            is_wider = any(step.runs != step.operation for _, step, _ in families(self.program))
+            # Operations without some kernels of platforms are no wider.
+            plain = [replace(each, dense=()) for each in self.shared.operations]
+            is_wider = any(plain[step.runs] != plain[step.operation] for _, step, _ in families(self.program))
             check_cells(self.abstract(), jaxpr, is_wider=is_wider)
 
     def abstract(self) -> Graph:

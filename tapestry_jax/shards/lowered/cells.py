@@ -16,10 +16,11 @@ from combinators.frozen import dataclass
 from combinators.graphs.evaluate import evaluate
 from combinators.graphs.graph import Graph
 from combinators.kernels.jaxprs import programs_inside
+from tapestry_jax.shards.lowered.exact import check_exact
 from tapestry_jax.shards.lowered.made_of import ANYTHING, MadeOf, cells, is_cells
 from tapestry_jax.shards.lowered.moved import refuse
 from tapestry_jax.shards.numeric.devices import DivergenceError
-from tapestry_jax.shards.numeric.simulated import Simulation
+from tapestry_jax.shards.numeric.simulated import DisagreementError, Simulation
 
 MOST = 2**14
 """Cells of arguments and results that are followed: some seconds on eight devices."""
@@ -48,10 +49,15 @@ def check_cells(graph: Graph, closed: Any, *, is_wider: bool = False) -> None:
     try:
         # Padded storage holds copies of the last cells.
         got = _made(closed, [_padded(sets, shape) for sets, shape in zip(arguments.given, shapes, strict=True)])
+        for (name, _), want, have in zip(graph.outputs, wanted, got, strict=True):
+            _check(name, want, have[(*map(slice, want.shape), ...)], arguments)
+        # Constants of wider floats are others, by a rounding.
+        if not is_wider:
+            check_exact(graph, traced, closed, shapes)
     except DivergenceError as error:
         refuse(graph.name, "has a collective that only some devices reach", str(error)[:80])
-    for (name, _), want, have in zip(graph.outputs, wanted, got, strict=True):
-        _check(name, want, have[(*map(slice, want.shape), ...)], arguments)
+    except DisagreementError:
+        refuse(graph.name, "leaves different copies of one piece on different devices")
 
 
 @dataclass(frozen=True)

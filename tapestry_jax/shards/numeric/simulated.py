@@ -28,6 +28,14 @@ _CALLS = frozenset(
 )
 
 
+class EndlessError(AssertionError):
+    """A loop turned too often for anybody to wait for it."""
+
+
+class DisagreementError(AssertionError):
+    """Devices that hold copies of one piece hold different ones."""
+
+
 class Meaning(ABC):
     """What equations mean. Values are arrays of any kind that has shapes and slices."""
 
@@ -50,6 +58,11 @@ class Meaning(ABC):
     @abstractmethod
     def either(self, cases: Sequence[Any], chosen: Any) -> Any:
         """One of several arrays, where it is not known which."""
+
+    def agree(self, one: Any, other: Any) -> bool:
+        """Whether two arrays may be copies of one."""
+        # NumPy does not know that bfloat16 is a float.
+        return np.array_equal(one, other, equal_nan=bool(jnp.issubdtype(one.dtype, np.inexact)))
 
 
 @final
@@ -173,7 +186,7 @@ class Simulation:
             carry = (
                 after if all(going) else [_chosen(going, [a, b], devices) for a, b in zip(carry, after, strict=True)]
             )
-        raise AssertionError(f"a loop took more than {MOST_TURNS} turns")
+        raise EndlessError(f"a loop took more than {MOST_TURNS} turns")
 
     def _cond(self, equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
         index, rest = operands[0], operands[1:]
@@ -205,7 +218,7 @@ class Simulation:
         pieces = [_cut(lanes[0], spec, within) for lanes, spec in zip(operands, params["in_specs"], strict=True)]
         results = self.jaxpr(params["jaxpr"], [], pieces, within)
         return [
-            [_whole(self.meaning.alike(lanes), spec, within)]
+            [_whole(self.meaning.alike(lanes), spec, within, self.meaning)]
             for lanes, spec in zip(results, params["out_specs"], strict=True)
         ]
 
@@ -235,7 +248,7 @@ def _cut(array: Any, spec: Any, devices: Devices) -> Lanes:
     return lanes
 
 
-def _whole(lanes: Lanes, spec: Any, devices: Devices) -> Any:
+def _whole(lanes: Lanes, spec: Any, devices: Devices, meaning: Meaning) -> Any:
     axes = _axes(spec, lanes[0].ndim)
     if len(lanes) == 1 and not any(axes):
         return lanes[0]
@@ -246,10 +259,8 @@ def _whole(lanes: Lanes, spec: Any, devices: Devices) -> Any:
     for device, piece in enumerate(lanes):
         place = tuple(devices.index(device, names) if names else 0 for names in axes)
         if place in written:
-            # NumPy does not know that bfloat16 is a float.
-            assert np.array_equal(written[place], piece, equal_nan=jnp.issubdtype(piece.dtype, np.inexact)), (
-                "devices disagree"
-            )
+            if not meaning.agree(written[place], piece):
+                raise DisagreementError("devices disagree")
             continue
         written[place] = piece
         whole[tuple(slice(i * n, (i + 1) * n) for i, n in zip(place, piece.shape, strict=True))] = piece

@@ -12,17 +12,16 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.lowering import program
-from tapestry_jax.lowering.exchange import collectives, convert, fold, halo
+from tapestry_jax.lowering.exchange import collectives, convert, fold, halo, ordered
 from tapestry_jax.lowering.on_device import here, pad, read, stripes
 from tapestry_jax.lowering.time import accumulate, carried, pipeline, region, scan
 from tapestry_jax.shards.lowered.made_of import MadeOf, cells
-from tapestry_jax.shards.numeric.simulated import Numbers, Simulation
+from tapestry_jax.shards.numeric.simulated import Simulation
 from tests.damaged import damaged
 from tests.pairs.kernels import second
 from tests.pairs.pair import draw_pair
 from tests.pairs.plans import repaired
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, types
-from tests.tapestry_jax.shards.test_run import arguments
 
 sine = tp.Map(jnp.sin, "a b -> a b", name="sine")
 scale = tp.Map(jnp.multiply, "a b, b -> a b", name="scale")
@@ -38,6 +37,11 @@ def _causal() -> tp.Plan:
 
     graph = tp.trace(attend, *types({"q": 8, "h": 1, "d": 2}, {"keys": 8, "h": 1, "d": 2}, {"keys": 8, "h": 1, "e": 2}))
     return tp.plan(graph, tp.mesh(data=4), {"q": "data", "keys": tp.ring("data")})
+
+
+def _framed() -> tp.Plan:
+    sizes = types({"q": 2, "h": 1, "d": 2}, {"keys": 8, "h": 1, "d": 2}, {"keys": 8, "h": 1, "e": 2})
+    return tp.plan(tp.trace(tp.attention, *sizes), tp.mesh(data=4), {"keys": "data"})
 
 
 def _exclusive() -> tp.Plan:
@@ -61,6 +65,7 @@ def _stages() -> tp.Plan:
 MORE: dict[str, Callable[[], tp.Plan]] = {
     "causal": _causal,
     "exclusive": _exclusive,
+    "framed": _framed,
     "neutral": _neutral,
     "stages": _stages,
     "striped axis": lambda: _sine({"data": 4}, {"a": tp.striped("data")}),
@@ -213,27 +218,55 @@ NUMBERS: dict[str, tuple[str, Any, str, str]] = {
         "received(NATIVE[kind](vary(leaf, axes), axes)) * 2",
     ),
     "the padding of a stage is a layer": ("stages", program._repeat, "< step.layers", "< step.layers + 9"),
+    "every stage counts its layers from the first": (
+        "stages",
+        program._repeat,
+        "first + number < step.layers",
+        "number < step.layers",
+    ),
+    "devices are merged in another order": ("ordered", ordered._balanced, "in (0, 1))", "in (1, 0))"),
+    "devices add in frames of their own": (
+        "framed",
+        fold._merge_framed,
+        "[vary(leaf, axes) for leaf in reference]",
+        "frame.at(frame.summary(state))",
+    ),
+    "turns add in frames of their own": (
+        "causal",
+        accumulate._in_frame,
+        "frame.express(right, reference)",
+        "frame.express(right, frame.at(frame.summary(right)))",
+    ),
 }
 
 
 @pytest.mark.parametrize("fault", NUMBERS)
-def test_faults_in_numbers_are_seen_where_blocks_and_what_is_lowered_run(fault: str) -> None:
-    """Both in NumPy, without a compiler."""
+def test_faults_in_how_cells_are_computed_are_seen_in_finite_fields(fault: str) -> None:
     name, function, old, new = NUMBERS[fault]
     plan = made(name)
-    args = arguments(plan.graph)
-    wanted = [np.asarray(each) for each in jax.tree.leaves(plan.shards().run(*args))]
-
-    def run(jaxpr: Any) -> list[Any]:
-        lanes = Simulation(Numbers()).closed(jaxpr, [[each] for each in jax.tree.leaves(args)])
-        return [each[0] for each in lanes]
-
     with damaged(function, old, new):
         jaxpr = plan.compile().jaxpr()
-    plan.shards().verify_lowered(jaxpr, cells=True)
-    assert not all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(run(jaxpr), wanted, strict=True))
-    whole = made(name).compile().jaxpr()
-    assert all(np.allclose(one, other, 1e-4, 1e-5) for one, other in zip(run(whole), wanted, strict=True))
+    with pytest.raises(tp.PlanError, match="comes to something else at"):
+        plan.shards().verify_lowered(jaxpr, cells=True)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "entries"),
+    [
+        (lambda x: jnp.tanh(x) + jnp.sin(x), {"a": ("data", "model")}),  # padding of zeros: their sines are none
+        (lambda x: jnp.exp2(x) - jnp.cosh(x) * jnp.sqrt(jnp.abs(x)) + x**-2, {"a": "data", "b": tp.chunks(2)}),
+        (lambda x: jnp.where(x > 0.5, jnp.maximum(x, 0.25), -jnp.minimum(-x, x)), {"b": "model"}),
+        (lambda x: jax.lax.stop_gradient(x).astype(jnp.bfloat16).astype(jnp.float32) / 3, {"a": tp.striped("data")}),
+    ],
+)
+def test_right_plans_come_to_the_same_in_any_order(leaf: Any, entries: Any) -> None:
+    def run(x: Any) -> Any:
+        kept = tp.Map(leaf, "a b -> a b", name="kept")(x)
+        summed = tp.Reduce(lambda x: jnp.sum(x, 0), "a b -> b", tp.monoids.Sum, pad=(0.0,))(kept)
+        return summed, tp.Reduce(lambda x: jnp.max(x, (0, 1)), "a b -> ", tp.monoids.Max)(kept)
+
+    plan = tp.plan(tp.trace(run, *types({"a": 7, "b": 6})), tp.mesh(data=2, model=2), entries)
+    plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
 
 
 def test_what_a_gather_fills_with_is_made_of_nothing() -> None:
