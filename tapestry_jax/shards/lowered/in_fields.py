@@ -216,6 +216,8 @@ def _raised(x: Any, y: Any) -> Any:
 _AT_PLACE: dict[str, Callable[..., Any]] = {
     **{name: partial(_other, name) for name in _OTHERS},
     **{name: partial(residues.opaque, name) for name in ("atan2", "rem", "nextafter")},
+    # Sums of powers are positive, which no field knows: some take the logarithm of what has no minus.
+    "log": lambda x: _other("log", residues.absolute(x)),
     "pow": _raised,
     "add": residues.add,
     "add_any": residues.add,

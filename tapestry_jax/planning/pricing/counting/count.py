@@ -12,12 +12,12 @@ from typing import Any
 
 import jax
 
-from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import is_literal
 from tapestry_jax.planning.folding.sent import nbytes
 from tapestry_jax.planning.pricing.counting.arithmetic import arithmetic
 from tapestry_jax.planning.pricing.counting.counts import Counts, added
 from tapestry_jax.planning.pricing.counting.fused import heads, kernels, moved
+from tapestry_jax.planning.pricing.counting.kept import kept, stacked
 from tapestry_jax.planning.pricing.counting.opened import Program, Step, needed, opened
 from tapestry_jax.planning.pricing.counting.passes import beside
 from tapestry_jax.planning.pricing.counting.primitives import is_root
@@ -81,7 +81,9 @@ def _counted(program: Program) -> Counts:
     )
 
 
-def _counted_backward(program: Program, cotangents: int) -> Counts:
+def _counted_backward(whole: Program, cotangents: int) -> Counts:
+    gradients, results = whole.outputs[:-cotangents], frozenset(whole.outputs[-cotangents:])
+    program = replace(whole, steps=needed(whole.steps, gradients), outputs=gradients)
     reached = set(program.inputs[:cotangents])
     steps: list[Step] = []
     for step in program.steps:
@@ -97,39 +99,8 @@ def _counted_backward(program: Program, cotangents: int) -> Counts:
     found = _counted(Program(steps, given, program.outputs, program.types, program.platform))
     read = sum(times * program.types[key] for key, times in zip(given, found.reads, strict=True))
     wrote = sum(program.types[key] for key in dict.fromkeys(program.outputs) if key in made)
-    own = set(program.inputs)
-    kept = sum(program.types[key] for key in given if key not in own)
-    stacked = _stacked(program, cotangents)
-    return replace(found, outer=read + wrote, kept=kept, stacked=stacked, reads=())
-
-
-def _stacked(program: Program, cotangents: int) -> float:
-    """Bytes that a loop keeps for its backward pass of what the forward pass makes, beside operands and results.
-
-    All that gradients read is kept, be it elementwise work or not, but for what is the same in every turn.
-    """
-    reached = set(program.inputs[:cotangents])
-    # Coordinates, and masks of them alone, are the same in every turn.
-    varies = {each for each in program.inputs[cotangents:] if is_inexact(each.aval.dtype)}
-    read: set[Any] = set()
-    makers: list[Step] = []
-    for step in program.steps:
-        if reached.isdisjoint(step.reads):
-            if not varies.isdisjoint(step.reads):
-                varies.update(step.makes)
-                makers.append(step)
-            continue
-        read.update(step.reads)
-        reached.update(step.makes)
-    sizes: list[float] = []
-    for step in makers:
-        # Conditions and loops give operands on as well, which are kept once: the largest alone is surely new.
-        sizes += sorted(program.types[key] for key in step.makes if key in read)[-1:]
-    for result in program.inputs[:cotangents]:
-        # A result that gradients read is kept as what it is: once.
-        if program.types[result] in sizes:
-            sizes.remove(program.types[result])
-    return float(sum(sizes))
+    stays, stacks = kept(program, cotangents, results), stacked(program, cotangents)
+    return replace(found, outer=read + wrote, kept=stays, stacked=stacks, reads=())
 
 
 def _of(step: Step, platform: str) -> Counts:

@@ -21,7 +21,8 @@ class Traced:
 
     Attributes:
       jaxpr: without constants; of a backward pass the forward pass stands in it as well.
-      cotangents: of a backward pass, how many of the first arguments are cotangents; None of a forward pass.
+      cotangents: of a backward pass, how many of the first arguments are cotangents, and how many of the last results
+        those of the forward pass that they belong to; None of a forward pass.
     """
 
     jaxpr: Any
@@ -56,7 +57,8 @@ def trace_backward(
             given = dict(zip(by, varied, strict=True))
             return smooth(*(given.get(place, array) for place, array in enumerate(arrays)))
 
-        return list(jax.vjp(run, *(arrays[place] for place in by))[1](cotangents))
+        results, pulled = jax.vjp(run, *(arrays[place] for place in by))
+        return [*pulled(cotangents), *results]
 
     cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in jax.eval_shape(smooth, *structs)]
     if not cotangents or not by:
