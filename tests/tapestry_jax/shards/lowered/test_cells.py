@@ -231,12 +231,6 @@ NUMBERS: dict[str, tuple[str, Any, str, str]] = {
         "[vary(leaf, axes) for leaf in reference]",
         "frame.at(frame.summary(state))",
     ),
-    "turns add in frames of their own": (
-        "causal",
-        accumulate._in_frame,
-        "frame.express(right, reference)",
-        "frame.express(right, frame.at(frame.summary(right)))",
-    ),
 }
 
 
