@@ -7,7 +7,7 @@ Graphs    trace lift stack_layers unstack_layers Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
           store_padded fsdp partitioned planned assert_collectives
 Spaces    Box Signature Projection exact_cover
-Files     open create stream StorageError: tensors in files, and programs over data larger than memory
+Files     open create stream tune StorageError: tensors in files, and programs over data larger than memory
 Fabric    Fabric FabricError: named tensors, whose placement nobody has to know
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
