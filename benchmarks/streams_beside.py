@@ -2,6 +2,7 @@
 
     python -m benchmarks.streams_beside --rows 1966080                    # 4 GB of float32 in chunks of 64 MiB
     python -m benchmarks.streams_beside --rows 1966080 --what moments     # bound by memory: beside reading alone
+    python -m benchmarks.streams_beside --rows 1966080 --what centred     # x - mean(x) into a file, in a quarter of x
 
 Peaks are of the resident sets of a process and its children, above what the process held once everything was imported
 and planned. Dask's arrays of workers count from their start. Nothing drops the system's cache of files.
@@ -18,23 +19,31 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
-COLUMNS, CHUNK = 512, 32768
+COLUMNS = 512
 Result = tuple[Any, ...]
+
+
+def chunk_of(rows: int) -> int:
+    """Rows of a chunk: 32768, 64 MiB, of the 4 GB; fewer of fewer."""
+    return max(1024, min(32768, rows // 60 // 1024 * 1024))
 
 
 def write(path: Path, rows: int) -> None:
     """Rows far from zero, so that variances by sums of squares lose digits."""
     import tapestry_jax as tp
 
-    sink = tp.create(str(path), chunks=(CHUNK, COLUMNS)).make((rows, COLUMNS), np.float32)
-    for start in range(0, rows, CHUNK):
-        stop = min(start + CHUNK, rows)
+    chunk = chunk_of(rows)
+
+    sink = tp.create(str(path), chunks=(chunk, COLUMNS)).make((rows, COLUMNS), np.float32)
+    for start in range(0, rows, chunk):
+        stop = min(start + chunk, rows)
         sink.write(((start, stop), (0, COLUMNS)), piece(start, stop)).result()
     sink.finish().close()
 
@@ -53,7 +62,8 @@ def streamed(path: Path) -> Callable[[], Result]:
         found = tp.fold(tp.aggregators.Moments(2), "row c -> c")(x)
         return found["mean"], found["variance"], tp.einsum("row c, row d -> c d")(x, x.rename(c="d"))
 
-    job = tp.stream(statistics, {"row": tp.chunks(size=CHUNK)}, tp.open(str(path)))
+    source = tp.open(str(path))
+    job = tp.stream(statistics, {"row": tp.chunks(size=source.chunks[0])}, source)
     print(job.plan(), file=sys.stderr)
     return lambda: tuple(map(np.asarray, job.run()))
 
@@ -65,15 +75,16 @@ def bare(path: Path) -> Callable[[], Result]:
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
     array = ts.open(spec, read=True).result()
     rows = array.shape[0]
+    chunk_rows = chunk_of(rows)
 
     def run() -> Result:
         total, squares = np.zeros(COLUMNS), np.zeros(COLUMNS)
         products = np.zeros((COLUMNS, COLUMNS))
-        pending = array[:CHUNK].read()
-        for start in range(0, rows, CHUNK):
+        pending = array[:chunk_rows].read()
+        for start in range(0, rows, chunk_rows):
             chunk = pending.result()
-            if start + CHUNK < rows:
-                pending = array[start + CHUNK : start + 2 * CHUNK].read()
+            if start + chunk_rows < rows:
+                pending = array[start + chunk_rows : start + 2 * chunk_rows].read()
             total += chunk.sum(0)
             squares += (chunk * chunk).sum(0)
             products += chunk.T @ chunk
@@ -88,7 +99,8 @@ def moments(path: Path) -> Callable[[], Result]:
     import tapestry_jax as tp
 
     program = tp.fold(tp.aggregators.Moments(2), "row c -> c")
-    job = tp.stream(program, {"row": tp.chunks(size=CHUNK)}, tp.open(str(path)))
+    source = tp.open(str(path))
+    job = tp.stream(program, {"row": tp.chunks(size=source.chunks[0])}, source)
     print(job.plan(), file=sys.stderr)
 
     def run() -> Result:
@@ -104,12 +116,13 @@ def reading(path: Path) -> Callable[[], Result]:
 
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
     array = ts.open(spec, read=True).result()
-    buffers = [np.zeros((CHUNK, COLUMNS), np.float32) for _ in range(4)]
+    chunk = chunk_of(array.shape[0])
+    buffers = [np.zeros((chunk, COLUMNS), np.float32) for _ in range(4)]
 
     def run() -> Result:
         under_way: list[Any] = [None] * len(buffers)
-        for number, start in enumerate(range(0, array.shape[0], CHUNK)):
-            place, stop = number % len(buffers), min(start + CHUNK, array.shape[0])
+        for number, start in enumerate(range(0, array.shape[0], chunk)):
+            place, stop = number % len(buffers), min(start + chunk, array.shape[0])
             if under_way[place] is not None:
                 under_way[place].result()
             target = ts.array(buffers[place][: stop - start])
@@ -138,11 +151,72 @@ def dask(path: Path) -> Callable[[], Result]:
     return run
 
 
+def centred(path: Path) -> Callable[[], Result]:
+    """x - mean(x), by `tp.stream` in a quarter of the array's bytes."""
+    import tapestry_jax as tp
+
+    @tp.program("row c -> row c")
+    def program(x):  # type: ignore[no-untyped-def]
+        return x - tp.fold(tp.aggregators.Mean(), "row c -> c")(x)
+
+    source = tp.open(str(path))
+    sink, limit = tp.create(str(_made(path)), overwrite=True), source.shape[0] * COLUMNS
+    job = tp.stream(program, "row", source, sink, memory=limit)
+    print(job.plan(), file=sys.stderr)
+
+    def run() -> Result:
+        job.run()
+        return None, None, None
+
+    return run
+
+
+def centred_by_dask(path: Path) -> Callable[[], Result]:
+    """The same by Dask's arrays, on two threads."""
+    import dask.array as da
+
+    def run() -> Result:
+        x = da.from_zarr(str(path))
+        da.to_zarr(x - x.mean(0), str(_made(path)), overwrite=True)
+        return None, None, None
+
+    return run
+
+
+def centred_by_xarray(path: Path) -> Callable[[], Result]:
+    """The same by xarray over Dask, on two threads."""
+    import dask.array as da
+    import xarray as xr  # type: ignore[import-not-found]
+
+    def run() -> Result:
+        x = xr.DataArray(da.from_zarr(str(path)), dims=("row", "c"), name="x")
+        (x - x.mean("row")).to_dataset().to_zarr(str(_made(path)), mode="w", consolidated=False)
+        return None, None, None
+
+    return run
+
+
+def _made(path: Path) -> Path:
+    return path.parent / "made.zarr"
+
+
+def check_centred(path: Path, rows: int) -> None:
+    """Raise where the file that was made is another one."""
+    import zarr
+
+    found: Any = zarr.open(str(_made(path)), mode="r")
+    made: Any = found["x"] if isinstance(found, zarr.Group) else found
+    first = np.asarray(made[: chunk_of(rows)])
+    expected = piece(0, chunk_of(rows)) - np.float32(10)
+    assert made.shape == (rows, COLUMNS) and np.max(np.abs(first - expected)) < 0.05
+
+
 RUNNERS = {
     "products": {"tp.stream": streamed, "NumPy and TensorStore": bare, "Dask, 2 processes": dask},
     "moments": {"tp.stream": moments, "TensorStore, reading alone": reading},
+    "centred": {"tp.stream": centred, "Dask, 2 threads": centred_by_dask, "xarray, 2 threads": centred_by_xarray},
 }
-"""For what is computed, who does it."""
+"""For what is computed, who does it. xarray is no dependency of the project: `pip install xarray` where it is asked."""
 
 
 def tree() -> int:
@@ -193,11 +267,12 @@ def measured(what: str, name: str, path: Path) -> None:
 
 def reference(rows: int) -> list[float]:
     """Variances in float64, in two passes."""
+    chunk = chunk_of(rows)
     total, squares = np.zeros(COLUMNS), np.zeros(COLUMNS)
-    for start in range(0, rows, CHUNK):
-        total += piece(start, min(start + CHUNK, rows)).sum(0, dtype=np.float64)
-    for start in range(0, rows, CHUNK):
-        squares += ((piece(start, min(start + CHUNK, rows)) - total / rows) ** 2).sum(0)
+    for start in range(0, rows, chunk):
+        total += piece(start, min(start + chunk, rows)).sum(0, dtype=np.float64)
+    for start in range(0, rows, chunk):
+        squares += ((piece(start, min(start + chunk, rows)) - total / rows) ** 2).sum(0)
     return (squares / rows).tolist()
 
 
@@ -216,14 +291,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         path = Path(folder) / "x.zarr"
         write(path, chosen.rows)
-        (Path(folder) / "variance.json").write_text(json.dumps(reference(chosen.rows)))
+        known = [] if chosen.what == "centred" else reference(chosen.rows)
+        (Path(folder) / "variance.json").write_text(json.dumps(known))
         # What was written is on its way to the disk.
         os.sync()
         print(f"{chosen.what}, {chosen.rows} x {COLUMNS} float32")
         print("| runner | wall, s | MB/s | CPU, s | peak above start, MiB | peak, MiB | error of the variance |")
         print("|---|---:|---:|---:|---:|---:|---:|")
-        for name in [*RUNNERS[chosen.what]] * chosen.rounds:
+        there = [each for each in RUNNERS[chosen.what] if each[:6] != "xarray" or find_spec("xarray")]
+        for name in there * chosen.rounds:
             print(row(name, chosen.rows, asked(chosen.what, name, path)), flush=True)
+            if chosen.what == "centred":
+                check_centred(path, chosen.rows)
 
 
 def asked(what: str, name: str, path: Path) -> dict[str, Any]:
