@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from combinators.errors import FormatError, first_line, message
 
@@ -17,6 +18,21 @@ def missing_package(what: str, package: str, extra: str) -> StorageError:
     """The error of a format whose package is not installed; `package` may not be of the version that is needed."""
     remedy = f"Install it: pip install 'tapestry-jax[{extra}]'."
     return StorageError(message(f"{what} needs the package {package}, which is not installed", remedy=remedy))
+
+
+def check_process(process: int, where: str) -> None:
+    """That a tensor is used by the process that opened it: a fork has neither its threads nor what they do.
+
+    Args:
+      process: that opened it.
+      where: the place.
+
+    Raises:
+      StorageError: after a fork, where it would be waited for without end.
+    """
+    if os.getpid() != process:
+        remedy = "Open it in the process that uses it."
+        raise StorageError(message(f"`{where}` was opened before this process was forked", remedy=remedy))
 
 
 def of_system(error: OSError, what: str, where: str) -> StorageError:

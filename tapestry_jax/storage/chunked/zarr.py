@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -32,7 +33,7 @@ from tapestry_jax.storage.chunked.metadata import (
 )
 from tapestry_jax.storage.chunked.plain import read_chunks, whole_chunks
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
-from tapestry_jax.storage.errors import StorageError, of_system
+from tapestry_jax.storage.errors import StorageError, check_process, of_system
 from tapestry_jax.storage.files.ranges import of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
@@ -50,6 +51,7 @@ class _Opened:
 
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, place: Place) -> None:
         self._store, self._metadata, self._place, self.where = store, metadata, place, place.text
+        self._process = os.getpid()
         self.dtype = read_dtype(store.dtype.numpy_dtype, ZARR, f"`{self.where}`")
         self.shape = check_shape(tuple(store.shape), self.dtype, f"`{self.where}`")
         self.names = metadata.names if names is None else check_names(names, len(self.shape), f"`{self.where}`")
@@ -91,12 +93,15 @@ class _Opened:
         return cost, given(begin, store[slices(part)], array)
 
     def _opened(self) -> Any:
+        check_process(self._process, self.where)
         if self._store is None:
             raise StorageError(message(f"`{self.where}` is closed", remedy="Open it again."))
         return self._store
 
     def close(self) -> None:
         """Wait for what is under way, and let the store go."""
+        if os.getpid() != self._process:
+            return  # after a fork it is the other process's to close
         self._store = None
         for future in [*self._under_way]:
             future.exception()

@@ -5,6 +5,7 @@ Passwords are in addresses alone: no text, fingerprint or representation holds o
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
 from collections.abc import Generator, Mapping
@@ -149,7 +150,7 @@ class _Database:
             self._cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
         except package.Error as error:
             raise self._refused(error) from None
-        self._end = weakref.finalize(self, _end, self._connection, self._cursor)
+        self._end = weakref.finalize(self, _end, self._connection, self._cursor, os.getpid())
 
     def tell(self, *statements: str | None) -> None:
         """Run statements, one after the other."""
@@ -234,9 +235,11 @@ def _closing(database: _Database) -> Generator[_Database]:
         database.close()
 
 
-def _end(connection: Any, cursor: Any) -> None:
-    cursor.close()
-    connection.close()
+def _end(connection: Any, cursor: Any, process: int) -> None:
+    # After a fork the socket is the other process's: closing it here would end what that one reads.
+    if os.getpid() == process:
+        cursor.close()
+        connection.close()
 
 
 def _package() -> Any:
