@@ -14,11 +14,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.pairs.pair import Compare
 
 PLANS = 4
 """Plans of one program: its unplanned results are computed once."""
-FINDINGS = ("wrong", "gradient", "error", "alarm")
+FINDINGS = ("wrong", "gradient", "error", "alarm", "names")
 CLEARED = 50
 """Programs after which what JAX has traced is forgotten, so that memory does not grow."""
 
@@ -41,6 +44,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--worker", type=int, help="of these processes the one to be (set by the tool itself)")
     parser.add_argument("--only", default="", help="steps to draw from, with commas between them")
     parser.add_argument("--folder", type=Path, default=Path(".pytest_cache/pairs"), help="where results are kept")
+    parser.add_argument("--compiled", action="store_true", help="by XLA, in float32, and not by NumPy")
     parser.add_argument("--again", help="one pair, such as 0/31/2: check it, make it smaller, and print it")
     return parser.parse_args(arguments)
 
@@ -56,14 +60,15 @@ def _started(options: argparse.Namespace) -> None:
 
 
 def _file(options: argparse.Namespace, worker: int) -> Path:
-    return options.folder / f"{options.seed}-{worker}-of-{options.jobs}.jsonl"
+    compiled = "-compiled" if options.compiled else ""
+    return options.folder / f"{options.seed}{compiled}-{worker}-of-{options.jobs}.jsonl"
 
 
 def _work(options: argparse.Namespace) -> None:
     import jax
 
     if options.again:
-        _again(options.again)
+        _again(options.again, *_way(options))
         return
     worker = options.worker or 0
     path = _file(options, worker)
@@ -73,7 +78,8 @@ def _work(options: argparse.Namespace) -> None:
             seed = f"{options.seed}/{index}"
             if f"{seed}/{PLANS - 1}" in done:
                 continue
-            for row in _checked(seed, tuple(filter(None, options.only.split(",")))):
+            only = tuple(filter(None, options.only.split(",")))
+            for row in _checked(seed, only, *_way(options)):
                 if row["pair"] not in done:
                     file.write(json.dumps(row) + "\n")
                 if row["verdict"] in FINDINGS:
@@ -83,13 +89,22 @@ def _work(options: argparse.Namespace) -> None:
                 jax.clear_caches()
 
 
-def _checked(seed: str, only: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _way(options: argparse.Namespace) -> tuple[dict[str, Any], Compare | None]:
+    """What programs are drawn with, and how they are compared."""
+    if not options.compiled:
+        return {}, None
+    from tests.pairs.compiled import CHOSEN, compare_compiled
+
+    return CHOSEN, compare_compiled
+
+
+def _checked(seed: str, only: tuple[str, ...], chosen: dict[str, Any], by: Compare | None) -> Iterator[dict[str, Any]]:
     """Check all plans of one program."""
     from tests.pairs.pair import check, draw_pair
 
-    for number, (program, placing) in enumerate(draw_pair(seed, PLANS, only=only)):
+    for number, (program, placing) in enumerate(draw_pair(seed, PLANS, only=only, **chosen)):
         start = time.process_time()
-        placing, outcome = check(program, placing, f"{seed}/{number}")
+        placing, outcome = check(program, placing, f"{seed}/{number}", by=by)
         yield {
             "pair": f"{seed}/{number}",
             "verdict": outcome.verdict,
@@ -101,16 +116,16 @@ def _checked(seed: str, only: tuple[str, ...]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _again(pair: str) -> None:
+def _again(pair: str, chosen: dict[str, Any], by: Compare | None) -> None:
     from tests.pairs.pair import check, draw_pair
     from tests.pairs.smaller import smaller
 
     seed, number = pair.rsplit("/", 1)
-    program, placing = draw_pair(seed, PLANS)[int(number)]
-    placing, outcome = check(program, placing, pair)
+    program, placing = draw_pair(seed, PLANS, **chosen)[int(number)]
+    placing, outcome = check(program, placing, pair, by=by)
     print(f"{program.graph.show()}\n{placing}\n{outcome.verdict}: {outcome.text}")
     if outcome.verdict in FINDINGS:
-        program, placing, outcome = smaller(program, placing, outcome)
+        program, placing, outcome = smaller(program, placing, outcome, by)
         print(f"smaller:\n{program.graph.show()}\n{placing}\n{outcome.verdict}: {outcome.text}")
 
 
@@ -133,16 +148,16 @@ def _report(options: argparse.Namespace) -> int:
     return int(any(verdicts[finding] for finding in FINDINGS))
 
 
-def _configured() -> None:
+def _configured(compiled: bool) -> None:
     """Settings of a process of its own, which a test that calls `main` must not leave behind."""
     import jax
 
-    # Rounding must not hide what is wrong: numbers are float64, and differences small.
-    jax.config.update("jax_enable_x64", True)
+    # Rounding must not hide what is wrong: numbers are float64, and differences small. Compiled is what users run.
+    jax.config.update("jax_enable_x64", not compiled)
     jax.config.update("jax_num_cpu_devices", 8)
     gc.set_threshold(100_000, 50, 100)
 
 
 if __name__ == "__main__":
-    _configured()
+    _configured("--compiled" in sys.argv)
     sys.exit(main())

@@ -21,13 +21,17 @@ from tests.simulated.evaluate import simulated
 TOLERANCES = {"float64": 1e-7, "float32": 2e-3, "bfloat16": 0.15}
 
 
+Compare = Callable[[Program, tp.Plan], tuple[str, str] | None]
+"""A planned program to a verdict with what is wrong; None for nothing."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What came of a pair.
 
     Attributes:
       verdict: `equal`, `trivial` (equal, but nothing was cut), `refused`, `alarm` (the verifier refuses what is
-        right), `wrong`, `gradient` or `error`.
+        right), `wrong`, `gradient`, `names` (see `compiled`) or `error`.
       text: what is wrong.
       refusals: why plans were refused on the way.
       smooth: whether gradients were compared.
@@ -46,8 +50,10 @@ def draw_pair(seed: str, plans: int, **chosen: Any) -> list[tuple[Program, Placi
     return [(program, draw_placing(f"{seed}/plan {number}", program.graph, kind, edition)) for number in range(plans)]
 
 
-def check(program: Program, placing: Placing, seed: str = "", repair: bool = True) -> tuple[Placing, Outcome]:
-    """Plan and compare; the placing that was accepted in the end, and what came of it."""
+def check(
+    program: Program, placing: Placing, seed: str = "", repair: bool = True, by: Compare | None = None
+) -> tuple[Placing, Outcome]:
+    """Plan and compare (`by`, by default `compare`); the placing that was accepted in the end, and what came of it."""
     try:
         if repair:
             placing, plan, refusals = repaired(placing, program.graph, seed)
@@ -59,7 +65,7 @@ def check(program: Program, placing: Placing, seed: str = "", repair: bool = Tru
         return placing, Outcome("refused", refusals=tuple(refusals))
     alarm = _alarm(plan)
     try:
-        found = compare(program, plan)
+        found = (by or compare)(program, plan)
     except Exception:  # noqa: BLE001, any error is a finding
         found = "error", traceback.format_exc(limit=-8)
     refused, smooth = tuple(refusals), bool(_smooth(program))
@@ -96,10 +102,20 @@ def _alarm(plan: tp.Plan) -> str:
 
 def compare(program: Program, plan: tp.Plan) -> tuple[str, str] | None:
     """What differs between planned and unplanned; None for nothing."""
-    args = program.args()
+    both, args = value_and_gradients(program, plan)
+    return judged(program, *simulated(both, *args))
+
+
+def value_and_gradients(program: Program, plan: tp.Plan) -> tuple[Callable[..., Any], tuple[Any, Any]]:
+    """The planned program and its pullback as one function, and what it is called with."""
+    expected = unplanned(program)[0]
+    run = in_true_sizes(program, plan)
+    return _value_and_gradients(run, program.graph), (program.args(), _cotangents(expected))
+
+
+def judged(program: Program, values: Sequence[Any], gradients: Sequence[Any]) -> tuple[str, str] | None:
+    """What differs from the unplanned program; None for nothing."""
     expected, slopes = unplanned(program)
-    run = _in_true_sizes(plan.compile().jitted, [value.shape for value in expected])
-    values, gradients = simulated(_value_and_gradients(run, program.graph), args, _cotangents(expected))
     tolerance = TOLERANCES[str(next(iter(program.types.values())).dtype)]
     for number, (got, want) in enumerate(zip(values, expected, strict=True)):
         if (text := difference(got, want, tolerance)) is not None:
@@ -110,8 +126,9 @@ def compare(program: Program, plan: tp.Plan) -> tuple[str, str] | None:
     return None
 
 
-def _in_true_sizes(run: Callable[..., Any], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Any]:
-    """The same program without the padding of results that the plan stores in padded pieces."""
+def in_true_sizes(program: Program, plan: tp.Plan) -> Callable[..., list[Any]]:
+    """The planned program without the padding of results that the plan stores in padded pieces."""
+    run, shapes = plan.compile().jitted, [value.shape for value in unplanned(program)[0]]
     return lambda *args: [
         leaf[_box(leaf, shape)] for leaf, shape in zip(jax.tree.leaves(run(*args)), shapes, strict=True)
     ]
