@@ -119,6 +119,7 @@ def test_nothing_is_computed_where_all_rows_ended(model, monkeypatch):
 
     monkeypatch.setattr(Generator, "_decoding", counted)
     first = np.asarray(Generator(model, 5)(PROMPT))
+    jax.effects_barrier()
     taken = len(turns)
     Generator(model, 5, stop=[int(token) for token in first[:, 0]])(PROMPT)
     jax.effects_barrier()
