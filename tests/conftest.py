@@ -34,9 +34,6 @@ os.environ.setdefault("XLA_FLAGS", " ".join(_FLAGS))
 # (Without `jax_include_full_tracebacks_in_locations` XLA would lose the scopes of operations, too.)
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
-# Arrays of NumPy are put without a program, JAX's own small programs run in NumPy, the others share contexts of MLIR.
-quickly()
-
 # Tracing makes millions of small objects that live on in caches; looking at all of them again and again finds nothing.
 gc.set_threshold(100_000, 50, 100)
 
@@ -67,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where there is no access to the options, tests/thoroughly.py looks here.
     if config.getoption("--thorough"):
         os.environ["TAPESTRY_THOROUGH"] = "1"
+    # Arrays of NumPy are put without a program, JAX's own small ones run in NumPy, the others share contexts of MLIR.
+    quickly()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,8 +13,12 @@ import pytest
 
 from tests.small_primitives import PRIMITIVES
 from tests.tapestry_jax.shards.numeric.test_primitives import of_axes, of_cells, traced
+from tests.thoroughly import thoroughly
 
-pytestmark = pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="newer ones are left as they are")
+pytestmark = [
+    pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="newer ones are left as they are"),
+    pytest.mark.skipif(thoroughly(), reason="thorough tests run what users run"),
+]
 
 COMPILE = importlib.import_module("jax._src.compiler").compile_or_get_cached
 REALS = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6)
