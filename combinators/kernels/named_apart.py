@@ -35,8 +35,10 @@ def name_apart() -> None:
     """
     for name in FUSED:
         primitive = getattr(lax, f"{name}_p")
-        entry = mlir._lowerings[primitive]  # pyright: ignore[reportPrivateUsage]
-        mlir.register_lowering(primitive, _renamed(entry.rule, f"lax_{name}"), inline=entry.inline)
+        # A version of JAX that keeps its rules elsewhere is left as it is; tests look at what is lowered.
+        entry = getattr(mlir, "_lowerings", {}).get(primitive)
+        if entry is not None:
+            mlir.register_lowering(primitive, _renamed(entry.rule, f"lax_{name}"), inline=entry.inline)
 
 
 def _renamed(rule: Any, name: str) -> Any:
