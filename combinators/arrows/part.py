@@ -76,8 +76,14 @@ class Holder(Part):
         """The same pytree with what tells types (arrays, or `TensorType`s that name the axes)."""
         return self.held()
 
-    def written(self, before: Any, after: Any) -> Any:
-        """What a program wrote: of the values that stood for its arrays, and that do now, a pytree of the new ones."""
+    def written(self, before: Any, after: Any, result: Any) -> Any:
+        """What a program wrote: of the values that stood for its arrays, and that do now, a pytree of the new ones.
+
+        Args:
+          before: the values that stood for the arrays.
+          after: those that do now.
+          result: what the program gives beside them.
+        """
         raise NotImplementedError(f"{type(self).__name__} holds what no program writes")
 
     def store(self, written: Any) -> None:

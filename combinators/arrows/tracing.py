@@ -87,9 +87,9 @@ def _traced(function: Any, arguments: Sequence[Any]) -> tuple[Graph, tuple[int, 
         for at, (holder, leaves) in enumerate(zip(holders, held, strict=True)):
             if program.held(holder) is not leaves:
                 writers.append(at)
-                written[names[at]] = holder.written(leaves, program.held(holder))
+                written[names[at]] = holder.written(leaves, program.held(holder), result)
         for label, (_, _, wrote), made, leaves in zip(names[len(holders) :], split, rebuilt, given, strict=True):
-            if (found := wrote(made, leaves)) is not None:
+            if (found := wrote(made, leaves, result)) is not None:
                 written[label] = found
         if not written:
             return result
@@ -144,10 +144,10 @@ def _type_key(leaf: Any, name: str) -> Any:
         return kind.shape, kind.dtype
 
 
-def _split(argument: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]]:
+def _split(argument: Any) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any, Any], Any]]:
     """An argument's arrays, how to put values in their place, and what was written to what was made of them."""
     splitter = getattr(argument, "__tapestry_split__", None)
-    return splitter() if splitter is not None else (argument, lambda leaves: leaves, lambda made, leaves: None)
+    return splitter() if splitter is not None else (argument, lambda leaves: leaves, lambda made, leaves, result: None)
 
 
 def _parameter_names(target: Any, count: int) -> list[str]:

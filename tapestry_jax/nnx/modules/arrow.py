@@ -89,9 +89,9 @@ class ModuleArrow(Holder, Arrow[Any, Any]):
             recording.write(self, jax.tree.unflatten(jax.tree.structure(held), after))
         return result
 
-    def written(self, before: Any, after: Any) -> Any:
+    def written(self, before: Any, after: Any, result: Any) -> Any:
         """The state of the variables that were written."""
-        return written_state(nnx.state(self.module), before, after)
+        return written_state(nnx.state(self.module), before, after, result)
 
     def store(self, written: Any) -> None:
         """Write the variables of the module."""

@@ -7,7 +7,7 @@ positions of a call are an axis of the rows that an operation puts into a cache,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from combinators.errors import GraphError, message
@@ -23,11 +23,12 @@ ROWS = "cache_rows"
 """Of kernels that put rows into a cache: the place of this operand, and the axis of its positions."""
 
 
-def refuse_forgetting(nodes: Sequence[Pending], said: Sequence[tuple[Ref, Ref]] = ()) -> None:
+def refuse_forgetting(nodes: Sequence[Pending], given: Collection[Ref], said: Sequence[tuple[Ref, Ref]]) -> None:
     """Check that nothing but what a cache keeps depends on other positions.
 
     Args:
       nodes: of a program that writes a cache.
+      given: what it gives, and what it keeps for the next call.
       said: of every variable that says something of this call alone, what it stood for before and what is written.
         What reaches nothing else is not asked; a variable that is read as well is one as any other.
 
@@ -35,7 +36,7 @@ def refuse_forgetting(nodes: Sequence[Pending], said: Sequence[tuple[Ref, Ref]] 
       GraphError: for an operation that mixes the positions of one call.
     """
     positions = set(_positions(nodes))
-    for pending, how in _mixing(nodes, positions, _mattering(nodes, said)):
+    for pending, how in _mixing(nodes, positions, _mattering(nodes, given, said)):
         told = f"it {how} the positions of one call, and gives other numbers without those of the calls before"
         remedy = "Run the whole sequence in one call, without a cache."
         raise GraphError(
@@ -58,13 +59,14 @@ def _operands(nodes: Sequence[Pending], pending: Pending) -> list[Value]:
     return [nodes[ref.node].results[ref.output] for ref in pending.operands]
 
 
-def _mattering(nodes: Sequence[Pending], said: Sequence[tuple[Ref, Ref]]) -> set[Ref]:
+def _mattering(nodes: Sequence[Pending], given: Collection[Ref], said: Sequence[tuple[Ref, Ref]]) -> set[Ref]:
     while True:
-        found = mattering(nodes, {new for _, new in said})
-        unread = [(old, new) for old, new in said if old not in found]
-        if len(unread) == len(said):
+        found = mattering(nodes, given, {new for _, new in said})
+        read = [(old, new) for old, new in said if old in found]
+        if not read:
             return found
-        said = unread
+        # What the next call reads is kept as a cache is.
+        given, said = {*given, *(new for _, new in read)}, [each for each in said if each not in read]
 
 
 def _mixing(nodes: Sequence[Pending], positions: set[AxisName], matters: set[Ref]) -> Iterator[tuple[Pending, str]]:

@@ -15,15 +15,16 @@ class Auxiliary(nnx.Variable[Any]):
     """What a layer says beside its result: a loss, a count. The forward pass writes it, for this call alone."""
 
 
-def mattering(nodes: Sequence[Pending], silent: Collection[Ref]) -> set[Ref]:
+def mattering(nodes: Sequence[Pending], given: Collection[Ref], silent: Collection[Ref]) -> set[Ref]:
     """The results that reach something else than `silent` ones, and those that nobody reads.
 
     Args:
       nodes: of a recording, in order.
+      given: results that matter, whoever reads them.
       silent: results that are only told; where something else reads one too, it matters.
     """
     read = {ref for pending in nodes for ref in pending.operands}
-    found = set[Ref]()
+    found = set[Ref](given)
     for number in range(len(nodes) - 1, -1, -1):
         pending = nodes[number]
         results = [Ref(number, output) for output in range(len(pending.results))]
@@ -45,7 +46,7 @@ def inside(loop: PendingLoop, is_needed: Sequence[bool]) -> set[Ref]:
     # What is carried reaches the next turn.
     needed = {value.ref for value in carried} | {value.ref for value, is_so in stacked if is_so}
     silent = {value.ref for value in loop.outputs} - needed
-    return mattering(loop.nodes, silent) | needed
+    return mattering(loop.nodes, needed, silent)
 
 
 def _needed(pending: Pending, is_needed: Sequence[bool]) -> Sequence[Ref]:

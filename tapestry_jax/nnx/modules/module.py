@@ -72,7 +72,7 @@ class Module(nnx.Module):
     def __tapestry_arrow__(self) -> Arrow[Any, Any]:
         return arrow_of(self)
 
-    def __tapestry_split__(self) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    def __tapestry_split__(self) -> tuple[Any, Callable[[Any], Any], Callable[[Any, Any, Any], Any]]:
         return split(self)
 
     def __rshift__(self, other: Any) -> Arrow[Any, Any]:

@@ -25,17 +25,18 @@ _LEADING = ("batch", "seq")
 _SCOPE = "_tapestry_scope"
 
 
-def split(module: Module) -> tuple[nnx.State[Any, Any], Callable[[Any], Module], Callable[[Module, Any], Any]]:
+def split(module: Module) -> tuple[nnx.State[Any, Any], Callable[[Any], Module], Callable[[Module, Any, Any], Any]]:
     """Take a module apart.
 
     Returns:
       The types of its variables, a state whose flattening order is that of `nnx.state`, and how to rebuild the module
-      from values in their place; and of what was rebuilt, and these values, the state of what was written, or None.
+      from values in their place; and of what was rebuilt, these values, and what the program gives, the state of what
+      was written, or None.
     """
     graphdef, state = nnx.split(module)
 
-    def written(made: Module, values: Any) -> Any:
-        return written_state(state, values, check_complete(made, values))
+    def written(made: Module, values: Any, result: Any) -> Any:
+        return written_state(state, values, check_complete(made, values), result)
 
     return state_types(module, state), lambda values: merge(graphdef, state, values), written
 

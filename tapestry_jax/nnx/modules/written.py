@@ -75,13 +75,14 @@ def held_by(leaf: Any) -> Any:
     return leaf.get_raw_value() if isinstance(leaf, nnx.Variable) else leaf
 
 
-def written_state(state: Any, before: Any, after: Any) -> nnx.State[Any, Any] | None:
+def written_state(state: Any, before: Any, after: Any, result: Any) -> nnx.State[Any, Any] | None:
     """The part of a state that a forward pass wrote, or None.
 
     Args:
       state: of the module; paths, classes and metadata of its variables.
       before: what its variables stood for, a pytree with as many leaves.
       after: the same after the forward pass.
+      result: what the program gives.
 
     Raises:
       GraphError: when a cache was written beside what mixes positions of one call.
@@ -93,7 +94,9 @@ def written_state(state: Any, before: Any, after: Any) -> nnx.State[Any, Any] | 
     caches = [new for _, variable, _, new in changed if isinstance(variable, nnx.Cache)]
     if caches:
         said = [(old.ref, new.ref) for _, variable, old, new in changed if isinstance(variable, Auxiliary)]
-        refuse_forgetting(caches[0].trace.nodes, said)
+        kept = [new for _, variable, _, new in changed if not isinstance(variable, Auxiliary)]
+        given = [leaf.ref for leaf in (*jax.tree.leaves(result), *kept) if isinstance(leaf, Value)]
+        refuse_forgetting(caches[0].trace.nodes, given, said)
     return nnx.from_flat_state(found) if found else None
 
 

@@ -246,6 +246,47 @@ def test_what_a_layer_says_of_a_call_may_fold_its_positions_where_nothing_reads_
         tp.trace(decoder, tp.TensorType({"batch": 2, "seq": 1, "embed": 8}))
 
 
+class Mixed(tp.nnx.Module):
+    """What it gives or keeps is read by nothing behind it but by what it says."""
+
+    def __init__(self, how: str) -> None:
+        self.how, self.kept = how, nnx.BatchStat(jnp.zeros((2, 8)), dims=("batch", "embed"))
+        self.said, self.more = (tp.nnx.Auxiliary(jnp.zeros((2, 8)), dims=("batch", "embed")) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        pooled = tp.fold(tp.aggregators.Mean(), "b s e -> b e")
+        if self.how == "given":
+            x = tp.Map(jnp.tanh)(WINDOW(x))
+            self.said[...] = pooled(x)
+        elif self.how == "kept":
+            self.kept[...] = pooled(x)
+            self.said[...] = tp.Map(jnp.tanh)(self.kept[...])
+        elif self.how == "read by the next call":
+            before, self.said[...] = self.said[...], pooled(x)
+            self.more[...] = tp.Map(jnp.tanh)(self.said[...])
+            x = tp.Map(lambda x, before: x + before[:, None], "b s e, b e -> b s e")(x, before)
+        else:
+            x = self.said[...] = pooled(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("how", "stacked"),
+    [
+        *itertools.product(["given", "kept", "read by the next call"], [False, True]),
+        # A layer of a stack gives what it takes.
+        ("given and said", False),
+    ],
+)
+def test_what_is_read_by_what_a_layer_says_alone_matters_where_it_is_given_or_kept(how: str, stacked: bool) -> None:
+    parts = [tp.nnx.Sequential(layer_of("plain"), Mixed(how)) for _ in range(1 + stacked)]
+    decoder = tp.nnx.with_cache(tp.nnx.Stack(parts) if stacked else parts[0], 2, 8)
+    types = tp.TensorType({"batch": 2, "seq": 1, "embed": 8})
+    for program, inputs in ((decoder, (types,)), (lambda module, x: module(x), (decoder, types))):
+        with pytest.raises(tp.GraphError, match="beside a cache keeps nothing between calls"):
+            tp.trace(program, *inputs)
+
+
 def test_a_loop_along_positions_that_is_not_told_is_seen() -> None:
     fault = damaged(forgetting._mixing, 'yield pending, "goes step by step along"', "pass")
     with fault, pytest.raises((AssertionError, pytest.fail.Exception)):
