@@ -37,7 +37,7 @@ class GPTConfig(TransformerConfig):
 
         Raises:
           FormatError: where it cannot be read, or says what this model cannot do; all of it at once.
-          GraphError: for an option that is no field.
+          GraphError: for an option that is no field, or sizes that no model has.
         """
         return read_fields_of(cls, GPT_TOLD, config, options)
 

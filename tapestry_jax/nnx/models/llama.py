@@ -101,7 +101,7 @@ class LlamaConfig:
 
         Raises:
           FormatError: where it cannot be read, or says what this model cannot do; all of it at once.
-          GraphError: for an option that is no field.
+          GraphError: for an option that is no field, or sizes that no model has.
         """
         return read_fields_of(cls, LLAMA_TOLD, config, options)
 

@@ -166,8 +166,13 @@ def read_weights(model: Any, naming: Naming, paths: Any, shardings: Any) -> Any:
     def called(name: str) -> str:
         return name if name == naming.head else prefix + name
 
+    def is_passed_over(name: str) -> bool:
+        # A head below the prefix is not the one that is held against the token vectors.
+        own = name.removeprefix(prefix)
+        return called(own) == name and naming.may_be_there(own, config)
+
     wanted = {called(name): source.shape for source in sources if source is not None for name in source.names}
-    check_tensors(found, twice, wanted, lambda name: naming.may_be_there(name.removeprefix(prefix), config))
+    check_tensors(found, twice, wanted, is_passed_over)
     if config.tied:
         _check_tied(naming.head, called(naming.table), found)
 

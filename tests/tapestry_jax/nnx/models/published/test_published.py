@@ -125,6 +125,9 @@ def test_files_may_name_all_of_gpt_below_transformer_and_hold_masks_and_the_head
     whole["lm_head.weight"] = 2 * whole["lm_head.weight"]
     with pytest.raises(tp.FormatError, match=r"`lm_head.weight` is not `transformer.wte.weight`"):
         loaded(tmp_path, "gpt", whole)
+    whole["transformer.lm_head.weight"] = whole.pop("lm_head.weight")
+    with pytest.raises(tp.FormatError, match=r"not of the model: `transformer.lm_head.weight`"):
+        loaded(tmp_path, "gpt", whole)
 
 
 def test_experts_are_read_where_a_plan_wants_them(tmp_path: Any) -> None:
