@@ -112,6 +112,8 @@ class ZarrStored(_Opened, Shown):
 
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, place: Place) -> None:
         super().__init__(store, metadata, names, place)
+        # As TensorStore has it: the process may go to another folder.
+        self._folder = None if place.path is None else place.path.absolute()
         self._threads = Threads(self.where)
 
     def read(self, box: Box, into: Array) -> Future[None]:
@@ -123,7 +125,7 @@ class ZarrStored(_Opened, Shown):
         return self._begun(box, _read, f"read the box {told(box)}", into, check)
 
     def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:
-        decoded, plain, folder = super()._part(store, begin, part, cost, array), self._metadata.plain, self._place.path
+        decoded, plain, folder = super()._part(store, begin, part, cost, array), self._metadata.plain, self._folder
         chunks = None if plain is None or folder is None else whole_chunks(part, self._stored_chunks, array)
         if chunks is None or plain is None or folder is None:
             return decoded
@@ -145,7 +147,7 @@ class ZarrStored(_Opened, Shown):
         A change that keeps all of them, such as an edit that puts the time back, is not seen. Of an address: the
         metadata alone; that numbers have changed there is not seen.
         """
-        files = of_folder(self._place.path) if self._place.path else "address"
+        files = of_folder(self._folder) if self._folder else "address"
         return f"zarr{self._metadata.version}:{self._metadata.checksum}:{files}"
 
 

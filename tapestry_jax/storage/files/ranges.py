@@ -51,7 +51,7 @@ class LocalFile:
     """A file of this machine, read by `preadv` without a position, so that threads do not meet."""
 
     def __init__(self, path: Path) -> None:
-        self.where, self._path = str(path), path
+        self.where, self._path = str(path), path.absolute()
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             # Also when it is forgotten: a program may open many.

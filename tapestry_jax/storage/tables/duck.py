@@ -123,7 +123,7 @@ def _write_table(database: Any, name: str, tensor: Stored) -> None:
 
 class _Table:
     def __init__(self, database: Any, path: Path, query: str, where: str) -> None:
-        self._database, self._path, self._query, self._where = database, path, query, where
+        self._database, self._path, self._query, self._where = database, path.absolute(), query, where
 
     def load(self, group: int) -> Array:
         try:

@@ -152,3 +152,19 @@ def test_without_the_package_of_checksums_all_is_decoded(
     monkeypatch.setattr(plain, "_checksum", lambda: None)
     np.testing.assert_array_equal(_read(tmp_path / "x.zarr"), X)
     assert decoded
+
+
+def test_an_array_is_read_where_it_was_opened_wherever_the_process_goes(
+    tmp_path: Path, decoded: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, x in (("a", X), ("b", -X)):
+        (tmp_path / name).mkdir()
+        made(tmp_path / name / "x.zarr", x, MADE["x.zarr"], chunks=(2, 4)).close()
+    monkeypatch.chdir(tmp_path / "a")
+    source, into = tp.open("x.zarr"), np.empty_like(X)
+    before = source.fingerprint()
+    monkeypatch.chdir(tmp_path / "b")
+    source.read(((0, 6), (0, 4)), into).result()
+    np.testing.assert_array_equal(into, X)
+    assert (source.fingerprint(), decoded) == (before, [])
+    source.close()
