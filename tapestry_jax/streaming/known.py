@@ -7,6 +7,7 @@ shared is the function, and not what was compiled of it.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import OrderedDict
 from typing import Any
@@ -20,6 +21,8 @@ Functions = dict[Any, Any]
 _MOST = 8
 """Shapes and plans of one program, those that were asked for last."""
 _BY_PROGRAM: dict[int, tuple[weakref.ref[Any], OrderedDict[Any, Functions]]] = {}
+_LOCK = threading.RLock()
+"""Jobs may be made in several threads. Comparing schedules may free a program in the thread that holds it."""
 
 
 def functions_of(program: Any, schedule: Schedule, mesh: Any) -> Functions:
@@ -33,15 +36,16 @@ def functions_of(program: Any, schedule: Schedule, mesh: Any) -> Functions:
     # A graph would be held by what is made of it.
     if program is None or isinstance(program, Graph | Plan):
         return {}
-    try:
-        known = _of(program)
-    except TypeError:  # it takes no weak references
-        return {}
     key = schedule, schedule.platforms, mesh
-    found = known.setdefault(key, {})
-    known.move_to_end(key)
-    while len(known) > _MOST:
-        known.popitem(last=False)
+    with _LOCK:
+        try:
+            known = _of(program)
+        except TypeError:  # it takes no weak references
+            return {}
+        found = known.setdefault(key, {})
+        known.move_to_end(key)
+        while len(known) > _MOST:
+            known.popitem(last=False)
     return found
 
 

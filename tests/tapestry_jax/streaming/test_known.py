@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -123,3 +124,39 @@ def test_many_jobs_of_one_program_leave_no_objects() -> None:
     for _ in range(4):
         _run(program)
     assert held() == before
+
+
+class _Schedule:
+    """A key, whose owner may be held up where it is looked up."""
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self.before, self.platforms = before, ()
+
+    def __hash__(self) -> int:
+        self.before()
+        return 0
+
+
+def test_jobs_of_several_threads_wait_for_each_other() -> None:
+    program, found = _centred(), list[Any]()
+    others = threading.Thread(
+        target=lambda: found.extend(known.functions_of(program, _as_schedule(_Schedule()), None) for _ in range(9))
+    )
+    looked_up = list[None]()
+
+    def hold_up() -> None:
+        looked_up.append(None)
+        if len(looked_up) == 3:  # known once, looked up again, and not yet the last one
+            others.start()
+            others.join(0.1)
+
+    schedule = _as_schedule(_Schedule(hold_up))
+    known.functions_of(program, schedule, None)
+    looked_up[:] = [None]
+    assert known.functions_of(program, schedule, None) == {}
+    others.join()
+    assert found == [{}] * 9
+
+
+def _as_schedule(schedule: Any) -> Any:
+    return schedule
