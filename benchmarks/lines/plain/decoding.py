@@ -3,21 +3,9 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax import lax
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax import P
 
 from benchmarks.lines.given import filled, whole
-
-RULES = {
-    "attention.query": P(None, "model"),
-    "attention.key": P(None, "model"),
-    "attention.value": P(None, "model"),
-    "attention.out": P("model"),
-    "mlp.up": P(None, "model"),
-    "mlp.down": P("model"),
-    "head": P(None, "model"),
-}
 
 
 class MLP(nnx.Module):
@@ -51,35 +39,26 @@ class Transformer(nnx.Module):
         return self.head(self.norm(x))
 
 
-def placed(path, leaf, mesh):
-    name = ".".join(str(part.key) for part in path)
-    spec = next((spec for part, spec in RULES.items() if part in name and leaf.ndim > 1), P())
-    return jax.device_put(leaf, NamedSharding(mesh, spec))
+@nnx.jit
+def step(model, token, at):
+    return jnp.argmax(model(token[:, None], at)[:, 0], axis=-1)
+
+
+def placed(spec, *layers):
+    for layer in layers:
+        layer.kernel[...] = jax.device_put(layer.kernel[...], spec)
 
 
 def run(count=8):
-    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-    model, prompt = filled(Transformer(nnx.Rngs(0))), whole(4, 6, below=32)
-    for block in model.decoder:
-        block.attention.init_cache((4, prompt.shape[1] + count, 16))
-        for cache in (block.attention.cached_key, block.attention.cached_value):
-            cache[...] = jax.device_put(cache[...], NamedSharding(mesh, P("data", None, "model")))
-    params = nnx.to_pure_dict(nnx.state(model, nnx.Param))
-    nnx.update(model, jax.tree.map_with_path(lambda path, leaf: placed(path, leaf, mesh), params))
-    graphdef, cache, rest = nnx.split(model, nnx.Cache, ...)
-
-    @jax.jit
-    def decode(cache, rest, prompt):
-        def turn(carry, at):
-            token, cache = carry
-            model = nnx.merge(graphdef, cache, rest)
-            given = prompt[:, jnp.minimum(at, prompt.shape[1] - 1)]
-            token = jnp.where(at < prompt.shape[1], given, token)
-            following = jnp.argmax(model(token[:, None], at)[:, 0], axis=-1).astype(token.dtype)
-            return (following, nnx.state(model, nnx.Cache)), following
-
-        positions = jnp.arange(prompt.shape[1] + count - 1)
-        _, drawn = lax.scan(turn, (prompt[:, 0], cache), positions)
-        return drawn[prompt.shape[1] - 1 :].T
-
-    return decode(cache, rest, jax.device_put(prompt, NamedSharding(mesh, P("data"))))
+    model, prompt, drawn = filled(Transformer(nnx.Rngs(0))), whole(4, 6, below=32), []
+    with jax.set_mesh(jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)):
+        placed(P(None, "model"), model.head)
+        for attention, mlp in ((block.attention, block.mlp) for block in model.decoder):
+            placed(P(None, "model"), attention.query, attention.key, attention.value, mlp.up)
+            placed(P("model"), attention.out, mlp.down)
+            attention.init_cache((4, prompt.shape[1] + count, 16))
+            for cache in (attention.cached_key, attention.cached_value):
+                cache[...] = jax.device_put(cache[...], P("data", None, "model"))
+        for at in range(prompt.shape[1] + count - 1):
+            drawn.append(step(model, prompt[:, at] if at < prompt.shape[1] else drawn[-1], at))
+    return jnp.stack(drawn[-count:], axis=1)

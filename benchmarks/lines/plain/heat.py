@@ -3,8 +3,6 @@
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from benchmarks.lines.given import normal
 
@@ -20,5 +18,5 @@ def heat(u):
 
 
 def run():
-    mesh = jax.make_mesh((2, 4), ("row", "column"), axis_types=(AxisType.Auto,) * 2)
-    return heat(jax.device_put(normal(16, 16), NamedSharding(mesh, P("row", "column"))))
+    with jax.set_mesh(jax.make_mesh((2, 4), ("row", "column"), axis_types=(jax.sharding.AxisType.Auto,) * 2)):
+        return heat(jax.device_put(normal(16, 16), jax.P("row", "column")))

@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.ops import segment_sum
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from benchmarks.lines.given import normal
 
@@ -25,6 +23,6 @@ def kmeans(points, centers):
 
 
 def run():
-    points, mesh = normal(256, 2), jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-    centers = jax.device_put(points[:4], NamedSharding(mesh, P()))
-    return kmeans(jax.device_put(points, NamedSharding(mesh, P("data"))), centers)
+    points = normal(256, 2)
+    with jax.set_mesh(jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))):
+        return kmeans(jax.device_put(points, jax.P("data")), points[:4])

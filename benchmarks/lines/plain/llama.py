@@ -6,9 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax import lax
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax import P, lax
 
 from benchmarks.lines.given import filled, normal
 
@@ -24,13 +22,12 @@ def rotary(x):
 class Attention(nnx.Module):
     def __init__(self, rngs):
         linear = partial(nnx.LinearGeneral, use_bias=False, rngs=rngs)
-        self.query, self.key, self.value = linear(16, (2, 2, 4)), linear(16, (2, 4)), linear(16, (2, 4))
-        self.out = linear((2, 2, 4), 16, axis=(-3, -2, -1))
+        self.query, self.key, self.value = linear(16, (4, 4)), linear(16, (2, 4)), linear(16, (2, 4))
+        self.out = linear((4, 4), 16, axis=(-2, -1))
 
     def __call__(self, x):
-        q = self.query(x)
-        turned = rotary(q.reshape(*x.shape[:2], 4, 4)), rotary(self.key(x))
-        return self.out(jax.nn.dot_product_attention(*turned, self.value(x), is_causal=True).reshape(q.shape))
+        q, k, v = rotary(self.query(x)), rotary(self.key(x)), self.value(x)
+        return self.out(jax.nn.dot_product_attention(q, k, v, is_causal=True))
 
 
 class MLP(nnx.Module):
@@ -77,25 +74,22 @@ def pipeline(graphdef, specs, params, x, y, chunks=4, stages=4):
 
 
 def run():
-    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-    model = nnx.split_rngs(splits=4)(nnx.vmap(Block))(nnx.Rngs(0))
-    graphdef, params = nnx.split(filled(model))
-    specs = jax.tree.map(lambda leaf: P("model", "data") if leaf.size // 4 >= 64 else P("model"), params)
-    params = jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec)), params, specs)
-    x, y = (jax.device_put(normal(8, 6, 16, seed=seed), NamedSharding(mesh, P("data"))) for seed in range(2))
-    across = jax.shard_map(
-        partial(pipeline, graphdef, specs), mesh=mesh, in_specs=(specs, P("data"), P("data")), out_specs=P()
-    )
-    optimizer = optax.sgd(0.1)
+    with jax.set_mesh(jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)):
+        graphdef, params = nnx.split(filled(nnx.split_rngs(splits=4)(nnx.vmap(Block))(nnx.Rngs(0))))
+        specs = jax.tree.map(lambda leaf: P("model", "data") if leaf.size // 4 >= 64 else P("model"), params)
+        params = jax.tree.map(jax.device_put, params, specs)
+        x, y = (jax.device_put(normal(8, 6, 16, seed=seed), P("data")) for seed in range(2))
+        places = {"in_specs": (specs, P("data"), P("data")), "out_specs": P()}
+        across, optimizer = jax.shard_map(partial(pipeline, graphdef, specs), **places), optax.sgd(0.1)
 
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def step(params, state, x, y):
-        value, gradient = jax.value_and_grad(across)(params, x, y)
-        updates, state = optimizer.update(gradient, state)
-        return value, optax.apply_updates(params, updates), state
+        @jax.jit
+        def step(params, state, x, y):
+            value, gradient = jax.value_and_grad(across)(params, x, y)
+            updates, state = optimizer.update(gradient, state)
+            return value, optax.apply_updates(params, updates), state
 
-    state, losses = optimizer.init(params), []
-    for _ in range(3):
-        value, params, state = step(params, state, x, y)
-        losses.append(value)
+        state, losses = optimizer.init(params), []
+        for _ in range(3):
+            value, params, state = step(params, state, x, y)
+            losses.append(value)
     return losses

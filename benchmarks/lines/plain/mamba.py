@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax import lax
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from benchmarks.lines.given import filled, normal
 
@@ -46,10 +44,8 @@ def step(model, optimizer, x, y):
 
 
 def run():
-    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-    model = filled(Mamba(8, 4, 2, nnx.Rngs(0)))
-    nnx.update(model, jax.device_put(nnx.state(model), NamedSharding(mesh, P())))
-    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-    places = NamedSharding(mesh, P("data", "model"))
-    x, y = (jax.device_put(normal(4, 8, 8, seed=seed), places) for seed in range(2))
-    return [step(model, optimizer, x, y) for _ in range(3)]
+    with jax.set_mesh(jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)):
+        model = filled(Mamba(8, 4, 2, nnx.Rngs(0)))
+        optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+        x, y = (jax.device_put(normal(4, 8, 8, seed=seed), jax.P("data", "model")) for seed in range(2))
+        return [step(model, optimizer, x, y) for _ in range(3)]

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax import P
 
 from benchmarks.lines.given import filled, normal
 
@@ -31,12 +30,11 @@ def step(model, optimizer, x, y):
 
 
 def run():
-    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-    model = filled(MLP(nnx.Rngs(0)))
-    specs = {"up": {"kernel": P(None, "model"), "bias": P("model")}, "down": {"kernel": P("model"), "bias": P()}}
-    params = nnx.to_pure_dict(nnx.state(model, nnx.Param))
-    places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=lambda spec: isinstance(spec, P))
-    nnx.update(model, jax.device_put(params, places))
-    optimizer = nnx.Optimizer(model, optax.adamw(1e-2), wrt=nnx.Param)
-    x, y = (jax.device_put(normal(16, 8, seed=seed), NamedSharding(mesh, P("data"))) for seed in range(2))
-    return [step(model, optimizer, x, y) for _ in range(3)]
+    with jax.set_mesh(jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)):
+        model = filled(MLP(nnx.Rngs(0)))
+        up, down = model.up, model.down
+        for leaf, spec in (up.kernel, P(None, "model")), (up.bias, P("model")), (down.kernel, P("model")):
+            leaf[...] = jax.device_put(leaf[...], spec)
+        optimizer = nnx.Optimizer(model, optax.adamw(1e-2), wrt=nnx.Param)
+        x, y = (jax.device_put(normal(16, 8, seed=seed), P("data")) for seed in range(2))
+        return [step(model, optimizer, x, y) for _ in range(3)]

@@ -6,20 +6,17 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax import lax
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax import P, lax
 
 from benchmarks.lines.given import filled, normal
 
 
 class MoE(nnx.Module):
-    def __init__(self, experts, features, hidden, top_k, factor, mesh, rngs):
+    def __init__(self, experts, features, hidden, top_k, factor, rngs):
         self.router = nnx.Linear(features, experts, use_bias=False, rngs=rngs)
         self.up = nnx.Param(jnp.zeros((experts, features, hidden)))
         self.down = nnx.Param(jnp.zeros((experts, hidden, features)))
         self.top_k, self.factor = top_k, factor
-        self.tokens, self.experts = NamedSharding(mesh, P("data")), NamedSharding(mesh, P(None, "data"))
 
     def __call__(self, x):
         experts, rows = self.up.shape[0], x.shape[0]
@@ -32,10 +29,10 @@ class MoE(nnx.Module):
         rank = jnp.swapaxes((jnp.cumsum(in_turn, 1) - in_turn).reshape(rows, self.top_k, -1, experts), 1, 2)
         places = taken[..., None] * jax.nn.one_hot(rank, capacity)
         sent = jnp.einsum("bskxc,bse->bxce", places, x)
-        sent = lax.with_sharding_constraint(sent, self.experts)
+        sent = lax.with_sharding_constraint(sent, P(None, "data"))
         made = jax.nn.gelu(jnp.einsum("bxce,xem->bxcm", sent, self.up[...]))
         made = jnp.einsum("bxcm,xme->bxce", made, self.down[...])
-        made = lax.with_sharding_constraint(made, self.tokens)
+        made = lax.with_sharding_constraint(made, P("data"))
         balance = experts * jnp.sum(taken.sum(2).mean((0, 1)) * chances.mean((0, 1)))
         return jnp.einsum("bskxc,bsk,bxce->bse", places, shares, made), balance
 
@@ -53,11 +50,9 @@ def step(model, optimizer, x, y):
 
 
 def run():
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-    model = filled(MoE(8, 8, 16, 2, 1.25, mesh, nnx.Rngs(0)))
-    rows = NamedSharding(mesh, P("data"))
-    model.up[...], model.down[...] = jax.device_put((model.up[...], model.down[...]), rows)
-    model.router.kernel[...] = jax.device_put(model.router.kernel[...], NamedSharding(mesh, P()))
-    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-    x, y = (jax.device_put(normal(8, 16, 8, seed=seed), rows) for seed in range(2))
-    return [step(model, optimizer, x, y) for _ in range(3)]
+    with jax.set_mesh(jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))):
+        model = filled(MoE(8, 8, 16, 2, 1.25, nnx.Rngs(0)))
+        model.up[...], model.down[...] = jax.device_put((model.up[...], model.down[...]), P("data"))
+        optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+        x, y = (jax.device_put(normal(8, 16, 8, seed=seed), P("data")) for seed in range(2))
+        return [step(model, optimizer, x, y) for _ in range(3)]

@@ -3,8 +3,6 @@
 import jax
 import optax
 from flax import nnx
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from benchmarks.lines.given import filled, normal, whole
 
@@ -42,10 +40,9 @@ def step(model, optimizer, images, labels):
 
 
 def run():
-    mesh = jax.make_mesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-    model = filled(ResNet(nnx.Rngs(0)))
-    nnx.update(model, jax.device_put(nnx.state(model), NamedSharding(mesh, P())))
-    optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-    images = jax.device_put(normal(4, 8, 8, 3), NamedSharding(mesh, P("data", "model")))
-    labels = jax.device_put(whole(4, below=5), NamedSharding(mesh, P("data")))
-    return [step(model, optimizer, images, labels) for _ in range(3)]
+    with jax.set_mesh(jax.make_mesh((2, 4), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)):
+        model = filled(ResNet(nnx.Rngs(0)))
+        optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+        images = jax.device_put(normal(4, 8, 8, 3), jax.P("data", "model"))
+        labels = jax.device_put(whole(4, below=5), jax.P("data"))
+        return [step(model, optimizer, images, labels) for _ in range(3)]

@@ -3,8 +3,6 @@
 import jax
 import jax.numpy as jnp
 from jax.ops import segment_sum
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from benchmarks.lines.given import normal, whole
 
@@ -17,6 +15,5 @@ def moments(x, keys):
 
 
 def run():
-    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-    x, keys = jax.device_put((normal(64, 4), whole(64, below=8)), NamedSharding(mesh, P("data")))
-    return moments(x, keys)
+    with jax.set_mesh(jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))):
+        return moments(*jax.device_put((normal(64, 4), whole(64, below=8)), jax.P("data")))
