@@ -25,7 +25,7 @@ def check_lowered(shared: Shared, program: Program, closed: Any) -> None:
     """
     counts = {each.name: each.count for each in shared.coordinates if each.kind == "axis"}
     _check_digits(shared, program)
-    found = lowered(closed, {*_paths(program)}, counts)
+    found = lowered(closed, {*_paths(program)}, counts, {*_rings(program)})
     _check_ends(shared, program, found)
     walk = _Walk(shared, found, open_ended=frozenset(_open_ended(program)))
     walk.follow(program)
@@ -57,6 +57,15 @@ def _paths(program: Program) -> Iterator[str]:
         yield getattr(step, "path", "")
         if isinstance(step, Repeat):
             yield from _paths(step.body)
+
+
+def _rings(program: Program) -> Iterator[str]:
+    """The loops in which pieces go round."""
+    for step in program.steps:
+        if isinstance(step, Move) and step.how == ("ring",):
+            yield step.path
+        if isinstance(step, Repeat):
+            yield from _rings(step.body)
 
 
 def _open_ended(program: Program) -> Iterator[str]:
@@ -262,9 +271,11 @@ class _Walk:
 
 
 def _begins(queue: Queue, step: Move) -> bool:
-    """Whether what is sent next may belong to a move."""
+    """Whether what is sent next may belong to a move: by its kind, and the mesh axes along which pieces differ."""
     kinds = {"all-gather": "gather", "all-to-all": "exchange", "neighbours": "permute", "slice": "slice"}
-    return bool(queue.sent) and queue.sent[0].kind in {kinds.get(how, "sum") for how in step.how}
+    if not queue.sent or queue.sent[0].kind not in {kinds.get(how, "sum") for how in step.how}:
+        return False
+    return queue.sent[0].kind == "slice" or not set(queue.sent[0].axes).isdisjoint(step.over)
 
 
 def _is_slice(piece: int, repeat: Repeat) -> bool:

@@ -22,6 +22,7 @@ from tapestry_jax.shards.lowered.moved import refuse
 from tapestry_jax.shards.numeric.devices import DivergenceError
 from tapestry_jax.shards.numeric.simulated import DisagreementError, Simulation
 
+_NUMBERS = jnp.floating, jnp.integer
 MOST = 2**14
 """Cells of arguments and results that are followed: some seconds on eight devices."""
 
@@ -35,14 +36,14 @@ def check_cells(graph: Graph, closed: Any, *, is_wider: bool = False) -> None:
       is_wider: whether blocks carry wider floats than the program, which they make narrow again.
 
     Raises:
-      PlanError: with the first cell of a result that is made of other cells of the arguments; or where floats are made
+      PlanError: with the first cell of a result that is made of other cells of the arguments; or where numbers are made
         narrower than the program makes them; or for more cells than can be followed.
     """
     types = [node.results[0] for node in graph.inputs]
     _check_size(graph, types)
     traced = jax.make_jaxpr(lambda *leaves: evaluate(graph, leaves))(*(kind.struct for kind in types))
     if not is_wider and (narrower := {*_narrowings(closed.jaxpr)} - {*_narrowings(traced.jaxpr)}):
-        refuse(graph.name, "makes floats narrower than the program does", ", ".join(sorted(narrower)))
+        refuse(graph.name, "makes numbers narrower than the program does", ", ".join(sorted(narrower)))
     arguments = _Arguments(tuple(node.name for node in graph.inputs), tuple(tuple(kind.shape) for kind in types))
     wanted = _made(traced, arguments.given)
     shapes = [variable.aval.shape for variable in closed.jaxpr.invars]
@@ -128,12 +129,12 @@ def _check(name: str, want: Any, have: Any, arguments: _Arguments) -> None:
 
 
 def _narrowings(jaxpr: Any) -> Iterator[str]:
-    """The floats that are made narrower, as text."""
+    """The floats and integers that are made narrower, as text."""
     for equation in jaxpr.eqns:
         for inner in programs_inside(equation):
             yield from _narrowings(getattr(inner, "jaxpr", inner))
         if equation.primitive.name == "convert_element_type":
             before, after = equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype
-            floats = all(jnp.issubdtype(kind, jnp.floating) for kind in (before, after))
-            if floats and after.itemsize < before.itemsize:
+            alike = any(all(jnp.issubdtype(each, kind) for each in (before, after)) for kind in _NUMBERS)
+            if alike and after.itemsize < before.itemsize:
                 yield f"{before} to {after}"

@@ -105,7 +105,8 @@ def _running(merge: Callable[..., Any], equation: Any, _: Any, given: Sequence[A
 
 def _chosen(equation: Any, avals: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
     """What is sorted, or found, by the orders of fields."""
-    if any(residues.is_unknown(each) for each in given if each.dtype == np.int64):
+    floats = [is_float(variable.aval.dtype) for variable in equation.invars]
+    if any(residues.is_unknown(each) for each, is_own in zip(given, floats, strict=True) if is_own):
         raise UnfollowedError
     made = in_numpy(equation, avals[0], given)
     return made if isinstance(made, list) else [made]
@@ -113,7 +114,8 @@ def _chosen(equation: Any, avals: Sequence[Any], given: Sequence[Any]) -> Sequen
 
 def _product(equation: Any, _: Any, given: Sequence[Any]) -> Sequence[Any] | None:
     (gone_x, gone_y), (batch_x, batch_y) = equation.params["dimension_numbers"]
-    x, y = (each if each.dtype == np.int64 else residues.residues(each) for each in given)
+    floats = [is_float(variable.aval.dtype) for variable in equation.invars]
+    x, y = (each if is_own else residues.residues(each) for each, is_own in zip(given, floats, strict=True))
     sides: list[Any] = []
     for side, gone, batch in ((x, gone_x, batch_x), (y, gone_y, batch_y)):
         free = [axis for axis in range(side.ndim) if axis not in (*gone, *batch)]
@@ -132,6 +134,8 @@ def _scattered_sum(equation: Any, avals: Sequence[Any], given: Sequence[Any]) ->
     if not (np.all(residues.is_finite(operand)) and np.all(residues.is_finite(updates))):
         return None
     own = in_numpy(equation, avals[0], [residues.first(operand), places, residues.first(updates)])
+    if own is NotImplemented:
+        return None
     # Of the second numbers nothing is said.
     return [residues.only_first(own % residues.P)]
 
@@ -193,6 +197,13 @@ _OTHERS: dict[str, Callable[[Any], Any]] = {
     "lgamma": special.gammaln,
     "digamma": special.digamma,
 }
+OF_REALS = frozenset(
+    (
+        *(*_OTHERS, "abs", "sign", "max", "min", "clamp", "atan2", "rem", "nextafter", "pow", "eq", "ne", "ge", "gt"),
+        *("le", "lt", "sort", "argmax", "argmin", "reduce_max", "reduce_min", "cummax", "cummin", "cumlogsumexp"),
+    )
+)
+"""What has laws beside those of fields and of powers: `max(x, y) + z`, `sqrt(x) sqrt(x)`, `log(x y)`."""
 _POINTS = 0.0, 1.0, -1.0, np.inf, -np.inf
 """What padding and identities hold: there functions give what they give."""
 
@@ -208,9 +219,13 @@ def _other(name: str, x: Any) -> Any:
     return made
 
 
-def _raised(x: Any, y: Any) -> Any:
-    """A power of 0 is 0, but for the 0th."""
-    return np.where((x == 0) & (y != 0) & (y != residues.UNKNOWN), 0, residues.opaque("pow", x, y))
+def _raised(equation: Any, _: Any, given: Sequence[Any]) -> Sequence[Any]:
+    """Powers of integers, and others, of which nothing is known but that those of 0 are 0."""
+    x, y = given
+    if not is_float(equation.invars[1].aval.dtype):
+        return [residues.power(x, y)]
+    is_zero = (residues.first(x) == 0) & (y != 0) & (y != residues.UNKNOWN)
+    return [np.where(is_zero, 0, residues.opaque("pow", x, y))]
 
 
 _AT_PLACE: dict[str, Callable[..., Any]] = {
@@ -218,7 +233,6 @@ _AT_PLACE: dict[str, Callable[..., Any]] = {
     **{name: partial(residues.opaque, name) for name in ("atan2", "rem", "nextafter")},
     # Sums of powers are positive, which no field knows: some take the logarithm of what has no minus.
     "log": lambda x: _other("log", residues.absolute(x)),
-    "pow": _raised,
     "add": residues.add,
     "add_any": residues.add,
     "sub": lambda x, y: residues.add(x, residues.negative(y)),
@@ -230,7 +244,7 @@ _AT_PLACE: dict[str, Callable[..., Any]] = {
     "exp2": partial(residues.exponential, base=residues.BASE**2),
     "expm1": lambda x: residues.add(residues.exponential(x), residues.residues(-1.0)),
     "abs": residues.absolute,
-    "sign": lambda x: np.where(x == residues.UNKNOWN, x, residues.residues(np.sign(x))),
+    "sign": residues.sign,
     "max": residues.maximum,
     "min": residues.minimum,
     "clamp": _clamped,
@@ -247,6 +261,7 @@ _ORDERED: dict[str, Callable[..., Any]] = {
 _RULES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any] | None]] = {
     "convert_element_type": _converted,
     "integer_pow": _power,
+    "pow": _raised,
     "dot_general": _product,
     "scatter-add": _scattered_sum,
     "sort": _chosen,

@@ -131,12 +131,15 @@ def _take_exchange(
         return
     queue.sent.pop(0)
     split, together = (dim - queue.leading for dim in got.dims)
+    # Cells are dealt within one axis, of which blocks, rounds and devices are three for the while.
+    dealt = min(split, together)
+    stays = dealt < len(lies) and all(tuple(each[dealt][-len(got.axes) :]) == got.axes for each in (lies, wanted))
+    if abs(split - together) == 2 and stays:
+        return
     if together < len(lies) and split < len(lies) and tuple(lies[together][-len(got.axes) :]) == got.axes:
         del lies[together][-len(got.axes) :]
         lies[split] += got.axes
         return
-    # Cells are dealt within one axis, of which blocks, rounds and devices are three for the while.
-    dealt = min(split, together)
     if abs(split - together) != 2 or tuple(wanted[dealt][-len(got.axes) :]) != got.axes:
         told = f"the pieces lie {', '.join(map(_told, lies))}; got {got}"
         refuse(queue.path, f"puts axis {together} together, which does not lie so", told)
@@ -145,15 +148,19 @@ def _take_exchange(
 def _take_neighbours(
     number: int, axes: tuple[str, ...], pairs: Pairs, near: set[int], shared: Shared, queue: Queue
 ) -> None:
-    """Permutations, one for each distance, until everybody has been sent what it wants."""
-    counts, seen, left = shared.counts, set[int](), set(pairs)
+    """Permutations, one for each distance and direction, until everybody has been sent what it wants."""
+    counts, seen, left = shared.counts, set[tuple[int, int]](), set(pairs)
     devices = size_of(counts, axes)
     while queue.sent and queue.sent[0].kind == "permute" and set(queue.sent[0].axes) == set(axes):
         got = placed(queue.sent[0], axes, counts)
         distances = {(there - here) % devices for here, there in got}
-        if len(distances) != 1 or distances & seen or not distances <= near:
+        if len(distances) != 1 or got & seen or not distances <= near:
             break
-        seen |= distances
+        # Half way round both directions are one distance: of two devices each is the other's neighbour on both sides.
+        is_again = bool(distances & {(there - here) % devices for here, there in seen})
+        if is_again and pairs and not got & left:
+            break
+        seen |= got
         strip = queue.sent.pop(0).strip
         for pair in left & got:
             low, high = pairs[pair]

@@ -97,12 +97,17 @@ def inverse(x: Any) -> Any:
     return np.where((x == MOST) | (x == LEAST), 0, known)
 
 
-def power(x: Any, exponent: int) -> Any:
-    """Powers of integers."""
-    if exponent < 0:
-        return inverse(power(x, -exponent))
-    own, other = x >> _BITS, x & _NONE
-    return np.where(is_finite(x), _pair(_power(own, exponent, P), _power(other, exponent, Q), other != _NONE), UNKNOWN)
+def power(x: Any, exponent: Any) -> Any:
+    """Powers of integers, one or one for each."""
+    own, other, times = x >> _BITS, x & _NONE, np.abs(np.asarray(exponent, np.int64))
+    made = _pair(_power(own, times, P), _power(other, times, Q), other != _NONE)
+    known = np.where(is_finite(x), made, UNKNOWN)
+    return np.where(np.asarray(exponent) < 0, inverse(known), known)
+
+
+def sign(x: Any) -> Any:
+    """1, 0 or -1, by the first numbers."""
+    return np.where(x == UNKNOWN, x, residues(np.sign(first(x))))
 
 
 def exponential(x: Any, base: int = BASE) -> Any:

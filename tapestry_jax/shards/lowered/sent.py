@@ -68,13 +68,14 @@ class Lowered:
     contexts: dict[str, set[Context]]
 
 
-def lowered(closed: Any, paths: Set[str], counts: Mapping[str, int]) -> Lowered:
+def lowered(closed: Any, paths: Set[str], counts: Mapping[str, int], rings: Set[str] = frozenset()) -> Lowered:
     """Read a traced program that holds one `shard_map`.
 
     Args:
       closed: its jaxpr.
       paths: of the steps that are looked for.
       counts: how many devices the mesh axes have.
+      rings: those of the steps that are rings, in whose last turns others stand.
 
     Raises:
       PlanError: where there is no `shard_map`, or several, or something in it that sends and is not known.
@@ -86,7 +87,7 @@ def lowered(closed: Any, paths: Set[str], counts: Mapping[str, int]) -> Lowered:
     (equation,) = found
     body = equation.params["jaxpr"]
     body = getattr(body, "jaxpr", body)
-    reader = _Reader(paths, counts, {}, {})
+    reader = _Reader(paths, counts, {}, {}, rings)
     reader.read(body, "", "", ())
     return Lowered(
         tuple(_laid(spec, atom, counts) for spec, atom in zip(equation.params["in_specs"], body.invars, strict=True)),
@@ -117,6 +118,7 @@ class _Reader:
     counts: Mapping[str, int]
     sent: dict[tuple[str, Context], list[Sent]]
     contexts: dict[str, set[Context]]
+    rings: Set[str] = frozenset()
 
     def read(self, jaxpr: Any, base: str, around: str, context: Context) -> None:
         """Read the equations of a jaxpr; scopes inside of a loop begin anew."""
@@ -137,9 +139,12 @@ class _Reader:
 
     def _known(self, scope: str) -> str:
         """The step that a scope is inside of: kernels have scopes of their own."""
-        while scope and scope not in self.paths:
-            scope = scope.rpartition("/")[0]
-        return scope
+        found = scope
+        while found and found not in self.paths:
+            found = found.rpartition("/")[0]
+        # The last turn of a ring is no loop: steps in it have the scope of the ring around their own.
+        inside = self._known(scope[len(found) + 1 :]) if found in self.rings else ""
+        return inside or found
 
     def _send(self, equation: Any, path: str, context: Context, slices: Mapping[Any, Any]) -> None:
         kind = _kind(equation, path)

@@ -34,6 +34,9 @@ NO_VALUE = frozenset(
 def run_primitive(equation: Any, operands: Sequence[Any]) -> list[Any]:
     """The results of one equation; checks that they have the shapes that JAX expects."""
     avals = [variable.aval for variable in equation.outvars]
+    if PRIMITIVES.get(equation.primitive.name) is _same:
+        # Also random keys, of which JAX says outside of `shard_map` that they do not vary.
+        return list(operands)
     # Typed random keys are arrays of JAX alone.
     if equation.primitive.name not in PRIMITIVES or not all(isinstance(each, _NUMPY) for each in operands):
         return _in_jax(equation, operands)

@@ -59,8 +59,9 @@ class Meaning(ABC):
     def either(self, cases: Sequence[Any], chosen: Any) -> Any:
         """One of several arrays, where it is not known which."""
 
-    def agree(self, one: Any, other: Any) -> bool:
-        """Whether two arrays may be copies of one."""
+    def agree(self, one: Any, other: Any, aval: Any) -> bool:
+        """Whether two arrays may be copies of one, of a type."""
+        del aval
         # NumPy does not know that bfloat16 is a float.
         return np.array_equal(one, other, equal_nan=bool(jnp.issubdtype(one.dtype, np.inexact)))
 
@@ -218,8 +219,8 @@ class Simulation:
         pieces = [_cut(lanes[0], spec, within) for lanes, spec in zip(operands, params["in_specs"], strict=True)]
         results = self.jaxpr(params["jaxpr"], [], pieces, within)
         return [
-            [_whole(self.meaning.alike(lanes), spec, within, self.meaning)]
-            for lanes, spec in zip(results, params["out_specs"], strict=True)
+            [_whole(self.meaning.alike(lanes), spec, within, self.meaning, variable.aval)]
+            for lanes, spec, variable in zip(results, params["out_specs"], equation.outvars, strict=True)
         ]
 
 
@@ -248,7 +249,7 @@ def _cut(array: Any, spec: Any, devices: Devices) -> Lanes:
     return lanes
 
 
-def _whole(lanes: Lanes, spec: Any, devices: Devices, meaning: Meaning) -> Any:
+def _whole(lanes: Lanes, spec: Any, devices: Devices, meaning: Meaning, aval: Any) -> Any:
     axes = _axes(spec, lanes[0].ndim)
     if len(lanes) == 1 and not any(axes):
         return lanes[0]
@@ -259,7 +260,7 @@ def _whole(lanes: Lanes, spec: Any, devices: Devices, meaning: Meaning) -> Any:
     for device, piece in enumerate(lanes):
         place = tuple(devices.index(device, names) if names else 0 for names in axes)
         if place in written:
-            if not meaning.agree(written[place], piece):
+            if not meaning.agree(written[place], piece, aval):
                 raise DisagreementError("devices disagree")
             continue
         written[place] = piece

@@ -17,6 +17,7 @@ from tapestry_jax.lowering.exchange import collectives, convert, fold, halo
 from tapestry_jax.lowering.on_device.varying import vary
 from tapestry_jax.lowering.time import pipeline, region, scan
 from tapestry_jax.planning.scheduling.schedule import Region
+from tests.damaged import damaged
 from tests.pairs.pair import draw_pair
 from tests.pairs.plans import repaired
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, shards_of, types
@@ -56,6 +57,41 @@ def test_random_plans_are_lowered_as_their_blocks_say() -> None:
                 plan.shards().verify_lowered(plan.compile().jaxpr())
                 seen += 1
     assert seen > 10
+
+
+# On two devices a neighbour on both sides is one; an axis is dealt beside two others; what stands before a loop and
+# what is gathered in it have one path; in the last turn of a ring others stand.
+@pytest.mark.parametrize(
+    "pair", ["exa/38/1", "exb/47/1", "exd/11/0", "exd/130/0", "exd/147/0", "rvz/144/0", "rvz/157/0"]
+)
+def test_drawn_plans_that_were_alarms_are_none(pair: str) -> None:
+    seed, number = pair.rsplit("/", 1)
+    drawn, placing = draw_pair(seed, 2, edition=2)[int(number)]
+    _, plan, _ = repaired(placing, drawn.graph, pair)
+    assert plan is not None
+    plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pairs, starts = drift.sent(number, devices)", "pairs, starts = ((0, 1),), drift.sent(number, devices)[1]"),
+        ("pairs, starts = drift.sent(number, devices)", "pairs, starts = ((1, 0),), drift.sent(number, devices)[1]"),
+    ],
+)
+def test_two_devices_have_to_send_to_each_other(old: str, new: str) -> None:
+    """Both directions are one distance round the axis."""
+    of = tp.Map(lambda x: x[:-2] + x[1:-1] + x[2:], "(a+[k]) b -> a b", sizes={"k": 3}, name="taps")
+    graph = tp.trace(of, *types({"a": 11, "b": 2}))
+
+    def plan() -> tp.Plan:
+        return tp.plan(graph, tp.mesh(data=2), {"a": "data"})
+
+    plan().shards().verify_lowered(plan().compile().jaxpr(), cells=True)
+    with damaged(halo.exchange_drifting, old, new):
+        jaxpr = plan().compile().jaxpr()
+    with pytest.raises(tp.PlanError, match=r"neighbours along \(data\) that do not send them"):
+        plan().shards().verify_lowered(jaxpr)
 
 
 # Faults. Each takes what it replaces.

@@ -15,6 +15,7 @@ from tapestry_jax.lowering import program
 from tapestry_jax.lowering.exchange import collectives, convert, fold, halo, ordered
 from tapestry_jax.lowering.on_device import here, pad, read, stripes
 from tapestry_jax.lowering.time import accumulate, carried, pipeline, region, scan
+from tapestry_jax.shards.lowered.exact import Exact
 from tapestry_jax.shards.lowered.made_of import MadeOf, cells
 from tapestry_jax.shards.numeric.simulated import Simulation
 from tests.damaged import damaged
@@ -62,7 +63,32 @@ def _stages() -> tp.Plan:
     return tp.plan(graph, tp.mesh(stage=3), {"layer": "stage", "a": tp.chunks(4)})
 
 
+def _folded(mesh: dict[str, int], kind: Any, monoid: Any, kernel: Any, size: int = 8) -> tp.Plan:
+    graph = tp.trace(tp.Reduce(kernel, "a b -> b", monoid), tp.TensorType({"a": size, "b": 2}, kind))
+    return tp.plan(graph, tp.mesh(**mesh), {"a": "data"})
+
+
+def _rows_of_largest(x: Any) -> Any:
+    return jnp.max(x, 0)
+
+
+def _told(kernel: Any) -> tp.Plan:
+    graph = tp.trace(tp.Map(kernel, "a b, @a -> a b", name="told"), *types({"a": 8, "b": 2}))
+    return tp.plan(graph, tp.mesh(data=4), {"a": "data"})
+
+
+def _uniform(x: Any, places: Any) -> Any:
+    of = jax.vmap(lambda place: jax.random.uniform(jax.random.fold_in(jax.random.key(0), place)))
+    return x * of(places)[:, None]
+
+
 MORE: dict[str, Callable[[], tp.Plan]] = {
+    "largest": lambda: _folded({"data": 4}, jnp.float32, tp.monoids.Max, _rows_of_largest),
+    "largest of five": lambda: _folded({"data": 4}, jnp.float32, tp.monoids.Max, _rows_of_largest, 5),
+    "largest integer of five": lambda: _folded({"data": 4}, jnp.int32, tp.monoids.Max, _rows_of_largest, 5),
+    "integers": lambda: _folded({"data": 4}, jnp.int32, tp.monoids.Sum, lambda x: jnp.sum(x, 0)),
+    "powers": lambda: _told(lambda x, places: x ** places[:, None]),
+    "uniform": lambda: _told(_uniform),
     "causal": _causal,
     "exclusive": _exclusive,
     "framed": _framed,
@@ -166,6 +192,12 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
         "lax.psum(value, axes)",
         "lax.psum(value.astype(jnp.bfloat16), axes).astype(value.dtype)",
     ),
+    "integers in a quarter of the bits": (
+        "integers",
+        collectives.sum_over,
+        "lax.psum(value, axes)",
+        "lax.psum(value.astype(jnp.int8), axes).astype(value.dtype)",
+    ),
     "carries in half the bits": (
         "chunks",
         carried._accumulated,
@@ -181,7 +213,7 @@ def test_faults_on_a_device_are_seen_in_the_cells(fault: str) -> None:
     plan = made(name)
     with damaged(function, old, new):
         jaxpr = plan.compile().jaxpr()
-    with pytest.raises(tp.PlanError, match=r"is made of other cells at|makes floats narrower|do not send them"):
+    with pytest.raises(tp.PlanError, match=r"is made of other cells at|makes numbers narrower|do not send them"):
         plan.shards().verify_lowered(jaxpr, cells=True)
 
 
@@ -225,6 +257,21 @@ NUMBERS: dict[str, tuple[str, Any, str, str]] = {
         "number < step.layers",
     ),
     "devices are merged in another order": ("ordered", ordered._balanced, "in (0, 1))", "in (1, 0))"),
+    "powers of coordinates a cell later": ("powers", read.coordinates, "block + cut.low", "block + cut.low + 1"),
+    "random numbers of the next cell": ("uniform", read.coordinates, "block + cut.low", "block + cut.low + 1"),
+    "negative floats are ordered by their bits": ("largest", collectives._ordered, "return ", "return bits  # "),
+    "the largest of nothing is 0": (
+        "largest of five",
+        fold._switch_on_counts,
+        "_identity(shaped, full)",
+        "[jnp.zeros_like(leaf) for leaf in _identity(shaped, full)]",
+    ),
+    "the largest integer of nothing is 0": (
+        "largest integer of five",
+        fold._switch_on_counts,
+        "_identity(shaped, full)",
+        "[jnp.zeros_like(leaf) for leaf in _identity(shaped, full)]",
+    ),
     "devices add in frames of their own": (
         "framed",
         fold._merge_framed,
@@ -261,6 +308,46 @@ def test_right_plans_come_to_the_same_in_any_order(leaf: Any, entries: Any) -> N
 
     plan = tp.plan(tp.trace(run, *types({"a": 7, "b": 6})), tp.mesh(data=2, model=2), entries)
     plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+
+
+# Lawful by what is known of real numbers, and of no field: orders beside arithmetic, and functions.
+REALS: dict[str, tuple[Any, Any, Any]] = {
+    "logaddexp": (jnp.logaddexp, -jnp.inf, lambda x: jax.nn.logsumexp(x, 0)),
+    "hypot": (lambda a, b: jnp.sqrt(a * a + b * b), 0.0, lambda x: jnp.sqrt(jnp.sum(x * x, 0))),
+    "twice the largest": (jnp.maximum, -jnp.inf, lambda x: 2 * jnp.max(x, 0)),
+    "log of a product": (jnp.add, 0.0, lambda x: jnp.log(jnp.prod(jnp.abs(x), 0))),
+}
+
+
+def _of_reals(name: str) -> tp.Plan:
+    combine, identity, kernel = REALS[name]
+    monoid = tp.Monoid(identity, combine, commutative=True, name="own")
+    return _folded({"data": 4}, jnp.float32, monoid, kernel, 7)
+
+
+@pytest.mark.parametrize("name", REALS)
+def test_laws_of_reals_are_no_faults(name: str) -> None:
+    plan = _of_reals(name)
+    plan.shards().verify_lowered(plan.compile().jaxpr(), cells=True)
+
+
+@pytest.mark.parametrize("name", ["hypot", "logaddexp", "log of a product"])
+def test_faults_beside_laws_of_reals_are_seen_in_floats(name: str) -> None:
+    plan = _of_reals(name)
+    with damaged(
+        fold._switch_on_counts,
+        "count = valid_count(cuts[dim], shaped.sizes[dim], here)",
+        "count = jnp.int32(cuts[dim].block)",
+    ):
+        jaxpr = plan.compile().jaxpr()
+    with pytest.raises(tp.PlanError, match="comes to something else at"):
+        plan.shards().verify_lowered(jaxpr, cells=True)
+
+
+def test_copies_of_wide_integers_are_held_by_all_their_bits() -> None:
+    aval = jax.ShapeDtypeStruct((1,), np.int64)
+    assert not Exact().agree(np.array([5]), np.array([6]), aval)
+    assert Exact().agree(np.array([5]), np.array([5]), aval)
 
 
 def test_what_a_gather_fills_with_is_made_of_nothing() -> None:

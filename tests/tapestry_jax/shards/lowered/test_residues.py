@@ -116,3 +116,20 @@ def test_nothing_along_an_axis_is_the_identity() -> None:
     assert residues.folded(residues.maximum, empty, 0, LEAST).tolist() == [LEAST] * 3
     assert residues.running(residues.add, empty, 0).shape == (0, 3)
     assert residues.residues(np.zeros((0, 2))).shape == (0, 2)
+
+
+def test_powers_may_differ_from_cell_to_cell() -> None:
+    x, _, _ = some(6)
+    made = residues.power(x, np.array([0, 1, 2, 3, -1, -2]))
+    want = [residues.residues(1.0), x[1], residues.multiply(x[2], x[2]), residues.power(x[3], 3)]
+    want += [residues.inverse(x[4]), residues.inverse(residues.power(x[5], 2))]
+    assert made.tolist() == [int(each) for each in want]
+    assert residues.power(np.array([UNKNOWN, LEAST]), np.array([2, -1])).tolist() == [UNKNOWN, UNKNOWN]
+
+
+def test_signs_are_those_of_the_first_numbers() -> None:
+    """Nothing has no sign, whether or not its second number is known."""
+    x, _, _ = some(4)
+    nothing = residues.add(residues.exponential(x), residues.negative(residues.exponential(x)))
+    assert residues.sign(nothing).tolist() == [0] * 4
+    assert residues.sign(np.array([MOST, LEAST, UNKNOWN, 0])).tolist() == [*residues.residues([1.0, -1.0]), UNKNOWN, 0]
