@@ -29,6 +29,7 @@ from combinators.arguments import read_function
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
+from combinators.kernels.settled import settled
 from combinators.merging.monoid import Monoid
 from combinators.monoids.function import EachKey, function
 from combinators.monoids.runs import runs
@@ -80,6 +81,9 @@ class Aggregator(Immutable):
             problems.append(f"name is {name!r:.80}, expected a string, or None")
         if problems:
             raise GraphError(message("Aggregator: cannot be built.", *problems, remedy="Pass what is expected."))
+        for part in parts:
+            if (kept := settled(parts[part])) is not parts[part]:
+                object.__setattr__(self, part, kept)
         known = optional["lift_many"]
         # `dataclasses.replace` passes on what followed from the old `lift`.
         if known is None or (isinstance(known, LiftEach) and (known.lift, known.monoid) != (self.lift, self.monoid)):

@@ -9,6 +9,7 @@ from combinators.arrows.faces import Face
 from combinators.errors import SignatureError, message
 from combinators.index_space.signature import Signature, read_signature
 from combinators.kernels.elementwise import check_elementwise, exact_operands
+from combinators.kernels.settled import settled
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import check_conditions, kernel_name, read_boundary, read_kernels, read_pad, read_sizes
 from combinators.operations.operation import Operation
@@ -80,7 +81,7 @@ class Map(Leaf):
                     )
                 )
             check_elementwise(kernel, None, f"tp.Map({called})")
-            self._elementwise, self.name = kernel, called
+            self._elementwise, self.name = settled(kernel), called
             return
         parsed = read_signature(signature)
         if parsed.fold_dims:

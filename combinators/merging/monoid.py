@@ -18,6 +18,7 @@ import numpy as np
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.kernels.immutable import Immutable
+from combinators.kernels.settled import settled
 from combinators.merging.frame import Frame, frames_side_by_side
 from combinators.merging.leafwise import Native, leafwise, native_of
 from combinators.merging.parts import SideBySide, by_part
@@ -89,6 +90,10 @@ class Monoid(Immutable):
             raise GraphError(message("Monoid: cannot be built.", *problems, remedy="Pass what is expected."))
         if not callable(self.identity):
             _check_numbers(self.identity)
+        for part in ("identity", "combine", "inverse", "frame"):
+            given = getattr(self, part)
+            if (kept := settled(given)) is not given:
+                object.__setattr__(self, part, kept)
 
     def __hash__(self) -> int:
         identity = self.identity

@@ -12,6 +12,7 @@ from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.kernel import fingerprint
+from combinators.kernels.settled import changeable, settled
 from combinators.merging.monoid import Monoid
 
 
@@ -19,8 +20,9 @@ from combinators.merging.monoid import Monoid
 class Operation(Immutable):
     """What a leaf computes, apart from where it is applied.
 
-    Two operations are equal where their names and fingerprints are: Python's own equality would take `x * 1` for
-    `x * 1.0`, and `x / 0.0` for `x / -0.0`.
+    Two operations are equal where their names and fingerprints are, and where what they read and others can change is
+    the same: Python's own equality would take `x * 1` for `x * 1.0`, and `x / 0.0` for `x / -0.0`. The kernel reads
+    variables of enclosing functions as they were when the operation was made.
 
     Attributes:
       signature: which box of each tensor a box of the index space touches.
@@ -53,6 +55,12 @@ class Operation(Immutable):
     dense: tuple[Callable[..., Any], ...] = ()
     name: str = "operation"
 
+    def __post_init__(self) -> None:
+        for name in ("kernel", "present", "dense"):
+            given = getattr(self, name)
+            if (kept := settled(given)) is not given:
+                object.__setattr__(self, name, kept)
+
     @property
     def kind(self) -> str:
         """`map`, `reduce` or `scan`."""
@@ -73,7 +81,8 @@ class Operation(Immutable):
     @cached_property
     def _identity(self) -> tuple[Any, ...]:
         try:
-            return (self.name, self.fingerprint)
+            read = changeable(self.kernel, self.present, self.dense, self.monoid)
+            return (self.name, self.fingerprint, read)
         except KernelError:
             # A kernel without a structure that can be told is equal to itself alone.
             return (self.name, str(self.signature), *(id(getattr(self, item.name)) for item in fields(self)))

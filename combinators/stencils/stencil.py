@@ -15,6 +15,7 @@ from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.kernels.elementwise import check_elementwise
 from combinators.kernels.kernel import short_name
+from combinators.kernels.settled import settled
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
 from combinators.recording.value import Value
@@ -77,7 +78,7 @@ class Stencil(Arrow[Any, Any]):
         boundary: tuple[tuple[Side, Side] | str, ...],
         name: str,
     ) -> None:
-        self._cell, self._reach, self._boundary, self.name = cell, reach, boundary, name
+        self._cell, self._reach, self._boundary, self.name = settled(cell), reach, boundary, name
         self._dims = tuple(dim for dim, _ in reach)
 
     @property

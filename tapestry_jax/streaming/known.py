@@ -2,22 +2,29 @@
 
 JAX keeps what it traces for every function that it is given, so that a new function for each of many jobs costs their
 compilation, and memory that nobody gets back. Which options of JAX a program is compiled under is left to JAX: what is
-shared is the function, and not what was compiled of it.
+shared is the function, and not what was compiled of it. A kernel may read what has changed since, an attribute or a
+global: every job is traced, and takes a function of before where it has come to the same.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
 import weakref
 from collections import OrderedDict
 from typing import Any
 
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
 from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.scheduling.schedule import Schedule
 
-Functions = dict[Any, Any]
-"""By the part of a stream that they run."""
+Functions = dict[Any, tuple[str, Any]]
+"""By the part of a stream that they run: what was traced, as a text, and the function."""
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MOST = 8
 """Shapes and plans of one program, those that were asked for last."""
 _BY_PROGRAM: dict[int, tuple[weakref.ref[Any], OrderedDict[Any, Functions]]] = {}
@@ -47,6 +54,20 @@ def functions_of(program: Any, schedule: Schedule, mesh: Any) -> Functions:
         while len(known) > _MOST:
             known.popitem(last=False)
     return found
+
+
+def text_of(jaxpr: ClosedJaxpr) -> str:
+    """What was traced, with its constants; equal for functions that compute the same only.
+
+    Args:
+      jaxpr: of a function. Where objects lie in memory is left out, as in the names of derivatives.
+    """
+    digest = hashlib.sha256()
+    for each in jaxpr.consts:
+        array = np.asarray(each)
+        digest.update(f"{array.dtype} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return f"{_ADDRESS.sub('', str(jaxpr))} {digest.hexdigest()}"
 
 
 def _of(program: Any) -> OrderedDict[Any, Functions]:

@@ -27,7 +27,7 @@ from tapestry_jax.lowering.time.carried import Carried
 from tapestry_jax.lowering.time.region import padded_operands
 from tapestry_jax.planning.geometry.time_axis import in_space, spread
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
-from tapestry_jax.streaming.known import Functions
+from tapestry_jax.streaming.known import Functions, text_of
 from tapestry_jax.streaming.split import Between, Pass
 
 Arrays = list[Any]
@@ -58,8 +58,7 @@ class Programs:
         key = "between", part.part.inputs, part.part.outputs
         if key not in self._known:
             slots = [self.schedule.slots[slot] for slot in part.part.inputs]
-            jitted = self._function(part, lambda: self._between(part))
-            self._known[key] = jitted.lower(list(map(self.struct, slots))).compile()
+            self._known[key] = self._compiled(part, self._between(part), list(map(self.struct, slots)))
         return self._known[key]
 
     def temporaries(self, part: Between | Pass) -> int:
@@ -85,12 +84,8 @@ class Programs:
         if key not in self._known:
             carried = Carried.of(part.region, self.schedule)
             starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
-
-            def made() -> Any:
-                return self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
-
-            jitted = self._function(("first", part), made)
-            self._known[key] = jitted.lower(list(map(self.struct, starts))).compile()
+            jitted = self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
+            self._known[key] = self._compiled(("first", part), jitted, list(map(self.struct, starts)))
         return self._known[key]
 
     def turn(self, part: Pass) -> Any:
@@ -161,17 +156,23 @@ class Programs:
         )
         made_as = [list(map(self.sharding, kind)) for kind in (carried.slots, made, still)]
         shardings = (*made_as, NamedSharding(self.mesh, PartitionSpec()))
-        jitted = self._function(part, lambda: jax.jit(sharded, donate_argnums=0, out_shardings=shardings))
+        jitted = jax.jit(sharded, donate_argnums=0, out_shardings=shardings)
         structs = [list(map(self.struct, kind)) for kind in (carried.slots, given, pieces)]
-        return jitted.lower(
-            *structs, *(jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.int32, jnp.bool_))
-        ).compile()
+        begun = [jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.int32, jnp.bool_)]
+        return self._compiled(part, jitted, *structs, *begun)
 
-    def _function(self, key: Any, make: Callable[[], Any]) -> Any:
-        """A function that was jitted for a part; JAX gives what it has compiled of it again."""
-        if key not in self.functions:
-            self.functions[key] = make()
-        return self.functions[key]
+    def _compiled(self, key: Any, jitted: Any, *structs: Any) -> Any:
+        """A part, compiled; not again where a function that was jitted for another job computes the same.
+
+        It is traced in any case: kernels may read what has changed since, which no key of a program tells.
+        """
+        traced = jitted.trace(*structs)
+        told = text_of(traced.jaxpr)
+        known = self.functions.get(key)
+        if known is not None and known[0] == told:
+            return known[1].lower(*structs).compile()
+        self.functions[key] = told, jitted
+        return traced.lower().compile()
 
     def sharding(self, slot: Slot) -> NamedSharding:
         """Where the array of a slot lies."""

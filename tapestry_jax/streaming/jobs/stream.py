@@ -45,7 +45,7 @@ def stream(
 
     Args:
       program: an arrow or a function as `tp.trace` takes it, a graph, or a plan that takes dimensions in chunks. Jobs
-        of one program share what JAX has traced: its kernels are pure functions, as `jax.jit` takes them.
+        of one program share what was compiled.
       over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
         name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
         that are stored where that can be; left out, it is the one dimension in whose pieces the sources lie and that

@@ -82,6 +82,25 @@ def test_programs_that_look_alike_have_functions_of_their_own() -> None:
     np.testing.assert_allclose(_run(program()), 3 * X)
 
 
+def test_what_a_kernel_reads_may_change_between_jobs(compiled: list[str]) -> None:
+    factor = [2.0]
+    program = tp.Map(_scaled_by(factor), "row c -> row c")
+    np.testing.assert_allclose(_run(program), 2 * X)
+    factor[0] = 3.0
+    np.testing.assert_allclose(_run(program), 3 * X)
+    compiled.clear()
+    np.testing.assert_allclose(_run(program, X + 1), 3 * (X + 1))
+    assert compiled == []
+
+
+def test_constants_of_programs_are_told_apart() -> None:
+    def text(constant: np.ndarray) -> str:
+        return known.text_of(jax.jit(lambda x: x + constant).trace(X).jaxpr)
+
+    assert text(X) == text(X.copy())
+    assert len({text(X), text(X + 1), text(X[:1]), text(X.astype(np.int32))}) == 4
+
+
 def _scaled_by(factor: list[float]) -> Callable[[Any], Any]:
     return lambda x: x * factor[0]
 

@@ -1,0 +1,175 @@
+"""Kernels that stay what they were when their leaf was made, and what of a kernel can still change.
+
+Python looks up a variable of an enclosing function when a function runs: of the three leaves that
+`for i in range(3): x = tp.Map(lambda a: a + i)(x)` makes, all would add 2 once the loop is over, in a plan that runs
+later and in every call that takes an equal leaf of an earlier one for its own. So a leaf takes the variables with
+their values. A function that writes such variables, to count its calls, is left as it is.
+
+What lies in a list or on an object may change all the same. Kernels that read the same such object are equal where
+their fingerprints are; others are not, since what they read need not stay alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import functools
+from collections.abc import Iterator
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, cast
+
+import jax
+
+from combinators.kernels.fingerprint import is_library_function
+from combinators.kernels.names import public_name
+from combinators.kernels.reachable import is_library
+
+_JITTED = type(jax.jit(lambda: None))
+_SETTLED = "_tapestry_settled"
+"""Marks a function whose variables nobody else can write."""
+
+
+def settled(value: Any) -> Any:
+    """A kernel that reads the variables of its enclosing functions as they are now.
+
+    Args:
+      value: a function, or a partial, a tuple or a frozen dataclass that holds functions; anything else is itself.
+
+    Returns:
+      The value itself where nothing in it has variables of enclosing functions.
+    """
+    return _settled(value, {})
+
+
+def _settled(value: Any, made: dict[int, Any]) -> Any:
+    if id(value) in made:
+        return made[id(value)]
+    if isinstance(value, FunctionType):
+        return _function(value, made)
+    if type(value) is functools.partial:
+        return _partial(cast("functools.partial[Any]", value), made)
+    if type(value) is tuple:
+        parts = tuple(_settled(part, made) for part in value)
+        return parts if _differ(parts, value) else value
+    if _is_jitted(value):
+        # Inside of a program that is compiled as a whole, what is jitted by itself is what it wraps.
+        kept = _settled(value.__wrapped__, made)
+        return value if kept is value.__wrapped__ else kept
+    if _is_frozen(value):
+        return _dataclass(value, made)
+    return value
+
+
+def _is_jitted(value: Any) -> bool:
+    return type(value) is _JITTED and public_name(value) is None
+
+
+def _is_frozen(value: Any) -> bool:
+    parameters = getattr(cast("object", type(value)), "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen
+
+
+def _dataclass(value: Any, made: dict[int, Any]) -> Any:
+    parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    changed = {name: new for name, part in parts.items() if (new := _settled(part, made)) is not part}
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _function(fn: FunctionType, made: dict[int, Any]) -> FunctionType:
+    if not fn.__closure__ or _SETTLED in vars(fn) or public_name(fn) is not None:
+        return fn
+    if _writes(fn.__code__) and not is_library_function(fn):
+        return fn
+    try:
+        values = [cell.cell_contents for cell in fn.__closure__]
+    except ValueError:  # one is not bound yet: what will be is read when it is there
+        return fn
+    cells = tuple(CellType() for _ in values)
+    new = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
+    # A function may stand in its own variables.
+    made[id(fn)] = new
+    kept = [_settled(value, made) for value in values]
+    if is_library_function(fn) and not _differ(kept, values):  # `jax.vmap` of a function without variables
+        made[id(fn)] = fn
+        return fn
+    for cell, value in zip(cells, kept, strict=True):
+        cell.cell_contents = value
+    new.__kwdefaults__, new.__qualname__, new.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
+    new.__doc__, new.__annotations__ = fn.__doc__, fn.__annotations__
+    vars(new).update({name: _settled(part, made) for name, part in vars(fn).items()} | {_SETTLED: True})
+    return new
+
+
+@functools.lru_cache(maxsize=4096)
+def _writes(code: CodeType) -> bool:
+    """Whether a function, or one inside of it, writes variables of those around it: it counts its calls, say."""
+    stores = (each for each in dis.get_instructions(code) if each.opname in ("STORE_DEREF", "DELETE_DEREF"))
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return any(each.argval in code.co_freevars for each in stores) or any(map(_writes, inner))
+
+
+def _partial(value: functools.partial[Any], made: dict[int, Any]) -> Any:
+    function = _settled(value.func, made)
+    args = tuple(_settled(each, made) for each in value.args)
+    keywords = {name: _settled(each, made) for name, each in value.keywords.items()}
+    parts, others = (function, *args, *keywords.values()), (value.func, *value.args, *value.keywords.values())
+    return functools.partial(function, *args, **keywords) if _differ(parts, others) else value
+
+
+def _differ(parts: Any, others: Any) -> bool:
+    return any(part is not other for part, other in zip(parts, others, strict=True))
+
+
+def changeable(*values: Any) -> tuple[int, ...]:
+    """What kernels read that others can change while they stay the same: variables of functions, lists, objects.
+
+    Args:
+      values: kernels, and whatever else belongs to a leaf.
+
+    Returns:
+      The identities, in an order that follows from the values.
+    """
+    found = dict[int, None]()
+    seen = set[int]()
+    for value in values:
+        found.update(dict.fromkeys(_changeable(value, seen)))
+    return tuple(found)
+
+
+def _changeable(value: Any, seen: set[int], *, read: bool = False) -> Iterator[int]:
+    """`read`: whether a function of the user's reads the value; what this library holds it does not change."""
+    if id(value) in seen or isinstance(value, type):
+        return
+    seen.add(id(value))
+    if isinstance(value, FunctionType):
+        if is_library_function(value):
+            return
+        own = _SETTLED in vars(value)
+        for cell in value.__closure__ or ():
+            if not own:
+                yield id(cell)
+            try:
+                yield from _changeable(cell.cell_contents, seen, read=True)
+            except ValueError:
+                continue
+    elif isinstance(value, MethodType):
+        yield from _changeable(value.__self__, seen, read=True)
+        yield from _changeable(value.__func__, seen)
+    elif type(value) is functools.partial:
+        partial = cast("functools.partial[Any]", value)
+        for each in (partial.func, *partial.args, *partial.keywords.values()):
+            yield from _changeable(each, seen, read=read)
+    elif isinstance(value, (list, dict, set, bytearray, tuple, frozenset)):
+        if read and not isinstance(value, (tuple, frozenset)):
+            yield id(value)
+        for each in cast("Any", value.values() if isinstance(value, dict) else value):
+            yield from _changeable(each, seen, read=read)
+    elif callable(getattr(value, "__wrapped__", None)):
+        yield from _changeable(value.__wrapped__, seen)
+    elif dataclasses.is_dataclass(value):
+        if not _is_frozen(value):
+            yield id(value)
+        for field in dataclasses.fields(value):
+            yield from _changeable(getattr(value, field.name, None), seen, read=read)
+    elif hasattr(value, "__dict__") and not is_library(type(value).__module__):
+        yield id(value)

@@ -1,0 +1,165 @@
+"""Leaves keep the variables that their kernels read; leaves that were equal do not stand in for each other later."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from combinators.kernels.settled import changeable, settled
+
+X = np.arange(1, 9, dtype=np.float32)
+
+
+def _helped(i: int) -> Callable[[Any], Any]:
+    def inner(a: Any) -> Any:
+        return a * 10 + i
+
+    return lambda a: inner(a)
+
+
+# Each makes a kernel in a loop: what it reads is another value in the next turn.
+KERNELS: dict[str, Callable[[], list[Any]]] = {
+    "a lambda": lambda: [tp.Map(lambda a: a * 10 + i) for i in (1, 2, 3)],  # noqa: B023 - this is what is tested
+    "a partial": lambda: [tp.Map(functools.partial(lambda b, a: a * b + i, 10)) for i in (1, 2, 3)],  # noqa: B023
+    "what vmap gives": lambda: [tp.Map(jax.vmap(lambda a: a * 10 + i), "r -> r") for i in (1, 2, 3)],  # noqa: B023
+    "what jit gives": lambda: [tp.Map(jax.jit(lambda a: a * 10 + i), "r -> r") for i in (1, 2, 3)],  # noqa: B023
+    "what checkpoint gives": lambda: [tp.Map(jax.checkpoint(lambda a: a * 10 + i), "r -> r") for i in (1, 2, 3)],  # noqa: B023
+    "a helper": lambda: [tp.Map(_helped(i)) for i in (1, 2, 3)],
+    "cells of a stencil": lambda: [
+        tp.stencil(lambda u: u[0] * 10 + i, {"r": (0, 1)}, boundary="zero")  # noqa: B023
+        for i in (1, 2, 3)
+    ],
+    "a loop": lambda: [tp.iterate(tp.Map(lambda a: a * 10 + i), 1) for i in (1, 2, 3)],  # noqa: B023
+    "a list": lambda: _read_from([0]),
+}
+
+
+def _read_from(numbers: list[int]) -> list[Any]:
+    made = list[Any]()
+    for number in (1, 2, 3):
+        own = [number, *numbers]
+        made.append(tp.Map(lambda a, own=own: a * 10 + own[0]))
+    return made
+
+
+def _expected() -> Any:
+    return ((X * 10 + 1) * 10 + 2) * 10 + 3
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_leaf_reads_what_it_read_when_it_was_made(name: str) -> None:
+    def program(x: Any) -> Any:
+        for leaf in KERNELS[name]():
+            x = leaf(x)
+        return x
+
+    # Again: leaves of the first call are equal to those of the second, and must not run in their place.
+    for _ in range(2):
+        np.testing.assert_array_equal(program(X), _expected())
+    graph = tp.trace(tp.program("r -> r")(program), X)
+    plan = tp.plan(graph, tp.mesh(data=2), {"r": ("data", tp.chunks(2))})
+    np.testing.assert_array_equal(plan.compile()(X), _expected())
+
+
+def test_folds_and_monoids_keep_what_they_read() -> None:
+    def program(x: Any) -> Any:
+        made = list[Any]()
+        for most in (10.0, 20.0, 30.0):
+            capped = tp.Monoid(0.0, lambda a, b: jnp.minimum(a + b, most))  # noqa: B023
+            made.append(tp.Reduce(lambda a: jnp.minimum(a.sum(), most), "r -> ", capped)(x))  # noqa: B023
+        return tuple(made)
+
+    for _ in range(2):
+        assert list(map(float, program(X))) == [10, 20, 30]
+    plan = tp.plan(tp.trace(tp.program("r -> , ,")(program), X), tp.mesh(data=2), {"r": "data"})
+    assert list(map(float, plan.compile()(X))) == [10, 20, 30]
+
+
+def test_aggregators_keep_what_they_read() -> None:
+    total = tp.aggregators.Sum()
+    made = [dataclasses.replace(total, present=lambda s: s * i) for i in (1, 2, 3)]  # noqa: B023
+    assert [float(each.run(X)) for each in made] == [36, 72, 108]
+    assert [float(tp.fold(each, "r -> ")(X)) for each in made] == [36, 72, 108]
+
+
+def _scaled_by(factor: list[float]) -> Callable[[Any], Any]:
+    return lambda a: a * factor[0]
+
+
+def test_a_leaf_that_was_equal_once_does_not_run_in_place_of_another() -> None:
+    first, second = [2.0], [2.0]
+    leaf = tp.Map(_scaled_by(first), "r -> r")
+    np.testing.assert_array_equal(leaf(X), 2 * X)
+    first[0] = 3.0
+    np.testing.assert_array_equal(tp.Map(_scaled_by(second), "r -> r")(X), 2 * X)
+
+
+def test_what_nobody_can_change_is_itself() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Scale:
+        by: float
+
+        def __call__(self, a: Any) -> Any:
+            return a * self.by
+
+    for kernel in (
+        jnp.sin,
+        jax.nn.gelu,
+        functools.partial(jnp.sum, axis=0),
+        Scale(2.0),
+        lambda a: a + 1,
+        jax.jit(jnp.sin),
+    ):
+        assert settled(kernel) is kernel
+        assert changeable(kernel) == ()
+    kept = settled(_helped(1))
+    assert settled(kept) is kept
+    assert changeable(kept) == ()
+    assert len(changeable(_helped(1))) == 2  # `inner`, and `i` of it
+
+
+def test_a_function_of_its_own_variables_and_unbound_ones() -> None:
+    def power(a: Any, times: int = 3) -> Any:
+        return a if times == 1 else a * power(a, times - 1)
+
+    np.testing.assert_array_equal(settled(power)(X), X**3)
+
+    def early(a: Any) -> Any:
+        return a + late
+
+    kept = settled(early)
+    late = 5
+    np.testing.assert_array_equal(kept(X), X + late)
+
+
+def test_a_kernel_may_count_its_calls() -> None:
+    calls = 0
+
+    def counted(a: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return a + 1
+
+    tp.Map(counted, "r -> r")(X)
+    assert calls > 0
+
+
+def test_a_copy_is_called_what_the_function_is_called() -> None:
+    def scaled(a: Any, *, by: float = 2.0) -> Any:
+        """Scale."""
+        return a * by * offset
+
+    offset = 1.0
+    kept = settled(scaled)
+    assert kept is not scaled
+    for name in ("__name__", "__qualname__", "__module__", "__doc__", "__kwdefaults__", "__annotations__"):
+        assert getattr(kept, name) == getattr(scaled, name)
+    np.testing.assert_array_equal(kept(X), 2 * X)
