@@ -69,6 +69,9 @@ class Aggregator(Immutable):
     reference: Callable[..., Any] | None = None
     name: str | None = None
 
+    def __repr__(self) -> str:
+        return f"Aggregator({self.name or getattr(self.lift, '__name__', type(self.lift).__name__)})"
+
     def __post_init__(self) -> None:
         parts: dict[str, Any] = {"lift": self.lift, "present": self.present}
         optional: dict[str, Any] = {"lift_many": self.lift_many, "reference": self.reference}

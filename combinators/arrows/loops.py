@@ -23,6 +23,9 @@ class Iterate(Arrow[Any, Any]):
         self._step, self._n = _step(step, "tp.iterate"), _count(n, "tp.iterate")
         self.name = read_optional_name(name, "name= of tp.iterate") or "iterate"
 
+    def __repr__(self) -> str:
+        return f"Iterate({self._n} times {self._step!r})"
+
     @property
     def arity(self) -> int | None:
         """That of the step."""

@@ -14,7 +14,10 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 def words(parser: argparse.ArgumentParser) -> None:
     """The words of `tapestry aot`."""
-    parser.description = "Needs no TPU and no GPU, but `pip install tapestry-jax[aot]`."
+    parser.description = (
+        "What the compilers for TPU and CUDA make of a plan: memory, collectives, cycles, beside what was predicted. "
+        "Needs no TPU and no GPU, but `pip install tapestry-jax[aot]`."
+    )
     parser.add_argument(
         "plan", metavar="package.module:plan", help="a plan, or a function without parameters that makes one"
     )

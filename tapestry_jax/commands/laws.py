@@ -10,7 +10,10 @@ from combinators.errors import TapestryError, message
 
 def words(parser: argparse.ArgumentParser) -> None:
     """The words of `tapestry laws`."""
-    parser.description = "Needs `pip install tapestry-jax[laws]`."
+    parser.description = (
+        "Check the laws of a piece on drawn arguments, and print the smallest that break one; or list the laws. "
+        "Needs `pip install tapestry-jax[laws]`."
+    )
     parser.add_argument(
         "pieces",
         nargs="*",

@@ -78,6 +78,8 @@ def check_array(array: Any, box: Box, dtype: np.dtype[Any], where: str, *, is_ta
     if is_right and not (is_target and not (array.flags.c_contiguous and array.flags.writeable)):
         return
     got = f"{array.dtype.name} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+    if isinstance(array, np.ndarray) and not array.dtype.isnative:
+        got += ", in the other byte order"
     if is_right:
         got += ", not contiguous" * (not array.flags.c_contiguous) + ", read-only" * (not array.flags.writeable)
     headline = f"an array does not fit the box {told(box)} of `{where}`"

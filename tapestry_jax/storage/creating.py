@@ -41,6 +41,10 @@ class Creation:
         """The place, for people."""
         return str(self.path)
 
+    def __repr__(self) -> str:
+        pieces = "" if self.chunks is None else f" in pieces of {self.chunks}"
+        return f"<{self.where}: to be made{pieces}>"
+
     def make(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> Sink:
         """Make the tensor; until `Sink.finish` it lies beside its place, under a name that ends in `.partial`.
 

@@ -28,9 +28,9 @@ def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
     if not isinstance(sinks, Mapping):
         if len(names) != 1:
             remedy = f"Name them: sinks={{{names[0]!r}: tp.create(...)}}."
-            raise PlanError(
-                message(f"`{graph.name}` has {len(names)} outputs", f"got one sink, {sinks!r:.80}", remedy=remedy)
-            )
+            got = f"got a {type(sinks).__name__}" if isinstance(sinks, tuple | list) else "got one sink"
+            details = (f"they are {', '.join(names)}", f"{got}, {sinks!r:.80}")
+            raise PlanError(message(f"`{graph.name}` has {len(names)} outputs", *details, remedy=remedy))
         sinks = {names[0]: sinks}
     known: Mapping[Any, Any] = sinks
     unknown = [name for name in known if name not in names]

@@ -43,8 +43,9 @@ def hold(
     target: Any = function if convert is None else convert()
     holders = target.holders() if isinstance(target, Part) else []
     if not holders:
-        remedy = "Leave parameters= out: it is for modules, and arrows with arrays of their own."
-        raise FabricError(message(f"{where}: the program holds no arrays", f"got {function!r:.80}", remedy=remedy))
+        remedy = "Leave parameters= out; of a plain module apply tp.lift(module, x), whose variables are inputs."
+        details = ("expected a module of tp.nnx, or an arrow with arrays of its own", f"got {function!r:.80}")
+        raise FabricError(message(f"{where}: the program holds no arrays that can be named", *details, remedy=remedy))
     graph = trace(function, *types)
     arrays = jax.tree.leaves([holder.held() for holder in holders])
     inputs = graph.inputs[: len(arrays)]

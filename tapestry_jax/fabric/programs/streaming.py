@@ -79,13 +79,14 @@ def run_streamed(
     made: list[FabricSink] = []
     try:
         mesh = None if isinstance(program, Plan) else opened.mesh
-        job = stream(program, asked.over, sources, mesh=mesh, memory=asked.memory)
-        known = [name for name, _ in job.planned.graph.outputs]
-        pieces = [n for n, slot in enumerate(job.split.outputs) if slot in {*job.split.written}]
+        # What is made piece by piece does not depend on the memory, and without sinks it would be held there.
+        unbound = stream(program, asked.over, sources, mesh=mesh)
+        known = [name for name, _ in unbound.planned.graph.outputs]
+        pieces = [n for n, slot in enumerate(unbound.split.outputs) if slot in {*unbound.split.written}]
         sinks = {known[n]: _Watched(opened, outputs[n], made) for n in pieces}
         more = {"memory": asked.memory, "checkpoint": asked.checkpoint}
-        results = jax.tree.leaves(stream(job.planned, job.dims, sources, sinks, **more).run())
-        return Streamed(job.planned, job.dims, results)
+        job = stream(program, asked.over, sources, sinks, mesh=mesh, **more)
+        return Streamed(job.planned, job.dims, jax.tree.leaves(job.run()))
     except BaseException:
         for sink in made:
             sink.close()

@@ -50,6 +50,9 @@ class FabricCreation:
         """The place, for people."""
         return f"{self.name} in the fabric {self.opened.where}"
 
+    def __repr__(self) -> str:
+        return f"<{self.where}: to be made>"
+
     @property
     def has_chunks(self) -> bool:
         """Whether it has blocks whose sizes may be chosen: on devices a tensor is one."""

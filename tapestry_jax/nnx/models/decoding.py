@@ -95,6 +95,9 @@ class Generator:
         self.dtype = read_float_dtype(dtype, "dtype= of Generator") or own
         self._made: dict[tuple[int, int, int], tuple[Decoding, Callable[..., Any]]] = {}
 
+    def __repr__(self) -> str:
+        return f"Generator({self.count} tokens of a {type(self.model).__name__})"
+
     def __call__(self, prompt: Any, *, key: Any = None, lengths: Any = None) -> jax.Array:
         """The tokens that follow.
 
@@ -270,7 +273,9 @@ def _on_the_host(numbers: Any) -> np.ndarray[Any, Any]:
 
 
 def _read_stop(stop: Any, vocab: int) -> tuple[int, ...]:
-    listed = () if stop is None else (stop,) if is_whole(stop) else read_list(stop, "stop= of Generator")
+    listed = (
+        () if stop is None else read_list(stop, "stop= of Generator") if isinstance(stop, tuple | list) else (stop,)
+    )
     wrong = [token for token in listed if not is_whole(token) or not 0 <= token < vocab]
     if wrong:
         details = (f"expected numbers from 0 to {vocab - 1}", f"got {wrong[0]!r:.80}")

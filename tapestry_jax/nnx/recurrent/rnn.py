@@ -34,7 +34,8 @@ class RNN(Recurrence):
     Steps come one after the other, so `seq` is whole in every plan; the batch and the cells of the state can be cut.
 
     What it takes beside the steps is said where it is made: `rnn(x, first state, lengths)` of one with `initial_carry`
-    and `seq_lengths`. Steps behind the length of a row are computed, and leave its last state alone.
+    and `seq_lengths`. Steps behind the length of a row are computed, and leave its last state alone:
+    a row of length 0 ends with its first state (Flax gives the one behind all steps).
 
     Args:
       cell: an `LSTMCell`, a `GRUCell`, or another `Cell`.
@@ -60,9 +61,9 @@ class RNN(Recurrence):
         return_carry: bool = False,
     ) -> None:
         if not isinstance(cell, Cell):  # pyright: ignore[reportUnnecessaryIsInstance]
-            details = ("expected a cell", f"got {type(cell).__name__}: {cell!r:.80}")
+            details = ("expected a tp.nnx.LSTMCell or tp.nnx.GRUCell", f"got {type(cell).__name__}: {cell!r:.80}")
             raise GraphError(
-                message("cell= of RNN is none", *details, remedy="Pass tp.nnx.LSTMCell(8, 16, rngs=rngs).")
+                message("cell= of RNN is no cell of tp.nnx", *details, remedy="Pass tp.nnx.LSTMCell(8, 16, rngs=rngs).")
             )
         self.cell = cell
         self.reverse = read_flag(reverse, "reverse= of RNN")

@@ -151,7 +151,7 @@ class ZarrStored(_Opened, Shown):
         return f"zarr{self._metadata.version}:{self._metadata.checksum}:{files}"
 
 
-class ZarrSink(_Opened):
+class ZarrSink(_Opened, Shown):
     """A `Sink` into a Zarr folder; each chunk is synced as it is written."""
 
     def __init__(self, store: Any, metadata: Metadata, names: Names | None, path: Path, written: Path) -> None:

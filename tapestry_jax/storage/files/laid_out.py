@@ -77,7 +77,7 @@ class LaidOut(Shown):
             self._source.close()
 
 
-class LaidOutSink:
+class LaidOutSink(Shown):
     """A `Sink` into a file of one tensor, C order; its room is reserved before the first box is written."""
 
     def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut], filled: Filled) -> None:

@@ -56,7 +56,8 @@ def fitting(
         found = _first(group, lambda turns: job(turns).plan().fits)
         if found is not None:
             return job(found)
-    raise _refused(job(candidates[-1][-1]).plan(), "Give more memory, or write results to sinks.")
+    budget = job(candidates[-1][-1]).plan()
+    raise _refused(budget, _or_sinks("Give more memory", budget))
 
 
 def check_fits(make: Callable[[Any], Job], job: Job, over: Any) -> None:
@@ -67,7 +68,7 @@ def check_fits(make: Callable[[Any], Job], job: Job, over: Any) -> None:
     """
     if job.memory is None or (budget := job.plan()).fits:
         return
-    remedy = f"Give memory={budget.total}, or write results to sinks."
+    remedy = _or_sinks(f"Give memory={budget.total}", budget)
     for dim, block, _ in budget.chunks[:1] if isinstance(over, Mapping) else ():
         known: Mapping[str, Any] = over
         for size in (block >> shift for shift in range(1, block.bit_length())):
@@ -124,6 +125,12 @@ def with_size(items: Any, size: int) -> Any:
     """Entries of a dimension with chunks of another size."""
     listed = items if isinstance(items, tuple | list) else (items,)
     return tuple(chunks(size=size) if isinstance(item, Chunks) else item for item in listed)
+
+
+def _or_sinks(remedy: str, budget: Budget) -> str:
+    """Sinks help where something is held in memory, and only there."""
+    is_held = any(row.name == "in memory" and row.bytes for row in budget.rows)
+    return f"{remedy}, or write results to sinks." if is_held else f"{remedy}."
 
 
 def _refused(budget: Budget, remedy: str) -> PlanError:

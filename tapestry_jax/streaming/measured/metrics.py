@@ -68,6 +68,16 @@ class Metrics:
         """The stage of a name."""
         return next(stage for stage in self.stages if stage.name == name)
 
+    def __str__(self) -> str:
+        above = "" if self.memory is None else f", {self.memory:,} B of memory above its begin"
+        lines = [f"{self.turns} turns in {self.seconds:.3g} s{above}"]
+        lines += [
+            f"{stage.name:<7}  {stage.bytes:,} B in {stage.calls} calls, busy {stage.busy:.3g} s, "
+            f"waited for {stage.waiting:.3g} s, at most {stage.depth} at once"
+            for stage in self.stages
+        ]
+        return "\n".join(lines)
+
     def json_lines(self) -> str:
         """One JSON object a line: the run, then each stage."""
         run: dict[str, Any] = {"seconds": self.seconds, "turns": self.turns, "memory": self.memory}

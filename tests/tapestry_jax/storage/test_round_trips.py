@@ -109,4 +109,6 @@ def test_what_is_open_prints_as_its_place_and_type(tmp_path: Path) -> None:
     sink.write(((0, 6), (0, 2)), np.zeros((6, 2), np.float32)).result()
     assert repr(tp.open(str(tmp_path / "x.npy"))).endswith("x.npy: int16(6, 2)>")
     assert repr(sink.finish()).endswith("x.zarr: float32(row=6, _=2) in pieces of (4, 2)>")
+    assert repr(tp.create(tmp_path / "y.npy")).endswith("y.npy: to be made>")
+    assert repr(tp.create(tmp_path / "y.zarr", chunks=(4, 2))).endswith("y.zarr: to be made in pieces of (4, 2)>")
     assert repr(stored(np.float32(1))) == "<an array in memory, float32 (): float32()>"

@@ -47,7 +47,7 @@ def test_parameters_of_modules_are_tensors_and_lineage_names_them(tmp_path: Path
         assert {name: fabric.describe(name).version for name in held} != versions
         with pytest.raises(tp.FabricError, match=r"no lineage could name\n.*parameters="):
             fabric.apply(model, "x", out="more")
-        with pytest.raises(tp.FabricError, match="the program holds no arrays"):
+        with pytest.raises(tp.FabricError, match=r"the program holds no arrays that can be named\n.*\n.*\n.*tp.lift"):
             fabric.apply(lambda x: x, "x", out="more", parameters="model")
         with pytest.raises(tp.FabricError, match="a result has the name of a parameter"):
             fabric.apply(model, "x", out=held[0], parameters="model", overwrite=True)
@@ -81,6 +81,18 @@ def test_modules_are_streamed_within_a_memory(tmp_path: Path):
         np.testing.assert_array_equal(fabric.read("z"), x + 1)
         with pytest.raises(tp.PlanError, match="several dimensions can be streamed"):
             fabric.apply(model, "x", out="z", parameters="model", memory="64MiB", overwrite=True)
+
+
+def test_results_larger_than_the_memory_are_written_as_they_are_made(tmp_path: Path):
+    x = np.random.default_rng(0).normal(size=(4096, 16)).astype(np.float32)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        sink = fabric.create("x").make(x.shape, x.dtype, names=("row", "col"), chunks=(64, 16))
+        sink.write(((0, 4096), (0, 16)), x).result()
+        sink.finish().close()
+        fabric.apply(lambda x: x + 1, "x", out="y", over="row", memory=x.nbytes // 2)
+        np.testing.assert_array_equal(fabric.read("y"), x + 1)
+        with pytest.raises(tp.PlanError, match=r"Give more memory\.$"):
+            fabric.apply(lambda x: x + 1, "x", out="z", over="row", memory=1000)
 
 
 KILLED = """

@@ -213,7 +213,11 @@ def test_a_generator_keeps_what_is_compiled_and_reads_the_weights_as_they_are(mo
         (lambda m: generate(m, PROMPT, 2, plan=lambda graph: OTHER), tp.GraphError, "plan= of Generator gives no plan"),
         (lambda m: generate(m, PROMPT, 2, stop=31), tp.GraphError, "stop= of Generator holds no tokens of the model"),
         (lambda m: generate(m, PROMPT, 2, stop=[2, 1.5]), tp.GraphError, "got 1.5"),
-        (lambda m: generate(m, PROMPT, 2, stop="</s>"), tp.GraphError, "stop= of Generator"),
+        (
+            lambda m: generate(m, PROMPT, 2, stop="</s>"),
+            tp.GraphError,
+            "stop= of Generator holds no tokens of the model",
+        ),
         (lambda m: generate(m, PROMPT, 0), tp.GraphError, "n= of Generator"),
         (lambda m: generate(m, PROMPT, 2, temperature=1.0), tp.GraphError, "drawing tokens needs a key"),
         (lambda m: generate(m, PROMPT, 2, plan=3), tp.GraphError, "Pass a function such as lambda graph: tp.plan("),

@@ -75,7 +75,7 @@ def linear() -> Any:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: tp.nnx.RNN(linear()), "cell= of RNN is none"),
+        (lambda: tp.nnx.RNN(linear()), "cell= of RNN is no cell of tp.nnx"),
         (lambda: tp.nnx.Bidirectional(layers("GRUCell", tp.nnx), linear()), "backward_rnn= of Bidirectional is none"),
         (lambda: layers("LSTMCell", tp.nnx)(X[:, :, :2]), "RNN: the input does not fit"),
     ],

@@ -31,6 +31,15 @@ def test_metrics_count_bytes_turns_and_depth() -> None:
     assert metrics.seconds >= metrics.stage("read").busy
 
 
+def test_metrics_print_a_line_for_each_stage() -> None:
+    ran = job()
+    ran.run()
+    whole, *stages = str(ran.metrics).splitlines()
+    assert re.fullmatch(r"4 turns in \S+ s(, [\d,]+ B of memory above its begin)?", whole)
+    assert [line.split()[0] for line in stages] == ["read", "compute", "write"]
+    assert f"{X.nbytes:,} B in 4 calls, busy" in stages[0]
+
+
 def test_metrics_are_json_lines() -> None:
     ran = job()
     ran.run()
