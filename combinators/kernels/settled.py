@@ -5,8 +5,9 @@ Python looks up a variable of an enclosing function when a function runs: of the
 later and in every call that takes an equal leaf of an earlier one for its own. So a leaf takes the variables with
 their values. A function that writes such variables, to count its calls, is left as it is.
 
-What lies in a list or on an object may change all the same. Kernels that read the same such object are equal where
-their fingerprints are; others are not, since what they read need not stay alike.
+What lies in a list or on an object may change all the same, and a module may be loaded again. Kernels that read the
+same such object, or are the same function of a module, are equal where their fingerprints are; others are not, since
+what they read or do need not stay alike.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _dataclass(value: Any, made: dict[int, Any]) -> Any:
 
 
 def _function(fn: FunctionType, made: dict[int, Any]) -> FunctionType:
-    if not fn.__closure__ or _SETTLED in vars(fn) or public_name(fn) is not None:
+    if not fn.__closure__ or _is_settled(fn) or public_name(fn) is not None:
         return fn
     if _writes(fn.__code__) and not is_library_function(fn):
         return fn
@@ -96,8 +97,18 @@ def _function(fn: FunctionType, made: dict[int, Any]) -> FunctionType:
         cell.cell_contents = value
     new.__kwdefaults__, new.__qualname__, new.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
     new.__doc__, new.__annotations__ = fn.__doc__, fn.__annotations__
-    vars(new).update({name: _settled(part, made) for name, part in vars(fn).items()} | {_SETTLED: True})
+    vars(new).update({name: _settled(part, made) for name, part in vars(fn).items()} | {_SETTLED: fn.__code__})
     return new
+
+
+def _is_reloadable(value: Any) -> bool:
+    """Whether it is a user's and has a name: a module that is loaded again has another one of that name."""
+    return callable(value) and not is_library(getattr(value, "__module__", None)) and public_name(value) is not None
+
+
+def _is_settled(fn: FunctionType) -> bool:
+    # `functools.wraps` hands the mark on to functions with variables of their own.
+    return vars(fn).get(_SETTLED) is fn.__code__
 
 
 @functools.lru_cache(maxsize=4096)
@@ -121,7 +132,7 @@ def _differ(parts: Any, others: Any) -> bool:
 
 
 def changeable(*values: Any) -> tuple[int, ...]:
-    """What kernels read that others can change while they stay the same: variables of functions, lists, objects.
+    """What kernels read that others can change: variables, lists, objects, and what a module calls by a name.
 
     Args:
       values: kernels, and whatever else belongs to a leaf.
@@ -141,10 +152,13 @@ def _changeable(value: Any, seen: set[int], *, read: bool = False) -> Iterator[i
     if id(value) in seen or isinstance(value, type):
         return
     seen.add(id(value))
+    if _is_reloadable(value):
+        yield id(value)
+        return
     if isinstance(value, FunctionType):
         if is_library_function(value):
             return
-        own = _SETTLED in vars(value)
+        own = _is_settled(value)
         for cell in value.__closure__ or ():
             if not own:
                 yield id(cell)
@@ -169,6 +183,8 @@ def _changeable(value: Any, seen: set[int], *, read: bool = False) -> Iterator[i
     elif dataclasses.is_dataclass(value):
         if not _is_frozen(value):
             yield id(value)
+        if not is_library(type(value).__module__):
+            yield id(cast("object", type(value)))
         for field in dataclasses.fields(value):
             yield from _changeable(getattr(value, field.name, None), seen, read=read)
     elif hasattr(value, "__dict__") and not is_library(type(value).__module__):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -102,19 +105,38 @@ def test_a_leaf_that_was_equal_once_does_not_run_in_place_of_another() -> None:
     np.testing.assert_array_equal(tp.Map(_scaled_by(second), "r -> r")(X), 2 * X)
 
 
+@pytest.mark.parametrize("definition", ["def kernel(a): return a * {}", "kernel = jax.jit(lambda a: a * {})"])
+def test_a_module_that_is_loaded_again_has_kernels_of_its_own(
+    definition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = f"loaded_again_{len(definition)}"
+    for factor in (2, 300):
+        (tmp_path / f"{name}.py").write_text(f"import jax\n{definition.format(factor)}\n")
+        importlib.invalidate_caches()
+        module = importlib.reload(sys.modules[name]) if name in sys.modules else importlib.import_module(name)
+        np.testing.assert_array_equal(tp.Map(module.kernel, "r -> r")(X), factor * X)
+    monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_decorator_is_settled_although_what_it_wraps_is() -> None:
+    inner = settled(_helped(1))
+    by = 2
+
+    @functools.wraps(inner)
+    def outer(a: Any) -> Any:
+        return inner(a) * by
+
+    kept, by = settled(outer), 3
+    np.testing.assert_array_equal(kept(X), 2 * (X * 10 + 1))
+
+
 def test_what_nobody_can_change_is_itself() -> None:
-    @dataclasses.dataclass(frozen=True)
-    class Scale:
-        by: float
-
-        def __call__(self, a: Any) -> Any:
-            return a * self.by
-
     for kernel in (
         jnp.sin,
         jax.nn.gelu,
         functools.partial(jnp.sum, axis=0),
-        Scale(2.0),
         lambda a: a + 1,
         jax.jit(jnp.sin),
     ):
