@@ -158,6 +158,8 @@ def _changeable(value: Any, seen: set[int], *, read: bool = False) -> Iterator[i
     if isinstance(value, FunctionType):
         if is_library_function(value):
             return
+        for each in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+            yield from _changeable(each, seen, read=True)
         own = _is_settled(value)
         for cell in value.__closure__ or ():
             if not own:

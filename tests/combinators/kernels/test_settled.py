@@ -97,12 +97,32 @@ def _scaled_by(factor: list[float]) -> Callable[[Any], Any]:
     return lambda a: a * factor[0]
 
 
-def test_a_leaf_that_was_equal_once_does_not_run_in_place_of_another() -> None:
+def _scaled_by_default(factor: list[float]) -> Callable[[Any], Any]:
+    return lambda a, *, by=factor: a * by[0]
+
+
+class _Scaled:
+    def __init__(self, factor: list[float]) -> None:
+        self.factor = factor
+
+    def __call__(self, a: Any) -> Any:
+        return a * self.factor[0]
+
+    def method(self, a: Any) -> Any:
+        return a * self.factor[0]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [_scaled_by, _scaled_by_default, _Scaled, lambda factor: _Scaled(factor).method],
+    ids=["a variable", "a default", "an object", "a method"],
+)
+def test_a_leaf_that_was_equal_once_does_not_run_in_place_of_another(kernel: Any) -> None:
     first, second = [2.0], [2.0]
-    leaf = tp.Map(_scaled_by(first), "r -> r")
+    leaf = tp.Map(kernel(first), "r -> r")
     np.testing.assert_array_equal(leaf(X), 2 * X)
     first[0] = 3.0
-    np.testing.assert_array_equal(tp.Map(_scaled_by(second), "r -> r")(X), 2 * X)
+    np.testing.assert_array_equal(tp.Map(kernel(second), "r -> r")(X), 2 * X)
 
 
 @pytest.mark.parametrize("definition", ["def kernel(a): return a * {}", "kernel = jax.jit(lambda a: a * {})"])
