@@ -18,6 +18,7 @@ from jax import lax
 from combinators.errors import KernelError
 from combinators.frozen import dataclass
 from combinators.kernels.fingerprint import fingerprint
+from combinators.kernels.settled import changeable
 from combinators.merging.extrema import Extremum, attains, is_smooth
 from combinators.merging.frame import Frame
 from combinators.merging.leafwise import Native
@@ -209,7 +210,7 @@ def _fold_ordered(monoid: Monoid, states: Any, groups: Groups) -> Any:
     order = _order(places, groups.is_sorted)
     places, states = places[order], jax.tree.map(lambda leaf: leaf[order], states)
     try:
-        known = _Known(monoid, fingerprint(monoid))
+        known = _Known(monoid, fingerprint(monoid), changeable(monoid))
     except KernelError:  # without a structure that tells it from others it is traced every time
         return _fold_sorted(monoid, start, places, states)
     return _fold_known(known, start, places, states)
@@ -221,6 +222,7 @@ class _Known:
 
     monoid: Monoid = field(compare=False)
     text: str
+    read: tuple[int, ...]
 
 
 # Jitted, since a call that is not would compile every step by itself.

@@ -140,6 +140,27 @@ def test_a_module_that_is_loaded_again_has_kernels_of_its_own(
     monkeypatch.delitem(sys.modules, name)
 
 
+def test_a_monoid_that_is_loaded_again_is_folded_by_key_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = "merged_again"
+    for least in (1, 30):
+        (tmp_path / f"{name}.py").write_text(
+            f"import jax.numpy as jnp\ndef merge(a, b): return jnp.minimum(a + b, {least})\n"
+        )
+        importlib.invalidate_caches()
+        module = importlib.reload(sys.modules[name]) if name in sys.modules else importlib.import_module(name)
+        capped = tp.Aggregator(_itself, tp.Monoid(0.0, module.merge), _itself).by_key(None, 2)
+        np.testing.assert_array_equal(capped.run(X, np.array([0] * 7 + [1])), np.minimum([28, 8], [least, 8]))
+    monkeypatch.delitem(sys.modules, name)
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
 def test_a_decorator_is_settled_although_what_it_wraps_is() -> None:
     inner = settled(_helped(1))
     by = 2
