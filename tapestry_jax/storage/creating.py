@@ -25,21 +25,18 @@ class Creation:
     """A place where a tensor will be made, once its shape is known.
 
     Attributes:
-      path: the place.
+      path: the place, absolute: the process may go to another folder before the tensor is finished.
+      where: the place as it was given, for people.
       format: a row of the table of formats.
       chunks: sizes that are stored in one piece; None leaves them to who makes the tensor.
       overwrite: whether it takes the place of what is there.
     """
 
     path: Path
+    where: str
     format: Format
     chunks: tuple[int, ...] | None
     overwrite: bool
-
-    @property
-    def where(self) -> str:
-        """The place, for people."""
-        return str(self.path)
 
     def __repr__(self) -> str:
         pieces = "" if self.chunks is None else f" in pieces of {self.chunks}"
@@ -129,7 +126,8 @@ def create(
     """
     place = read_place(path, "tp.create")
     known = find_format(place, format, "tp.create")
-    made = Creation(place.local("tp.create: a tensor"), known, chunks, read_flag(overwrite, "overwrite= of tp.create"))
+    local, replaces = place.local("tp.create: a tensor"), read_flag(overwrite, "overwrite= of tp.create")
+    made = Creation(local.absolute(), str(local), known, chunks, replaces)
     _has(known.make, made)
     return made
 

@@ -39,6 +39,9 @@ class InMemory(Shown):
             digest.update(as_bytes(np.ascontiguousarray(row)))
         return f"memory:{digest.hexdigest()}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InMemory, (self.array, self.names)
+
     def close(self) -> None:
         """Nothing is held that would be let go."""
 

@@ -10,7 +10,7 @@ from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage.formats import find_format
 from tapestry_jax.storage.places import POSTGRES, read_place
-from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.storage.protocols import Names, Stored
 from tapestry_jax.storage.tables.postgres import open_query
 
 
@@ -22,15 +22,17 @@ class Opened:
       path: absolute, or an address, which may hold a password: it is not shown.
       tensor: which one, or None.
       format: what the suffix does not say, or None.
+      names: what its axes were called, or None.
     """
 
     path: str = field(repr=False)
     tensor: str | None = None
     format: str | None = None
+    names: Names | None = None
 
     def again(self) -> Stored:
         """Open it once more."""
-        return open(self.path, self.tensor, format=self.format)
+        return open(self.path, self.tensor, format=self.format, names=self.names)
 
 
 def open(
@@ -66,7 +68,7 @@ def open(
     place = read_place(path, "tp.open")
     found = find_format(place, format, "tp.open").open(place, tensor, names)
     text = str(place.path.absolute()) if place.path else str(place.address)
-    cast("Any", found).opened = Opened(text, tensor, format)
+    cast("Any", found).opened = Opened(text, tensor, format, None if names is None else found.names)
     return found
 
 

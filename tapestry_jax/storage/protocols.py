@@ -8,6 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from combinators.errors import message
+
 Box = tuple[tuple[int, int], ...]
 """Start and stop along every axis of a tensor, within its shape; `()` is the one cell of a scalar."""
 
@@ -129,7 +131,10 @@ class Sink(Protocol):
 
 
 class Shown:
-    """Something stored that prints as its place and its type, pieces too where it has some."""
+    """Something stored that prints as its place and its type, pieces too where it has some.
+
+    Pickled is how it was opened, by which another process opens it again; nothing that it holds.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -142,3 +147,10 @@ class Shown:
         sizes = ", ".join(str(axis) if isinstance(axis, int) else f"{axis[0] or '_'}={axis[1]}" for axis in axes)
         pieces = "" if math.prod(self.chunks) >= math.prod(self.shape) else f" in pieces of {self.chunks}"
         return f"<{self.where}: {self.dtype.name}({sizes}){pieces}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        how = getattr(self, "opened", None)
+        if how is None:
+            remedy = "Hand its place on, and open it there: tp.open."
+            raise TypeError(message(f"`{self.where}` cannot be pickled: no tp.open has opened it", remedy=remedy))
+        return type(how).again, (how,)

@@ -66,7 +66,7 @@ class Runner:
 
     def run(
         self, meter: Meter, begin: Stopped | None = None, keeper: Keeper | None = None
-    ) -> tuple[dict[int, Any], dict[int, Stored]]:
+    ) -> tuple[dict[int, Any], dict[int, Sequence[Stored]]]:
         """Run all parts, or those that another run has not done.
 
         Args:
@@ -75,13 +75,15 @@ class Runner:
           keeper: who is given snapshots.
 
         Returns:
-          The values on the devices, and what is stored, by slot.
+          The values on the devices, and what is stored, by slot: of a value with several sinks all of them.
 
         Raises:
           StreamError: where a source was written while it was read.
         """
         before, started = self._fingerprints(self.split.stored), Position() if begin is None else begin.position
-        stored = {self.split.schedule.inputs[number]: self.sources[number] for number in self.split.stored}
+        stored: dict[int, Sequence[Stored]] = {
+            self.split.schedule.inputs[number]: [self.sources[number]] for number in self.split.stored
+        }
         values = self._entered() | ({} if begin is None else self._restored(begin))
         for number, part in enumerate(self.split.parts):
             if number < started.part:
@@ -90,7 +92,8 @@ class Runner:
                 continue
             if isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
-                self.turn_all(number, part, values, stored, since, keeper, meter)
+                read = {slot: several[0] for slot, several in stored.items()}
+                self.turn_all(number, part, values, read, since, keeper, meter)
                 self._check_read(part, before)
                 stored |= self._finished(part)
             else:
@@ -117,13 +120,12 @@ class Runner:
                 remedy = "Open it and run again once nobody writes it; what this pass has made is not in its place."
                 raise StreamError(message(headline, remedy=remedy))
 
-    def _filled(self, values: Mapping[int, Any]) -> dict[int, Stored]:
+    def _filled(self, values: Mapping[int, Any]) -> dict[int, list[Stored]]:
         """What is whole on the devices and goes to sinks, written."""
-        found, slots = dict[int, Stored](), self.split.schedule.slots
+        found, slots = dict[int, list[Stored]](), self.split.schedule.slots
         for slot in {*self.sinks} - {*self.split.written}:
             array = true_cells(values[slot], slots[slot].type.shape)
-            written = [write_whole(sink, array) for sink in self.sinks[slot]]
-            found[slot] = written[0]
+            found[slot] = [write_whole(sink, array) for sink in self.sinks[slot]]
         return found
 
     def _entered(self) -> dict[int, Any]:
@@ -215,6 +217,5 @@ class Runner:
                 for sink in self.sinks[each.value]:
                     writing.begin(sink, box, piece)
 
-    def _finished(self, part: Pass) -> dict[int, Stored]:
-        found = {each.value: [sink.finish() for sink in self.sinks[each.value]] for each in part.made}
-        return {value: stored[0] for value, stored in found.items()}
+    def _finished(self, part: Pass) -> dict[int, list[Stored]]:
+        return {each.value: [sink.finish() for sink in self.sinks[each.value]] for each in part.made}

@@ -76,6 +76,10 @@ class Job:
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
     reached: list[Reached] = field(default_factory=list[Reached], repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        remedy = "Hand on what tp.stream was given, and call it there."
+        raise TypeError(message("a job cannot be pickled: it holds devices, and what was compiled", remedy=remedy))
+
     @property
     def metrics(self) -> Metrics:
         """What the last run has measured; while it runs, what it has measured until now.
@@ -274,7 +278,7 @@ class Job:
 
     def _metered(
         self, runner: Runner, begin: Stopped | None, keeper: Keeper | None
-    ) -> tuple[dict[int, Any], dict[int, Stored]]:
+    ) -> tuple[dict[int, Any], dict[int, Sequence[Stored]]]:
         meter = Meter()
         self.meters.append(meter)
         turns = sum(part.turns for part in self.split.passes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,21 +85,22 @@ class Outputs:
                     found[slot].append(Held(kind))
         return found
 
-    def result(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> Any:
+    def result(self, values: Mapping[int, Any], stored: Mapping[int, Sequence[Stored]]) -> Any:
         """The outputs in the structure of the program's result."""
         return jax.tree.unflatten(self.split.schedule.graph.out_tree, self.leaves(values, stored))
 
-    def leaves(self, values: Mapping[int, Any], stored: Mapping[int, Stored]) -> list[Any]:
+    def leaves(self, values: Mapping[int, Any], stored: Mapping[int, Sequence[Stored]]) -> list[Any]:
         """The outputs: of values on the devices or the host the true cells, and what is stored."""
         schedule = self.split.schedule
         leaves: list[Any] = []
+        filed = {slot: iter(several) for slot, several in stored.items()}
         for number, slot in enumerate(self.split.outputs):
             if number in self.sinks:
-                leaves.append(stored[slot])
+                leaves.append(next(filed[slot]))  # in the order of `opened`
             elif slot in values:
                 leaves.append(true_cells(values[slot], schedule.slots[slot].type.shape))
             else:
-                leaves.append(whole(stored[slot]))
+                leaves.append(whole(stored[slot][0]))
         return leaves
 
 

@@ -69,8 +69,8 @@ class Resumable:
     places: Mapping[str, str]
     opened: Callable[[Iterable[int], Path, bool], dict[int, list[Sink]]]
     runner: Callable[[Mapping[int, Sequence[Sink]]], Runner]
-    run: Callable[[Runner, running.Stopped | None, running.Keeper], tuple[dict[int, Any], dict[int, Stored]]]
-    leaves: Callable[[Mapping[int, Any], Mapping[int, Stored]], list[Any]]
+    run: Callable[[Runner, running.Stopped | None, running.Keeper], tuple[dict[int, Any], dict[int, Sequence[Stored]]]]
+    leaves: Callable[[Mapping[int, Any], Mapping[int, Sequence[Stored]]], list[Any]]
     engine: str = ""
 
 
@@ -152,14 +152,13 @@ def _described(job: Resumable) -> Frozen:
     return Frozen(told, sources, job.places, Position(), {})
 
 
-def _finished(sinks: Mapping[int, Sequence[Sink]]) -> dict[int, Stored]:
-    found = {slot: [sink.finish() for sink in several] for slot, several in sinks.items()}
-    return {slot: several[0] for slot, several in found.items()}
+def _finished(sinks: Mapping[int, Sequence[Sink]]) -> dict[int, Sequence[Stored]]:
+    return {slot: [sink.finish() for sink in several] for slot, several in sinks.items()}
 
 
-def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, Stored]) -> list[Any]:
+def _result(job: Resumable, arrays: Mapping[str, Array], stored: Mapping[int, Sequence[Stored]]) -> list[Any]:
     kept = {slot: arrays[f"output/{n}"] for n, slot in enumerate(job.split.outputs) if f"output/{n}" in arrays}
-    given = {job.split.schedule.inputs[number]: job.sources[number] for number in job.split.stored}
+    given = {job.split.schedule.inputs[number]: [job.sources[number]] for number in job.split.stored}
     return job.leaves(kept, given | dict(stored))
 
 

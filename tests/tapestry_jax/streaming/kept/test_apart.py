@@ -81,7 +81,7 @@ def test_a_sink_can_be_made_again_after_an_error(source: Stored) -> None:
     Path("z.npy").touch()
     both = tp.trace(levels, source)
     job = tp.stream(both, FOUR, source, {"y/0": tp.create("w.npy"), "y/1": tp.create("z.npy")})
-    with pytest.raises(tp.FormatError, match=r"`z.npy` is there already"):
+    with pytest.raises(tp.FormatError, match=r"z.npy` is there already"):
         job.run()
     Path("z.npy").unlink()
     assert (read(job.run()[0]) == 4 * X).all()
@@ -134,10 +134,10 @@ def test_results_that_were_written_or_removed_are_not_given_again(source: Stored
 
     assert (read(job()) == 4 * X).all() and (read(job()) == 4 * X).all()
     np.save("y.npy", X)
-    with pytest.raises(StreamError, match=r"its result is not there any more\n  `y.npy` was written since"):
+    with pytest.raises(StreamError, match=r"its result is not there any more\n  `.*y.npy` was written since"):
         job()
     Path("y.npy").unlink()
-    with pytest.raises(StreamError, match=r"its result is not there any more\n  StorageError: `y.npy` was not begun"):
+    with pytest.raises(StreamError, match=r"its result is not there any more\n  StorageError: `.*y.npy` was not begun"):
         job()
 
 
