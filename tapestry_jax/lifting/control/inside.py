@@ -135,13 +135,15 @@ class Inside:
         results = told.results if len(told.results) == len(step.results) else told.results * len(step.results)
         places = [(axes.axes, named) for axes, (_, named) in zip(arrays, step.operands, strict=True)]
         places += [(axes.axes, self._assigner.named[v]) for axes, v in zip(results, step.results, strict=True)]
+        # What merges with others, splits or is read by windows there is not mapped where it stands alone either.
+        mixed = {term.name for axes, _ in places for axis in axes if axis.name is None for term in axis.terms}
         for axes, named in places:
             for axis, dim in zip(axes, named, strict=True):
                 if dim is None:
                     continue
                 role = told.role(axis.name) if axis.name is not None else "whole"
                 is_mapped = role == "map" or (role == "generated" and axis.name in coordinates)
-                if not is_mapped or axis.name == operation.over:
+                if not is_mapped or axis.name in mixed or axis.name == operation.over:
                     yield dim
                 elif axis.name in coordinates:
                     self._told[dim] = None

@@ -97,6 +97,20 @@ def test_what_every_program_inside_maps_can_be_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("inside", "cut"),
+    [
+        (lambda x: x + x.reshape(-1).sum(), set[str]()),
+        (lambda x: jnp.sort(x.reshape(-1)).reshape(4, 6), set[str]()),
+        (lambda x: (x.reshape(4, 2, 3).sum(1, keepdims=True) + x.reshape(4, 2, 3)).reshape(4, 6), {"x_0"}),
+    ],
+    ids=["merged and added up", "merged and sorted", "split and added up"],
+)
+def test_what_is_merged_or_split_inside_is_whole(inside: Any, cut: set[str]) -> None:
+    graph = agrees(lambda at, x: lax.cond(at > 0, inside, lambda x: x, x), np.float32(1), X)
+    assert set(dims(graph)) == cut
+
+
+@pytest.mark.parametrize(
     "function",
     [
         lambda count, x: lax.while_loop(lambda x: x.sum() < count, lambda x: x * 2, x),
