@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapestry_jax.lifting.control import branches, derived, loops, prefixes
+from tapestry_jax.lifting.control import branches, derived, loops, prefixes, reduced, solves
 from tapestry_jax.lifting.rules import (
     along,
     cellwise,
@@ -36,6 +36,8 @@ RULES: dict[str, Lift] = {
     **branches.TABLE,
     **derived.TABLE,
     **prefixes.TABLE,
+    **reduced.TABLE,
+    **solves.TABLE,
     **inlined.TABLE,
     KEYS: keys.keys,
 }

@@ -11,12 +11,14 @@ import jax.numpy as jnp
 from combinators import monoids
 from combinators.merging.monoid import Monoid
 from tapestry_jax.lifting.control.inside import Written
+from tapestry_jax.lifting.kernels.bits import BITS_AND, BITS_OR, BITS_XOR
 from tapestry_jax.lifting.kernels.cells import Instruction, Program
 from tapestry_jax.lifting.values import CellStep, needed
 
 _NUMBERS = {"add": monoids.Sum, "mul": monoids.Prod, "max": monoids.Max, "min": monoids.Min}
-_TRUTHS = {"or": monoids.Any, "and": monoids.All}
-_COMMUTE = frozenset({*_NUMBERS, *_TRUTHS})
+_TRUTHS = {"or": monoids.Any, "and": monoids.All, "xor": BITS_XOR}
+_BITS = {"or": BITS_OR, "and": BITS_AND, "xor": BITS_XOR}
+_COMMUTE = frozenset({*_NUMBERS, *_BITS})
 
 
 def cells_of(written: Written, wanted: Sequence[int]) -> Program | None:
@@ -54,7 +56,7 @@ def known_monoid(
     left, right = [("read", at) for at in leaves], [("read", count + at) for at in leaves]
     truths = [dtype == jnp.bool_ for dtype in dtypes]
     if len(leaves) == 1:
-        named = _TRUTHS if truths[0] else _NUMBERS
+        named = _TRUTHS if truths[0] else _NUMBERS | _BITS
         return (0,), next((named[name] for name in named if results[0] == _of(name, left[0], right[0])), None)
     for decay, drive in ((0, 1), (1, 0)) if len(leaves) == 2 and not any(truths) else ():
         product = _of("mul", left[decay], right[decay])

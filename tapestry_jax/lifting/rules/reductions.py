@@ -11,6 +11,7 @@ from combinators import monoids
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid
 from combinators.operations.operation import Operation
+from tapestry_jax.lifting.kernels.bits import BITS_AND, BITS_OR, BITS_XOR
 from tapestry_jax.lifting.kernels.cells import Program
 from tapestry_jax.lifting.kernels.primitives import Bound, Params, plain, run
 from tapestry_jax.lifting.values import Atom
@@ -23,15 +24,21 @@ _MONOIDS: dict[str, tuple[Monoid, float | None]] = {
     "reduce_prod": (monoids.Prod, 1),
     "reduce_or": (monoids.Any, None),
     "reduce_and": (monoids.All, None),
+    "reduce_xor": (BITS_XOR, 0),
 }
+_BITS: dict[str, tuple[Monoid, float | None]] = {"reduce_or": (BITS_OR, 0), "reduce_and": (BITS_AND, None)}
+"""Of whole numbers; of truths they are `Any` and `All`."""
+
+
+_OF_TRUTHS = frozenset({*_BITS, "reduce_xor"})
 
 
 def reduce(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """The axes that go are folded."""
     (out,), params, name = types_of(equation), plain(equation.params), equation.primitive.name
-    monoid, neutral = _MONOIDS[name]
-    is_truth = name in ("reduce_or", "reduce_and")
-    if params is None or (walk.dtype(atoms[0]) == jnp.bool_) != is_truth:
+    is_truth = walk.dtype(atoms[0]) == jnp.bool_
+    monoid, neutral = _MONOIDS[name] if is_truth else (_MONOIDS | _BITS)[name]
+    if params is None or (is_truth and name not in _OF_TRUTHS):
         return None
     gone = {int(axis) for axis in equation.params["axes"]}
     shape = walk.shape(atoms[0])
