@@ -50,9 +50,13 @@ jax.config.update("jax_num_cpu_devices", SIMULATED_DEVICES)
 if not jax.config.jax_platforms and _has_cuda():
     jax.config.update("jax_platforms", "cpu,cuda")
 
-# No deadline: the first example of a property pays for compilation.
-hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
+# No deadline: the first example of a property pays for compilation. What is found is made smaller, but not explained:
+# that traces every line that runs and draws hundreds of examples more, also where a test looks for what must be found.
+_PHASES = tuple(phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain)
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=50, phases=_PHASES)
+hypothesis.settings.register_profile(
+    "ci", deadline=None, max_examples=50, phases=_PHASES, derandomize=True, print_blob=True
+)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
@@ -78,6 +82,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     # What is imported by now stays; the collector need not look at it again.
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    # pytest has collected what its tests left. Once more, and again when Python ends, takes a worker many seconds.
     gc.freeze()
 
 

@@ -31,23 +31,34 @@ def dims(graph: tp.Graph) -> list[str]:
     return list(found)
 
 
-def weighed(function: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-    """A scalar of the results in which every cell counts differently, and its gradients."""
-    moving = [at for at, leaf in enumerate(args) if jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating)]
+def weighed(function: Callable[..., Any], args: tuple[Any, ...], apart: bool = False) -> Callable[..., Any]:
+    """The results, and the gradients of a scalar of them in which every cell counts differently."""
+    moving = [at for at, leaf in enumerate(args) if _is_floating(leaf)]
 
-    def scalar(*given: Any) -> Any:
+    def of_moving(*given: Any) -> Any:
         full = list(args)
         for at, leaf in zip(moving, given, strict=True):
             full[at] = leaf
-        leaves = [leaf for leaf in jax.tree.leaves(function(*full)) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        weights = [jnp.arange(leaf.size).reshape(leaf.shape) % 7 - 2.5 for leaf in leaves]
-        return sum(((w * leaf).sum() for w, leaf in zip(weights, leaves, strict=True)), jnp.float32(0))
+        return function(*full)
 
-    kinds = [leaf.dtype for leaf in jax.tree.leaves(jax.eval_shape(function, *args))]
-    if not any(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
-        moving = []
-    gradient = jax.grad(scalar, argnums=tuple(range(len(moving))))
-    return lambda: (function(*args), gradient(*(args[at] for at in moving)) if moving else ())
+    def both() -> Any:
+        results, pull = jax.vjp(of_moving, *(args[at] for at in moving))
+        if not moving or not any(map(_is_floating, jax.tree.leaves(results))):
+            return results, ()
+        return function(*args) if apart else results, pull(jax.tree.map(_weights, results))
+
+    return both
+
+
+def _is_floating(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _weights(leaf: Any) -> Any:
+    if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return np.zeros(leaf.shape, jax.dtypes.float0)
+    cells = np.arange(leaf.size).reshape(leaf.shape) % 7 - 2.5
+    return (cells if _is_floating(leaf) else 0 * cells).astype(leaf.dtype)
 
 
 def agrees(
@@ -57,16 +68,17 @@ def agrees(
     names: Any = None,
     rtol: float = 2e-5,
     grads: bool = True,
+    apart: bool = False,
 ) -> tp.Graph:
     """Lift a function; hold the graph, and its gradients under plans, against the function's.
 
     Without `plans` one that cuts its first dimensions over two mesh axes and in time; with `make thorough` every plan
-    that cuts one dimension.
+    that cuts one dimension. `apart` computes values and gradients each by itself.
     """
     # JAX 0.10 refuses NumPy's arrays where a mapped function with a derivative of its own meets them as constants.
     args = jax.tree.map(jnp.asarray, args)
     graph = tp.lift(function, *args, names=names)
-    probe = (lambda f: weighed(f, args)) if grads else (lambda f: lambda: (f(*args), ()))
+    probe = (lambda f: weighed(f, args, apart)) if grads else (lambda f: lambda: (f(*args), ()))
     want = jax.jit(probe(function))()
     close(graph(*args), want[0], rtol, "unplanned")
     for entries in plans if plans is not None else _plans(graph):

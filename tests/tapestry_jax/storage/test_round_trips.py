@@ -14,6 +14,7 @@ import tapestry_jax as tp
 from tapestry_jax.storage import Sink, Stored, stored
 from tapestry_jax.storage.boxes import slices
 from tapestry_jax.storage.dtypes import ALL, PLAIN, ZARR
+from tests.forgotten import is_forgotten
 from tests.tapestry_jax.storage.round_trips import MADE, SHAPES, boxes, made, numbers, read, write
 
 
@@ -70,14 +71,18 @@ def test_what_is_stored_is_a_spec_that_trace_takes(tmp_path: Path):
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_forgotten_lets_its_files_go(tmp_path: Path, name: str):
     made(tmp_path / name, numbers((3,)), MADE[name]).close()
-    files = len([*Path("/proc/self/fd").iterdir()])
-    for _ in range(5):
-        read(tp.open(tmp_path / name))
-        sink = tp.create(tmp_path / name, format=MADE[name], overwrite=True).make((3,), np.float32)
-        sink.write(((0, 3),), numbers((3,))).result()
-        del sink
+
+    def run() -> bool:
+        files = len([*Path("/proc/self/fd").iterdir()])
+        for _ in range(5):
+            read(tp.open(tmp_path / name))
+            sink = tp.create(tmp_path / name, format=MADE[name], overwrite=True).make((3,), np.float32)
+            sink.write(((0, 3),), numbers((3,))).result()
+            del sink
         gc.collect()
-    assert len([*Path("/proc/self/fd").iterdir()]) <= files
+        return len([*Path("/proc/self/fd").iterdir()]) <= files
+
+    assert is_forgotten(run)
 
 
 @pytest.mark.parametrize("name", MADE)

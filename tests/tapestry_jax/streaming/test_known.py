@@ -15,6 +15,7 @@ from jax import monitoring
 
 import tapestry_jax as tp
 from tapestry_jax.streaming import known
+from tests.forgotten import is_forgotten
 
 X = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
 
@@ -106,14 +107,18 @@ def _scaled_by(factor: list[float]) -> Callable[[Any], Any]:
 
 
 def test_what_was_known_goes_with_the_program() -> None:
-    gc.collect()
-    before = len(known._BY_PROGRAM)  # pyright: ignore[reportPrivateUsage]
-    program = tp.fold(tp.aggregators.Max(), "row c -> c")
-    _run(program)
-    assert len(known._BY_PROGRAM) == before + 1  # pyright: ignore[reportPrivateUsage]
-    del program
-    gc.collect()
-    assert len(known._BY_PROGRAM) == before  # pyright: ignore[reportPrivateUsage]
+    known_now = known._BY_PROGRAM  # pyright: ignore[reportPrivateUsage]
+
+    def run() -> bool:
+        before = len(known_now)
+        program = tp.fold(tp.aggregators.Max(), "row c -> c")
+        _run(program)
+        assert len(known_now) == before + 1
+        del program
+        gc.collect()
+        return len(known_now) == before
+
+    assert is_forgotten(run)
 
 
 def test_the_last_shapes_alone_are_known() -> None:
@@ -138,12 +143,15 @@ def test_many_jobs_of_one_program_leave_no_objects() -> None:
         gc.collect()
         return Counter(name for each in gc.get_objects() if (name := type(each).__name__) in kinds)
 
-    for _ in range(2):
-        _run(program)
-    before = held()
-    for _ in range(4):
-        _run(program)
-    assert held() == before
+    def run() -> bool:
+        for _ in range(2):
+            _run(program)
+        before = held()
+        for _ in range(4):
+            _run(program)
+        return held() == before
+
+    assert is_forgotten(run)
 
 
 class _Schedule:

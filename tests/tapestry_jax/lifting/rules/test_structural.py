@@ -106,7 +106,8 @@ CASES: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_cut_of_what_is_lifted_gives_what_the_function_gives(name: str) -> None:
     function, *args = CASES[name]
-    assert agrees(function, *args).opaque() == ()
+    # XLA lays out what a transform and its gradient share as it likes, and then refuses the program on CPUs.
+    assert agrees(function, *args, apart=name == "a transform").opaque() == ()
 
 
 def test_layers_that_are_scanned_are_one_loop() -> None:
