@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from tapestry_jax.planning.derivatives.positions import Positions
-from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.prediction.alive import alive_at_once
-from tapestry_jax.planning.pricing.marginal import Part, block_counts
+from tapestry_jax.planning.pricing.keys import counts_key
+from tapestry_jax.planning.pricing.marginal import block_counts
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule, Unit
 
 
@@ -52,13 +52,6 @@ def _largest(schedule: Schedule, step: Run) -> int:
     shaped = schedule.graph.shaped(step.node)
     known = "largest", step.cuts
     if known not in shaped.known:
-        shaped.known[known] = _largest_of(schedule, step)
+        # Written out, as on no platform; what is cut only matters where prices say so.
+        shaped.known[known] = int(block_counts(*counts_key(schedule, step, "")).largest)
     return shaped.known[known]
-
-
-def _largest_of(schedule: Schedule, step: Run) -> int:
-    shaped, cuts = schedule.graph.shaped(step.node), dict(step.cuts)
-    operands = tuple(schedule.graph.type_of(ref).struct for ref in schedule.graph.nodes[step.node].operands)
-    gives = "state" if any(dim in cuts for dim in shaped.signature.fold_dims) else "result"
-    sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
-    return int(block_counts(shaped.operation, operands, Part(gives, frozenset(cuts)), sizes).largest)

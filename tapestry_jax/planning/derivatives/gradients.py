@@ -16,7 +16,7 @@ from combinators.index_space.tensor_type import is_inexact
 from combinators.operations.execute import combine, present, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import plain, run_whole
-from combinators.operations.shaped import block_structs, shape
+from combinators.operations.shaped import Shaped, block_structs, shape
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, dependence_in, traced
 
 Struct = jax.ShapeDtypeStruct
@@ -36,7 +36,7 @@ def state_dependence(graph: Graph, node: int, sizes: Mapping[str, int]) -> Matri
       node: of the operation.
       sizes: of the block: of one row, say, no leaf says how far its rows are apart.
     """
-    return _known(graph, node, "states", _state_dependence, tuple(sorted(sizes.items())))
+    return _known(graph, node, "states", _state_dependence, telling_sizes(graph.shaped(node), sizes))
 
 
 def derivative_dependence(graph: Graph, node: int) -> Matrix:
@@ -52,7 +52,8 @@ def state_derivative_dependence(graph: Graph, node: int, sizes: Mapping[str, int
       node: of a fold or scan.
       sizes: of the block.
     """
-    return _known(graph, node, "state derivatives", _state_derivative_dependence, tuple(sorted(sizes.items())))
+    told = telling_sizes(graph.shaped(node), sizes)
+    return _known(graph, node, "state derivatives", _state_derivative_dependence, told)
 
 
 def derivative_needs(graph: Graph, node: int, direction: int, value: int) -> bool:
@@ -71,7 +72,8 @@ def derivative_coordinates(graph: Graph, node: int, direction: int, sizes: Mappi
     """
     if all(operand.coordinate is None for operand in graph.shaped(node).signature.operands):
         return frozenset()
-    return _known(graph, node, "coordinates", _derivative_coordinates, direction, tuple(sorted(sizes.items())))
+    told = telling_sizes(graph.shaped(node), sizes, folded=True)
+    return _known(graph, node, "coordinates", _derivative_coordinates, direction, told)
 
 
 def known_by(graph: Graph, node: int, policy: Any) -> bool:
@@ -179,6 +181,27 @@ def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: 
     arrays = [place for place, operand in enumerate(operands) if operand.coordinate is None]
     rows = dependence_in(traced_states(operation, structs, sizes), alone=True)
     return tuple(tuple(row[place] for place in arrays) for row in rows)
+
+
+def telling_sizes(shaped: Shaped, sizes: Mapping[str, int], *, folded: bool = False) -> tuple[tuple[str, int], ...]:
+    """The sizes of a block that says the same: each cell of what is mapped is computed as it is among all of them.
+
+    So kernels are traced once for the blocks into which a plan may cut what they map over. One cell is another matter,
+    since whatever is found along it is known; and so are windows, and what is folded or scanned.
+
+    Args:
+      shaped: an operation.
+      sizes: of a block.
+      folded: whether what is folded may stand for its parts as well. Not of what a state depends on: that of all rows
+        may be known where that of some is not.
+    """
+    signature = shaped.signature
+    tensors = (*signature.operands, *signature.results)
+    cells = {*signature.map_dims, *(signature.fold_dims if folded else ())}
+    alike = {axis.name for tensor in tensors for axis in tensor.axes if axis.is_bare} & cells
+    alike -= {name for tensor in tensors for axis in tensor.axes if not axis.is_bare for name in axis.names}
+    alike.discard(shaped.operation.over)
+    return tuple(sorted((dim, shaped.sizes[dim] if dim in alike and size > 1 else size) for dim, size in sizes.items()))
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from combinators.operations.execute import present
 from combinators.operations.operation import Operation
 from combinators.operations.shaped import Shaped, shape
 from tapestry_jax.planning.derivatives.dependence import Matrix, dependence, dependence_in
-from tapestry_jax.planning.derivatives.gradients import traced_states
+from tapestry_jax.planning.derivatives.gradients import telling_sizes, traced_states
 from tapestry_jax.planning.folding.framed import framed, of_few_cells
 from tapestry_jax.planning.folding.merges import Merge, local_sizes, local_state, merges
 from tapestry_jax.planning.folding.sent import Sent, alone, closure, merged, nbytes, permuted, sides, sources
@@ -187,7 +187,7 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
     """
     if uneven_folds(shaped, cuts, mesh):
         return [True] * len(shaped.state)
-    sizes = tuple(sorted(local_sizes(shaped, cuts).items()))
+    sizes = telling_sizes(shaped, local_sizes(shaped, cuts))
     varies = [*_varying(shaped.operation, tuple(operands), sizes)]
     if any(is_time(axis) for dim in shaped.signature.fold_dims if dim in cuts for axis in cuts[dim].axes):
         # Loops add leaves up one by one only where they are folded natively.

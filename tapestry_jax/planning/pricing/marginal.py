@@ -218,15 +218,15 @@ def _exact(
       part: what of it.
       cut: the dimensions along which blocks differ, and their sizes.
     """
-    full = dict(shape(operation, operands).sizes)
+    full, anywhere = dict(shape(operation, operands).sizes), replace(part, platform="")
 
     def traced(sizes: tuple[tuple[str, int], ...]) -> Counts:
-        return _of(operation, operands, part, dict(sizes), _traced(operation, operands, part, dict(sizes)))
+        return _of(operation, operands, part, dict(sizes), _traced(operation, operands, anywhere, sizes))
 
     stay = {size for operand in operands for size in operand.shape} | set(full.values())
     primes = primes_for(cut, stay)
     try:
-        program = _traced(operation, operands, part, {**full, **primes})
+        program = _traced(operation, operands, anywhere, tuple(sorted({**full, **primes}.items())))
     except Exception:  # noqa: BLE001 (a kernel is anybody's, and so is what it says to a size that it does not take)
         return traced
 
@@ -243,8 +243,11 @@ def _exact(
     return arithmetic if same else traced
 
 
-def _traced(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes) -> Traced | None:
-    """The program of a block of these sizes."""
+@lru_cache(maxsize=512)
+def _traced(
+    operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: tuple[tuple[str, int], ...]
+) -> Traced | None:
+    """The program of a block of these sizes, the same on all platforms: of a part that names none."""
     shaped = shape(operation, operands)
     blocks = block_structs(shaped.signature, operands, dict(sizes))
     function = states if part.gives == "state" else run_blocks
@@ -255,10 +258,12 @@ def _traced(operation: Operation, operands: tuple[Struct, ...], part: Part, size
     def run(*arrays: Any) -> list[Any]:
         return list(function(chosen, arrays))
 
-    if part.by:
-        arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-        return trace_backward(run, blocks, [arrays[place] for place in part.by])
-    return trace(run, blocks)
+    if not part.by:
+        return trace(run, blocks)
+    forward = _traced(operation, operands, replace(part, by=()), sizes)
+    assert forward is not None
+    arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
+    return trace_backward(run, blocks, [arrays[place] for place in part.by], forward)
 
 
 def _of(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes, program: Traced | None) -> Counts:

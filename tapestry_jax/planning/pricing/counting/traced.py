@@ -39,7 +39,7 @@ def trace(function: Callable[..., Sequence[Any]], structs: Sequence[Struct]) -> 
 
 
 def trace_backward(
-    function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int]
+    function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int], forward: Traced | None = None
 ) -> Traced | None:
     """The gradient of such a function; None where there is none.
 
@@ -47,6 +47,7 @@ def trace_backward(
       function: from arrays to a list of arrays.
       structs: their types.
       by: the positions of the arrays whose gradients are wanted.
+      forward: the function, where it was traced for these types: it says of what types its results are.
     """
 
     def smooth(*arrays: Any) -> list[Any]:
@@ -60,7 +61,8 @@ def trace_backward(
         results, pulled = jax.vjp(run, *(arrays[place] for place in by))
         return [*pulled(cotangents), *results]
 
-    cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in jax.eval_shape(smooth, *structs)]
+    made = (out.aval for out in (forward or trace(function, structs)).jaxpr.outvars)
+    cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in made if is_inexact(leaf.dtype)]
     if not cotangents or not by:
         return None
     return Traced(jax.make_jaxpr(pull)(cotangents, *structs).jaxpr, len(cotangents))

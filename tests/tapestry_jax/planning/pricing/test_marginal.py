@@ -14,6 +14,8 @@ import pytest
 import tapestry_jax as tp
 from combinators.graphs.graph import Graph
 from combinators.operations.shaped import Shaped
+from tapestry_jax.planning.pricing import marginal as subject
+from tapestry_jax.planning.pricing.counting.traced import trace, trace_backward
 from tapestry_jax.planning.pricing.marginal import Part, marginal
 
 
@@ -175,3 +177,15 @@ def test_kernels_that_read_something_else_at_some_sizes_are_counted_as_they_come
     found = found_for(lambda x, y: x + (y if x.shape[0] > 40 else x), "b s, b s -> b s", (64, 48), (64, 48))
     assert found.at({"b": 64, "s": 48}).reads == (1.0, 1.0)
     assert found.at({"b": 20, "s": 48}).reads == (1.0, 0.0)
+
+
+def test_platforms_and_gradients_share_the_programs_of_kernels(monkeypatch: pytest.MonkeyPatch):
+    """A block of prime sizes and the whole one are traced forwards once, and backwards once, whoever asks."""
+    traced: list[bool] = []
+    monkeypatch.setattr(subject, "trace", lambda *given: traced.append(False) or trace(*given))
+    monkeypatch.setattr(subject, "trace_backward", lambda *given: traced.append(True) or trace_backward(*given))
+    shaped, operands = operation_of(graph_of(tp.Map(lambda x: jnp.sinh(x) + 0.125, "b s -> b s"), (14, 22)))
+    for platform in ("cuda", "tpu", ""):
+        for by in ((), (0,)):
+            assert marginal(shaped.operation, operands, Part("result", frozenset(), platform, by)).is_linear
+    assert sorted(traced) == [False] * 2 + [True] * 2
