@@ -28,6 +28,7 @@ from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.finding.attention import with_attention
 from tapestry_jax.lifting.finding.fuse import fuse
 from tapestry_jax.lifting.finding.repeats import with_stacks
+from tapestry_jax.lifting.finding.unmerged import unmerged
 from tapestry_jax.lifting.rules.keys import impl_of
 from tapestry_jax.lifting.rules.unknown import unknown
 from tapestry_jax.lifting.table import RULES, THROUGH
@@ -191,7 +192,8 @@ def steps_of(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
 def _unfused(closed: Any, values: Values, numbers: Sequence[int], root: str) -> Steps:
     walk = Walk(RULES, unknown, values, THROUGH)
     walk.root = root  # what scopes begin with that say all of it
-    return with_attention(walk.finish(numbers, walk.run(closed.jaxpr, closed.consts, numbers)), values)
+    steps = walk.finish(numbers, walk.run(closed.jaxpr, closed.consts, numbers))
+    return with_attention(unmerged(steps, values), values)
 
 
 def _name_inputs(assigner: Assigner, inputs: Sequence[Input], wanted: Names) -> None:

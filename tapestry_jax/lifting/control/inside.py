@@ -16,6 +16,7 @@ from tapestry_jax.lifting.assign import Applied, Assigned, Assigner, Named, Repe
 from tapestry_jax.lifting.dims import Dim, unite
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.finding.fuse import fuse
+from tapestry_jax.lifting.finding.unmerged import unmerged
 from tapestry_jax.lifting.values import Steps
 from tapestry_jax.lifting.walk import Walk, words
 
@@ -49,7 +50,7 @@ def written(walk: Walk, closed: Any, name: str, derivative_of: str | None = None
         inner.outer, inner.around = (*walk.outer, derivative_of), walk.around | {derivative_of}
     inputs = [walk.values.new(kind.shape, kind.dtype) for kind in (words(var.aval) for var in closed.jaxpr.invars)]
     outputs = inner.run(closed.jaxpr, closed.consts, inputs)
-    return Written(name, tuple(inputs), fuse(inner.finish(inputs, outputs)))
+    return Written(name, tuple(inputs), fuse(unmerged(inner.finish(inputs, outputs), walk.values)))
 
 
 class Inside:

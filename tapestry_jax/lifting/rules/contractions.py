@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from combinators.monoids import Sum
 from combinators.operations.dense import Dense
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.kernels.grouped import Grouped, WholeGroups
-from tapestry_jax.lifting.kernels.primitives import plain
+from tapestry_jax.lifting.kernels.primitives import Params, plain
 from tapestry_jax.lifting.kernels.products import Products
 from tapestry_jax.lifting.rules.named import apply
 from tapestry_jax.lifting.values import Atom
@@ -23,8 +24,13 @@ def dot_general(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | No
     params = plain(equation.params)
     if params is None or out.dtype == jnp.bool_:
         return None
-    (left_folded, right_folded), (left_batch, right_batch) = equation.params["dimension_numbers"]
-    left, right = ([""] * len(walk.shape(atom)) for atom in atoms)
+    return walk.leaf(product_of(params, [walk.shape(atom) for atom in atoms], out.shape), atoms, [out])
+
+
+def product_of(params: Params, shapes: Sequence[Sequence[int]], out: Sequence[int]) -> Operation:
+    """A `dot_general` on operands of these shapes."""
+    (left_folded, right_folded), (left_batch, right_batch) = dict(params)["dimension_numbers"]
+    left, right = ([""] * len(shape) for shape in shapes)
     result: list[str] = []
     for number, (i, j) in enumerate(zip(left_batch, right_batch, strict=True)):
         left[i] = right[j] = f"b{number}"
@@ -37,13 +43,12 @@ def dot_general(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | No
                 names[axis] = f"{letter}{axis}"
                 result.append(names[axis])
     told = signature(
-        [axes(walk.shape(atom), names, bare=result) for atom, names in zip(atoms, (left, right), strict=True)],
-        [axes(out.shape, result, bare=result)],
+        [axes(shape, names, bare=result) for shape, names in zip(shapes, (left, right), strict=True)],
+        [axes(out, result, bare=result)],
     )
     folds = bool(told.fold_dims)
     kernel = Products("dot_general", params)
-    operation = Operation(told, kernel, Sum if folds else None, pad=(0, 0) if folds else None, name="dot_general")
-    return walk.leaf(operation, atoms, [out])
+    return Operation(told, kernel, Sum if folds else None, pad=(0, 0) if folds else None, name="dot_general")
 
 
 def ragged_dot(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:

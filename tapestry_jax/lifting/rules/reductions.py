@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -37,17 +38,21 @@ def reduce(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """The axes that go are folded."""
     (out,), params, name = types_of(equation), plain(equation.params), equation.primitive.name
     is_truth = walk.dtype(atoms[0]) == jnp.bool_
-    monoid, neutral = _MONOIDS[name] if is_truth else (_MONOIDS | _BITS)[name]
     if params is None or (is_truth and name not in _OF_TRUTHS):
         return None
-    gone = {int(axis) for axis in equation.params["axes"]}
-    shape = walk.shape(atoms[0])
+    return walk.leaf(fold_of(name, params, walk.shape(atoms[0]), out.shape, is_truth), atoms, [out])
+
+
+def fold_of(name: str, params: Params, shape: Sequence[int], out: Sequence[int], is_truth: bool) -> Operation:
+    """A reduction of a tensor of this shape."""
+    monoid, neutral = _MONOIDS[name] if is_truth else (_MONOIDS | _BITS)[name]
+    gone = {int(axis) for axis in dict(params)["axes"]}
     names = [f"d{axis}" for axis in range(len(shape))]
     kept = [name for axis, name in enumerate(names) if axis not in gone]
-    told = signature([axes(shape, names, bare=kept)], [axes(out.shape, kept, bare=kept)])
+    told = signature([axes(shape, names, bare=kept)], [axes(out, kept, bare=kept)])
     folds = bool(told.fold_dims)
     pad = (neutral,) if folds and neutral is not None else None
-    return walk.leaf(Operation(told, Bound(name, params), monoid if folds else None, pad=pad, name=name), atoms, [out])
+    return Operation(told, Bound(name, params), monoid if folds else None, pad=pad, name=name)
 
 
 @dataclass(frozen=True)
@@ -101,5 +106,8 @@ def arg_extremum(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | N
     kernel = Extremum(name, params, axis)
     return walk.leaf(Operation(told, kernel, monoid, carrier, Coordinate(), name=name), atoms, [out])
 
+
+FOLDS = frozenset(_MONOIDS)
+"""Primitives that fold axes by a monoid."""
 
 TABLE = dict.fromkeys(_MONOIDS, reduce) | dict.fromkeys(("argmax", "argmin"), arg_extremum)

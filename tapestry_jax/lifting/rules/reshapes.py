@@ -25,14 +25,33 @@ def reshape(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     found = squeeze(walk, equation, atoms)
     if found is not None:
         return found
-    source, target, sizes, whole = split(own, out.shape)
+    return walk.leaf(reshape_of(own, out.shape), atoms, [out])
+
+
+def reshape_of(own: Sequence[int], out: Sequence[int]) -> Operation:
+    """A reshape from one shape to another."""
+    source, target, sizes, whole = split(own, out)
     told = Signature((_operand(source, whole),), (_operand(target, whole),))
     outermost = {group[0] for group in (*source, *target) if group}
     inner = {dim for group in (*source, *target) for dim in group[1:]}
     fixed = tuple(sorted((d, s) for d, s in sizes.items() if d in whole or d in inner or d not in outermost))
     given = tuple(sorted((d, sizes[d]) for d in sizes if d in inner or d in whole))
-    operation = Operation(told, Reshape(source, target, fixed), sizes=given, name="reshape")
-    return walk.leaf(operation, atoms, [out])
+    return Operation(told, Reshape(source, target, fixed), sizes=given, name="reshape")
+
+
+def parts_of(own: Sequence[int], out: Sequence[int]) -> tuple[tuple[int, ...], ...] | None:
+    """For every axis of the result the sizes that both sides' boundaries cut it into; None where one does not fit."""
+    found: list[tuple[int, ...]] = [(size,) for size in out]
+    for left, right in _segments(own, out):
+        cuts = _cuts([own[a] for a in left], [out[a] for a in right])
+        if cuts is None:
+            return None
+        below = math.prod(out[a] for a in right)
+        for axis in right:
+            above, below = below, below // out[axis]
+            inside = cuts[cuts.index(above) : cuts.index(below) + 1]
+            found[axis] = tuple(high // low for high, low in itertools.pairwise(inside))
+    return tuple(found)
 
 
 def split(
