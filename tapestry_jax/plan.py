@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from combinators.arguments import read_integer
 from combinators.errors import MeshError, PlanError, message
 from combinators.frozen import dataclass
+from combinators.graphs.evaluate import check_unchanged
 from combinators.graphs.graph import Graph
 from combinators.kernels.immutable import Immutable
 from tapestry_jax import on_request
@@ -178,8 +179,10 @@ class Plan(Immutable):
         Raises:
           MeshError: when the mesh has no devices.
           PlanError: where the proof fails.
+          KernelError: where a kernel reads what has changed since the program was traced.
         """
         mesh = require_devices(self.mesh)
+        check_unchanged(self.graph)
         try:
             self.verify()
         except PlanError as error:

@@ -2,5 +2,5 @@
 
 Read `nodes` and `graph`, then `check` and `evaluate`; `key`, `show`, `html` (for notebooks) and `json` stand alone.
 `walk` goes through a graph, loops too; `scopes` says which paths lie in which, `difference` where two graphs differ,
-`opaque` what of a lifted function no rule knows.
+`opaque` what of a lifted function no rule knows; `unchanged` holds kernels against what they were when it was traced.
 """

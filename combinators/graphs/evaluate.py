@@ -12,9 +12,11 @@ from jax import lax
 
 from combinators.errors import GraphError, SignatureError, message
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
+from combinators.graphs.walk import operations
 from combinators.index_space.tensor_type import TensorType, type_of, words_of
 from combinators.index_space.usable import check_usable
 from combinators.kernels.named_apart import name_apart
+from combinators.operations.operation import Operation
 from combinators.operations.ready import run_whole
 
 if TYPE_CHECKING:
@@ -85,11 +87,36 @@ def compiled(graph: Graph) -> Any:
     if known is None:
 
         def run(*inputs: Any) -> list[Any]:
+            check_unchanged(graph)
             return evaluate(graph, inputs)
 
         run.__name__ = graph.name if graph.name.isidentifier() else "program"
         known = graph.__dict__["_compiled"] = jax.jit(run)
     return known
+
+
+def check_unchanged(graph: Graph) -> None:
+    """Refuse a graph whose kernels read what has changed since it was traced (`combinators.graphs.unchanged`).
+
+    Raises:
+      KernelError: for the first operation that would compute something else than then.
+    """
+    for place, node in operations(graph):
+        if node.written is not None:
+            check_as_traced(node.operation, node.written, place.path)
+
+
+def check_as_traced(operation: Operation, written: Any, path: str) -> None:
+    """Refuse one such operation; `written` says what it computed, and is None where nobody wrote it down.
+
+    Raises:
+      KernelError: where it would compute something else than when it was traced.
+    """
+    if written is not None:
+        # Few kernels read what can change.
+        from combinators.graphs.unchanged import check_operation
+
+        check_operation(operation, written, path)
 
 
 def check_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:

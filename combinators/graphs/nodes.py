@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
@@ -40,13 +40,17 @@ class Input(Immutable):
 
 @dataclass(frozen=True)
 class Apply(Immutable):
-    """An operation applied to values. `names` binds the operation's dimensions to the names of the tensors."""
+    """An operation applied to values. `names` binds the operation's dimensions to the names of the tensors.
+
+    `written` says what the operation computed when it was traced, where that can change: see `unchanged`.
+    """
 
     operation: Operation
     operands: tuple[Ref, ...]
     names: tuple[tuple[str, str], ...]
     results: tuple[TensorType, ...]
     path: str
+    written: Any = field(default=None, compare=False, repr=False)
 
     @property
     def bound(self) -> dict[str, str]:

@@ -11,13 +11,14 @@ import dis
 import enum
 import functools
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import custom_batching
 
 from combinators.errors import KernelError, message
 from combinators.kernels.names import public_name
@@ -91,6 +92,21 @@ def is_library_function(fn: FunctionType) -> bool:
       True where the globals that the function reads are those of a module of jax or numpy.
     """
     return _is_library(str(fn.__globals__.get("__name__")))
+
+
+def rules(value: object) -> dict[str, Callable[..., Any]]:
+    """The function and the rules that an object of `jax.custom_jvp`, `jax.custom_vjp` or `custom_vmap` calls.
+
+    Args:
+      value: anything.
+
+    Returns:
+      Attribute to function: `fun`, and `jvp`, `fwd`, `bwd` or `vmap_rule`; empty for what has no such rules.
+    """
+    if not isinstance(value, (jax.custom_jvp, jax.custom_vjp, custom_batching.custom_vmap)):
+        return {}
+    own: dict[str, Any] = vars(value)
+    return {name: own[name] for name in ("fun", "jvp", "fwd", "bwd", "vmap_rule") if callable(own.get(name))}
 
 
 def _is_library(module: str) -> bool:
@@ -211,9 +227,9 @@ def _object(value: object, inner: tuple[object, ...]) -> str:
     head = f"object({_text(type(value), inner)})"
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-    elif isinstance(value, (jax.custom_jvp, jax.custom_vjp)):
-        # The function and its rules; the private rest is what functools.wraps copied.
-        names = [name for name in vars(cast("object", value)) if not name.startswith("_")]
+    elif rules(value):
+        # The function, its rules and their options; the private rest is what functools.wraps copied.
+        names = [name for name in vars(value) if not name.startswith("_")]
     elif callable(getattr(value, "__wrapped__", None)):
         names = ["__wrapped__"]  # the result of jax.jit is opaque but shows the function that it compiles
     else:

@@ -117,7 +117,10 @@ def _held_by_callable(fn: object, name: str, place: str, seen: list[object]) -> 
         for keyword, argument in partial.keywords.items():
             yield from _held_arrays(argument, keyword, " of the partial", seen)
     elif isinstance(fn, MethodType):
-        yield from _held_by_object(fn.__self__, seen)
+        # Every look at a method of a class makes another one.
+        if not any(fn.__self__ is other for other in seen):
+            seen.append(fn.__self__)
+            yield from _held_by_object(fn.__self__, seen)
         yield from _held_arrays(fn.__func__, name, place, seen)
     elif isinstance(fn, FunctionType):
         yield from _held_by_function(fn, seen)

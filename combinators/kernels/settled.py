@@ -5,9 +5,10 @@ Python looks up a variable of an enclosing function when a function runs: of the
 later and in every call that takes an equal leaf of an earlier one for its own. So a leaf takes the variables with
 their values. A function that writes such variables, to count its calls, is left as it is.
 
-What lies in a list or on an object may change all the same, and a module may be loaded again. Kernels that read the
-same such object, or are the same function of a module, are equal where their fingerprints are; others are not, since
-what they read or do need not stay alike.
+What lies in a list or on an object may change all the same, and so may variables of a module, which may be loaded
+again. Kernels that read the same such object, or are the same function of a module, are equal where their fingerprints
+are; others are not, since what they read or do need not stay alike. Before a program runs later than it was traced,
+those that `may_change` are looked at again (`combinators.graphs.unchanged`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import dataclasses
 import dis
 import functools
 from collections.abc import Iterator
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import jax
 
-from combinators.kernels.fingerprint import is_library_function
+from combinators.kernels.fingerprint import is_library_function, loaded_globals, rules
 from combinators.kernels.names import public_name
 from combinators.kernels.reachable import is_library
 
@@ -34,7 +35,8 @@ def settled(value: Any) -> Any:
     """A kernel that reads the variables of its enclosing functions as they are now.
 
     Args:
-      value: a function, or a partial, a tuple or a frozen dataclass that holds functions; anything else is itself.
+      value: a function, or a partial, a tuple or a frozen dataclass that holds functions, or one that JAX gave rules
+        of its own (`jax.custom_jvp`, `jax.custom_vjp`, `custom_vmap`); anything else is itself.
 
     Returns:
       The value itself where nothing in it has variables of enclosing functions.
@@ -56,9 +58,22 @@ def _settled(value: Any, made: dict[int, Any]) -> Any:
         # Inside of a program that is compiled as a whole, what is jitted by itself is what it wraps.
         kept = _settled(value.__wrapped__, made)
         return value if kept is value.__wrapped__ else kept
+    if rules(value):
+        return _with_rules(value, made)
     if _is_frozen(value):
         return _dataclass(value, made)
     return value
+
+
+def _with_rules(value: Any, made: dict[int, Any]) -> Any:
+    """A copy of a function with rules of its own; a rule may call the function."""
+    if public_name(value) is not None:
+        return value
+    new: Any = object.__new__(cast("Any", type(value)))
+    made[id(value)] = new
+    parts = {name: _settled(part, made) for name, part in rules(value).items()}
+    vars(new).update(vars(value) | parts, __wrapped__=parts["fun"])
+    return new
 
 
 def _is_jitted(value: Any) -> bool:
@@ -77,33 +92,33 @@ def _dataclass(value: Any, made: dict[int, Any]) -> Any:
 
 
 def _function(fn: FunctionType, made: dict[int, Any]) -> FunctionType:
-    if not fn.__closure__ or _is_settled(fn) or public_name(fn) is not None:
+    defaults, keywords = fn.__defaults__ or (), fn.__kwdefaults__ or {}
+    if not (fn.__closure__ or defaults or keywords) or _is_settled(fn) or public_name(fn) is not None:
         return fn
     if _writes(fn.__code__) and not is_library_function(fn):
         return fn
     try:
-        values = [cell.cell_contents for cell in fn.__closure__]
+        values = [cell.cell_contents for cell in fn.__closure__ or ()]
     except ValueError:  # one is not bound yet: what will be is read when it is there
         return fn
     cells = tuple(CellType() for _ in values)
     new = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
     # A function may stand in its own variables.
     made[id(fn)] = new
-    kept = [_settled(value, made) for value in values]
-    if is_library_function(fn) and not _differ(kept, values):  # `jax.vmap` of a function without variables
+    parts = [*values, *defaults, *keywords.values()]
+    kept = [_settled(part, made) for part in parts]
+    if (is_library_function(fn) or not cells) and not _differ(kept, parts):  # `jax.vmap` of one without variables
         made[id(fn)] = fn
         return fn
-    for cell, value in zip(cells, kept, strict=True):
+    for cell, value in zip(cells, kept, strict=False):
         cell.cell_contents = value
-    new.__kwdefaults__, new.__qualname__, new.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
+    rest = kept[len(cells) :]
+    new.__defaults__ = tuple(rest[: len(defaults)]) if defaults else fn.__defaults__
+    new.__kwdefaults__ = dict(zip(keywords, rest[len(defaults) :], strict=True)) if keywords else fn.__kwdefaults__
+    new.__qualname__, new.__module__ = fn.__qualname__, fn.__module__
     new.__doc__, new.__annotations__ = fn.__doc__, fn.__annotations__
     vars(new).update({name: _settled(part, made) for name, part in vars(fn).items()} | {_SETTLED: fn.__code__})
     return new
-
-
-def _is_reloadable(value: Any) -> bool:
-    """Whether it is a user's and has a name: a module that is loaded again has another one of that name."""
-    return callable(value) and not is_library(getattr(value, "__module__", None)) and public_name(value) is not None
 
 
 def _is_settled(fn: FunctionType) -> bool:
@@ -141,29 +156,54 @@ def changeable(*values: Any) -> tuple[int, ...]:
       The identities, in an order that follows from the values.
     """
     found = dict[int, None]()
-    seen = set[int]()
+    seen = dict[int, Any]()
     for value in values:
-        found.update(dict.fromkeys(_changeable(value, seen)))
+        found.update((id(each), None) for each in _changeable(value, seen))
     return tuple(found)
 
 
-def _changeable(value: Any, seen: set[int], *, read: bool = False) -> Iterator[int]:
+def may_change(*values: Any) -> bool:
+    """Whether kernels read anything by which they can come to compute something else.
+
+    Functions that a module calls by a name are taken as they are, and so is what they read: all kernels share them.
+
+    Args:
+      values: kernels, and whatever else belongs to a leaf.
+    """
+    seen = dict[int, Any]()
+    found = [each for value in values for each in _changeable(value, seen)]
+    return any(public_name(each) is None for each in found) or any(map(_reads_module, seen.values()))
+
+
+def _reads_module(value: Any) -> bool:
+    """Whether it is a local function that reads a variable of its module: not a module, a class or a named function."""
+    if not isinstance(value, FunctionType) or is_library_function(value) or _is_reloadable(value):
+        return False
+    read = (value.__globals__.get(name) for name in loaded_globals(value.__code__))
+    return any(
+        not isinstance(each, ModuleType | type) and public_name(each) is None for each in read if each is not None
+    )
+
+
+def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iterator[Any]:
     """`read`: whether a function of the user's reads the value; what this library holds it does not change."""
-    if id(value) in seen or isinstance(value, type):
+    if id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value
+    if isinstance(value, type):
+        if read and public_name(value) is None and not is_library(value.__module__):
+            yield value
+        return
     if _is_reloadable(value):
-        yield id(value)
+        yield value
         return
     if isinstance(value, FunctionType):
-        if is_library_function(value):
-            return
         for each in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
             yield from _changeable(each, seen, read=True)
-        own = _is_settled(value)
+        own = _is_settled(value) or is_library_function(value)
         for cell in value.__closure__ or ():
             if not own:
-                yield id(cell)
+                yield cell
             try:
                 yield from _changeable(cell.cell_contents, seen, read=True)
             except ValueError:
@@ -177,17 +217,25 @@ def _changeable(value: Any, seen: set[int], *, read: bool = False) -> Iterator[i
             yield from _changeable(each, seen, read=read)
     elif isinstance(value, (list, dict, set, bytearray, tuple, frozenset)):
         if read and not isinstance(value, (tuple, frozenset)):
-            yield id(value)
+            yield value
         for each in cast("Any", value.values() if isinstance(value, dict) else value):
             yield from _changeable(each, seen, read=read)
+    elif rules(value):
+        for each in rules(value).values():
+            yield from _changeable(each, seen)
     elif callable(getattr(value, "__wrapped__", None)):
         yield from _changeable(value.__wrapped__, seen)
     elif dataclasses.is_dataclass(value):
         if not _is_frozen(value):
-            yield id(value)
+            yield value
         if not is_library(type(value).__module__):
-            yield id(cast("object", type(value)))
+            yield type(value)
         for field in dataclasses.fields(value):
             yield from _changeable(getattr(value, field.name, None), seen, read=read)
-    elif hasattr(value, "__dict__") and not is_library(type(value).__module__):
-        yield id(value)
+    elif type(value).__module__ != "builtins" and not is_library(type(value).__module__):
+        yield value
+
+
+def _is_reloadable(value: Any) -> bool:
+    """Whether it is a user's and has a name: a module that is loaded again has another one of that name."""
+    return callable(value) and not is_library(getattr(value, "__module__", None)) and public_name(value) is not None

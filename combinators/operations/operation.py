@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import MISSING, fields
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,8 +12,11 @@ from combinators.frozen import dataclass
 from combinators.index_space.signature import Signature
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.kernel import fingerprint
-from combinators.kernels.settled import changeable, settled
+from combinators.kernels.settled import changeable, may_change, settled
 from combinators.merging.monoid import Monoid
+
+TRACED = "as it was traced last"
+"""In `Operation.known`: what it computed then, where that can change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +89,16 @@ class Operation(Immutable):
         except KernelError:
             # A kernel without a structure that can be told is equal to itself alone.
             return (self.name, str(self.signature), *(id(getattr(self, item.name)) for item in fields(self)))
+
+    @cached_property
+    def may_change(self) -> bool:
+        """Whether what it computes can come to be something else: a kernel may read a list, an object, a global."""
+        return may_change(self.kernel, self.present, self.dense, self.monoid)
+
+    @cached_property
+    def known(self) -> dict[Hashable, Any]:
+        """What was found out about it (`combinators.graphs.unchanged`)."""
+        return {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Operation) and self._identity == other._identity

@@ -30,6 +30,7 @@ class Pending:
     bound: dict[str, AxisName] | None = None
     renamed: dict[str, str] | None = None
     loop: PendingLoop | None = None
+    written: Any = None
 
 
 @dataclass(eq=False)
@@ -129,4 +130,4 @@ def _resolved_node(pending: Pending, moved: Mapping[int, int], resolve: Resolver
     # Variables may have become one only after this operation was recorded.
     check_injective(pending.path, str(operation.signature), pending.bound)
     names = tuple((dim, resolve(name)) for dim, name in pending.bound.items())
-    return Apply(operation, operands, names, results, pending.path)
+    return Apply(operation, operands, names, results, pending.path, pending.written)

@@ -15,7 +15,7 @@ from combinators.graphs.nodes import DEEPEST_LOOPS, Ref
 from combinators.index_space.naming import AxisName, AxisVariable, Resolver, find, may_be_one, tell_apart, unify
 from combinators.operations.binding import Names, bind, check_distinct, local_names, meetings, suggest_names
 from combinators.operations.operation import Operation
-from combinators.operations.shaped import shape
+from combinators.operations.shaped import Shaped, shape
 from combinators.recording.arithmetic import binary, elementwise, unary
 from combinators.recording.carries import agreed_carries, check_carries, slice_of
 from combinators.recording.current import check_values, recording
@@ -136,7 +136,7 @@ class Trace:
         operands_refs = tuple(value.ref for value in operands)
         key = (shaped.operation, operands_refs)
         if key not in self._same:
-            pending = Pending("apply", operands_refs, [], "", shaped, bound)
+            pending = Pending("apply", operands_refs, [], "", shaped, bound, written=_written(shaped, operands))
             self._record(pending, list(zip(names, shaped.results, strict=True)), operation.name)
             self._same[key] = len(self._nodes) - 1
         return jax.tree.unflatten(shaped.result_tree, list(self._nodes[self._same[key]].results))
@@ -377,3 +377,13 @@ class Trace:
             self._record(pending, [(axes, value.struct)], "rename")
             self._same[key] = len(self._nodes) - 1
         return self._nodes[self._same[key]].results[0]
+
+
+def _written(shaped: Shaped, operands: Sequence[Value]) -> Any:
+    """What an operation computes, where that can change."""
+    if not shaped.operation.may_change:
+        return None
+    # Few kernels read what can change.
+    from combinators.graphs.unchanged import written
+
+    return written(shaped.operation, [value.struct for value in operands])

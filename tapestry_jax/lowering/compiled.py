@@ -9,7 +9,7 @@ import jax
 from jax.sharding import AxisType
 
 from combinators.errors import PlanError, SignatureError, TapestryError, message
-from combinators.graphs.evaluate import flatten_arguments, takes_on
+from combinators.graphs.evaluate import check_unchanged, flatten_arguments, takes_on
 from combinators.index_space.tensor_type import type_of, words_of
 from combinators.index_space.usable import check_usable
 from combinators.kernels.immutable import Immutable
@@ -128,6 +128,7 @@ def on_device(schedule: Schedule) -> Callable[..., list[Any]]:
     results = [schedule.slots[slot] for slot in schedule.outputs]
 
     def device_program(*pieces: Any) -> list[Any]:
+        check_unchanged(schedule.graph)
         here = Here(schedule.mesh.axes)
         made = run_schedule(schedule, pieces)
         return [without_padding_gradient(piece, slot, here) for piece, slot in zip(made, results, strict=True)]

@@ -16,9 +16,11 @@ import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
+from combinators.graphs.evaluate import check_as_traced
 from combinators.index_space.axis import Axis
 from combinators.merging.blocks import identity_block
 from combinators.operations.execute import axis_modes, combine, present, run_blocks, states
+from combinators.operations.operation import TRACED
 from combinators.operations.shaped import Shaped
 from tapestry_jax.shards.numeric.cells import Cells, cells_of, cells_read, cross, in_common, indices_of, places_among
 from tapestry_jax.shards.numeric.kernels import Kernels
@@ -127,6 +129,7 @@ class _Machine:
         runs = self.shared.operations[step.runs]
         pieces = [self.program.pieces[read.piece] for read in step.reads]
         kernels = Kernels(runs, tuple(self.program.values[piece.value].type.struct for piece in pieces))
+        check_as_traced(runs, runs.known.get(TRACED), step.path)
         dims = dict(step.box)
         names = sorted({name for own in dims.values() for name in own.coordinates})
         order = [*step.chain, *(name for name in names if name not in step.chain)]

@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.frozen import dataclass
+from combinators.graphs.evaluate import check_unchanged
 from tapestry_jax.lowering.on_device.attained import value_of
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.valid import is_torn
@@ -166,6 +167,7 @@ class Programs:
 
         It is traced in any case: kernels may read what has changed since, which no key of a program tells.
         """
+        check_unchanged(self.schedule.graph)
         traced = jitted.trace(*structs)
         told = text_of(traced.jaxpr)
         known = self.functions.get(key)

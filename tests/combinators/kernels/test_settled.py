@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from combinators.kernels.fingerprint import fingerprint
 from combinators.kernels.settled import changeable, settled
 
 X = np.arange(1, 9, dtype=np.float32)
@@ -226,3 +228,110 @@ def test_a_copy_is_called_what_the_function_is_called() -> None:
     for name in ("__name__", "__qualname__", "__module__", "__doc__", "__kwdefaults__", "__annotations__"):
         assert getattr(kept, name) == getattr(scaled, name)
     np.testing.assert_array_equal(kept(X), 2 * X)
+
+
+# Each makes three kernels in a loop, of which every function reads the variable of the loop.
+def _jvps() -> Iterator[Any]:
+    for i in (1, 2, 3):
+        kernel = jax.custom_jvp(lambda a: a * 10 + i)  # noqa: B023 - this is what is tested
+        kernel.defjvp(lambda primals, tangents: (primals[0] * 10 + i, tangents[0] * i))  # noqa: B023
+        yield kernel
+
+
+def _jvps_that_call_it() -> Iterator[Any]:
+    for i in (1, 2, 3):
+        kernel = jax.custom_jvp(lambda a: a * 10 + i)  # noqa: B023
+        kernel.defjvp(lambda primals, tangents: (kernel(*primals), tangents[0] * i))  # noqa: B023
+        yield kernel
+
+
+def _jvps_by_argument() -> Iterator[Any]:
+    for i in (1, 2, 3):
+        kernel = jax.custom_jvp(lambda a: a * 10 + i)  # noqa: B023
+        kernel.defjvps(lambda tangent, out, a: tangent * i)  # noqa: B023
+        yield kernel
+
+
+def _vjps() -> Iterator[Any]:
+    for i in (1, 2, 3):
+        kernel = jax.custom_vjp(lambda a: a * 10 + i)  # noqa: B023
+        kernel.defvjp(lambda a: (a * 10 + i, None), lambda kept, given: (given * i,))  # noqa: B023
+        yield kernel
+
+
+def _with_options() -> Iterator[Any]:
+    for i in (1, 2, 3):
+        kernel = jax.custom_jvp(lambda by, a: a * by + i, nondiff_argnums=(0,))  # noqa: B023
+
+        def rule(by: int, primals: Any, tangents: Any, kernel: Any = kernel) -> Any:
+            assert not isinstance(tangents[0], jax.custom_derivatives.SymbolicZero)
+            return kernel(by, *primals), tangents[0] * i  # noqa: B023
+
+        kernel.defjvp(rule, symbolic_zeros=True)
+        yield functools.partial(kernel, 10)
+
+
+@pytest.mark.parametrize("kernels", [_jvps, _jvps_that_call_it, _jvps_by_argument, _vjps, _with_options])
+def test_rules_read_what_they_read_when_the_leaf_was_made(kernels: Callable[[], Iterator[Any]]) -> None:
+    def program(x: Any) -> Any:
+        for leaf in [tp.Map(kernel) for kernel in kernels()]:
+            x = leaf(x)
+        return x
+
+    run = tp.plan(tp.trace(tp.program("r -> r")(program), X), tp.mesh(data=2), {"r": "data"}).compile()
+    jitted = jax.jit(lambda x: (run(x), jax.grad(lambda x: run(x).sum())(x)))
+    value, slope = jitted(X)
+    np.testing.assert_array_equal(value, _expected())
+    np.testing.assert_array_equal(slope, np.full(8, 6, np.float32))
+
+
+def test_rules_of_batches_are_kept_and_told_apart() -> None:
+    @jax.custom_batching.custom_vmap
+    def first(a: Any) -> Any:
+        return a + by
+
+    by = 1
+    first.def_vmap(lambda size, batched, a: (a + 10 * by, True))
+    kept, by = settled(first), 2
+    np.testing.assert_array_equal(jax.vmap(kept)(X), X + 10)
+    other = copy.copy(first)
+    other.vmap_rule = None
+    assert fingerprint(other) != fingerprint(first)
+
+
+def test_rules_that_were_equal_once_do_not_stand_in_for_each_other() -> None:
+    def made(factor: list[float]) -> Any:
+        kernel = jax.custom_jvp(lambda a: a * 2)
+        kernel.defjvp(lambda primals, tangents: (primals[0] * 2, tangents[0] * factor[0]))
+        return kernel
+
+    first, second = [2.0], [2.0]
+    assert set(changeable(made(first))) & set(changeable(made(first)))
+    assert not set(changeable(made(first))) & set(changeable(made(second)))
+
+
+def test_what_vmap_gives_reads_lists_too() -> None:
+    factor = [2.0]
+    assert id(factor) in changeable(jax.vmap(_scaled_by(factor)))
+
+
+def test_a_default_that_is_a_function_is_settled() -> None:
+    kernels = list[Any]()
+    for i in (1, 2):
+
+        def kernel(a: Any, own: Any = lambda a: a + i, *, more: Any = lambda a: a * i) -> Any:
+            return more(own(a))
+
+        kernels.append(settled(kernel))
+    assert [float(kernel(1.0)) for kernel in kernels] == [2, 6]
+
+
+def test_methods_of_a_class_that_is_local() -> None:
+    class Scaled:
+        by = 2
+
+        @classmethod
+        def kernel(cls, a: Any) -> Any:
+            return a * cls.by
+
+    np.testing.assert_array_equal(tp.Map(Scaled.kernel)(X), 2 * X)

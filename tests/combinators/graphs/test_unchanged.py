@@ -1,0 +1,226 @@
+"""A plan computes what its program computed when it was traced, or says that it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+
+X = np.arange(1, 9, dtype=np.float32)
+ROW = "r -> r"
+BY = 0
+
+
+@dataclasses.dataclass
+class Scaled:
+    """Multiplies."""
+
+    by: int
+
+    def __call__(self, a: Any) -> Any:
+        return a * self.by
+
+    def method(self, a: Any) -> Any:
+        return a * self.by
+
+
+class Slotted:
+    """Has no dictionary."""
+
+    __slots__ = ("by",)
+
+    def __call__(self, a: Any) -> Any:
+        return a * self.by
+
+
+def _of_list() -> tuple[Any, Callable[[int], None]]:
+    held = [0]
+    return tp.Map(lambda a: a * held[0]), lambda by: held.__setitem__(0, by)
+
+
+def _of_dict_of_functions() -> tuple[Any, Callable[[int], None]]:
+    held: dict[str, Callable[[], int]] = {"by": lambda: 0}
+    return tp.Map(lambda a: a * held["by"]()), lambda by: held.update(by=lambda: by)
+
+
+def _of_namespace() -> tuple[Any, Callable[[int], None]]:
+    held = SimpleNamespace(by=0)
+    return tp.Map(lambda a: a * held.by), lambda by: setattr(held, "by", by)
+
+
+def _of_object(kernel: Any, held: Any) -> tuple[Any, Callable[[int], None]]:
+    held.by = 0
+    return tp.Map(kernel), lambda by: setattr(held, "by", by)
+
+
+def _of_global() -> tuple[Any, Callable[[int], None]]:
+    return tp.Map(lambda a: a * BY), lambda by: globals().update(BY=by)
+
+
+def _of_local_class() -> tuple[Any, Callable[[int], None]]:
+    class Local:
+        def __call__(self, a: Any) -> Any:
+            return a * by
+
+    by = 0
+
+    def change(value: int) -> None:
+        nonlocal by
+        by = value
+
+    return tp.Map(Local()), change
+
+
+def _of_rule() -> tuple[Any, Callable[[int], None]]:
+    held = [0]
+    kernel = jax.custom_jvp(lambda a: a * 1)
+    kernel.defjvp(lambda primals, tangents: (primals[0] * 1, tangents[0] * held[0]))
+    return tp.Map(kernel), lambda by: held.__setitem__(0, by)
+
+
+def _of_scaled() -> tuple[Any, Callable[[int], None]]:
+    held = Scaled(0)
+    return _of_object(held, held)
+
+
+def _of_method() -> tuple[Any, Callable[[int], None]]:
+    held = Scaled(0)
+    return _of_object(held.method, held)
+
+
+def _of_slotted() -> tuple[Any, Callable[[int], None]]:
+    held = Slotted()
+    return _of_object(held, held)
+
+
+def _of_monoid() -> tuple[Any, Callable[[int], None]]:
+    held = [0]
+    monoid = tp.Monoid(0.0, lambda a, b: jnp.maximum(a + b, held[0]))
+    return tp.Scan(monoid, ROW, over="r"), lambda by: held.__setitem__(0, by)
+
+
+def _of_identity() -> tuple[Any, Callable[[int], None]]:
+    held = [0]
+    monoid = tp.Monoid(lambda kind: jnp.full(kind.shape, -held[0], kind.dtype), jnp.maximum)
+    return tp.Reduce(lambda a: a.max(), "r -> ", monoid), lambda by: held.__setitem__(0, by)
+
+
+def _of_present() -> tuple[Any, Callable[[int], None]]:
+    held = [0]
+    summed = tp.Reduce(lambda a: a.sum(), "r -> ", tp.monoids.Sum, present=lambda state: state * held[0])
+    return summed, lambda by: held.__setitem__(0, by)
+
+
+MAKERS = [
+    _of_list,
+    _of_dict_of_functions,
+    _of_namespace,
+    _of_scaled,
+    _of_method,
+    _of_slotted,
+    _of_global,
+    _of_local_class,
+    _of_rule,
+    _of_monoid,
+    _of_identity,
+    _of_present,
+]
+
+
+def planned(run: Any) -> tp.Plan:
+    return tp.plan(tp.trace(tp.program(lambda x: run(x)), tp.TensorType({"r": 8})), tp.mesh(data=2), {"r": "data"})
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_plan_of_a_kernel_that_reads_something_else_by_now_is_refused(make: Any) -> None:
+    leaf, change = make()
+    change(2)
+    plan = planned(leaf)
+    plan.compile()
+    change(3)
+    with pytest.raises(tp.KernelError, match="has changed since the program was traced"):
+        plan.compile()
+    with pytest.raises(tp.KernelError, match="has changed since the program was traced"):
+        plan.graph(X)
+    change(2)
+    plan.compile()
+
+
+def test_the_refusal_says_where_and_what_to_do() -> None:
+    leaf, change = _of_list()
+    plan = planned(leaf)
+    change(1)
+    with pytest.raises(tp.KernelError) as error:
+        plan.compile()
+    assert str(error.value).splitlines() == [
+        "the kernel of `lambda` reads what has changed since the program was traced",
+        "  operation lambda: d0 -> d0",
+        "  expected what it computed then; got another program of it now",
+        "  Give each leaf what it reads: by functools.partial, a default argument `i=i`, a field of a frozen "
+        "dataclass, or as an operand.",
+    ]
+
+
+def test_blocks_and_streams_are_refused_as_well() -> None:
+    leaf, change = _of_list()
+    plan = planned(leaf)
+    shards = plan.shards()
+    job = tp.stream(plan.graph, {"r": tp.chunks(2)}, sources={"x": X})
+    change(1)
+    for run in (lambda: shards.run(X), job.run):
+        with pytest.raises(tp.KernelError, match="has changed since the program was traced"):
+            run()
+
+
+def test_a_kernel_in_a_loop_is_looked_at() -> None:
+    leaf, change = _of_list()
+    plan = planned(tp.iterate(leaf, 2))
+    change(1)
+    with pytest.raises(tp.KernelError, match="operation iterate"):
+        plan.compile()
+
+
+def test_what_changes_without_a_meaning_is_let_through() -> None:
+    calls, held = [0], SimpleNamespace(by=2, name="before")
+
+    def kernel(a: Any) -> Any:
+        calls[0] += 1
+        return a * held.by
+
+    plan = planned(tp.Map(kernel, ROW))
+    held.name = "after"
+    np.testing.assert_array_equal(plan.compile()(X), 2 * X)
+    np.testing.assert_array_equal(plan.graph(X), 2 * X)
+
+
+def test_two_leaves_that_read_one_list_are_not_one_program() -> None:
+    held = [0]
+
+    def program(x: Any) -> Any:
+        for by in (1, 2, 3):
+            held[0] = by
+            x = tp.Map(lambda a: a * 10 + held[0])(x)
+        return x
+
+    np.testing.assert_array_equal(program(X), ((X * 10 + 1) * 10 + 2) * 10 + 3)
+    with pytest.raises(tp.KernelError, match="has changed since the program was traced"):
+        planned(program).compile()
+
+
+def test_a_program_that_is_traced_again_reads_what_is_there_by_then() -> None:
+    leaf, change = _of_list()
+    change(2)
+    early = planned(leaf)
+    change(3)
+    late = planned(leaf)
+    np.testing.assert_array_equal(late.compile()(X), 3 * X)
+    with pytest.raises(tp.KernelError, match="has changed since the program was traced"):
+        early.compile()
