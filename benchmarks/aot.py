@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -112,6 +112,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "microbatch": loom_microbatch.case,
     "attention in chunks": loom_flash.case,
     "cross-entropy in chunks": loom_cross_entropy.case,
+    "cross-entropy, rows in chunks": partial(loom_cross_entropy.case, chunks=4, over="token"),
+    "cross-entropy, bfloat16, in chunks": partial(loom_cross_entropy.case, dtype=jnp.bfloat16),
+    "cross-entropy, bfloat16, rows in chunks": partial(
+        loom_cross_entropy.case, 4096, 512, 32768, 4, "token", jnp.bfloat16
+    ),
     "heat": loom_stencil.heat,
     "deep stencil": loom_stencil.deep,
     "pipeline": loom_pipeline.case,

@@ -1,4 +1,4 @@
-"""Fused linear cross-entropy: the vocabulary in time, so that the logits never exist, on one device."""
+"""Fused linear cross-entropy, on one device: the vocabulary or the rows in time, so that the logits never exist."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks.loom import rows as rows_of
 from benchmarks.row import Row
 
 TARGETS = Targets(automatic=1.15, temporaries=1 / 15)
+BY_ROWS = Targets(automatic=1.0, temporaries=1 / 4)
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 
@@ -24,8 +25,8 @@ def loss(x, w, targets):
 
 
 def naive(x: Any, w: Any, targets: Any) -> Any:
-    """The mean cross-entropy of logits that exist as a whole."""
-    logits = x @ w
+    """The mean cross-entropy of logits that exist as a whole, in 32 bits."""
+    logits = (x @ w).astype(jnp.float32)
     chosen = jnp.take_along_axis(logits, targets[:, None], axis=1)[:, 0]
     return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - chosen)
 
@@ -54,20 +55,60 @@ def chunked(x: Any, w: Any, targets: Any, chunks: int) -> Any:
     return jnp.mean(jnp.log(total) + top - chosen)
 
 
-def case(tokens: int = 4096, embed: int = 512, vocab: int = 32768, chunks: int = 32) -> Case:
-    """The loss of a head and its gradients by activations and weights."""
+def by_rows(x: Any, w: Any, targets: Any, chunks: int) -> Any:
+    """A scan over chunks of the rows that makes gradients on the way: a function with gradients of its own."""
+    size = x.shape[0] // chunks
+
+    def step(x: Any, w: Any, targets: Any) -> tuple[Any, tuple[Any, Any]]:
+        def part(total: tuple[Any, Any], at: Any) -> tuple[tuple[Any, Any], Any]:
+            own, wanted = (lax.dynamic_slice_in_dim(a, at * size, size) for a in (x, targets))
+            value, (by_own, by_w) = jax.value_and_grad(naive, (0, 1))(own, w, wanted)
+            return (total[0] + value, total[1] + by_w), by_own
+
+        start = (jnp.zeros((), jnp.float32), jnp.zeros_like(w))
+        (value, by_w), by_x = lax.scan(part, start, jnp.arange(chunks))
+        return value / chunks, (by_x.reshape(x.shape) / chunks, by_w / chunks)
+
+    @jax.custom_vjp
+    def run(x: Any, w: Any, targets: Any) -> Any:
+        return step(x, w, targets)[0]
+
+    run.defvjp(step, lambda made, cotangent: (*((cotangent * each).astype(each.dtype) for each in made), None))
+    return run(x, w, targets)
+
+
+def case(
+    tokens: int = 4096,
+    embed: int = 512,
+    vocab: int = 32768,
+    chunks: int = 32,
+    over: str = "vocab",
+    dtype: Any = jnp.float32,
+) -> Case:
+    """The loss of a head and its gradients by activations and weights.
+
+    Args:
+      tokens: rows.
+      embed: what is summed over for a logit.
+      vocab: logits of a row.
+      chunks: turns of the loop.
+      over: `"vocab"`, least memory and a fourth product, or `"token"`, three products and logits of a chunk of rows.
+      dtype: of activations and weights.
+    """
     keys = jax.random.split(jax.random.key(0), 3)
+    peer = {"vocab": chunked, "token": by_rows}[over]
+    kind, what = "" if dtype == jnp.float32 else f", {jnp.dtype(dtype).name}", "" if over == "vocab" else " of rows"
     return Case(
-        f"linear cross-entropy {tokens} x {embed} x {vocab}, {chunks} chunks, with gradients",
+        f"linear cross-entropy {tokens} x {embed} x {vocab}, {chunks} chunks{what}{kind}, with gradients",
         loss,
         (
-            jax.random.normal(keys[0], (tokens, embed)),
-            jax.random.normal(keys[1], (embed, vocab)) * embed**-0.5,
+            jax.random.normal(keys[0], (tokens, embed)).astype(dtype),
+            (jax.random.normal(keys[1], (embed, vocab)) * embed**-0.5).astype(dtype),
             jax.random.randint(keys[2], (tokens,), 0, vocab),
         ),
-        {"vocab": tp.chunks(chunks)},
+        {over: tp.chunks(chunks)},
         naive,
-        lambda mesh: lambda x, w, targets: chunked(x, w, targets, chunks),
+        lambda mesh: lambda x, w, targets: peer(x, w, targets, chunks),
         {"data": 1},
         (P(),) * 3,
         P(),
@@ -76,5 +117,5 @@ def case(tokens: int = 4096, embed: int = 512, vocab: int = 32768, chunks: int =
 
 
 def rows(rounds: int = 3) -> list[Row]:
-    """Forward and backward."""
-    return rows_of(case(), TARGETS, rounds)
+    """Forward and backward: the vocabulary in chunks, and the rows."""
+    return [*rows_of(case(), TARGETS, rounds), *rows_of(case(chunks=16, over="token"), BY_ROWS, rounds)]

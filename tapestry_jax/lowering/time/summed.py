@@ -84,7 +84,7 @@ def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: Run
         if not keeps_range(together.jaxpr):
             # Only the operands have tangents: counters are integers.
             return jax.jvp(lambda given: run_loop(dict(zip(operands, given, strict=True)), at), (arrays,), tangents[:1])
-        sums, gradients = together(arrays)
+        sums, gradients = _undivided(together)(arrays)
         return sums, [loop.tangent(leaf, gradients, tangents[0]) for leaf in sums]
 
     return total(list(operands.values()), list(here.counters.values()))
@@ -186,6 +186,22 @@ class _Summed:
 
     def _added(self, sums: list[Any], leaves: list[Any]) -> list[Any]:
         return [total + vary(leaf, sorted(varying_axes(total))) for total, leaf in zip(sums, leaves, strict=True)]
+
+
+def _undivided(loop: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The same, of which JAX moves nothing out of its turns.
+
+    Where a loop stands in a program that is differentiated, JAX computes before it what no turn changes, even the
+    zeros that a gradient is scattered into: an array of a chunk's size then lies beside the loop and is added in every
+    turn. This loop has its gradients already, and is differentiated by nothing but a second derivative.
+    """
+
+    @jax.custom_jvp
+    def run(arrays: list[Any]) -> Any:
+        return loop(arrays)
+
+    run.defjvp(lambda primals, tangents: jax.jvp(loop, primals, tangents))
+    return run
 
 
 def _read(body: Schedule) -> set[int]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from combinators.kernels.jaxprs import is_program
 from tapestry_jax.planning.scheduling.schedule import Finish, Region
 from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import normal
@@ -210,6 +211,29 @@ def test_the_gradients_of_a_sum_are_computed_in_the_forward_loop(mesh2x4: Any) -
     found, expected = jax.jit(lambda *args: [derived(f, *args) for f in (run, graph)])(*args)
     for actual, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_no_zeros_of_a_chunk_lie_beside_the_loop_of_a_sum(mesh8: Any) -> None:
+    # A lookup's gradient is scattered into zeros: JAX moves them out of a loop in a program that is differentiated.
+    @tp.program("row k, k n, row -> ()")
+    def loss(x: Any, w: Any, at: Any) -> Any:
+        return tp.nnx.cross_entropy(matmul(x, w), at)
+
+    args = (*draw((32, 8), (8, 16)), np.zeros(32, np.int32))
+    run = tp.plan(tp.trace(loss, *args), mesh8, {"row": tp.chunks(8)}).compile()
+    (loop,) = _loops(jax.make_jaxpr(jax.value_and_grad(run, (0, 1)))(*args).jaxpr)
+    shapes = [atom.aval.shape for atom in loop.invars[: loop.params["num_consts"]]]
+    assert (8, 16) in shapes
+    assert (4, 16) not in shapes
+
+
+def _loops(jaxpr: Any) -> list[Any]:
+    """The scans of a program, however deep inside."""
+    found = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
+    for equation in jaxpr.eqns:
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=is_program):
+            found += _loops(getattr(inner, "jaxpr", inner)) if is_program(inner) else []
+    return found
 
 
 def test_a_sum_of_what_all_devices_compute_alike_has_its_gradient_once(mesh2x4: Any) -> None:
