@@ -7,7 +7,7 @@ Graphs    trace lift stack_layers unstack_layers Graph TensorType infer Inferred
 Plans     plan search pareto Plan ShardedGraph mesh topology machines chunks ring striped halo padded
           store_padded fsdp partitioned planned assert_collectives
 Spaces    Box Signature Projection exact_cover
-Files     open create stream tune StorageError: tensors in files, and programs over data larger than memory
+Files     open create stream tune prune_cache StorageError: tensors in files, and programs over data larger than memory
 Fabric    Fabric FabricError: named tensors, whose placement nobody has to know
 Errors    TapestryError: SignatureError GraphError KernelError CompositionError PlanError MeshError FormatError
 Apart     laws (property tests) and nnx (Flax modules), which need hypothesis and flax
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from tapestry_jax.storage.creating import create as create
     from tapestry_jax.storage.errors import StorageError as StorageError
     from tapestry_jax.storage.opening import open as open
+    from tapestry_jax.streaming.cached.prune import prune_cache as prune_cache
     from tapestry_jax.streaming.jobs.stream import stream as stream
     from tapestry_jax.streaming.jobs.tune import tune as tune
 
@@ -151,6 +152,7 @@ __all__ = [
     "plan",
     "planned",
     "program",
+    "prune_cache",
     "random",
     "rearrange",
     "ring",

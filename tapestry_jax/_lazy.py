@@ -26,6 +26,7 @@ _PLACES = {
     "pareto": "tapestry_jax.searching.pareto:pareto",
     "partitioned": "tapestry_jax.partitioning.partitioned:partitioned",
     "planned": "tapestry_jax.resizing.planned:planned",
+    "prune_cache": "tapestry_jax.streaming.cached.prune:prune_cache",
     "search": "tapestry_jax.searching.search:search",
     "stack_layers": "tapestry_jax.lifting.callables.layers:stack_layers",
     "topology": "tapestry_jax.aot.topology:topology",

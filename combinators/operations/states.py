@@ -57,7 +57,7 @@ def check_monoid(operation: Operation, carrier: tuple[Axes, ...], leaves: list[A
     """
     monoid = operation.monoid
     assert monoid is not None
-    cell = jax.tree.unflatten(tree, _cells(carrier, leaves))
+    cell = cell_of(carrier, leaves, tree)
     where = f"the monoid of `{operation.name}`"
 
     def merge(left: Any, right: Any) -> Any:
@@ -139,6 +139,11 @@ def _plain_name(operation: Operation, axis: Axis) -> str:
             )
         )
     return name
+
+
+def cell_of(carrier: tuple[Axes, ...], state: Sequence[Any], tree: Any) -> Any:
+    """The type of one cell of a state, as monoids and `present` take it."""
+    return jax.tree.unflatten(tree, _cells(carrier, state))
 
 
 def _cells(carrier: tuple[Axes, ...], leaves: Sequence[Any]) -> list[Struct]:

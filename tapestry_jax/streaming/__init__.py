@@ -4,6 +4,6 @@ Read `split`, `turn` and `running`; `known` is what other jobs of the same progr
 can be stopped at, and `sinks` what is written.
 
 Rooms: `jobs` (what users call), `moving` (pieces between files and devices), `fits` (what memory is needed), `measured`
-(what a run measures), `frozen` (what a job needs to go on, in a folder), `kept` (jobs that go on from it) and `cluster`
-(passes that workers turn). `errors` is what all of it raises.
+(what a run measures), `frozen` (what a job needs to go on, in a folder), `kept` (jobs that go on from it), `cached`
+(values that other jobs find) and `cluster` (passes that workers turn). `errors` is what all of it raises.
 """

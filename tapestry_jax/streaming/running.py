@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,8 @@ from tapestry_jax.streaming.turn import Programs
 
 AHEAD = 256 << 20
 """Bytes of the buffers into which turns are read ahead, where no memory is given."""
+Done = Callable[[Mapping[int, Any], Mapping[int, Sequence[Stored]]], None]
+"""Told of values on the devices, and of what is stored, by slot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,7 @@ class Runner:
       behind: bytes that are being written at once.
       known: its programs, where they are compiled already.
       older: what its one pass carries from rows before its own; None where there are none.
+      done: told behind every part what there is: values on the devices, and what is stored, by slot.
     """
 
     split: Split
@@ -53,6 +56,7 @@ class Runner:
     behind: int = MOST
     known: Programs | None = None
     older: Sequence[Array] | None = None
+    done: Done | None = None
 
     @cached_property
     def programs(self) -> Programs:
@@ -99,6 +103,8 @@ class Runner:
             else:
                 results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
                 values.update(zip(part.part.outputs, results, strict=True))
+            if self.done is not None:
+                self.done(values, stored)
         return values, stored | self._filled(values)
 
     def order(self, part: Pass, done: int) -> list[int]:

@@ -15,7 +15,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.opening import streams
 from tapestry_jax.planning.geometry.time_axis import dim_of, ring_of, turns_of
-from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 
 @dataclass(frozen=True)
@@ -113,18 +113,23 @@ class Split:
         return tuple(made.value for part in self.passes for made in part.made)
 
 
-def split(schedule: Schedule, dims: Sequence[str]) -> Split:
+def split(schedule: Schedule, dims: Sequence[str], *, folds_leave: bool = False) -> Split:
     """Let the host turn the outermost loops over some dimensions.
+
+    Args:
+      schedule: of a program.
+      dims: the streamed dimensions.
+      folds_leave: whether what folds come to is handed on even where only the steps behind it read it.
 
     Raises:
       PlanError: where a stored value is wanted whole, and for rings and pipelines over these dimensions.
     """
-    return _Splitter(schedule, frozenset(dims)).run()
+    return _Splitter(schedule, frozenset(dims), folds_leave=folds_leave).run()
 
 
 class _Splitter:
-    def __init__(self, schedule: Schedule, dims: frozenset[str]) -> None:
-        self._schedule, self._dims = schedule, dims
+    def __init__(self, schedule: Schedule, dims: frozenset[str], *, folds_leave: bool) -> None:
+        self._schedule, self._dims, self._folds_leave = schedule, dims, folds_leave
         self._first = {slot: slot for slot in range(len(schedule.slots))}
         for step in schedule.steps:
             if isinstance(step, Convert):
@@ -241,6 +246,8 @@ class _Splitter:
             made = {slot for step in part for slot in step.results}
             read = _operands(part) - made
             later = {*outputs}
+            if self._folds_leave:
+                later |= {slot for step in part if isinstance(step, Finish) for slot in step.results}
             for other in parts[number + 1 :]:
                 later |= {*other.region.operands} if isinstance(other, Pass) else _operands(other)
             has_cells = [slot for slot in sorted(read) if not self._is_stored(slot)]

@@ -139,7 +139,9 @@ class _Table:
         return plain[0] if len(plain) == 1 else np.stack(plain, axis=1)
 
     def fingerprint(self) -> str:
-        return of_file(self._path)
+        # What was committed last may lie beside it.
+        log = self._path.with_name(f"{self._path.name}.wal")
+        return f"{of_file(self._path)}:{of_file(log)}" if log.exists() else of_file(self._path)
 
     def close(self) -> None:
         self._database.close()

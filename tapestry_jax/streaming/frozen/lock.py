@@ -16,8 +16,12 @@ _NAME = "lock"
 
 
 @contextlib.contextmanager
-def locked(folder: str | Path) -> Generator[Path]:
+def locked(folder: str | Path, *, shared: bool = False) -> Generator[Path]:
     """Hold the folder of a job; it is made where it is not there.
+
+    Args:
+      folder: of the job.
+      shared: whether others may hold it so at the same time.
 
     Raises:
       StreamError: when another job holds it, in this process or another; when it cannot be made or locked.
@@ -39,12 +43,13 @@ def locked(folder: str | Path) -> Generator[Path]:
     try:
         try:
             # Of the open file and not of the process: it keeps out a second job of the same process, too.
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             raise _refused(folder, handle, error) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-        remove_partial(folder)
+        if not shared:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            remove_partial(folder)
         yield folder
     finally:
         os.close(handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
 from functools import cached_property
@@ -20,12 +20,14 @@ from tapestry_jax.report.page.write import write_page
 from tapestry_jax.storage.creating import Creation
 from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Array, Sink, Stored
+from tapestry_jax.streaming.cached.cache import Cache
 from tapestry_jax.streaming.cluster.asked import client_of, place_of_sink
 from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fits.budget import Budget, budget_of
 from tapestry_jax.streaming.jobs.asked import require_outside
 from tapestry_jax.streaming.jobs.extended import Older, newer
+from tapestry_jax.streaming.jobs.from_cache import run_cached
 from tapestry_jax.streaming.jobs.outputs import Outputs
 from tapestry_jax.streaming.jobs.page import run_page
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, run_kept
@@ -38,7 +40,7 @@ from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.placing import places_of
 from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped
-from tapestry_jax.streaming.running import AHEAD, Runner
+from tapestry_jax.streaming.running import AHEAD, Done, Runner
 from tapestry_jax.streaming.sinks import closed_on_errors
 from tapestry_jax.streaming.split import Split, split
 from tapestry_jax.streaming.turn import Programs
@@ -60,6 +62,7 @@ class Job:
       engine: a client of the cluster whose workers turn the chunks, or "dask"; None for this process.
       prefetch: bytes of the buffers into which turns are read ahead; None where nothing was said.
       meters: of its runs.
+      cache: values of this job and of others; None where nothing was said.
       reached: where the last run or extension has ended, from which new rows can go on.
     """
 
@@ -75,6 +78,7 @@ class Job:
     prefetch: int | None = None
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
     reached: list[Reached] = field(default_factory=list[Reached], repr=False)
+    cache: Cache | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         remedy = "Hand on what tp.stream was given, and call it there."
@@ -113,12 +117,13 @@ class Job:
     @cached_property
     def split(self) -> Split:
         """Passes over what is stored, and what stands between them."""
-        return split(self.planned.schedule, self.dims)
+        return split(self.planned.schedule, self.dims, folds_leave=self.cache is not None)
 
     @cached_property
     def outputs(self) -> Outputs:
         """What it fills, and what its results are."""
-        return Outputs(self.split, self.sinks)
+        also = {} if self.cache is None else self.cache.also(self.split, self.sinks)
+        return Outputs(self.split, self.sinks, also)
 
     @cached_property
     def programs(self) -> Programs:
@@ -170,6 +175,8 @@ class Job:
         """
         require_outside()
         self.reached.clear()
+        if self.cache is not None:
+            return run_cached(self, self.cache)
         if self.checkpoint is None:
             if why_not(self.split, self.dims) is not None:
                 return self.run_from(None, None)
@@ -237,6 +244,8 @@ class Job:
         return self.reached[-1].result
 
     def _check_extended(self) -> None:
+        if self.cache is not None:
+            raise not_extended("a result that was found in cache= has no state to go on from")
         if self.checkpoint is not None:
             raise not_extended("the state in the folder of a job, checkpoint=, is that of its own rows")
         if (why := why_not(self.split, self.dims)) is not None:
@@ -259,6 +268,26 @@ class Job:
         sinks = self.outputs.opened(self.outputs.filled)
         with closed_on_errors(sinks):
             return self.outputs.result(*self._metered(self._runner(sinks), begin, keeper))
+
+    def turned(self, outputs: Outputs, done: Done) -> list[Any]:
+        """Run it, with other outputs than its own, and tell behind every part what there is.
+
+        Returns:
+          The outputs, in order.
+        """
+        sinks = outputs.opened(outputs.filled)
+        with closed_on_errors(sinks):
+            runner = replace(self._runner(sinks), done=done)
+            return outputs.leaves(*self._metered(runner, None, None))
+
+    def metered(self, call: Callable[[Meter], Any]) -> Any:
+        """Do something that is no stream as a run of this job."""
+        meter = Meter()
+        self.meters.append(meter)
+        try:
+            return call(meter)
+        finally:
+            meter.ended()
 
     def _runner(self, sinks: Mapping[int, Sequence[Sink]]) -> Runner:
         limits = self.ahead, self.behind

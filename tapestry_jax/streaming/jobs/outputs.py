@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ class Outputs:
     Attributes:
       split: passes over what is stored.
       sinks: where outputs go, by position; the others are returned as arrays.
+      also: where else what passes make goes, by slot.
     """
 
     split: Split
     sinks: Mapping[int, Any]
+    also: Mapping[int, Any] = field(default_factory=dict[int, Any])
 
     @property
     def filled(self) -> tuple[int, ...]:
@@ -38,7 +41,7 @@ class Outputs:
     @property
     def held(self) -> list[int]:
         """The slots of what passes make and no file takes: it stays in memory, or in the folder of the job."""
-        files = {self.split.outputs[number] for number in self.sinks}
+        files = {self.split.outputs[number] for number in self.sinks} | ({*self.also} - {*self.split.outputs})
         return [slot for slot in self.split.written if slot not in files]
 
     def places(self) -> dict[str, str]:
@@ -49,8 +52,8 @@ class Outputs:
     def beside(self) -> dict[int, int]:
         """What writing takes beside the buffers: encoded chunks, by slot."""
         found = dict[int, int]()
-        for number, each in self.sinks.items():
-            slot = self.split.outputs[number]
+        of_outputs = [(self.split.outputs[number], each) for number, each in self.sinks.items()]
+        for slot, each in (*of_outputs, *self.also.items()):
             if getattr(each, "has_chunks", False):
                 kind = self.split.schedule.slots[slot].type
                 own = each.beside(kind.shape, chunks_made(self.split, slot), np.dtype(kind.dtype))
@@ -75,14 +78,14 @@ class Outputs:
                     chosen = [create(place_of(self.split, slot, folder), overwrite=True)]
                 kind, found[slot] = self.split.schedule.slots[slot].type, []
                 names = kind.names if any(kind.names) else None
-                for each in chosen:
+                if not chosen and (slot in self.split.outputs or slot not in self.also):
+                    found[slot].append(Held(kind))
+                for each in (*chosen, *([self.also[slot]] if slot in self.also else ())):
                     made = each.again if again else each.make
                     # What goes on has the chunks that it was begun with.
                     is_new = getattr(each, "has_chunks", False) and not again
                     chunks = chunks_made(self.split, slot) if is_new else None
                     found[slot].append(made(kind.shape, kind.dtype, names, chunks))
-                if not chosen:
-                    found[slot].append(Held(kind))
         return found
 
     def result(self, values: Mapping[int, Any], stored: Mapping[int, Sequence[Stored]]) -> Any:

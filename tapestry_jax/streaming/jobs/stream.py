@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from combinators.arguments import is_whole, read_flag
 from combinators.errors import PlanError, message
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
+from tapestry_jax.streaming.cached.cache import cache_of
+from tapestry_jax.streaming.cached.entries import read_cache
 from tapestry_jax.streaming.cluster.asked import check_engine, read_engine
 from tapestry_jax.streaming.fits.allowed import allowed, check_allowed
 from tapestry_jax.streaming.fits.budget import read_memory
@@ -36,6 +39,7 @@ def stream(
     progress: Any = False,
     engine: Any = None,
     prefetch: Any = None,
+    cache: Any = None,
 ) -> Job:
     """Run a program over data that need not fit into memory, chunk by chunk.
 
@@ -65,6 +69,8 @@ def stream(
         cluster of this machine that ends with the job. It needs `checkpoint=`, in a folder that workers have as well.
       prefetch: bytes of the buffers into which turns are read ahead, such as `"64MiB"`; two turns have buffers in any
         case, and under a limit of memory no more where nothing is said. `tp.tune` finds what is fast.
+      cache: a folder in which values are kept, for this and for other jobs: what passes leave and what outputs are, by
+        what computes them and of which sources. It grows until `tp.prune_cache` makes it smaller.
 
     Returns:
       A job; `job.run()` runs it.
@@ -82,18 +88,23 @@ def stream(
       array([30., 36.], dtype=float32)
     """
     kept, shows = read_checkpoint(checkpoint, save_every), read_flag(progress, "progress= of tp.stream", PlanError)
-    client = read_engine(engine)
+    client, folder = read_engine(engine), read_cache(cache)
+    if folder is not None and kept is not None:
+        remedy = "Leave one of them out: a job goes on behind the last pass that the cache has."
+        raise PlanError(message("a job with cache= keeps no state of its own", "got checkpoint= too", remedy=remedy))
     found, limit = read_sources(sources, program), read_memory(memory)
     ahead = 0 if is_whole(prefetch) and prefetch == 0 else read_memory(prefetch, "prefetch")
     check_allowed(limit, allowed())
     graph = read_graph(program, found)
-    checked = read_sources(found, graph)
+    checked, contents = read_sources(found, graph), dict[int, str]()
 
     def job_over(entries: Any) -> Job:
         planned, dims = read_plan(graph, entries, mesh)
         require_running(planned.mesh)
         planned.verify()
         job = Job(planned, dims, checked, read_sinks(sinks, planned.graph), limit, kept, shows, program, client, ahead)
+        if folder is not None:
+            job = replace(job, cache=cache_of(planned, dims, folder, contents))
         _check_sinks(job)
         if client is not None:
             check_engine(job.split, planned.mesh, checked, job.sinks, kept)

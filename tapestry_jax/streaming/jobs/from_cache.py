@@ -1,0 +1,208 @@
+"""A job with `cache=`: values that jobs have made of the same sources are read, and those that it makes are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from combinators.errors import FormatError
+from combinators.frozen import dataclass
+from combinators.graphs.nodes import Ref
+from tapestry_jax.storage.creating import Creation
+from tapestry_jax.storage.files.pieces import rows_at_once
+from tapestry_jax.storage.opening import Opened
+from tapestry_jax.storage.protocols import Sink, Stored
+from tapestry_jax.streaming.cached.cache import Cache, files
+from tapestry_jax.streaming.cached.crossing import crossing
+from tapestry_jax.streaming.cached.entries import Found, creation, find, keep_array, keep_tensor, remove_entry
+from tapestry_jax.streaming.cached.keys import computed, keys
+from tapestry_jax.streaming.cluster.asked import place_of_sink
+from tapestry_jax.streaming.frozen.lock import locked
+from tapestry_jax.streaming.jobs.outputs import Outputs, whole
+from tapestry_jax.streaming.jobs.smaller import Smaller, smaller
+from tapestry_jax.streaming.sinks import true_cells, write_whole
+
+if TYPE_CHECKING:
+    from tapestry_jax.streaming.jobs.job import Job
+
+
+def run_cached(job: Job, cache: Cache) -> Any:
+    """Run what is left of a job; where something in the cache turns out to be damaged, once more without it.
+
+    Returns:
+      The result in the structure of the program's.
+    """
+    with locked(cache.folder, shared=True), ExitStack() as opened:
+        # What a kernel reads may have changed since the job was made, and parts of it be compiled: nothing is told.
+        now = computed(job.planned, cache.values)
+        known = keys({ref: each for ref, each in cache.values.items() if now.get(ref) == each}, job.sources)
+        found = dict[Ref, Found]()
+        for ref, key in known.items():
+            if (value := find(cache.folder, key, job.planned.graph.type_of(ref))) is not None:
+                found[ref] = value
+                opened.callback(value.source.close)
+        run = _Run(job, cache, known)
+        try:
+            leaves = run.leaves(found)
+        except FormatError:
+            damaged = [ref for ref, value in found.items() if not value.is_whole()]
+            if not damaged:
+                raise
+            for ref in damaged:
+                found.pop(ref).source.close()
+                remove_entry(cache.folder, known[ref])
+            leaves = run.leaves(found)
+    return jax.tree.unflatten(job.planned.graph.out_tree, leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One run.
+
+    Attributes:
+      job: with its program.
+      cache: what it keeps values in.
+      known: their keys.
+    """
+
+    job: Job
+    cache: Cache
+    known: Mapping[Ref, str]
+
+    def leaves(self, found: Mapping[Ref, Found]) -> list[Any]:
+        """The outputs, from what was found and what is computed."""
+        job, outputs = self.job, self.job.planned.graph.outputs
+        left = [number for number, (_, ref) in enumerate(outputs) if ref not in found]
+        sinks = {left.index(number): each for number, each in job.sinks.items() if number in left}
+        known = {ref: value.source for ref, value in found.items()}
+        rest = smaller(job.planned, job.dims, job.sources, known, left, sinks) if left and found else None
+        small = None if rest is None or rest.planned is None else self._planned(rest, sinks)
+        if rest is None or (small is None and rest.planned is not None):
+            if left:
+                return self._turned(job, {ref: ref for ref in self.known})
+            made = dict[int, Any]()
+        else:
+            leaves = self._small(rest, sinks) if small is None else self._turned(small, self._own(rest, small))
+            made = dict(zip(left, leaves, strict=True))
+        if not left:
+            job.metered(lambda _: None)
+        return [
+            made[n] if n in made else given_again(found[ref].source, job.sinks.get(n))
+            for n, (_, ref) in enumerate(outputs)
+        ]
+
+    def _small(self, rest: Smaller, sinks: Mapping[int, Any]) -> list[Any]:
+        """The outputs of what is left, where nothing of it is streamed."""
+        made = self.job.metered(lambda _: jax.jit(rest.part.graph)(*map(whole, rest.sources)))
+        kinds = [rest.part.graph.type_of(ref) for _, ref in rest.part.graph.outputs]
+        return [
+            write_whole(_made(sinks[n], kinds[n], None), np.asarray(leaf)) if n in sinks else np.asarray(leaf)
+            for n, leaf in enumerate(jax.tree.leaves(made))
+        ]
+
+    def _planned(self, rest: Smaller, sinks: Mapping[int, Any]) -> Job | None:
+        """The job of what is left; None where it does not fit into the memory."""
+        own = {Ref(node, 0): number for number, node in enumerate(rest.part.nodes)}
+        values = {
+            Ref(own[Ref(ref.node, 0)], ref.output): each
+            for ref, each in self.cache.values.items()
+            if Ref(ref.node, 0) in own
+        }
+        assert rest.planned is not None
+        cache = replace(self.cache, values=values)
+        job = replace(self.job, planned=rest.planned, dims=rest.dims, sources=rest.sources, sinks=sinks, cache=cache)
+        return job if job.memory is None or job.plan().fits else None
+
+    def _own(self, rest: Smaller, job: Job) -> dict[Ref, Ref]:
+        return {ref: Ref(rest.part.nodes[ref.node], ref.output) for ref in crossing(job.split)}
+
+    def _turned(self, job: Job, own: Mapping[Ref, Ref]) -> list[Any]:
+        """Run a job and keep what it makes.
+
+        Args:
+          job: all of it, or what is left.
+          own: its values that may be kept, as the whole program has them.
+        """
+        slots = {ref: slot for ref, slot in crossing(job.split).items() if own.get(ref) in self.known}
+        named = {slot: place_of_sink(each) for slot, each in files(job.split, job.sinks).items()}
+        also = {
+            slot: creation(self.cache.folder, self.known[own[ref]])
+            for ref, slot in slots.items()
+            if slot in job.split.written and slot not in named
+        }
+        places = named | {slot: place_of_sink(each) for slot, each in also.items()}
+        keeping = _Keeping(self, {slot: own[ref] for ref, slot in slots.items()}, job, places)
+        return job.turned(Outputs(job.split, job.sinks, also), keeping.done)
+
+
+class _Keeping:
+    """Keeps values as parts of a job are done."""
+
+    def __init__(self, run: _Run, values: Mapping[int, Ref], job: Job, places: Mapping[int, Opened]) -> None:
+        self._run, self._values, self._job, self._places = run, dict(values), job, places
+
+    def done(self, values: Mapping[int, Any], stored: Mapping[int, Sequence[Stored]]) -> None:
+        """Keep what there is now and was not before."""
+        folder = self._run.cache.folder
+        ready = [slot for slot in self._values if slot in values or slot in stored]
+        is_same = self._unchanged([self._values[slot] for slot in ready])
+        for slot in ready:
+            ref = self._values.pop(slot)
+            if not is_same.get(ref):
+                continue
+            key = self._run.known[ref]
+            if slot in stored and slot in self._places:
+                keep_tensor(folder, key, stored[slot][self._at(slot, stored[slot])], self._places[slot])
+            elif slot in values:
+                shape = self._job.split.schedule.slots[slot].type.shape
+                keep_array(folder, key, true_cells(values[slot], shape))
+
+    def _at(self, slot: int, several: Sequence[Stored]) -> int:
+        """Which of the tensors of a slot lies at its place."""
+        wanted = self._places[slot].path
+        return next(n for n, each in enumerate(several) if each.where == wanted)
+
+    def _unchanged(self, refs: Sequence[Ref]) -> dict[Ref, bool]:
+        """Whether values were computed by what their keys say, of what these say."""
+        run = self._run
+        values = {ref: run.cache.values[ref] for ref in refs}
+        now = computed(run.job.planned, values) if values else {}
+        known = keys({ref: each for ref, each in now.items() if each == values[ref]}, run.job.sources)
+        return {ref: known.get(ref) == run.known[ref] for ref in refs}
+
+
+def given_again(source: Stored, sink: Any) -> Any:
+    """An output that was found: an array, or written to its sink; a file that it lies in already stays."""
+    if sink is None:
+        return whole(source)
+    if isinstance(sink, Creation) and sink.overwrite and source.where == str(sink.path):
+        return place_of_sink(sink).again()
+    made = _made(sink, source, source.chunks)
+    try:
+        return _copied(source, made)
+    except BaseException:
+        made.close()
+        raise
+
+
+def _copied(source: Stored, sink: Sink) -> Stored:
+    if not source.shape:
+        return write_whole(sink, whole(source))
+    step = rows_at_once(source)
+    for start in range(0, source.shape[0], step):
+        box = ((start, min(start + step, source.shape[0])), *((0, size) for size in source.shape[1:]))
+        part = np.empty([stop - begin for begin, stop in box], source.dtype)
+        if part.size:
+            source.read(box, part).result()
+            sink.write(box, part).result()
+    return sink.finish()
+
+
+def _made(sink: Any, kind: Any, chunks: Any) -> Sink:
+    names = kind.names if kind.names is not None and any(kind.names) else None
+    return sink.make(kind.shape, kind.dtype, names, chunks if getattr(sink, "has_chunks", False) else None)

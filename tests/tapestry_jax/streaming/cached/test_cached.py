@@ -1,0 +1,364 @@
+"""`cache=`: what jobs have made is read by others, and only what it is right to read."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tapestry_jax as tp
+from tapestry_jax.storage import stored
+from tapestry_jax.streaming.errors import StreamError
+
+agg = tp.aggregators
+X = np.random.default_rng(0).integers(-9, 9, (23, 3)).astype(np.float32)
+OVER = {"row": tp.chunks(size=4)}
+total = tp.fold(agg.Sum(), "row c -> c")
+
+
+@tp.program("row c -> row c")
+def centred(x: Any) -> Any:
+    return tp.Map(lambda a, m: a - m, "row c, c -> row c")(x, tp.fold(agg.Mean(), "row c -> c")(x))
+
+
+@tp.program("row c -> c")
+def spread(x: Any) -> Any:
+    """Reads `centred` twice: the mean, then itself."""
+    return tp.fold(agg.Max(), "row c -> c")(tp.Map(abs)(centred(x)))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+
+
+def read_bytes(program: Any, source: Any = None, want: Any = None, over: Any = OVER, **options: Any) -> int:
+    """Run a job with the cache, hold it against the program on arrays, and tell what it has read."""
+    source = tp.open("x.npy") if source is None else source
+    job = tp.stream(program, over, source, cache="cache", **options)
+    got = job.run()
+    if want is None:
+        array = np.empty(source.shape, source.dtype)
+        source.read(tuple((0, size) for size in source.shape), array).result()
+        want = program(array)
+    for mine, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(whole(mine), other, rtol=1e-5, atol=1e-5)
+    return job.metrics.stage("read").bytes
+
+
+def whole(found: Any) -> Any:
+    if isinstance(found, np.ndarray):
+        return found
+    array = np.empty(found.shape, found.dtype)
+    found.read(tuple((0, size) for size in found.shape), array).result()
+    found.close()
+    return array
+
+
+def test_a_job_of_before_reads_nothing() -> None:
+    assert read_bytes(centred) == 2 * X.nbytes
+    assert read_bytes(centred) == 0
+    assert read_bytes(centred, over={"row": tp.chunks(size=5)}) == 0
+
+
+def test_what_programs_share_is_read_and_the_rest_is_computed() -> None:
+    mean = tp.fold(agg.Mean(), "row c -> c")
+    assert read_bytes(mean) == X.nbytes
+    assert read_bytes(centred) == X.nbytes
+    # `centred` is there as a tensor of the cache, and is what one pass reads now.
+    assert read_bytes(spread) == X.nbytes
+    both = tp.trace(lambda x: (mean(x), total(x)), tp.TensorType({"row": 23, "c": 3}))
+    assert read_bytes(both, want=(X.mean(0), X.sum(0))) == X.nbytes
+    assert read_bytes(both, want=(X.mean(0), X.sum(0))) == 0
+
+
+def test_spilled_values_are_kept_too() -> None:
+    running = tp.scan(agg.Sum(), "row c -> row c", over="row")
+    assert read_bytes(running >> spread) == 2 * X.nbytes
+    assert read_bytes(running) == 0
+    doubled = tp.Map(lambda a: a * 2, "row c -> row c") >> tp.fold(agg.Max(), "row c -> c")
+    assert read_bytes(running >> doubled) == X.nbytes
+
+
+def test_a_result_of_folds_alone_needs_no_stream() -> None:
+    mean = tp.fold(agg.Mean(), "row c -> c")
+    read_bytes(mean)
+    assert read_bytes(mean >> tp.Map(jnp.exp), sinks=tp.create("e.npy")) == 0
+    np.testing.assert_allclose(np.load("e.npy"), np.exp(X.mean(0)), rtol=1e-6)
+
+
+def test_files_of_the_user_are_not_stored_twice_and_are_copied_elsewhere() -> None:
+    assert read_bytes(centred, sinks=tp.create("y.zarr")) == 2 * X.nbytes
+    assert not list(Path("cache").glob("*.zarr"))
+    before = Path("y.zarr/zarr.json").stat().st_ino
+    assert read_bytes(centred, sinks=tp.create("y.zarr", overwrite=True)) == 0
+    assert Path("y.zarr/zarr.json").stat().st_ino == before
+    assert read_bytes(centred, sinks=tp.create("z.npy")) == 0
+    np.testing.assert_allclose(np.load("z.npy"), X - X.mean(0), atol=1e-5)
+    with pytest.raises(tp.FormatError, match="is there already"):
+        read_bytes(centred, sinks=tp.create("z.npy"))
+    np.save("y.npy", 0 * X)
+    shutil.rmtree("y.zarr")
+    tp.stream(tp.Map(lambda a: a + 1, "row c -> row c"), OVER, X, tp.create("y.zarr")).run().close()
+    assert read_bytes(centred) == X.nbytes  # another file is in its place: of the mean alone there is a value
+
+
+SOURCES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "another content": (lambda: np.save("x.npy", X), lambda: np.save("x.npy", X + 1)),
+    "another array": (lambda: X, lambda: X + 1),
+    "other axes": (lambda: stored(X), lambda: stored(X[::-1].copy())),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_other_sources_are_read(name: str) -> None:
+    for make in SOURCES[name]:
+        source = make()
+        assert (
+            read_bytes(
+                total, tp.open("x.npy") if source is None else stored(np.asarray(getattr(source, "array", source)))
+            )
+            > 0
+        )
+
+
+def test_tensors_of_one_file_are_told_apart() -> None:
+    np.savez("two.npz", a=X, b=X + 1)
+    assert [read_bytes(total, tp.open("two.npz", name)) for name in "abab"] == [X.nbytes, X.nbytes, 0, 0]
+
+
+def test_files_of_one_size_and_time_are_told_apart() -> None:
+    # As they come out of an archive; a link has the inode too.
+    os.link("x.npy", "same.npy")
+    assert read_bytes(total) == X.nbytes
+    assert read_bytes(total, tp.open("same.npy")) == X.nbytes
+
+
+def kernels(text: str, number: int) -> Any:
+    """A module of the user's, written anew."""
+    Path("mine.py").write_text(textwrap.dedent(text))
+    os.utime("mine.py", (number, number))
+    shutil.rmtree("__pycache__", ignore_errors=True)
+    sys.modules.pop("mine", None)
+    importlib.invalidate_caches()
+    return importlib.import_module("mine")
+
+
+def test_an_edited_kernel_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path.cwd())
+    text = """
+    FACTOR = [2]
+    def helper(a): return a + 1
+    def scaled(a): return FACTOR[0] * helper(a)
+    def smallest(a, b):
+        return {}(a, b)
+    """
+    edits = [("", ""), ("[2]", "[3]"), ("a + 1", "a + 2")]
+    for number, (old, new) in enumerate(edits):
+        module = kernels(
+            "import jax.numpy as jnp\n" + textwrap.dedent(text).format("jnp.minimum").replace(old, new), number
+        )
+        program = tp.Map(module.scaled) >> total
+        assert [read_bytes(program), read_bytes(program)] == [X.nbytes, 0]
+    for number, name in enumerate(("jnp.minimum", "jnp.maximum")):
+        module = kernels("import jax.numpy as jnp\n" + textwrap.dedent(text).format(name), 10 + number)
+        largest = tp.Monoid([np.inf, -np.inf][number], module.smallest)
+        kernel = [jnp.min, jnp.max][number]
+        fold = tp.Reduce(lambda a, k=kernel: k(a, axis=0), "row c -> c", largest)
+        assert [read_bytes(fold), read_bytes(fold)] == [X.nbytes, 0]
+    sys.modules.pop("mine", None)
+
+
+def test_a_monoid_that_merges_otherwise_is_another_program() -> None:
+    """The kernel is the same, and so is the result on one piece."""
+    sizes: list[int] = []
+    for combine in (jnp.add, jnp.maximum):
+        fold = tp.Reduce(lambda a: a[0], "row c -> c", tp.Monoid(-(2.0**30), combine))
+        job = tp.stream(fold, OVER, tp.open("x.npy"), cache="cache")
+        job.run()
+        sizes.append(job.metrics.stage("read").bytes)
+    assert sizes == [X.nbytes, X.nbytes]
+
+
+AMOUNT = [1.0]
+
+
+def test_what_a_kernel_reads_may_change_between_making_and_running() -> None:
+    def job() -> Any:
+        return tp.stream(tp.Map(lambda a: a * AMOUNT[0]) >> total, OVER, tp.open("x.npy"), cache="cache")
+
+    AMOUNT[0] = 2.0
+    first = job()
+    first.plan()  # it is compiled here
+    AMOUNT[0] = 3.0
+    np.testing.assert_allclose(first.run(), 2 * X.sum(0))
+    assert not list(Path("cache").glob("*.entry"))
+    for amount in (3.0, 2.0, 3.0):
+        AMOUNT[0] = amount
+        np.testing.assert_allclose(job().run(), amount * X.sum(0))
+
+
+def test_what_calls_out_of_jax_is_not_kept() -> None:
+    def called(a: Any) -> Any:
+        return jax.pure_callback(lambda b: np.asarray(b) + 1, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+
+    program = tp.Map(called, "row c -> row c") >> total
+    assert [read_bytes(program) for _ in range(2)] == [X.nbytes, X.nbytes]
+
+
+def damage_entry() -> None:
+    for path in Path("cache").glob("*.entry"):
+        data = bytearray(path.read_bytes())
+        data[-20] ^= 1
+        path.write_bytes(data)
+
+
+def cut_entry() -> None:
+    for path in Path("cache").glob("*.entry"):
+        path.write_bytes(path.read_bytes()[:-3])
+
+
+def damage_chunk() -> None:
+    """A bit, under the same size and time: only reading shows it."""
+    for path in Path("cache").glob("*.zarr/c/**/*"):
+        if path.is_file():
+            at, data = path.stat(), bytearray(path.read_bytes())
+            data[3] ^= 1
+            path.write_bytes(data)
+            os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+
+
+def lose_tensor() -> None:
+    for path in Path("cache").glob("*.zarr"):
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("damage", [damage_entry, cut_entry, damage_chunk, lose_tensor])
+def test_what_is_damaged_is_made_again(damage: Callable[[], None]) -> None:
+    assert read_bytes(centred) == 2 * X.nbytes
+    damage()
+    assert read_bytes(spread) in (X.nbytes, 2 * X.nbytes, 3 * X.nbytes)
+    assert read_bytes(centred) <= X.nbytes
+    assert read_bytes(centred) == read_bytes(spread) == 0
+    damage()
+    assert read_bytes(centred) > 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 4, 5])
+def test_degenerate_sizes(rows: int) -> None:
+    for _ in range(2):
+        read_bytes(centred if rows else total, stored(X[:rows]))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, jnp.bfloat16, np.complex64])
+def test_other_dtypes(dtype: Any) -> None:
+    program = tp.scan(agg.Sum(), "row c -> row c", over="row") >> tp.Map(lambda a: a + a)
+    x = X.astype(dtype)
+    first, second = (tp.stream(program, OVER, x, cache="cache").run() for _ in range(2))
+    assert first.dtype == second.dtype and first.tobytes() == second.tobytes()
+
+
+def test_a_mesh_finds_what_one_device_has_made() -> None:
+    assert read_bytes(centred) == 2 * X.nbytes
+    mesh = tp.mesh(data=2)
+    assert read_bytes(centred, over={"row": ("data", tp.chunks(size=2))}, mesh=mesh) == 0
+    assert read_bytes(spread, over={"row": ("data", tp.chunks(size=2))}, mesh=mesh) == X.nbytes
+
+
+def test_a_cache_is_made_smaller_but_not_under_a_job() -> None:
+    read_bytes(centred)
+    read_bytes(spread)
+    left = tp.prune_cache("cache", "1MiB")
+    assert left > 2 * X.nbytes / 3 and read_bytes(spread) == read_bytes(centred) == 0
+    Path("cache/" + "0" * 64 + "-0123456789abcdef.zarr.partial").mkdir()
+    assert 0 < tp.prune_cache("cache", left - 1) < left and not list(Path("cache").glob("*.partial"))
+    assert read_bytes(centred) == 0  # asked for last
+    assert tp.prune_cache("cache") == 0 and [each.name for each in Path("cache").iterdir()] == ["lock"]
+
+    def rows() -> Any:
+        with pytest.raises(StreamError, match="cache belongs to a job that is running"):
+            tp.prune_cache("cache")
+        yield X
+
+    graph = tp.trace(total, tp.TensorType({"row": 23, "c": 3}))
+    np.testing.assert_allclose(tp.stream(graph, OVER, rows(), cache="cache").run(), X.sum(0))
+    assert [each.name for each in Path("cache").iterdir()] == ["lock"]  # what arrives has no fingerprint
+
+
+def test_what_cannot_be_cached_is_refused() -> None:
+    with pytest.raises(StreamError, match=r"cache= of tp.stream is a folder"):
+        tp.stream(total, OVER, X, cache=3)
+    with pytest.raises(tp.PlanError, match="a job with cache= keeps no state of its own"):
+        tp.stream(total, OVER, X, cache="cache", checkpoint="run")
+    job = tp.stream(total, OVER, X, cache="cache")
+    job.run()
+    with pytest.raises(tp.PlanError, match="found in cache= has no state to go on from"):
+        job.extend(X)
+    with pytest.raises(tp.PlanError, match="prune_cache takes the folder of a cache"):
+        tp.prune_cache("nowhere")
+
+
+KILLED = """
+import os, signal, sys
+import jax
+jax.config.update("jax_platforms", "cpu")
+import tapestry_jax as tp
+sys.path.insert(0, sys.argv[1])
+from test_cached import OVER, spread
+job, left, sync = tp.stream(spread, OVER, tp.open("x.npy"), cache="cache"), int(sys.argv[2]), os.fsync
+
+def counted(handle):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(handle)
+
+os.fsync = counted
+job.run()
+"""
+
+
+def killed_at(number: int) -> int:
+    """A process that runs `spread` and is killed when it brings something to the disk for so many times."""
+    command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(number)]
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False).returncode
+
+
+def test_a_job_that_is_killed_leaves_what_it_has_finished() -> None:
+    assert killed_at(2) == -signal.SIGKILL
+    assert read_bytes(spread) == X.nbytes  # the mean is there
+    assert read_bytes(spread) == 0
+    tp.prune_cache("cache", "1MiB")
+    assert {path.suffix for path in Path("cache").iterdir()} == {"", ".entry"}
+
+
+def test_jobs_at_once_share_a_cache() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        read = [*pool.map(lambda _: read_bytes(spread), range(4))]
+    assert all(each in (0, X.nbytes, 2 * X.nbytes) for each in read) and read_bytes(spread) == 0
+
+
+def test_a_fold_inside_of_small_steps_is_found_by_others() -> None:
+    variance = tp.fold(agg.Moments(), "row c -> c")
+
+    def deviation(x: Any) -> Any:
+        return tp.Map(jnp.sqrt)(variance(x)["variance"])
+
+    graph = tp.trace(deviation, tp.TensorType({"row": 23, "c": 3}))
+    assert read_bytes(graph, want=X.std(0)) == X.nbytes
+    assert read_bytes(variance) == 0
