@@ -16,8 +16,8 @@ from combinators.graphs.given import given
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Ref
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.files.joined import Joined, Numbers
 from tapestry_jax.storage.in_memory import InMemory
-from tapestry_jax.storage.joined import Joined, Numbers
 from tapestry_jax.storage.opening import opened
 from tapestry_jax.storage.places import POSTGRES
 from tapestry_jax.storage.protocols import Stored
