@@ -27,6 +27,7 @@ from combinators.kernels.names import public_name
 from combinators.kernels.reachable import is_library
 
 _JITTED = type(jax.jit(lambda: None))
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 _SETTLED = "_tapestry_settled"
 """Marks a function whose variables nobody else can write."""
 
@@ -45,6 +46,8 @@ def settled(value: Any) -> Any:
 
 
 def _settled(value: Any, made: dict[int, Any]) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if id(value) in made:
         return made[id(value)]
     if isinstance(value, FunctionType):
@@ -86,9 +89,18 @@ def _is_frozen(value: Any) -> bool:
 
 
 def _dataclass(value: Any, made: dict[int, Any]) -> Any:
-    parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-    changed = {name: new for name, part in parts.items() if (new := _settled(part, made)) is not part}
+    changed: dict[str, Any] = {}
+    for name in _given(type(value)):
+        part = getattr(value, name)
+        if (new := _settled(part, made)) is not part:
+            changed[name] = new
     return dataclasses.replace(value, **changed) if changed else value
+
+
+@functools.lru_cache(maxsize=1024)
+def _given(cls: type[Any]) -> tuple[str, ...]:
+    """The fields of a dataclass that its constructor takes; asked for at every operation that is made."""
+    return tuple(field.name for field in dataclasses.fields(cls) if field.init)
 
 
 def _function(fn: FunctionType, made: dict[int, Any]) -> FunctionType:
