@@ -41,6 +41,7 @@ class Walk:
     Attributes:
       outer: texts of the functions whose derivatives this program is, or is in, the outermost first; a loop's is not.
       around: those and all around.
+      regions: the paths of what is under `jax.checkpoint`.
     """
 
     def __init__(self, rules: dict[str, Lift], unknown: Lift, values: Values, through: Collection[str] = ()) -> None:
@@ -49,6 +50,7 @@ class Walk:
         self.place, self.scope, self.root = "", "", ""
         self.within: Any = None
         self.outer, self.around = tuple[str, ...](), frozenset[str]()
+        self.regions = set[str]()
 
     def run(
         self, jaxpr: Any, constants: Sequence[Any], atoms: Sequence[Atom], *, as_written: bool = False
@@ -103,7 +105,7 @@ class Walk:
     def inner(self) -> Walk:
         """A walk for the body of a loop."""
         made = Walk(self.rules, self.unknown, self.values, self.through)
-        made.root, made.place, made.around = self.root, self.place, self.around
+        made.root, made.place, made.around, made.regions = self.root, self.place, self.around, self.regions
         return made
 
     def shape(self, atom: Atom) -> tuple[int, ...]:
