@@ -49,12 +49,30 @@ def parameter(
     if math.prod(shape) >= 2**63:
         raise GraphError(message("a parameter is too large", f"got {kind}", remedy="Choose smaller sizes."))
     try:
-        value = jnp.reshape(initializer(rngs.params(), flat or shape, kind.dtype), shape)
+        value = jnp.reshape(initializer(_key(rngs), flat or shape, kind.dtype), shape)
     except TypeError as error:
         details = (f"of {kind}", f"{type(error).__name__}: {error}"[:200])
         remedy = "Pass a function of key, shape and dtype, such as those of jax.nn.initializers."
         raise GraphError(message("an initializer gives no parameter", *details, remedy=remedy)) from error
     return nnx.Param(value, dims=tuple(dims))
+
+
+def _key(rngs: nnx.Rngs) -> jax.Array:
+    """The next key of the stream `params`, as the stream itself gives it.
+
+    Where a module is traced, a stream that counts on asks the count for its sharding, and JAX answers in an error
+    whose text is read off all equations so far: the time for many parameters grew with their square. Here it is not
+    asked.
+    """
+    stream: Any = rngs.params
+    if not isinstance(stream, nnx.RngStream):
+        return stream()
+    count: Any = stream.count.get_raw_value()
+    if not isinstance(count, jax.Array) or hasattr(jax.typeof(count), "inner_aval"):
+        return stream()  # counted in a reference, or nowhere yet
+    key = jax.random.fold_in(stream.key[...], count)
+    stream.count.set_raw_value(count + 1)
+    return key
 
 
 def cast(value: Any, dtype: Any) -> Any:
