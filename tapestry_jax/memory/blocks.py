@@ -53,7 +53,7 @@ def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Blo
     for block in sorted(blocks, key=lambda block: -block.bytes):
         end = block.end
         for at in range(bisect_left(rooms, block.bytes), len(rooms)):
-            if places[at][1] > end and all(_apart(block, other) for other in taken[at]):
+            if places[at][1] > end and _is_free(block, taken[at]):
                 taken[at].append(block)
                 break
         else:
@@ -61,9 +61,13 @@ def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Blo
     return kept
 
 
-def _apart(one: Block, other: Block) -> bool:
-    """Whether two blocks may lie in one place."""
-    return one.end < other.start or one.start > other.end or one.over is other or other.over is one
+def _is_free(block: Block, taken: Sequence[Block]) -> bool:
+    """Whether a block may lie in a place beside others: asked for every block and output of a program."""
+    start, end, over = block.start, block.end, block.over
+    for other in taken:
+        if start <= other.end and end >= other.start and over is not other and other.over is not block:
+            return False
+    return True
 
 
 def joined(blocks: Sequence[Block]) -> list[Block]:

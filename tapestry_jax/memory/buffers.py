@@ -23,6 +23,7 @@ class Buffers:
         self._program = program
         self.own = set(program.inputs) | _stored(program, set(wanted))
         self._roots: dict[int, frozenset[int]] = {}
+        self._read: dict[int, frozenset[int]] = {}
         makers = {result: node for node in program.nodes for result in node.results}
         for number in range(len(program.values)):
             if number not in makers:
@@ -41,6 +42,12 @@ class Buffers:
 
     def read(self, node: Node) -> frozenset[int]:
         """The buffers that an operation reads, where it is run; what is only computed later reads nothing now."""
+        found = self._read.get(id(node))
+        if found is None:
+            found = self._read[id(node)] = self._read_by(node)
+        return found
+
+    def _read_by(self, node: Node) -> frozenset[int]:
         if node.kind in _COMPUTED and not any(result in self.own for result in node.results):
             return frozenset()
         return frozenset[int]().union(*(self._roots[number] for number in node.operands))

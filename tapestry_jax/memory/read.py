@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import is_literal, scan_parts
 from tapestry_jax.hlo.cycles import path_of
 from tapestry_jax.lowering.on_device.recomputed import LATER
@@ -37,18 +38,36 @@ def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
       jaxpr: of the program of a plan.
       paths: of its operations; an equation belongs to the innermost that its scopes name.
     """
-    reader = _Reader(_Paths(frozenset(paths)))
+    reader = _Reader(_Paths(frozenset(paths)), {})
     inputs = [reader.value(variable) for variable in jaxpr.jaxpr.invars]
     known: dict[Any, int | None] = dict(zip(jaxpr.jaxpr.invars, inputs, strict=True))
     outputs = reader.run(jaxpr.jaxpr, known, "")
     return needed(reader.program(inputs, outputs))
 
 
+@dataclass(frozen=True, eq=False)
+class _Said:
+    """What an equation says by itself, wherever it is inlined: equal layers share the programs that they call.
+
+    Attributes:
+      scopes: the names of its scopes.
+      inner: the program of a call that compilers inline.
+      made: its results.
+      node: an operation without operands and results, and with no path.
+    """
+
+    scopes: str
+    inner: Any
+    made: tuple[Value, ...]
+    node: Node
+
+
 class _Reader:
     """Nodes and values of one program, while they are found."""
 
-    def __init__(self, paths: _Paths) -> None:
+    def __init__(self, paths: _Paths, said: dict[int, _Said]) -> None:
         self.paths = paths
+        self._said = said
         self.values: list[Value] = []
         self.nodes: list[Node] = []
         self.uniform: set[int] = set()
@@ -71,8 +90,11 @@ class _Reader:
     def _equation(self, equation: Any, known: dict[Any, int | None], path: str) -> None:
         name, params = equation.primitive.name, equation.params
         operands = [None if is_literal(v) else known.get(v) for v in equation.invars]
-        here = "/".join(filter(None, (path, str(equation.source_info.name_stack))))
-        inner = _called(name, params)
+        # Equations live as long as the program that is read.
+        said = self._said.get(id(equation))
+        if said is None:
+            said = self._said[id(equation)] = _said(equation)
+        here, inner = f"{path}/{said.scopes}" if path and said.scopes else path or said.scopes, said.inner
         if name == "shard_map":
             body = _jaxpr(params["jaxpr"])
             operands = [self._local(number, variable) for number, variable in zip(operands, body.invars, strict=True)]
@@ -87,7 +109,8 @@ class _Reader:
         if name == LATER:
             known.update(zip(equation.outvars, self._later(equation, operands, here), strict=True))
             return
-        results = [self.value(variable) for variable in equation.outvars]
+        results = range(len(self.values), len(self.values) + len(said.made))
+        self.values += said.made
         known.update(zip(equation.outvars, results, strict=True))
         clean, backward = self.paths.of(here)
         bodies, held, carries = self._loop(equation, here)
@@ -97,7 +120,8 @@ class _Reader:
             if name == "cond":
                 operands = operands[1:]
         read = tuple(number for number in operands if number is not None)
-        kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
+        node = said.node
+        kind, library = node.kind, node.library
         if name == "broadcast_in_dim" and read and equation.invars[0].aval.size == equation.outvars[0].aval.size:
             kind = VIEW
         if name == "select_n" and (operands[0] is None or operands[0] in self.uniform):
@@ -106,8 +130,6 @@ class _Reader:
             kind, read = (VIEW, tuple(varying)) if len(varying) == 1 else (kind, read)
         if kind <= COSTLY and name not in _COUNTED and all(number in self.uniform for number in read):
             self.uniform.update(results)
-        rounds = name in _PRODUCTS and _is_default(params.get("precision"))
-        library = library_of(equation)
         if library == "scatters" and operands[0] not in self.uniform:
             library = ""
         made = Node(
@@ -119,15 +141,15 @@ class _Reader:
             bodies,
             held,
             carries,
-            rounds,
+            node.rounds,
             library=library,
-            turned=turned(equation),
-            merged=merged(equation),
+            turned=node.turned,
+            merged=node.merged,
             name=name,
-            parts=parts_of(equation),
-            extents=extents_of(equation),
-            rows=reduces_rows(equation),
-            cuts=name == "all_to_all" and params["split_axis"] != 0,
+            parts=node.parts,
+            extents=node.extents,
+            rows=node.rows,
+            cuts=node.cuts,
         )
         self.nodes.append(made)
 
@@ -180,7 +202,7 @@ class _Reader:
         return len(self.values) - 1
 
     def _body(self, jaxpr: Any, path: str) -> Program:
-        reader, inner = _Reader(self.paths), _jaxpr(jaxpr)
+        reader, inner = _Reader(self.paths, self._said), _jaxpr(jaxpr)
         inputs = [reader.value(variable) for variable in inner.invars]
         outputs = reader.run(inner, dict(zip(inner.invars, inputs, strict=True)), path)
         return reader.program(inputs, outputs)
@@ -206,6 +228,29 @@ class _Reader:
                 return tuple(self._body(branch, path) for branch in params["branches"]), 0, 0
             case _:
                 return (), 0, 0
+
+
+def _said(equation: Any) -> _Said:
+    """What is found out about an equation once."""
+    name, params = equation.primitive.name, equation.params
+    kind = LOOP if name in ("scan", "while") else BRANCH if name == "cond" else kind_of(name)
+    node = Node(
+        kind,
+        (),
+        (),
+        "",
+        rounds=name in _PRODUCTS and _is_default(params.get("precision")),
+        library=library_of(equation),
+        turned=turned(equation),
+        merged=merged(equation),
+        name=name,
+        parts=parts_of(equation),
+        extents=extents_of(equation),
+        rows=reduces_rows(equation),
+        cuts=name == "all_to_all" and params["split_axis"] != 0,
+    )
+    made = tuple(_value(variable.aval) for variable in equation.outvars)
+    return _Said(str(equation.source_info.name_stack), _called(name, params), made, node)
 
 
 def _called(name: str, params: Mapping[str, Any]) -> Any:
