@@ -21,6 +21,7 @@ import numpy as np
 from combinators.errors import KernelError, message
 from combinators.frozen import dataclass
 from combinators.kernels.fingerprint import fingerprint
+from combinators.kernels.settled import reads_by_name
 from combinators.merging.blocks import combine_blocks, identity_block, present_block
 from combinators.operations.dense import as_dense
 from combinators.operations.operation import TRACED, Operation
@@ -82,8 +83,9 @@ def check_operation(operation: Operation, was: Written, path: str) -> None:
 
 
 def _structure(operation: Operation) -> str | None:
+    parts = operation.kernel, operation.present, operation.dense, operation.monoid
     try:
-        return fingerprint((operation.kernel, operation.present, operation.dense, operation.monoid))
+        return None if reads_by_name(*parts) else fingerprint(parts)
     except KernelError:
         return None
 

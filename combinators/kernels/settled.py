@@ -177,23 +177,38 @@ def changeable(*values: Any) -> tuple[int, ...]:
 def may_change(*values: Any) -> bool:
     """Whether kernels read anything by which they can come to compute something else.
 
-    Functions that a module calls by a name are taken as they are, and so is what they read: all kernels share them.
+    Args:
+      values: kernels, and whatever else belongs to a leaf.
+    """
+    seen = dict[int, Any]()
+    found = [each for value in values for each in _changeable(value, seen)]
+    return any(public_name(each) is None for each in found) or any(map(_reads_module, [*found, *seen.values()]))
+
+
+def reads_by_name(*values: Any) -> bool:
+    """Whether functions or classes that fingerprints tell by their names alone read variables of their modules.
 
     Args:
       values: kernels, and whatever else belongs to a leaf.
     """
     seen = dict[int, Any]()
     found = [each for value in values for each in _changeable(value, seen)]
-    return any(public_name(each) is None for each in found) or any(map(_reads_module, seen.values()))
+    return any(public_name(each) is not None and _reads_module(each) for each in found)
 
 
-def _reads_module(value: Any) -> bool:
-    """Whether it is a local function that reads a variable of its module: not a module, a class or a named function."""
-    if not isinstance(value, FunctionType) or is_library_function(value) or _is_reloadable(value):
+def _reads_module(value: Any, outer: tuple[Any, ...] = ()) -> bool:
+    """Whether a user's function, or a method of a user's class, reads a variable: not a module, a class, a function."""
+    if isinstance(value, type):
+        parts = (getattr(part, "__func__", getattr(part, "fget", part)) for part in vars(value).values())
+        return any(_reads_module(part, outer) for part in parts)
+    if not isinstance(value, FunctionType) or is_library(value.__module__) or value in outer:
         return False
-    read = (value.__globals__.get(name) for name in loaded_globals(value.__code__))
+    read = [value.__globals__[name] for name in loaded_globals(value.__code__) if name in value.__globals__]
     return any(
-        not isinstance(each, ModuleType | type) and public_name(each) is None for each in read if each is not None
+        _reads_module(each, (*outer, value))
+        if isinstance(each, FunctionType)
+        else not isinstance(each, ModuleType | type) and public_name(each) is None
+        for each in read
     )
 
 
@@ -246,6 +261,7 @@ def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iter
             yield from _changeable(getattr(value, field.name, None), seen, read=read)
     elif type(value).__module__ != "builtins" and not is_library(type(value).__module__):
         yield value
+        yield type(value)
 
 
 def _is_reloadable(value: Any) -> bool:

@@ -65,6 +65,45 @@ def _of_global() -> tuple[Any, Callable[[int], None]]:
     return tp.Map(lambda a: a * BY), lambda by: globals().update(BY=by)
 
 
+def _times_global(a: Any) -> Any:
+    return _by_global() * a
+
+
+def _by_global() -> int:
+    return BY
+
+
+@dataclasses.dataclass(frozen=True)
+class TimesGlobal:
+    """Reads a variable of its module."""
+
+    def __call__(self, a: Any) -> Any:
+        return a * BY
+
+
+class Named:
+    """Reads a variable of its module, and is no dataclass."""
+
+    @staticmethod
+    def kernel(a: Any) -> Any:
+        return a * BY
+
+    def __call__(self, a: Any) -> Any:
+        return self.kernel(a)
+
+
+def _of_named_object() -> tuple[Any, Callable[[int], None]]:
+    return tp.Map(Named()), lambda by: globals().update(BY=by)
+
+
+def _of_named_function() -> tuple[Any, Callable[[int], None]]:
+    return tp.Map(_times_global), lambda by: globals().update(BY=by)
+
+
+def _of_named_class() -> tuple[Any, Callable[[int], None]]:
+    return tp.Map(TimesGlobal()), lambda by: globals().update(BY=by)
+
+
 def _of_local_class() -> tuple[Any, Callable[[int], None]]:
     class Local:
         def __call__(self, a: Any) -> Any:
@@ -127,6 +166,9 @@ MAKERS = [
     _of_method,
     _of_slotted,
     _of_global,
+    _of_named_function,
+    _of_named_object,
+    _of_named_class,
     _of_local_class,
     _of_rule,
     _of_monoid,
