@@ -7,8 +7,10 @@ from typing import Any, cast
 
 from combinators.errors import MeshError, PlanError, message
 from combinators.graphs.graph import Graph
+from combinators.graphs.walk import loops
 from tapestry_jax.plan import Plan, make_plan
 from tapestry_jax.planning.asked import read_asked
+from tapestry_jax.planning.entries.items import Ring
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 
@@ -62,7 +64,8 @@ def plan(
     Raises:
       PlanError: for unknown dimensions or paths, a mesh axis used twice in an operation, an entry that cuts nothing, a
         halo that no loop can have, a layout asked for that does not divide, a carrier that is no float or narrower
-        than what it carries, or remat of what is no part of the program, or that keeps what it cannot.
+        than what it carries, remat of what is no part of the program, or that keeps what it cannot, or a ring that
+        cannot be proved to go round in a repetition.
       MeshError: for an unknown mesh axis, or what is no mesh.
 
     Example:
@@ -88,4 +91,24 @@ def plan(
         remedy = f"Make one with tp.mesh({sizes}), or pass a jax.sharding.Mesh or AbstractMesh."
         raise MeshError(message("a plan needs a mesh", f"got {type(mesh).__name__}: {mesh!r:.80}", remedy=remedy))
     asked = read_asked(MeshShape.of(mesh), entries, ops, inputs, outputs, accumulate, platforms, remat)
-    return make_plan(graph, mesh, asked)
+    plan = make_plan(graph, mesh, asked)
+    _check_rings(plan)
+    return plan
+
+
+def _check_rings(plan: Plan) -> None:
+    """Refuse rings in a repetition that cannot be proved to be right: which are depends on all that is around them."""
+    placed = (*plan.entries, *(entry for _, entries in plan.ops for entry in entries))
+    rings = any(isinstance(item, Ring) for _, items in placed for item in items)
+    if not rings or not any(loops(plan.graph)):
+        return
+    try:
+        plan.verify()
+    except PlanError as error:
+        raise PlanError(
+            message(
+                f"the rings of this plan of `{plan.graph.name}` cannot go round in its repetition",
+                *str(error).splitlines()[:-1],
+                remedy="Take chunks in the place of a ring, or place what is beside it otherwise.",
+            )
+        ) from error

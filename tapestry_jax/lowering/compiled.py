@@ -45,6 +45,10 @@ class Compiled(Immutable):
         # XLA would choose layouts of its own for what nobody pins.
         self._pinned = jax.jit(of_leaves, in_shardings=given, out_shardings=made)
 
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name}={size}" for name, size in self._schedule.mesh.axes)
+        return f"Compiled({self._schedule.graph!r}, {axes})"
+
     def __call__(self, *args: Any) -> Any:
         """Run the program."""
         leaves, tree = jax.tree.flatten(args)

@@ -278,6 +278,8 @@ KEPT = (
 LATE = (one_list, one_object, one_method, one_namespace, classes_in_a_loop, globals_in_a_loop)
 """What a plan refuses where the factors differ."""
 LOADED = (loaded_again, globals_loaded_again)
+SHARED = (globals_in_a_loop, globals_loaded_again)
+"""What all groups of this form read is one variable."""
 BASES = {line: None, wave: None, centred: "r [c] -> r [c]", summed: "r c -> c"}
 
 
@@ -317,11 +319,6 @@ class Group:
         late = self.form is rows_of_lambdas or (self.form in LATE and self.at_once)
         return (self.factors[-1],) * len(self.factors) if late else self.factors
 
-    @property
-    def may_be_refused(self) -> bool:
-        """Whether something that the kernels read changes after the first of them is applied."""
-        return self.form in (*LATE, globals_loaded_again) and len({*self.factors}) > 1
-
     def _leaf(self, kernel: Any) -> Any:
         signature = BASES[self.base]
         if signature is None:
@@ -354,7 +351,7 @@ def check(seed: str) -> list[str]:
             x = group.apply(x)
         return x
 
-    refusable = any(group.may_be_refused for group in groups)
+    refusable = may_be_refused(groups)
     found = list[str]()
 
     def ask(what: str, run: Callable[[], Any], want: Any = expected, *, later: bool = True) -> None:
@@ -392,6 +389,12 @@ def check(seed: str) -> list[str]:
         ask("streamed", lambda: tp.stream(graph, {"r": tp.chunks(size=2)}, sources={"x": x}).run())
     ask("stored", lambda: _stored(graph, x))
     return found
+
+
+def may_be_refused(groups: Sequence[Group]) -> bool:
+    """Whether something that kernels read changes after the first of them is applied."""
+    shared = {form: {k for g in groups if g.form is form for k in g.factors} for form in SHARED}
+    return any(len(ks) > 1 for ks in shared.values()) or any(g.form in LATE and len({*g.factors}) > 1 for g in groups)
 
 
 def _slope(groups: Sequence[Group], x: Any) -> Any:

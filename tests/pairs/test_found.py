@@ -12,7 +12,7 @@ import pytest
 
 import tapestry_jax as tp
 from tests.pairs import kernels
-from tests.pairs.pair import check
+from tests.pairs.pair import check, draw_pair
 from tests.pairs.plans import Placing
 from tests.pairs.programs import Program
 
@@ -108,3 +108,11 @@ def test_passes_for_totals_leave_out_scans_that_only_others_need():
 
     plan = planned(run, {"data": 3}, {"c": ("data", tp.chunks(2)), "a": tp.chunks(4)}, *[{"a": 5, "c": 11}] * 2)
     plan.verify()
+
+
+def test_a_ring_that_cannot_go_round_in_a_repetition_is_refused_when_it_is_planned():
+    # It was planned, and refused when it was compiled: what is left of the plan that was drawn.
+    program, _ = draw_pair("rvz/67", 4)[1]
+    around = {"b": "model", "a": (tp.ring("data"), tp.chunks(1)), "c": (tp.striped("data"), tp.ring("model"))}
+    with pytest.raises(tp.PlanError, match="cannot go round in its repetition"):
+        tp.plan(program.graph, tp.mesh(data=2, model=2), around, remat="dots_with_no_batch_dims")

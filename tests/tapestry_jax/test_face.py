@@ -11,6 +11,7 @@ from types import ModuleType
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import combinators
@@ -63,3 +64,11 @@ def test_graphs_are_shown_on_one_line():
     many = tp.trace(lambda x: [x * i for i in range(2, 9)], X)
     assert len(repr(many)) < 200
     assert len(repr(tp.plan(graph, jax.sharding.AbstractMesh((2,), ("data",)), {"batch": "data"}))) < 600
+
+
+def test_what_is_printed_of_a_compiled_plan_and_of_a_job_says_what_they_run() -> None:
+    x = np.ones((4, 2), np.float32)
+    graph = tp.trace(tp.fold(tp.aggregators.Sum(), "row col -> col"), x)
+    shown = "Graph(Sum: 1 input, 1 operation -> y float32(col=2))"
+    assert repr(tp.plan(graph, tp.mesh(data=2), {"row": "data"}).compile()) == f"Compiled({shown}, data=2)"
+    assert repr(tp.stream(graph, {"row": tp.chunks(2)}, sources={"x": x})) == f"Job({shown}, over row)"

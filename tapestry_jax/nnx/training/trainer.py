@@ -127,6 +127,11 @@ class Trainer:
         keep = read_count(keep, "keep= of a trainer", error=TrainingError)
         self._saved = None if checkpoint is None else Saved.of(checkpoint, keep)
 
+    def __repr__(self) -> str:
+        sizes = [leaf.size for leaf in jax.tree.leaves(self._types.params)]
+        counts = f"{len(sizes)} array{'s' * (len(sizes) != 1)} of {sum(sizes):,} numbers"
+        return f"Trainer({self.plan.graph.name}: {counts}, {self.steps:,} step{'s' * (self.steps != 1)} taken)"
+
     def step(self, *batch: Any, **named: Any) -> dict[str, Any]:
         """Take one step.
 
@@ -284,7 +289,8 @@ class Trainer:
 
     def _compiled(self, args: Sequence[Any], *, trains: bool) -> tuple[Any, Any]:
         """The program for batches of these sizes, and where it wants them."""
-        key = trains, tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(args))
+        leaves, tree = jax.tree.flatten(args)
+        key = trains, tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
         if key not in self._programs:
             held = nnx.merge_state(self._types.params, self._types.rest)
             run = (self._stepper if trains else self._evaluator()).run

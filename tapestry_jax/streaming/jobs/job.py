@@ -46,7 +46,7 @@ from tapestry_jax.streaming.split import Split, split
 from tapestry_jax.streaming.turn import Programs
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Job:
     """A stream that can be run. Made by `tp.stream`.
 
@@ -79,6 +79,10 @@ class Job:
     meters: list[Meter] = field(default_factory=list[Meter], repr=False)
     reached: list[Reached] = field(default_factory=list[Reached], repr=False)
     cache: Cache | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        kept = "" if self.checkpoint is None else f", kept in {str(self.checkpoint.folder)!r}"
+        return f"Job({self.planned.graph!r}, over {', '.join(self.dims)}{kept})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         remedy = "Hand on what tp.stream was given, and call it there."

@@ -369,3 +369,14 @@ def test_what_is_not_trained_stays():
     after = parameters(trainer.model)
     moved = {name for name, array in parameters(model).items() if not np.array_equal(array, after[name])}
     assert moved == {"lora_a", "lora_b"}
+
+
+def test_a_batch_in_containers_is_refused_after_others_and_a_trainer_says_what_it_trains():
+    trainer = trainer_of()
+    ((x, labels),) = batches(1)
+    assert "numbers, 0 steps taken)" in repr(trainer)
+    trainer.step(x, labels)
+    assert repr(trainer).startswith("Trainer(loss: ") and repr(trainer).endswith("numbers, 1 step taken)")
+    # The leaves are those of the step before; JAX's own error of their trees came up.
+    with pytest.raises(tp.TapestryError, match="structure"):
+        trainer.step({"x": x}, labels)
