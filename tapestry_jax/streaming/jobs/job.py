@@ -205,7 +205,7 @@ class Job:
             told = replace(told, runner=lambda sinks: self._on_workers(sinks, client), engine="workers")
             return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
 
-    def extend(self, new: Any) -> Any:
+    def extend(self, new: Any, *, mode: str = "cumulative") -> Any:
         """Go on with new rows from where the last run or extension has ended; old rows are not read.
 
         For programs of folds, whose operations do not depend on the number and the places of rows. `run` begins anew
@@ -214,9 +214,11 @@ class Job:
         Args:
           new: rows for every input that has the streamed dimension, as `sources` of `tp.stream`: tensors that lie in
             files, or arrays. Of other inputs the job's own sources are read again.
+          mode: `"cumulative"` goes on from all rows until now; `"reset"` forgets them, and begins with the new rows:
+            for batches of which each has a result of its own. The next extension goes on from there.
 
         Returns:
-          The result for all rows until now.
+          The result for all rows until now, or since the last reset.
 
         Raises:
           StreamError: before the first run.
@@ -231,10 +233,16 @@ class Job:
           >>> job.run(), job.extend(x[4:])
           (array([3., 4.], dtype=float32), array([5., 6.], dtype=float32))
         """
-        self._check_extended()
-        before = self.reached[-1]
+        if not isinstance(mode, str) or mode not in ("cumulative", "reset"):  # pyright: ignore[reportUnnecessaryIsInstance]
+            remedy = 'Say "reset" where old rows are to be forgotten.'
+            told = (f"got mode={mode!r:.40}", 'expected "cumulative" or "reset"')
+            raise PlanError(message("new rows go on from older ones, or begin anew", *told, remedy=remedy))
+        self._check_extended(begins=mode == "reset")
+        before = Reached(0, None, None) if mode == "reset" else self.reached[-1]
         older = Older(self.program, self.planned, self.split.passes[0].block, self.sources, before.rows)
         if (found := newer(older, self.dims[0], new)) is None:
+            if mode == "reset":
+                raise not_extended("there is no row to begin with")
             return before.result
         planned, dims, sources = found
         job = replace(self, planned=planned, dims=dims, sources=sources)
@@ -247,7 +255,7 @@ class Job:
         del self.reached[:-1]
         return self.reached[-1].result
 
-    def _check_extended(self) -> None:
+    def _check_extended(self, *, begins: bool) -> None:
         if self.cache is not None:
             raise not_extended("a result that was found in cache= has no state to go on from")
         if self.checkpoint is not None:
@@ -256,7 +264,7 @@ class Job:
             raise not_extended(why)
         if isinstance(self.program, Graph | Plan) or self.program is None:
             raise not_extended("it was given as a graph or a plan, whose sizes are fixed; give the program itself")
-        if not self.reached:
+        if not self.reached and not begins:
             raise StreamError(message("there is nothing to go on from", remedy="Run the job first: job.run()."))
 
     def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:

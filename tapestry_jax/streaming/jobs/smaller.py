@@ -57,6 +57,9 @@ def smaller(
       None where nothing less is left, or it cannot be streamed by itself: all of it is run then.
     """
     graph = plan.graph
+    if plan.accumulate or plan.ops:
+        # They are said of paths of the whole program.
+        return None
     part = given(graph, known, [graph.outputs[number] for number in left])
     positions = {Ref(index, 0): n for n, index in enumerate(i for i, x in enumerate(graph.nodes) if x in graph.inputs)}
     if not any(ref in known for ref in part.entering):

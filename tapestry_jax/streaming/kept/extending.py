@@ -32,12 +32,12 @@ class Reached:
 
     Attributes:
       rows: cells of the streamed dimension until there.
-      state: what its pass carries behind the last turn.
+      state: what its pass carries behind the last turn; None before the first row.
       result: of the run.
     """
 
     rows: int
-    state: tuple[Array, ...]
+    state: tuple[Array, ...] | None
     result: Any
 
 

@@ -362,3 +362,23 @@ def test_a_fold_inside_of_small_steps_is_found_by_others() -> None:
     graph = tp.trace(deviation, tp.TensorType({"row": 23, "c": 3}))
     assert read_bytes(graph, want=X.std(0)) == X.nbytes
     assert read_bytes(variance) == 0
+
+
+def test_a_plan_that_carries_folds_in_another_dtype_is_run_whole() -> None:
+    x = X.astype(jnp.bfloat16)
+    graph = tp.trace(centred, tp.TensorType({"row": 23, "c": 3}, jnp.bfloat16))
+    mean = graph.observe("y")
+
+    def job(program: Any, **options: Any) -> Any:
+        plan = tp.plan(program, tp.mesh(device=1), {"row": tp.chunks(size=4)}, **options)
+        made = tp.stream(plan, sources=x, cache="cache")
+        return np.asarray(made.run(), np.float32), made.metrics.stage("read").bytes
+
+    plain, exact = job(mean), job(mean, accumulate="float32")
+    assert plain[1] == exact[1] == 2 * x.nbytes
+    assert job(mean)[1] == job(mean, accumulate="float32")[1] == 0
+    both = job(
+        tp.trace(lambda a: tp.Map(abs)(centred(a)), tp.TensorType({"row": 23, "c": 3}, jnp.bfloat16)),
+        accumulate="float32",
+    )
+    assert both[1] == 2 * x.nbytes and (both[0] == abs(exact[0])).all()

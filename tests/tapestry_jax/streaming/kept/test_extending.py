@@ -178,3 +178,18 @@ def test_programs_that_read_no_rows_run_and_have_none_to_go_on_with():
     assert job.run().tolist() == [0, 6, 12]
     with pytest.raises(tp.PlanError, match="no input has `row`, so that there are no new rows"):
         job.extend(np.arange(3, dtype=np.float32))
+
+
+def test_rows_that_reset_a_job_have_a_result_of_their_own():
+    program, rows = tp.fold(FOLDS, "row c -> c"), table(24)
+    source = Counted(rows[:8])
+    job = tp.stream(program, OVER, source)
+    for start, stop in ((8, 16), (16, 24), (3, 7)):
+        agree(job.extend(rows[start:stop], mode="reset"), program(rows[start:stop]))
+    agree(job.extend(rows[7:20]), program(rows[3:20]))
+    assert source.rows == 0
+    with pytest.raises(tp.PlanError, match="there is no row to begin with"):
+        job.extend(rows[:0], mode="reset")
+    agree(job.extend(rows[20:]), program(rows[3:]))
+    with pytest.raises(tp.PlanError, match='expected "cumulative" or "reset"'):
+        job.extend(rows, mode="again")
