@@ -9,6 +9,7 @@ from typing import Any
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.pinned import trace_pinned
 from tapestry_jax.machines.tpu import V5E
+from tapestry_jax.memory.compilers.added import added
 from tapestry_jax.memory.compilers.cpu import as_on_cpus
 from tapestry_jax.memory.compilers.gpu import as_on_gpus
 from tapestry_jax.memory.compilers.rounded import rounded
@@ -20,7 +21,11 @@ from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexa
 from tapestry_jax.planning.rewrites.platforms import Platforms, platforms_of
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, Slot
 
-_ON: dict[Platforms, Callable[[Program], Program]] = {("tpu",): rounded, ("cpu",): as_on_cpus, ("cuda",): as_on_gpus}
+_ON: dict[Platforms, Callable[[Program], Program]] = {
+    ("tpu",): lambda program: rounded(added(program)),
+    ("cpu",): as_on_cpus,
+    ("cuda",): as_on_gpus,
+}
 """What the compilers of some platforms make of a program."""
 _LISTED = 16
 """So many lines of the largest values are printed."""

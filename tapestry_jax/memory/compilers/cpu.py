@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from tapestry_jax.lowering.on_device.recomputed import LATER
+from tapestry_jax.memory.compilers.added import added
 from tapestry_jax.memory.compilers.library import grouped
 from tapestry_jax.memory.compilers.order import breadth_first
 from tapestry_jax.memory.compilers.parts import parted
-from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, UPDATE, VIEW, Node, Program
+from tapestry_jax.memory.program import COSTLY, FUSED, HELD, LOOP, OPAQUE, REDUCED, VIEW, Node, Program
 
 _COMPUTE = (FUSED, COSTLY, REDUCED)
 _SPREAD = frozenset(("broadcast_in_dim", "iota"))
@@ -24,7 +24,7 @@ def as_on_cpus(program: Program) -> Program:
         replace(node, bodies=tuple(map(as_on_cpus, node.bodies))) if node.bodies else node for node in program.nodes
     )
     program = parted(replace(program, nodes=tuple(nodes)))
-    program = grouped(_with_places(_with_copies(_added(program))))
+    program = grouped(_with_places(_with_copies(added(program))))
     return breadth_first(_recomputed(replace(program, nodes=tuple(map(_alone, program.nodes)))))
 
 
@@ -80,26 +80,6 @@ def _reads_one(program: Program, node: Node, spread: set[int]) -> bool:
     made = program.values[node.results[0]]
     large = sum(program.values[number].rank >= made.rank for number in node.operands if number not in spread)
     return large <= 1 or sum(value.bytes for value in read) <= made.bytes
-
-
-def _added(program: Program) -> Program:
-    """What is scattered into zeros, and then added to something, is scattered into that."""
-    makers = {result: node for node in program.nodes for result in node.results if node.library == "scatters"}
-    readers = Counter(number for node in program.nodes for number in node.operands)
-    readers.update(number for number in program.outputs if number is not None)
-    dropped: set[int] = set()
-    nodes: list[Node] = []
-    for node in program.nodes:
-        found = [number for number in node.operands if number in makers and readers[number] == 1]
-        if node.library != "adds" or len(found) != 1 or len(node.operands) != 2:
-            nodes.append(node)
-            continue
-        (other,) = [number for number in node.operands if number != found[0]]
-        scatter = makers[found[0]]
-        read = other, *scatter.operands[1:]
-        nodes.append(replace(scatter, kind=UPDATE, operands=read, results=node.results, library=""))
-        dropped.add(found[0])
-    return replace(program, nodes=tuple(node for node in nodes if dropped.isdisjoint(node.results)))
 
 
 def _with_places(program: Program) -> Program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from tapestry_jax.memory.compilers.added import added
 from tapestry_jax.memory.compilers.split import split
 from tapestry_jax.memory.program import COSTLY, FUSED, REDUCED, VIEW, Node, Program
 
@@ -12,8 +13,8 @@ _PRODUCT = "dot_general"
 
 
 def as_on_gpus(program: Program) -> Program:
-    """The same program as XLA for GPUs runs it: products in parts, transpositions, softmaxes; in loops too."""
-    return _normalised(_turned(split(program)))
+    """The same program as XLA for GPUs runs it: lookups' gradients, products in parts, softmaxes; in loops too."""
+    return _normalised(_turned(split(added(program))))
 
 
 def _turned(program: Program) -> Program:

@@ -157,6 +157,19 @@ def test_long_sequences_are_cut():
     assert plan.cost("H100").seconds < 1.05 * tp.plan(plan.graph, MESH, CONTEXT).cost("H100").seconds
 
 
+@pytest.mark.parametrize(("memory", "name"), [("500MB", "token"), ("300MB", "vocab")])
+def test_a_loss_takes_rows_in_chunks_where_their_logits_fit(memory: str, name: str):
+    @tp.program("token embed, embed vocab, token -> ()")
+    def loss(x: Any, table: Any, targets: Any) -> Any:
+        return tp.nnx.cross_entropy(tp.einsum("b e, e v -> b v")(x, table), targets)
+
+    types = (typed("float32", **sizes) for sizes in ({"token": 4096, "embed": 512}, {"embed": 512, "vocab": 32768}))
+    graph = tp.trace(loss, *types, tp.TensorType({"token": 4096}, jnp.int32))
+    plan = tp.search(graph, AbstractMesh((1,), ("data",)), "H100", memory=memory, grad=True)
+    assert [of for of, _ in plan.entries] == [name]
+    assert has(plan, name, Chunks)
+
+
 @pytest.mark.thorough
 def test_losses_over_large_vocabularies_run_in_chunks():
     def loss(x: Any, table: Any, targets: Any) -> Any:

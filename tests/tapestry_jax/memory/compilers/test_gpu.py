@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tapestry_jax.memory.compilers import gpu
 from tapestry_jax.memory.compilers.gpu import as_on_gpus
 from tapestry_jax.memory.liveness import peak
 from tapestry_jax.memory.program import FUSED, VIEW
@@ -96,3 +97,18 @@ def test_all_to_alls_send_along_the_first_dimension_of_a_copy(mesh8: Any, cut: i
     mapped = jax.shard_map(sent, mesh=mesh8, in_specs=spec, out_specs=spec)
     found = program(mapped, jax.ShapeDtypeStruct((N, N), "complex64"))
     assert [node.library for node in found.nodes].count("turns") == copies
+
+
+def looked_up(x: Any, w: Any) -> Any:
+    """The gradient of logits: that of a lookup, and that of their exponentials."""
+
+    def loss(scores: Any) -> Any:
+        return jnp.sum(jnp.exp(scores)) - jnp.sum(jnp.take_along_axis(scores, jnp.zeros((N, 1), int), 1))
+
+    return jnp.sort(jax.grad(loss)(jnp.sort(x @ w)))
+
+
+def test_a_gradient_is_scattered_into_the_one_that_it_is_added_to(monkeypatch: Any) -> None:
+    added = squares(looked_up)
+    monkeypatch.setattr(gpu, "added", lambda program: program)
+    assert squares(looked_up) == added + 1
