@@ -313,5 +313,6 @@ def _driver(version: int) -> str:
 
 def _kvstore(place: Place) -> Any:
     if place.path is not None:
-        return {"driver": "file", "path": f"{place.path.absolute()}/"}
+        # TensorStore takes no `..`, which means what links say.
+        return {"driver": "file", "path": f"{place.path.resolve()}/"}
     return f"{place.address}/"

@@ -62,7 +62,7 @@ def smaller(
         return None
     part = given(graph, known, [graph.outputs[number] for number in left])
     positions = {Ref(index, 0): n for n, index in enumerate(i for i, x in enumerate(graph.nodes) if x in graph.inputs)}
-    if not any(ref in known for ref in part.entering):
+    if len(left) == len(graph.outputs) and not any(ref in known for ref in part.entering):
         return None
     read = tuple(known[ref] if ref in known else sources[positions[ref]] for ref in part.entering)
     names = _names(part.graph)

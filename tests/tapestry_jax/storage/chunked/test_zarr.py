@@ -74,3 +74,18 @@ def test_going_on_refuses_other_names_and_arrays_of_others(tmp_path: Path, name:
     zarr.create_array(tmp_path / f"other{name}", shape=(4,), chunks=(4,), dtype="f4", zarr_format=version)
     with pytest.raises(tp.FormatError, match="is not what was begun"):
         tp.create(tmp_path / f"other{name}", format=MADE[name]).again((4,), np.float32)
+
+
+def test_a_place_may_lead_through_the_folder_above_and_through_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "inner" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "inner" / "deep")
+    monkeypatch.chdir(tmp_path / "inner")
+    for number, place in enumerate(("../y.zarr", "../link/../z.zarr")):
+        sink = tp.create(place).make((4, 2), np.int32)
+        sink.write(((0, 4), (0, 2)), np.full((4, 2), number, np.int32)).result()
+        sink.finish().close()
+        opened = tp.open(place)
+        assert (read(opened) == number).all()
+        opened.close()
+    # The folder above the target of the link, as the system has it.
+    assert (tmp_path / "y.zarr").exists() and (tmp_path / "inner" / "z.zarr").exists()

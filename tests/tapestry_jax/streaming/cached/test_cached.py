@@ -382,3 +382,14 @@ def test_a_plan_that_carries_folds_in_another_dtype_is_run_whole() -> None:
         accumulate="float32",
     )
     assert both[1] == 2 * x.nbytes and (both[0] == abs(exact[0])).all()
+
+
+def test_outputs_that_are_known_are_not_computed_beside_others() -> None:
+    read_bytes(centred)
+    kinds = [tp.TensorType({"row": 23, "c": 3})] * 2
+    both = tp.trace(lambda a, b: (centred(a), total(b)), *kinds)
+    job = tp.stream(both, OVER, (tp.open("x.npy"), X + 1), cache="cache")
+    first, second = job.run()
+    np.testing.assert_allclose(first, X - X.mean(0), atol=1e-5)
+    np.testing.assert_allclose(second, (X + 1).sum(0))
+    assert job.metrics.stage("read").bytes == X.nbytes
