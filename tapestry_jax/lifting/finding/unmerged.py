@@ -107,8 +107,9 @@ class _Apart:
         return [step if made is None else made]
 
     def _whole(self, value: int) -> None:
+        """Say that a value is needed as it is: the first that merged it is to blame, others perhaps not."""
         if value in self._views:
-            self.missed |= self._views[value].origins
+            self.missed |= {min(self._views[value].origins)}
 
     def _parts(self, value: int) -> Parts:
         if value in self._views:

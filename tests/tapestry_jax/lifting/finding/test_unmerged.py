@@ -53,6 +53,16 @@ def test_batch_and_heads_that_are_one_axis_are_cut_each(batch: int, seq: int) ->
         assert tp.plan(named, mesh(), {"batch": "a"}).collectives() == ()
 
 
+def test_rows_and_columns_that_attend_as_one_axis_do_not_merge_batch_and_heads() -> None:
+    def image(x: Any, q: Any, k: Any, v: Any) -> Any:
+        return attention(x.reshape(4, 6, 8), q, k, v).reshape(4, 2, 3, 8)
+
+    weights = [draw(8, 8) * 0.4 for _ in range(3)]
+    graph = agrees(image, draw(4, 2, 3, 8), *weights, plans=[{"x_0": "a"}], rtol=1e-4)
+    assert "attention" in {node.operation.name for node in graph.nodes if isinstance(node, Apply)}
+    assert tp.plan(graph, mesh(), {"x_0": "a"}).collectives() == ()
+
+
 X = draw(4, 6, 5)
 
 # What keeps its axes apart: the function, its arguments, and whether it has gradients.
