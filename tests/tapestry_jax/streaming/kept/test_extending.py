@@ -181,7 +181,7 @@ def test_programs_that_read_no_rows_run_and_have_none_to_go_on_with():
 
 
 def test_rows_that_reset_a_job_have_a_result_of_their_own():
-    program, rows = tp.fold(FOLDS, "row c -> c"), table(24)
+    program, rows = tp.fold(agg.Mean() & agg.Max(), "row c -> c"), table(24)
     source = Counted(rows[:8])
     job = tp.stream(program, OVER, source)
     for start, stop in ((8, 16), (16, 24), (3, 7)):
