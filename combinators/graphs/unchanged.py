@@ -21,7 +21,7 @@ import numpy as np
 from combinators.errors import KernelError, message
 from combinators.frozen import dataclass
 from combinators.kernels.fingerprint import fingerprint
-from combinators.kernels.settled import reads_by_name
+from combinators.kernels.settled import read_by_name
 from combinators.merging.blocks import combine_blocks, identity_block, present_block
 from combinators.operations.dense import as_dense
 from combinators.operations.operation import TRACED, Operation
@@ -85,7 +85,7 @@ def check_operation(operation: Operation, was: Written, path: str) -> None:
 def _structure(operation: Operation) -> str | None:
     parts = operation.kernel, operation.present, operation.dense, operation.monoid
     try:
-        return None if reads_by_name(*parts) else fingerprint(parts)
+        return fingerprint((parts, read_by_name(*parts)))
     except KernelError:
         return None
 

@@ -182,34 +182,35 @@ def may_change(*values: Any) -> bool:
     """
     seen = dict[int, Any]()
     found = [each for value in values for each in _changeable(value, seen)]
-    return any(public_name(each) is None for each in found) or any(map(_reads_module, [*found, *seen.values()]))
+    return any(public_name(each) is None for each in found) or any(
+        True for each in (*found, *seen.values()) for _ in _variables(each)
+    )
 
 
-def reads_by_name(*values: Any) -> bool:
-    """Whether functions or classes that fingerprints tell by their names alone read variables of their modules.
+def read_by_name(*values: Any) -> tuple[Any, ...]:
+    """The variables of modules that functions and classes read which fingerprints tell by their names alone.
 
     Args:
       values: kernels, and whatever else belongs to a leaf.
     """
     seen = dict[int, Any]()
     found = [each for value in values for each in _changeable(value, seen)]
-    return any(public_name(each) is not None and _reads_module(each) for each in found)
+    return tuple(part for each in found if public_name(each) is not None for part in _variables(each))
 
 
-def _reads_module(value: Any, outer: tuple[Any, ...] = ()) -> bool:
-    """Whether a user's function, or a method of a user's class, reads a variable: not a module, a class, a function."""
+def _variables(value: Any, outer: tuple[Any, ...] = ()) -> Iterator[Any]:
+    """What a user's function, or methods of a user's class, read of a module: no modules, classes or functions."""
     if isinstance(value, type):
-        parts = (getattr(part, "__func__", getattr(part, "fget", part)) for part in vars(value).values())
-        return any(_reads_module(part, outer) for part in parts)
+        for part in vars(value).values():
+            yield from _variables(getattr(part, "__func__", getattr(part, "fget", part)), outer)
     if not isinstance(value, FunctionType) or is_library(value.__module__) or value in outer:
-        return False
-    read = [value.__globals__[name] for name in loaded_globals(value.__code__) if name in value.__globals__]
-    return any(
-        _reads_module(each, (*outer, value))
-        if isinstance(each, FunctionType)
-        else not isinstance(each, ModuleType | type) and public_name(each) is None
-        for each in read
-    )
+        return
+    for name in loaded_globals(value.__code__):
+        each = value.__globals__.get(name, ModuleType)
+        if isinstance(each, FunctionType):
+            yield from _variables(each, (*outer, value))
+        elif not isinstance(each, ModuleType | type) and public_name(each) is None:
+            yield each
 
 
 def _changeable(value: Any, seen: dict[int, Any], *, read: bool = False) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -266,3 +267,25 @@ def test_a_program_that_is_traced_again_reads_what_is_there_by_then() -> None:
     np.testing.assert_array_equal(late.compile()(X), 3 * X)
     with pytest.raises(tp.KernelError, match="has changed since the program was traced"):
         early.compile()
+
+
+def test_settings_of_jax_are_no_change() -> None:
+    # Its program says at which precision it multiplies, which is the caller's to choose.
+    plan = planned(tp.Map(_times_global))
+    with jax.default_matmul_precision("highest"), jax.enable_x64(True):
+        plan.compile()
+    product = tp.Map(_product, "r [c] -> r [c]")
+    graph = tp.trace(product, tp.TensorType({"r": 2, "c": 2}))
+    with jax.default_matmul_precision("highest"):
+        np.testing.assert_array_equal(graph(np.eye(2, dtype=np.float32)), BY * np.eye(2))
+
+
+def _product(a: Any) -> Any:
+    return jnp.dot(a, jnp.eye(2)) * BY
+
+
+def test_a_program_of_such_kernels_can_be_copied() -> None:
+    graph = planned(tp.Map(_times_global)).graph
+    again = pickle.loads(pickle.dumps(graph))
+    assert again.key == graph.key
+    np.testing.assert_array_equal(again(X), BY * X)
