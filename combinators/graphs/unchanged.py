@@ -4,7 +4,7 @@ A kernel may read what no copy keeps: an entry of a list, an attribute, a variab
 method of a local class reads. Of `for i in range(3): state[0] = i; x = tp.Map(lambda a: a + state[0])(x)` a plan would
 add 2 three times. So what such an operation computes is written down when it is traced, as the programs of its kernel
 and of the functions around it, and held against what it computes when a program of it is made. Only what has changed
-is traced again; a kernel that counts its calls has changed, and computes the same.
+is traced again. A kernel that changes what it reads by itself, to count its calls, is left as it is.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ class Written:
     programs: tuple[str, ...]
 
 
-def written(operation: Operation, operands: Sequence[Struct]) -> Written:
-    """What an operation computes on operands of these types."""
-    kinds = tuple(operands)
-    found = Written(operation, kinds, _structure(operation), _programs(shape(operation, kinds), kinds))
+def written(operation: Operation, operands: Sequence[Struct]) -> Written | None:
+    """What an operation computes on operands of these types; None where it changes what it reads by itself."""
+    kinds, structure = tuple(operands), _structure(operation)
+    found = Written(operation, kinds, structure, _programs(shape(operation, kinds), kinds))
+    if structure is not None and _structure(operation) != structure:
+        return None
     operation.known[TRACED] = found
     return found
 
