@@ -47,9 +47,24 @@ def result_types(function: Callable[..., Any], types: Sequence[Any], where: str,
     Raises:
       KernelError: when the function captures arrays; each is named.
     """
+    return program_and_types(function, types, where, of=of)[1]
+
+
+def program_and_types(
+    function: Callable[..., Any], types: Sequence[Any], where: str, *, of: object = None
+) -> tuple[Any, Any]:
+    """As `result_types`, behind the closed jaxpr that was traced."""
     closed, out = _trace(function, types)
     _look_at(closed, function, types, where, function if of is None else of)
-    return out
+    return closed, out
+
+
+def program_at(function: Callable[..., Any], types: Sequence[Any]) -> Any:
+    """The closed jaxpr on operands of these types; None where the function does not take them."""
+    try:
+        return _trace(function, types)[0]
+    except Exception:  # noqa: BLE001 - a user's kernel may refuse other sizes in any way
+        return None
 
 
 def _look_at(closed: Any, function: Callable[..., Any], types: Sequence[Any], where: str, own: Any) -> None:

@@ -44,7 +44,7 @@ _CALL_NAMES = """
     call checkpoint closed_call composite cond core_call custom_jvp_call custom_jvp_call_jaxpr custom_vjp_call
     custom_vjp_call_jaxpr custom_vmap_call eval_jaxpr jit pjit remat remat2 remat_opt
 """
-_CALLS = frozenset(_CALL_NAMES.split())
+CALLS = frozenset(_CALL_NAMES.split())
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _offences_of(equation: Any, sizes: tuple[int, ...]) -> list[Offence]:
     name: str = equation.primitive.name
     if equation.effects:
         return [Offence(name, f"it has a side effect ({name})", frozenset())]
-    if name in _CALLS and (inner := list(programs_inside(equation))):
+    if name in CALLS and (inner := list(programs_inside(equation))):
         return [offence for jaxpr in inner for offence in _offences(jaxpr, sizes)]
     shapes = [tuple(variable.aval.shape) for variable in equation.invars if hasattr(variable.aval, "shape")]
     results = [tuple(variable.aval.shape) for variable in equation.outvars if hasattr(variable.aval, "shape")]

@@ -17,7 +17,7 @@ from combinators.index_space.extent import axis_extent
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.index_space.sizes import solve_sizes
-from combinators.kernels.captured import check_captured, result_types
+from combinators.kernels.captured import check_captured, program_and_types, program_at
 from combinators.kernels.immutable import Immutable
 from combinators.merging.blocks import Axes
 from combinators.operations.cells import spell
@@ -95,16 +95,18 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
         signature, shapes, given=dict(operation.sizes), boundary=operation.boundary, where=operation.name
     )
     blocks = block_structs(signature, operands, sizes)
-    out = _kernel_result(operation, blocks)
+    program, out = _kernel_result(operation, blocks)
     for entry in map(as_dense, operation.dense):
         check_captured(entry.kernel, blocks, f"a dense kernel of `{operation.name}`")
     leaves, tree = jax.tree.flatten(out)
     if operation.monoid is None:
         axes = result_axes(operation, leaves)
         check_results(operation, leaves, axes, sizes)
+        _check_declared(operation, operands, sizes, program, [[axis.name for axis in each] for each in axes])
         return Shaped(operation, sizes, (), (), None, tuple(map(struct_of, leaves)), axes, tree)
     carrier = carrier_of(operation, leaves)
     check_state(operation, leaves, carrier, sizes)
+    _check_declared(operation, operands, sizes, program, carrier)
     check_monoid(operation, carrier, leaves, tree)
     results, axes, result_tree = presented_state(operation, carrier, leaves, tree)
     check_results(operation, results, axes, sizes)
@@ -142,9 +144,26 @@ def _expand(operation: Operation, operands: Sequence[Struct]) -> Operation:
     return replace(operation, signature=operation.signature.expand(rank), carrier=carrier)
 
 
-def _kernel_result(operation: Operation, blocks: Sequence[Struct]) -> Any:
+def _check_declared(
+    operation: Operation,
+    operands: Sequence[Struct],
+    sizes: dict[str, int],
+    program: Any,
+    results: Sequence[Sequence[str | None]],
+) -> None:
+    # Here, since it is asked for with the first program: a library that is imported need not load it.
+    from combinators.operations.declared import check_declared
+
+    def again(others: dict[str, int]) -> Any:
+        return program_at(operation.kernel, block_structs(operation.signature, operands, others))
+
+    check_declared(operation, sizes, program, results, again)
+
+
+def _kernel_result(operation: Operation, blocks: Sequence[Struct]) -> tuple[Any, Any]:
+    """The program of the kernel on its blocks, and the types of what it gives."""
     try:
-        return result_types(operation.kernel, blocks, f"the kernel of `{operation.name}`")
+        return program_and_types(operation.kernel, blocks, f"the kernel of `{operation.name}`")
     except TapestryError:
         raise
     except Exception as error:

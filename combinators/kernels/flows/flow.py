@@ -1,0 +1,95 @@
+"""What is known of a value of a kernel's program: what lies along each of its axes, and what has entered it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+
+from combinators.frozen import dataclass
+
+# Cells differ by their position in the block: what `iota` makes, and constant arrays.
+POSITION = "#position"
+# Along another dimension, or several: nothing is asked of it, and it lines up with none that is followed.
+OTHER = "#other"
+
+
+@dataclass(frozen=True)
+class Order:
+    """Some cells of a dimension, or all of them in another order: the numbers of those that lie along an axis."""
+
+    dim: str
+    cells: tuple[int, ...]
+
+
+Tag = str | Order | None
+
+
+def dim_of(tag: Tag) -> str | None:
+    """The dimension that lies along an axis, whatever its order."""
+    if isinstance(tag, Order):
+        return tag.dim
+    return None if tag in (POSITION, OTHER) else tag
+
+
+def dims_of(tags: Iterable[Tag]) -> frozenset[str]:
+    """The dimensions that lie along axes."""
+    return frozenset(dim for dim in map(dim_of, tags) if dim is not None)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What is known of one value.
+
+    Attributes:
+      axes: for each axis what lies along it: a dimension, `POSITION`, `OTHER`, a part of a dimension, or None where
+        the cells do not differ for any reason that is known.
+      reads: dimensions of which other cells enter, or the position in the block, each with what does so.
+      lost: dimensions that may enter in a way that is not known.
+    """
+
+    axes: tuple[Tag, ...]
+    reads: Mapping[str, str] = field(default_factory=dict[str, str])
+    lost: frozenset[str] = frozenset()
+
+    def along(self, axes: Iterable[Tag]) -> Flow:
+        """The same with other axes."""
+        return replace(self, axes=tuple(axes))
+
+    def reading(self, tags: Iterable[Tag], how: str) -> Flow:
+        """The same, where the cells along these axes have been mixed; axes of no dimension count for nothing."""
+        return replace(self, reads={**dict.fromkeys(dims_of(tags), how), **self.reads})
+
+    def losing(self, tags: Iterable[Tag]) -> Flow:
+        """The same, where what lies along these axes enters in a way that is not known."""
+        return replace(self, lost=self.lost | dims_of(tags))
+
+
+def joined(flows: Sequence[Flow], rank: int, name: str) -> Flow:
+    """What comes of values that meet cell by cell; scalars meet every cell."""
+    found = together(flows, (None,) * rank)
+    for axis in range(rank):
+        tags = {flow.axes[axis] for flow in flows if flow.axes} - {None}
+        found = _met(found, axis, tags, name)
+    return found
+
+
+def together(flows: Sequence[Flow], axes: Sequence[Tag]) -> Flow:
+    """Axes with all that entered the values so far."""
+    reads = {dim: how for flow in flows for dim, how in flow.reads.items()}
+    return Flow(tuple(axes), reads, frozenset[str]().union(*(flow.lost for flow in flows)))
+
+
+def _met(found: Flow, axis: int, tags: set[Tag], name: str) -> Flow:
+    dims = dims_of(tags)
+    tag: Tag = OTHER
+    if len(tags) <= 1:
+        tag = next(iter(tags), None)
+    elif len(dims) == 1 and OTHER not in tags:
+        # Cells of one dimension, in two orders or beside numbers of their places.
+        tag = next(iter(dims))
+        found = found.reading(
+            [tag], "the position in the block" if POSITION in tags else f"{name} of cells in two orders"
+        )
+    else:
+        found = found.losing(tags)
+    return found.along((*found.axes[:axis], tag, *found.axes[axis + 1 :]))

@@ -1,0 +1,79 @@
+"""Where the dimensions of a signature go in a kernel: followed through its jaxpr, axis by axis.
+
+Every value of the program is told what each of its axes is: a dimension whose cells lie along it in order, cells that
+differ by their position in the block, or nothing that matters. So a kernel that sums over a dimension which its
+signature carries, turns it round, or numbers its cells is seen without running it. What a primitive does that is not
+known here is `lost`, and nothing is said of it: what is found is certain, what is not found is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from combinators.kernels.elementwise import CALLS, CELLWISE
+from combinators.kernels.flows.flow import OTHER, POSITION, Flow, Tag, joined
+from combinators.kernels.flows.rules import RULES
+from combinators.kernels.jaxprs import is_literal, programs_inside
+
+# The most cells of a constant that are looked at.
+_LARGEST = 1 << 16
+
+
+def followed(closed: Any, operands: Sequence[Sequence[Tag]], dims: frozenset[str]) -> list[Flow]:
+    """Follow dimensions through a program.
+
+    Args:
+      closed: a closed jaxpr.
+      operands: for every operand what lies along its axes.
+      dims: the dimensions that are followed, each of more than one cell.
+
+    Returns:
+      What is known of each of its results.
+    """
+    return _run(closed, [Flow(tuple(axes)) for axes in operands], dims)
+
+
+def _run(program: Any, operands: Sequence[Flow], dims: frozenset[str]) -> list[Flow]:
+    jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
+    known: dict[Any, Flow] = dict(zip(jaxpr.invars, operands, strict=True))
+    known.update(zip(jaxpr.constvars, map(_of_constant, constants), strict=False))
+
+    def flow(atom: Any) -> Flow:
+        if is_literal(atom):
+            return Flow((None,) * atom.aval.ndim)
+        return known.get(atom) or _nothing_known([atom], dims)[0]
+
+    for equation in jaxpr.eqns:
+        known.update(zip(equation.outvars, _step(equation, list(map(flow, equation.invars)), dims), strict=True))
+    return list(map(flow, jaxpr.outvars))
+
+
+def _step(equation: Any, flows: list[Flow], dims: frozenset[str]) -> list[Flow]:
+    name: str = equation.primitive.name
+    shapes = [tuple(getattr(out.aval, "shape", ())) for out in equation.outvars]
+    inner = list(programs_inside(equation))
+    if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(flows):
+        return _run(inner[0], flows, dims)
+    if name == "cond" and flows[0] == Flow(()):  # it chooses by what no operand enters, such as the platform
+        branches = [_run(branch, flows[1:], dims) for branch in inner]
+        return [joined(results, len(results[0].axes), name) for results in zip(*branches, strict=True)]
+    if name in CELLWISE and all(len(flow.axes) in (0, len(shapes[0])) for flow in flows):
+        return [joined(flows, len(shape), name) for shape in shapes]
+    rule = RULES.get(name)
+    found = None if rule is None else rule(equation, flows)
+    return _nothing_known(equation.outvars, dims) if found is None else found
+
+
+def _nothing_known(atoms: Iterable[Any], dims: frozenset[str]) -> list[Flow]:
+    return [Flow((None,) * len(getattr(atom.aval, "shape", ())), lost=dims) for atom in atoms]
+
+
+def _of_constant(constant: Any) -> Flow:
+    shape = np.shape(constant)
+    if not isinstance(constant, (np.ndarray, np.generic)) or constant.size > _LARGEST:
+        return Flow((OTHER,) * len(shape))
+    differs = (bool((constant != constant.take([0], axis)).any()) for axis in range(len(shape)))
+    return Flow(tuple(POSITION if each else None for each in differs))

@@ -1,0 +1,169 @@
+"""Whether a kernel does along the dimensions of its signature what it says: each cell by itself, or parts that merge.
+
+A plan cuts a dimension, and the kernel sees a part of its cells. One that sums over what its result carries, numbers it
+or divides by how many there are gives other numbers then; so does a mean that is merged by a sum. It is read off the
+kernel's program, as far as that tells; the laws of a piece (`laws.examine`) run it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from combinators.errors import SignatureError, message
+from combinators.index_space.axis import Axis
+from combinators.index_space.signature import Signature
+from combinators.kernels.flows.flow import OTHER, POSITION, Flow, Order, Tag, dim_of
+from combinators.kernels.flows.followed import followed
+from combinators.kernels.jaxprs import is_literal, programs_inside
+from combinators.operations.operation import Operation
+
+# Dimensions of which products of sizes are looked for among the numbers of a program.
+_MOST_DIMS = 6
+
+# Their states are single numbers.
+_ON_NUMBERS = (jnp.add, jnp.multiply, jnp.minimum, jnp.maximum)
+
+_Step = tuple[str, tuple[float, ...]]
+
+
+def check_declared(
+    operation: Operation,
+    sizes: Mapping[str, int],
+    program: Any,
+    results: Sequence[Sequence[str | None]],
+    again: Callable[[dict[str, int]], Any],
+) -> None:
+    """Refuse a kernel whose program mixes cells along a dimension that its result carries.
+
+    Args:
+      operation: its signature has no ellipsis.
+      sizes: of its dimensions.
+      program: the closed jaxpr of the kernel on blocks of these sizes.
+      results: for every leaf that the kernel gives the dimensions along its axes; None for an axis that is none.
+      again: gives the program on blocks of other sizes.
+
+    Raises:
+      SignatureError: when the signature is false, as far as the program tells.
+    """
+    dims = _carried(operation, sizes, results)
+    flows = followed(program, list(_operands(operation.signature, dims)), dims) if dims else []
+    for flow, names in zip(flows, results, strict=False):
+        for axis, name in enumerate(names):
+            if name in dims and name not in flow.lost and (problem := _problem(flow, axis, name)) is not None:
+                raise _false(operation, name, problem)
+    steps = list(_steps(program.jaxpr))
+    for name in sorted(dims | _folded(operation, sizes)):
+        if not _told(name, sizes, steps):
+            continue
+        # A number may be there by chance: with one cell more it is another one, or it is no size.
+        other = again({**sizes, name: sizes[name] + 1})
+        others = [] if other is None else list(_steps(other.jaxpr))
+        if name in dims and _differing(steps, others):
+            raise _false(operation, name, f"it reads how many cells of `{name}` its block has")
+        if name not in dims and _differing(steps, others) in (["div"], ["mul"]):
+            raise _mean(operation, name)
+
+
+def _carried(operation: Operation, sizes: Mapping[str, int], results: Sequence[Sequence[str | None]]) -> frozenset[str]:
+    """The dimensions that are judged: carried by results, and an axis of their own wherever they stand."""
+    signature = operation.signature
+    axes = [axis for tensor in (*signature.operands, *signature.results) for axis in tensor.axes]
+    apart = {name for axis in axes if axis.name is None for name in axis.names}
+    twice = {name for tensor in signature.operands for name in tensor.names if tensor.names.count(name) > 1}
+    twice |= {name for names in results for name in names if name is not None and names.count(name) > 1}
+    dims = set(signature.map_dims) - apart - twice - {operation.over}
+    return frozenset(dim for dim in dims if sizes[dim] > 1)
+
+
+def _operands(signature: Signature, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:
+    for operand in signature.operands:
+        if operand.coordinate is not None:
+            yield (operand.coordinate if operand.coordinate in dims else OTHER,)
+        else:
+            yield tuple(_tag(axis, dims) for axis in operand.axes)
+
+
+def _tag(axis: Axis, dims: frozenset[str]) -> Tag:
+    if axis.kind == "one":
+        return None
+    return axis.name if axis.name in dims else OTHER
+
+
+def _problem(flow: Flow, axis: int, name: str) -> str | None:
+    """What is wrong with an axis of a result that should be a dimension; None where nothing is known to be."""
+    tag = flow.axes[axis]
+    if (how := flow.reads.get(name)) is not None:
+        return f"it uses {how} along `{name}`"
+    if tag == POSITION:
+        return f"its cells differ by their position along `{name}`"
+    if isinstance(tag, Order) and tag.dim == name:
+        return f"it gives other cells of `{name}` than it takes, or in another order"
+    if (dim := dim_of(tag)) is not None and dim != name:
+        return f"it gives `{dim}` along axis {axis} of its result" if dim not in flow.lost else None
+    others = [place for place, other in enumerate(flow.axes) if dim_of(other) == name and place != axis]
+    return f"it gives `{name}` along axis {others[0]} of its result, not {axis}" if others else None
+
+
+def _folded(operation: Operation, sizes: Mapping[str, int]) -> frozenset[str]:
+    """The dimensions that are folded by arithmetic on numbers, which have no count beside them."""
+    if operation.monoid is None or operation.over is not None or operation.monoid.combine not in _ON_NUMBERS:
+        return frozenset()
+    return frozenset(name for name in operation.signature.fold_dims if sizes[name] > 1)
+
+
+def _told(name: str, sizes: Mapping[str, int], steps: Iterable[_Step]) -> bool:
+    """Whether numbers of a program may be numbers of cells along a dimension, their inverses or roots."""
+    found = {number for _, literals in steps for number in literals} - {0.0, 1.0}
+    rest = [size for other, size in sizes.items() if other != name][:_MOST_DIMS]
+    for part in itertools.chain.from_iterable(itertools.combinations(rest, count) for count in range(len(rest) + 1)):
+        cells = math.prod(part) * sizes[name]
+        likely = (cells, cells - 1, 1 / cells, math.sqrt(cells), 1 / math.sqrt(cells)) if cells else ()
+        if any(math.isclose(number, each, rel_tol=1e-3) for number in found for each in likely):
+            return True
+    return False
+
+
+def _steps(jaxpr: Any) -> Iterator[_Step]:
+    """The primitives of a program with the numbers among their operands, in order, inner programs included."""
+    for equation in jaxpr.eqns:
+        # Of real numbers alone: whole ones are places as well, which a lookup holds against the size.
+        literals = [atom for atom in equation.invars if is_literal(atom) and atom.aval.ndim == 0]
+        real = [float(atom.val) for atom in literals if jnp.issubdtype(atom.aval.dtype, jnp.floating)]
+        yield equation.primitive.name, tuple(abs(value) for value in real if math.isfinite(value))
+        for inner in programs_inside(equation):
+            yield from _steps(getattr(inner, "jaxpr", inner))
+
+
+def _differing(ours: list[_Step], others: list[_Step]) -> list[str]:
+    """The primitives that compute with other numbers in programs of the same steps; of other steps nothing is said."""
+    if [name for name, _ in ours] != [name for name, _ in others]:
+        return []
+    return [name for (name, own), (_, other) in zip(ours, others, strict=True) if own != other]
+
+
+def _mean(operation: Operation, name: str) -> SignatureError:
+    return SignatureError(
+        message(
+            f"the kernel of `{operation.name}` divides by how many cells of `{name}` its block has",
+            f"signature {operation.signature}",
+            f"parts of a mean do not add up: a plan that cuts `{name}` would merge means of its parts",
+            remedy=f"Sum, and divide what the fold gives; or use `aggregators.Mean`; or write [{name}].",
+        )
+    )
+
+
+def _false(operation: Operation, name: str, problem: str) -> SignatureError:
+    called = "..." if name.startswith("...") else name
+    return SignatureError(
+        message(
+            f"the kernel of `{operation.name}` does not act on each cell of `{called}` by itself",
+            f"signature {operation.signature}",
+            problem.replace(f"`{name}`", f"`{called}`"),
+            remedy=f"Write [{called}] where the kernel needs all of it (it is not cut then), or fold it with a monoid.",
+        )
+    )

@@ -1,0 +1,139 @@
+"""Kernels that do not do what their signature says, seen in their programs; and none that does is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import combinators as tp
+from combinators.errors import SignatureError
+
+
+def _drawn(x: Any) -> Any:
+    return x + jax.random.normal(jax.random.key(0), x.shape)
+
+
+def _choosing(x: Any) -> Any:
+    return lax.platform_dependent(x, default=lambda y: y - y.sum(0))
+
+
+# Over `rows cols`, the first of which is mapped; each with what the error tells.
+_FALSE: dict[str, tuple[Callable[..., Any], str]] = {
+    "mean": (lambda x: x - x.mean(0), "it uses reduce_sum along `rows`"),
+    "everything": (lambda x: x / jnp.linalg.norm(x), "it uses reduce_sum along `rows`"),
+    "extremum": (lambda x: x / x.max(), "it uses reduce_max along `rows`"),
+    "softmax": (lambda x: jax.nn.softmax(x, 0), "it uses reduce_max along `rows`"),
+    "product": (lambda x: (x @ x.T) @ x, "it uses dot_general along `rows`"),
+    "running": (lambda x: jnp.cumsum(x, 0), "it uses cumsum along `rows`"),
+    "sorted": (lambda x: jnp.sort(x, 0), "it uses sort along `rows`"),
+    "transformed": (lambda x: jnp.fft.fft(x, axis=0).real, "it uses fft along `rows`"),
+    "numbered": (lambda x: x + jnp.arange(len(x), dtype=x.dtype)[:, None], "the position in the block"),
+    "constant": (lambda x: x + np.array(range(len(x)), np.float32)[:, None], "the position in the block"),
+    "masked": (jnp.tril, "the position in the block"),
+    "random": (_drawn, "the position in the block"),
+    "turned": (lambda x: x[::-1], "other cells of `rows` than it takes, or in another order"),
+    "moved": (lambda x: jnp.roll(x, 1, 0), "other cells of `rows` than it takes, or in another order"),
+    "mirrored": (lambda x: x + x[::-1], "of cells in two orders"),
+    "first": (lambda x: x * x[:1], "of cells in two orders"),
+    "second": (lambda x: x * x[1], "one cell for all"),
+    "counted all": (lambda x: x / x.size, "it reads how many cells of `rows` its block has"),
+    "counted": (lambda x: x / x.shape[0], "it reads how many cells of `rows` its block has"),
+    "rooted": (lambda x: x * x.shape[0] ** -0.5, "it reads how many cells of `rows` its block has"),
+    "inside": (jax.jit(lambda x: jax.checkpoint(lambda y: y - y.mean(0))(x)), "it uses reduce_sum along `rows`"),
+    "chosen": (_choosing, "it uses reduce_sum along `rows`"),
+    "differentiated": (jax.grad(lambda x: (x * x.sum(0)).sum()), "it uses reduce_sum along `rows`"),
+}
+
+_TRUE: dict[str, Callable[..., Any]] = {
+    "softmax": jax.nn.softmax,
+    "layer norm": lambda x: (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5),
+    "by rows": jax.vmap(lambda row: row - row.sum()),
+    "every row": lambda x: lax.map(lambda row: row * row.sum(), x),
+    "twice turned": lambda x: x[::-1][::-1],
+    "there and back": lambda x: jnp.roll(jnp.roll(x, 1, 0), -1, 0),
+    "taken apart": lambda x: jnp.concatenate([x[:2], x[2:]]),
+    "flat": lambda x: x.reshape(-1).reshape(x.shape),
+    "turned over": lambda x: (x.T * 2).T,
+    "numbered columns": lambda x: x + jnp.arange(x.shape[1]),
+    "masked columns": lambda x: jnp.where(jnp.arange(x.shape[1]) < 2, x, 0),
+    "looked up": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1), 1),
+    "place of the largest": lambda x: x[jnp.arange(len(x)), jnp.argmax(x, 1)][:, None] * x,
+    "inner products": lambda x: jnp.einsum("ij,ij->i", x, x)[:, None] * x,
+    "a number by chance": lambda x: x / 6.0,
+    "counted columns": lambda x: x / x.shape[1],
+    "uniform constant": lambda x: x * np.full((len(x), 1), 2, np.float32),
+    "skipped": lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + y, x),
+}
+
+
+def _traced(kernel: Callable[..., Any], signature: str, *shapes: tuple[int, ...]) -> object:
+    return tp.trace(tp.Map(kernel, signature), *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+
+
+@pytest.mark.parametrize("name", _FALSE)
+def test_false_signatures_are_refused(name: str) -> None:
+    kernel, text = _FALSE[name]
+    with pytest.raises(SignatureError, match="does not act on each cell of `rows` by itself") as caught:
+        _traced(kernel, "rows [cols] -> rows [cols]", (6, 4))
+    assert text in str(caught.value)
+    assert "Write [rows]" in str(caught.value)
+    # As it says itself, the same kernel may have all of them.
+    _traced(kernel, "[rows] [cols] -> [rows] [cols]", (6, 4))
+
+
+@pytest.mark.parametrize("name", _TRUE)
+def test_true_signatures_are_taken(name: str) -> None:
+    _traced(_TRUE[name], "rows [cols] -> rows [cols]", (6, 4))
+
+
+@pytest.mark.parametrize("name", _FALSE)
+def test_what_is_refused_does_break_the_law(name: str) -> None:
+    kernel, x = _FALSE[name][0], jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)
+    apart = jnp.concatenate([kernel(x[:2]), kernel(x[2:])])
+    assert not np.allclose(kernel(x), apart, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "shapes", "text"),
+    [
+        (lambda x: x, "a b -> b a", [(4, 4)], "it gives `a` along axis 0 of its result"),
+        (lambda a, b: b[:, None] * a, "a, b -> a b", [(4,), (4,)], "it gives `b` along axis 0 of its result"),
+        (lambda x: x - x.mean(), "... -> ...", [(4, 3)], "it uses reduce_sum along `...`"),
+    ],
+)
+def test_axes_that_are_others(kernel: Any, signature: str, shapes: list[tuple[int, ...]], text: str) -> None:
+    with pytest.raises(SignatureError, match="by itself") as caught:
+        _traced(kernel, signature, *shapes)
+    assert text in str(caught.value)
+
+
+def test_states_are_held_against_what_they_carry() -> None:
+    fold = tp.Reduce(lambda x: (x - x.mean(0)).sum(1), "rows cols -> rows", tp.monoids.Sum)
+    with pytest.raises(SignatureError, match="it uses reduce_sum along `rows`"):
+        tp.trace(fold, jax.ShapeDtypeStruct((6, 4), jnp.float32))
+
+
+def _loss(given: Any, wanted: Any) -> Any:
+    return jnp.mean((given - wanted) ** 2)
+
+
+@pytest.mark.parametrize("monoid", [tp.monoids.Sum, tp.monoids.Max])
+def test_means_are_no_parts(monoid: tp.Monoid) -> None:
+    given = [jax.ShapeDtypeStruct((8,), jnp.float32)] * 2
+    with pytest.raises(SignatureError, match="divides by how many cells of `batch` its block has") as caught:
+        tp.trace(tp.Reduce(_loss, "batch, batch -> ", monoid), *given)
+    assert "aggregators.Mean" in str(caught.value)
+    tp.trace(tp.Reduce(lambda a, b: jnp.sum((a - b) ** 2) / 8, "batch, batch -> ", monoid), *given)
+    tp.trace(tp.Reduce(lambda a, b: jnp.sum(a * b), "batch, batch -> ", monoid), *given)
+    tp.trace(tp.Reduce(lambda a, b: jnp.float32(a.shape[0]) + 0 * b[0], "batch, batch -> ", monoid), *given)
+
+
+def test_one_cell_cannot_tell() -> None:
+    _traced(lambda x: x - x.mean(0), "rows [cols] -> rows [cols]", (1, 4))
+    _traced(lambda x: x - x.mean(0), "rows [cols] -> rows [cols]", (0, 4))
