@@ -151,13 +151,16 @@ def _check_declared(
     program: Any,
     results: Sequence[Sequence[str | None]],
 ) -> None:
-    # Here, since it is asked for with the first program: a library that is imported need not load it.
-    from combinators.operations.declared import check_declared
+    # Here, not at the top: a library that is imported need not load it.
+    from combinators.declared.check import Claim, check_declared
+
+    combine = None if operation.monoid is None else operation.monoid.combine
+    claim = Claim(operation.name, operation.signature, sizes, operation.over, combine)
 
     def again(others: dict[str, int]) -> Any:
         return program_at(operation.kernel, block_structs(operation.signature, operands, others))
 
-    check_declared(operation, sizes, program, results, again)
+    check_declared(claim, program, results, again)
 
 
 def _kernel_result(operation: Operation, blocks: Sequence[Struct]) -> tuple[Any, Any]:

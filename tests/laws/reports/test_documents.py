@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
 
 import laws
@@ -20,9 +21,9 @@ PACKAGE = ROOT / "examples" / "lawful_package"
 def test_readme_shows_what_a_failing_law_prints():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = next(block for block in re.findall(r"```text\n(.*?)\n```", text, re.DOTALL) if block.startswith("LAW "))
-    mean = tp.Reduce(lambda x: x.mean(0), "row col -> col", tp.monoids.Sum, name="mean")
+    norm = tp.Reduce(lambda x: jnp.sqrt((x**2).sum(0)), "row col -> col", tp.monoids.Sum, name="norm")
     with pytest.raises(laws.LawError) as caught:
-        laws.assert_lawful(mean, types=[tp.TensorType({"row": 4, "col": 2})])
+        laws.assert_lawful(norm, types=[tp.TensorType({"row": 4, "col": 2})])
     assert str(caught.value) == shown
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from combinators.kernels.flows.flow import OTHER, POSITION, Flow, Order, Tag, joined
+from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, joined
 
 _REDUCTION_NAMES = "argmax argmin reduce reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor"
 REDUCTIONS = frozenset(_REDUCTION_NAMES.split())

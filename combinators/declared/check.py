@@ -14,13 +14,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dim_of
+from combinators.declared.followed import followed
 from combinators.errors import SignatureError, message
+from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
-from combinators.kernels.flows.flow import OTHER, POSITION, Flow, Order, Tag, dim_of
-from combinators.kernels.flows.followed import followed
 from combinators.kernels.jaxprs import is_literal, programs_inside
-from combinators.operations.operation import Operation
 
 # Dimensions of which products of sizes are looked for among the numbers of a program.
 _MOST_DIMS = 6
@@ -31,9 +31,27 @@ _ON_NUMBERS = (jnp.add, jnp.multiply, jnp.minimum, jnp.maximum)
 _Step = tuple[str, tuple[float, ...]]
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a kernel.
+
+    Attributes:
+      name: what it is, as the error calls it.
+      signature: without an ellipsis.
+      sizes: of its dimensions.
+      over: the dimension that is scanned; None where none is.
+      combine: merges what is folded; None where nothing is.
+    """
+
+    name: str
+    signature: Signature
+    sizes: Mapping[str, int]
+    over: str | None = None
+    combine: Callable[..., Any] | None = None
+
+
 def check_declared(
-    operation: Operation,
-    sizes: Mapping[str, int],
+    claim: Claim,
     program: Any,
     results: Sequence[Sequence[str | None]],
     again: Callable[[dict[str, int]], Any],
@@ -41,8 +59,7 @@ def check_declared(
     """Refuse a kernel whose program mixes cells along a dimension that its result carries.
 
     Args:
-      operation: its signature has no ellipsis.
-      sizes: of its dimensions.
+      claim: what is said of it.
       program: the closed jaxpr of the kernel on blocks of these sizes.
       results: for every leaf that the kernel gives the dimensions along its axes; None for an axis that is none.
       again: gives the program on blocks of other sizes.
@@ -50,34 +67,34 @@ def check_declared(
     Raises:
       SignatureError: when the signature is false, as far as the program tells.
     """
-    dims = _carried(operation, sizes, results)
-    flows = followed(program, list(_operands(operation.signature, dims)), dims) if dims else []
+    dims = _carried(claim, results)
+    flows = followed(program, list(_operands(claim.signature, dims)), dims) if dims else []
     for flow, names in zip(flows, results, strict=False):
         for axis, name in enumerate(names):
             if name in dims and name not in flow.lost and (problem := _problem(flow, axis, name)) is not None:
-                raise _false(operation, name, problem)
+                raise _false(claim, name, problem)
     steps = list(_steps(program.jaxpr))
-    for name in sorted(dims | _folded(operation, sizes)):
-        if not _told(name, sizes, steps):
+    for name in sorted(dims | _folded(claim)):
+        if not _told(name, claim.sizes, steps):
             continue
         # A number may be there by chance: with one cell more it is another one, or it is no size.
-        other = again({**sizes, name: sizes[name] + 1})
+        other = again({**claim.sizes, name: claim.sizes[name] + 1})
         others = [] if other is None else list(_steps(other.jaxpr))
         if name in dims and _differing(steps, others):
-            raise _false(operation, name, f"it reads how many cells of `{name}` its block has")
+            raise _false(claim, name, f"it reads how many cells of `{name}` its block has")
         if name not in dims and _differing(steps, others) in (["div"], ["mul"]):
-            raise _mean(operation, name)
+            raise _mean(claim, name)
 
 
-def _carried(operation: Operation, sizes: Mapping[str, int], results: Sequence[Sequence[str | None]]) -> frozenset[str]:
+def _carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset[str]:
     """The dimensions that are judged: carried by results, and an axis of their own wherever they stand."""
-    signature = operation.signature
+    signature = claim.signature
     axes = [axis for tensor in (*signature.operands, *signature.results) for axis in tensor.axes]
     apart = {name for axis in axes if axis.name is None for name in axis.names}
     twice = {name for tensor in signature.operands for name in tensor.names if tensor.names.count(name) > 1}
     twice |= {name for names in results for name in names if name is not None and names.count(name) > 1}
-    dims = set(signature.map_dims) - apart - twice - {operation.over}
-    return frozenset(dim for dim in dims if sizes[dim] > 1)
+    dims = set(signature.map_dims) - apart - twice - {claim.over}
+    return frozenset(dim for dim in dims if claim.sizes[dim] > 1)
 
 
 def _operands(signature: Signature, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:
@@ -109,11 +126,11 @@ def _problem(flow: Flow, axis: int, name: str) -> str | None:
     return f"it gives `{name}` along axis {others[0]} of its result, not {axis}" if others else None
 
 
-def _folded(operation: Operation, sizes: Mapping[str, int]) -> frozenset[str]:
+def _folded(claim: Claim) -> frozenset[str]:
     """The dimensions that are folded by arithmetic on numbers, which have no count beside them."""
-    if operation.monoid is None or operation.over is not None or operation.monoid.combine not in _ON_NUMBERS:
+    if claim.over is not None or claim.combine not in _ON_NUMBERS:
         return frozenset()
-    return frozenset(name for name in operation.signature.fold_dims if sizes[name] > 1)
+    return frozenset(name for name in claim.signature.fold_dims if claim.sizes[name] > 1)
 
 
 def _told(name: str, sizes: Mapping[str, int], steps: Iterable[_Step]) -> bool:
@@ -146,23 +163,23 @@ def _differing(ours: list[_Step], others: list[_Step]) -> list[str]:
     return [name for (name, own), (_, other) in zip(ours, others, strict=True) if own != other]
 
 
-def _mean(operation: Operation, name: str) -> SignatureError:
+def _mean(claim: Claim, name: str) -> SignatureError:
     return SignatureError(
         message(
-            f"the kernel of `{operation.name}` divides by how many cells of `{name}` its block has",
-            f"signature {operation.signature}",
+            f"the kernel of `{claim.name}` divides by how many cells of `{name}` its block has",
+            f"signature {claim.signature}",
             f"parts of a mean do not add up: a plan that cuts `{name}` would merge means of its parts",
             remedy=f"Sum, and divide what the fold gives; or use `aggregators.Mean`; or write [{name}].",
         )
     )
 
 
-def _false(operation: Operation, name: str, problem: str) -> SignatureError:
+def _false(claim: Claim, name: str, problem: str) -> SignatureError:
     called = "..." if name.startswith("...") else name
     return SignatureError(
         message(
-            f"the kernel of `{operation.name}` does not act on each cell of `{called}` by itself",
-            f"signature {operation.signature}",
+            f"the kernel of `{claim.name}` does not act on each cell of `{called}` by itself",
+            f"signature {claim.signature}",
             problem.replace(f"`{name}`", f"`{called}`"),
             remedy=f"Write [{called}] where the kernel needs all of it (it is not cut then), or fold it with a monoid.",
         )

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from combinators.declared.flow import OTHER, POSITION, Flow, Tag, joined
+from combinators.declared.rules import RULES
 from combinators.kernels.elementwise import CALLS, CELLWISE
-from combinators.kernels.flows.flow import OTHER, POSITION, Flow, Tag, joined
-from combinators.kernels.flows.rules import RULES
 from combinators.kernels.jaxprs import is_literal, programs_inside
 
 # The most cells of a constant that are looked at.

@@ -12,7 +12,9 @@ import pytest
 from jax import lax
 
 import combinators as tp
+from combinators.declared.check import Claim, check_declared
 from combinators.errors import SignatureError
+from combinators.index_space.signature import Signature
 
 
 def _drawn(x: Any) -> Any:
@@ -132,6 +134,14 @@ def test_means_are_no_parts(monoid: tp.Monoid) -> None:
     tp.trace(tp.Reduce(lambda a, b: jnp.sum((a - b) ** 2) / 8, "batch, batch -> ", monoid), *given)
     tp.trace(tp.Reduce(lambda a, b: jnp.sum(a * b), "batch, batch -> ", monoid), *given)
     tp.trace(tp.Reduce(lambda a, b: jnp.float32(a.shape[0]) + 0 * b[0], "batch, batch -> ", monoid), *given)
+
+
+def test_a_claim_is_held_against_a_program() -> None:
+    """As `shape` asks, without an operation."""
+    claim = Claim("turned", Signature.parse("x -> x"), {"x": 3})
+    program = jax.make_jaxpr(lambda x: x[::-1])(jnp.zeros(3))
+    with pytest.raises(SignatureError, match="other cells of `x`"):
+        check_declared(claim, program, [("x",)], lambda sizes: None)
 
 
 def test_one_cell_cannot_tell() -> None:
