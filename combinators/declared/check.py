@@ -94,7 +94,8 @@ def _carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset
     twice = {name for tensor in signature.operands for name in tensor.names if tensor.names.count(name) > 1}
     twice |= {name for names in results for name in names if name is not None and names.count(name) > 1}
     dims = set(signature.map_dims) - apart - twice - {claim.over}
-    return frozenset(dim for dim in dims if claim.sizes[dim] > 1)
+    # What is empty mixes nothing, whatever is done with it.
+    return frozenset(dim for dim in dims if claim.sizes[dim] > 1 and all(claim.sizes.values()))
 
 
 def _operands(signature: Signature, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:

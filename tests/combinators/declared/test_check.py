@@ -147,3 +147,9 @@ def test_a_claim_is_held_against_a_program() -> None:
 def test_one_cell_cannot_tell() -> None:
     _traced(lambda x: x - x.mean(0), "rows [cols] -> rows [cols]", (1, 4))
     _traced(lambda x: x - x.mean(0), "rows [cols] -> rows [cols]", (0, 4))
+    _traced(
+        lambda x, e: x + (e.sum(0) if e.size else x.mean(0)),
+        "rows [cols], [none] [cols] -> rows [cols]",
+        (6, 4),
+        (0, 4),
+    )
