@@ -116,7 +116,7 @@ def _is_library(module: str) -> bool:
 
 def _text(value: object, outer: tuple[object, ...]) -> str:
     """Describe any value; `outer` are the values that it is a part of, the outermost first."""
-    plain = _plain(value)
+    plain = plain_text(value)
     if plain is not None:
         return plain
     for depth, other in enumerate(outer):
@@ -143,8 +143,18 @@ def _text(value: object, outer: tuple[object, ...]) -> str:
     return _object(value, inner)
 
 
-def _plain(value: object) -> str | None:
-    """Describe a value without parts; None for one that has parts. The type is told: 1, 1.0 and True differ."""
+def plain_text(value: object) -> str | None:
+    """Describe a value without parts. The type is told: 1, 1.0 and True differ.
+
+    Args:
+      value: anything.
+
+    Returns:
+      A text; None for what has parts.
+
+    Raises:
+      KernelError: for a traced array, and one of Python objects.
+    """
     if isinstance(value, ModuleType):
         return f"module({value.__name__})"
     if isinstance(value, enum.Enum):
@@ -195,7 +205,7 @@ def _function(fn: FunctionType, inner: tuple[object, ...]) -> str:
             cells[name] = cell.cell_contents
         except ValueError:  # not bound yet
             continue
-    digest = hashlib.sha256(_code(fn.__code__).encode()).hexdigest()
+    digest = hashlib.sha256(code_text(fn.__code__).encode()).hexdigest()
     texts = [f"{name}={_text(cell, inner)}" for name, cell in cells.items()]
     if not is_library_function(fn):
         texts += [f"{name}={text}" for name, text in _globals(fn, inner)]
@@ -214,9 +224,13 @@ def _globals(fn: FunctionType, inner: tuple[object, ...]) -> Iterator[tuple[str,
                 yield name, f"some({_text(type(fn.__globals__[name]), inner)})"
 
 
-def _code(code: CodeType) -> str:
-    """Describe a code object by what it does: no file name and no line numbers."""
-    constants = [_code(item) if isinstance(item, CodeType) else _text(item, ()) for item in code.co_consts]
+def code_text(code: CodeType) -> str:
+    """Describe a code object by what it does: no file name and no line numbers.
+
+    Args:
+      code: of a function.
+    """
+    constants = [code_text(item) if isinstance(item, CodeType) else _text(item, ()) for item in code.co_consts]
     arguments = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     return f"code({code.co_code.hex()},{arguments},{names},[{','.join(constants)}])"
@@ -264,7 +278,7 @@ def _local_class(cls: type, inner: tuple[object, ...]) -> str:
         # What the dataclass decorator writes follows from the fields; a method's code is in a file.
         if isinstance(method, FunctionType) and method.__code__.co_filename != "<string>":
             texts.append(f"{name}={_text(method, inner)}")
-        elif not name.startswith("__") and (plain := _plain(attribute)) is not None:
+        elif not name.startswith("__") and (plain := plain_text(attribute)) is not None:
             texts.append(f"{name}={plain}")
     return f"class({cls.__qualname__},{','.join(texts)})"
 

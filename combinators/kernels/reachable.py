@@ -13,7 +13,7 @@ import inspect
 from collections import deque
 from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -66,6 +66,41 @@ def reachable_arrays(function: object, name: str) -> list[Found]:
     Returns:
       Every array once, with one way that leads to it; what is nearest comes first.
     """
+    found = dict[int, Found]()
+    for each in reached(function, name).reads:
+        if _is_array(each.value):
+            found.setdefault(id(each.value), Found(each.value, each.expression, each.place))
+    return list(found.values())
+
+
+class Read(NamedTuple):
+    """What a function can read, and the expression that leads to it."""
+
+    value: object
+    expression: str
+    place: str
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a function can reach.
+
+    Attributes:
+      reads: every value by every way that leads to it, the function itself first; of what is looked into, by all.
+      is_whole: whether that is all; a walk ends after many objects.
+    """
+
+    reads: tuple[Read, ...]
+    is_whole: bool
+
+
+def reached(function: object, name: str) -> Reached:
+    """Find all that a function can read or call, in an order that follows from it.
+
+    Args:
+      function: any callable.
+      name: what the expressions call it.
+    """
     names: frozenset[str] = frozenset()
     while True:
         walk = _Walk(names)
@@ -84,17 +119,15 @@ class _Walk:
         self._seen: dict[int, object] = {}
         self._queue: deque[tuple[object, str, str]] = deque()
 
-    def run(self, function: object, name: str) -> list[Found]:
-        found: list[Found] = []
+    def run(self, function: object, name: str) -> Reached:
+        found = [Read(function, name, "")]
         self._add(function, name, "")
         while self._queue and len(self._seen) < _MOST:
             value, expression, place = self._queue.popleft()
-            if _is_array(value):
-                found.append(Found(value, expression, place))
-            else:
-                for part in self._parts(value, expression, place):
-                    self._add(*part)
-        return found
+            for part in () if _is_array(value) else self._parts(value, expression, place):
+                found.append(Read(*part))
+                self._add(*part)
+        return Reached(tuple(found), is_whole=not self._queue)
 
     def _add(self, value: object, expression: str, place: str) -> None:
         if not isinstance(value, _PLAIN) and id(value) not in self._seen:

@@ -142,9 +142,9 @@ class ZarrStored(_Opened, Shown):
         self._threads.close()
 
     def fingerprint(self) -> str:
-        """Of a folder: its metadata, and the size, time of change and inode of every file in it.
+        """Of a folder: its metadata, and the size, times of change and inode of every file in it.
 
-        A change that keeps all of them, such as an edit that puts the time back, is not seen. Of an address: the
+        An edit that puts the first time back changes the second. Of an address: the
         metadata alone; that numbers have changed there is not seen.
         """
         files = of_folder(self._folder) if self._folder else "address"

@@ -64,9 +64,9 @@ class LaidOut(Shown):
         check_flags(into, self.where)
 
     def fingerprint(self) -> str:
-        """Of a file: its size, time of change in nanoseconds and inode, and the header that was read.
+        """Of a file: its size, times of change in nanoseconds and inode, and the header that was read.
 
-        A change that keeps all of them, such as an edit that puts the time back, is not seen. Of an address: what the
+        An edit that puts the first time back changes the second. Of an address: what the
         server calls this version of it.
         """
         return f"{self.dtype.name}{self.shape}{self._layout.offset}:{self._source.fingerprint()}"

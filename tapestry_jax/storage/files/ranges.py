@@ -77,7 +77,7 @@ class LocalFile:
             done += got
 
     def fingerprint(self) -> str:
-        """Of the path's size, time of change and number: it misses edits that put the time back."""
+        """Of the path's size, times of change and number."""
         return of_file(self._path)
 
     def close(self) -> None:
@@ -86,7 +86,9 @@ class LocalFile:
 
 
 def of_file(path: Path) -> str:
-    """Size, time of change in nanoseconds and inode of the file that lies at a path now.
+    """Size, times of change in nanoseconds and inode of the file that lies at a path now.
+
+    The second time is that of any change, which no program can put back.
 
     Raises:
       StorageError: where there is none.
@@ -95,7 +97,7 @@ def of_file(path: Path) -> str:
         about = path.stat()
     except OSError as error:
         raise of_system(error, "look at a file", str(path)) from error
-    return f"{about.st_size}.{about.st_mtime_ns}.{about.st_ino}"
+    return f"{about.st_size}.{about.st_mtime_ns}.{about.st_ctime_ns}.{about.st_ino}"
 
 
 def of_folder(path: Path) -> str:

@@ -88,9 +88,9 @@ class ColumnStored(Shown):
         raise FormatError(message(headline, *details, remedy="It has changed, or is damaged: open it anew."))
 
     def fingerprint(self) -> str:
-        """Of the file: its size, time of change in nanoseconds and inode.
+        """Of the file: its size, times of change in nanoseconds and inode.
 
-        A change that keeps all of them, such as an edit that puts the time back, is not seen.
+        An edit that puts the first time back changes the second.
         """
         return f"{self.dtype.name}{self.shape}:{self._groups.fingerprint()}"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType
 from typing import Any
 
 import jax
@@ -16,19 +15,15 @@ import numpy as np
 
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Loop
-from combinators.kernels.fingerprint import fingerprint, is_library_function
 from combinators.kernels.jaxprs import is_literal, programs_inside
 from combinators.operations.dense import as_dense
 from combinators.operations.shaped import Shaped, block_structs
 from combinators.operations.states import cell_of
+from tapestry_jax.streaming.cached.code import NoKeyError, code_of
 from tapestry_jax.streaming.known import text_of
 
 _CALLS_OUT = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "ffi_call"})
 """What may give something else each time it runs."""
-
-
-class NoKeyError(Exception):
-    """Nothing tells what a program computes."""
 
 
 def content(graph: Graph, index: int) -> str:
@@ -47,9 +42,8 @@ def content(graph: Graph, index: int) -> str:
     digest = hashlib.sha256()
     for function, types in _functions(graph.shaped(index), operands):
         digest.update(_traced(function, types).encode())
-    # A kernel may take another way for blocks of other sizes.
-    for kernel in (operation.kernel, *(as_dense(entry).kernel for entry in operation.dense)):
-        digest.update(_code(kernel).encode())
+    # Functions may take another way for blocks of other sizes.
+    digest.update(code_of((operation.kernel, operation.dense, operation.monoid, operation.present)).encode())
     return digest.hexdigest()
 
 
@@ -86,15 +80,6 @@ def _traced(function: Callable[..., Any], types: Sequence[Any]) -> str:
         digest.update(f"{array.dtype} {array.shape} ".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _code(function: Any) -> str:
-    """The code of a function that a module of the user's names."""
-    if not isinstance(function, FunctionType) or is_library_function(function):
-        return ""
-    # One that no module names is told by its code.
-    given = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    return fingerprint(FunctionType(*given))
 
 
 def _arrays(jaxpr: Any) -> Iterator[np.ndarray]:

@@ -21,7 +21,8 @@ from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.opening import opened
 from tapestry_jax.storage.places import POSTGRES
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.cached.contents import NoKeyError, content
+from tapestry_jax.streaming.cached.code import NoKeyError
+from tapestry_jax.streaming.cached.contents import content
 from tapestry_jax.streaming.cluster.settings import settings
 from tapestry_jax.streaming.moving.arriving import Arriving
 

@@ -11,6 +11,8 @@ import sys
 import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.storage import stored
 from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.frozen.encoded import decode, encode
 
 agg = tp.aggregators
 X = np.random.default_rng(0).integers(-9, 9, (23, 3)).astype(np.float32)
@@ -233,13 +236,18 @@ def cut_entry() -> None:
 
 
 def damage_chunk() -> None:
-    """A bit, under the same size and time: only reading shows it."""
+    """A bit, under the same fingerprint, as on a disk that forgets: only reading shows it."""
     for path in Path("cache").glob("*.zarr/c/**/*"):
         if path.is_file():
             at, data = path.stat(), bytearray(path.read_bytes())
             data[3] ^= 1
             path.write_bytes(data)
             os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+    for entry in Path("cache").glob("*.entry"):
+        frozen = decode(bytearray(entry.read_bytes()), str(entry))
+        if "value" in frozen.sinks:
+            with closing(tp.open(Path("cache") / frozen.sinks["value"])) as tensor:
+                entry.write_bytes(b"".join(encode(replace(frozen, sources={"value": tensor.fingerprint()}))))
 
 
 def lose_tensor() -> None:
