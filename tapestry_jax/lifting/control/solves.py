@@ -38,8 +38,10 @@ class Solve(Controlled):
         told = [*operands, *coordinates.values()]
         operands = alike(operands, told)
         calls = list[Callable[[Sequence[Any]], list[Any]]]()
-        for program, count in zip(self.programs, self.constants, strict=True):
+        for number, (program, count) in enumerate(zip(self.programs, self.constants, strict=True)):
             own, operands = operands[:count], operands[count:]
+            # The derivative is that of the map: by what a solve alone reads there is none, and JAX fails to find that.
+            own = own if number == 0 else [lax.stop_gradient(operand) for operand in own]
             calls.append(lambda x, run=program, own=own: alike(run(coordinates, [*own, *x]), told))
         apply, solve, *transposed = calls
         back = (lambda _, x: transposed[0](x)) if transposed else None

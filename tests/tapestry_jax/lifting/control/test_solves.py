@@ -12,6 +12,8 @@ import scipy.linalg
 from jax import lax
 
 import tapestry_jax as tp
+from tapestry_jax.hlo.collectives import compiled_collectives
+from tests.contract import table
 from tests.tapestry_jax.lifting.agree import agrees, mesh
 
 SOURCE = np.random.default_rng(0)
@@ -57,6 +59,19 @@ def test_it_agrees_with_scipy() -> None:
     run = tp.plan(tp.lift(jnp.linalg.solve, A, B), mesh(), {"a_0": "a"}).compile()
     want = [scipy.linalg.solve(a, b) for a, b in zip(A, B, strict=True)]
     np.testing.assert_allclose(run(A, B), want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_its_gradient_sends_is_predicted() -> None:
+    def against_its_own_square(x: Any) -> Any:
+        own = jnp.swapaxes(x, -1, -2)
+        return jnp.linalg.solve(own @ x / 10 + 3 * jnp.eye(x.shape[-1]), own)
+
+    x = SOURCE.standard_normal((2, 3, 4)).astype("f4")
+    plan = tp.plan(tp.lift(against_its_own_square, x), mesh(), {"x_2_1": "a"})
+    told, run = table(plan.collectives(grad=True)), plan.compile()
+    compiled = jax.jit(lambda x: jax.vjp(run, x)[1](jnp.ones((2, 4, 3)))).lower(x).compile()
+    sent = table(compiled_collectives(compiled.as_text() or "", plan.mesh))
+    assert sent and all(size <= told[key] for key, size in sent.items())
 
 
 def test_a_second_derivative_is_that_of_the_solve() -> None:
