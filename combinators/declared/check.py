@@ -7,28 +7,21 @@ kernel's program, as far as that tells; the laws of a piece (`laws.examine`) run
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
 from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dim_of
 from combinators.declared.followed import followed
+from combinators.declared.numbers import differing, divides, may_count, steps_of
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
-from combinators.kernels.jaxprs import is_literal, programs_inside
-
-# Dimensions of which products of sizes are looked for among the numbers of a program.
-_MOST_DIMS = 6
 
 # Their states are single numbers.
 _ON_NUMBERS = (jnp.add, jnp.multiply, jnp.minimum, jnp.maximum)
-
-_Step = tuple[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -73,16 +66,16 @@ def check_declared(
         for axis, name in enumerate(names):
             if name in dims and name not in flow.lost and (problem := _problem(flow, axis, name)) is not None:
                 raise _false(claim, name, problem)
-    steps = list(_steps(program.jaxpr))
+    steps = steps_of(program.jaxpr)
     for name in sorted(dims | _folded(claim)):
-        if not _told(name, claim.sizes, steps):
+        if not may_count(name, claim.sizes, steps):
             continue
         # A number may be there by chance: with one cell more it is another one, or it is no size.
         other = again({**claim.sizes, name: claim.sizes[name] + 1})
-        others = [] if other is None else list(_steps(other.jaxpr))
-        if name in dims and _differing(steps, others):
+        changed = [] if other is None else differing(steps, steps_of(other.jaxpr))
+        if name in dims and changed:
             raise _false(claim, name, f"it reads how many cells of `{name}` its block has")
-        if name not in dims and _differing(steps, others) in (["div"], ["mul"]):
+        if name not in dims and len(changed) == 1 and divides(*changed[0], claim.sizes[name]):
             raise _mean(claim, name)
 
 
@@ -115,7 +108,7 @@ def _tag(axis: Axis, dims: frozenset[str]) -> Tag:
 def _problem(flow: Flow, axis: int, name: str) -> str | None:
     """What is wrong with an axis of a result that should be a dimension; None where nothing is known to be."""
     tag = flow.axes[axis]
-    if (how := flow.reads.get(name)) is not None:
+    if (how := flow.reads.get(name)) is not None or (how := flow.one_of(name)) is not None:
         return f"it uses {how} along `{name}`"
     if tag == POSITION:
         return f"its cells differ by their position along `{name}`"
@@ -132,36 +125,6 @@ def _folded(claim: Claim) -> frozenset[str]:
     if claim.over is not None or claim.combine not in _ON_NUMBERS:
         return frozenset()
     return frozenset(name for name in claim.signature.fold_dims if claim.sizes[name] > 1)
-
-
-def _told(name: str, sizes: Mapping[str, int], steps: Iterable[_Step]) -> bool:
-    """Whether numbers of a program may be numbers of cells along a dimension, their inverses or roots."""
-    found = {number for _, literals in steps for number in literals} - {0.0, 1.0}
-    rest = [size for other, size in sizes.items() if other != name][:_MOST_DIMS]
-    for part in itertools.chain.from_iterable(itertools.combinations(rest, count) for count in range(len(rest) + 1)):
-        cells = math.prod(part) * sizes[name]
-        likely = (cells, cells - 1, 1 / cells, math.sqrt(cells), 1 / math.sqrt(cells)) if cells else ()
-        if any(math.isclose(number, each, rel_tol=1e-3) for number in found for each in likely):
-            return True
-    return False
-
-
-def _steps(jaxpr: Any) -> Iterator[_Step]:
-    """The primitives of a program with the numbers among their operands, in order, inner programs included."""
-    for equation in jaxpr.eqns:
-        # Of real numbers alone: whole ones are places as well, which a lookup holds against the size.
-        literals = [atom for atom in equation.invars if is_literal(atom) and atom.aval.ndim == 0]
-        real = [float(atom.val) for atom in literals if jnp.issubdtype(atom.aval.dtype, jnp.floating)]
-        yield equation.primitive.name, tuple(abs(value) for value in real if math.isfinite(value))
-        for inner in programs_inside(equation):
-            yield from _steps(getattr(inner, "jaxpr", inner))
-
-
-def _differing(ours: list[_Step], others: list[_Step]) -> list[str]:
-    """The primitives that compute with other numbers in programs of the same steps; of other steps nothing is said."""
-    if [name for name, _ in ours] != [name for name, _ in others]:
-        return []
-    return [name for (name, own), (_, other) in zip(ours, others, strict=True) if own != other]
 
 
 def _mean(claim: Claim, name: str) -> SignatureError:

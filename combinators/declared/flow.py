@@ -11,14 +11,22 @@ from combinators.frozen import dataclass
 POSITION = "#position"
 # Along another dimension, or several: nothing is asked of it, and it lines up with none that is followed.
 OTHER = "#other"
+_ONE = "one cell for all"
 
 
 @dataclass(frozen=True)
 class Order:
-    """Some cells of a dimension, or all of them in another order: the numbers of those that lie along an axis."""
+    """Some cells of a dimension, or all of them in another order.
+
+    Attributes:
+      dim: the dimension.
+      cells: the numbers of those that lie along an axis.
+      size: how many the dimension has.
+    """
 
     dim: str
     cells: tuple[int, ...]
+    size: int
 
 
 Tag = str | Order | None
@@ -29,6 +37,12 @@ def dim_of(tag: Tag) -> str | None:
     if isinstance(tag, Order):
         return tag.dim
     return None if tag in (POSITION, OTHER) else tag
+
+
+def ordered(dim: str, cells: Iterable[int], size: int) -> Tag:
+    """Cells of a dimension of this size; the dimension itself where they are all of them, in their order."""
+    found = Order(dim, tuple(cells), size)
+    return dim if found.cells == tuple(range(size)) else found
 
 
 def dims_of(tags: Iterable[Tag]) -> frozenset[str]:
@@ -45,11 +59,13 @@ class Flow:
         the cells do not differ for any reason that is known.
       reads: dimensions of which other cells enter, or the position in the block, each with what does so.
       lost: dimensions that may enter in a way that is not known.
+      picked: dimensions of which one cell enters everywhere, with that cell: it may be put beside the others again.
     """
 
     axes: tuple[Tag, ...]
     reads: Mapping[str, str] = field(default_factory=dict[str, str])
     lost: frozenset[str] = frozenset()
+    picked: Mapping[str, Order] = field(default_factory=dict[str, Order])
 
     def along(self, axes: Iterable[Tag]) -> Flow:
         """The same with other axes."""
@@ -58,6 +74,24 @@ class Flow:
     def reading(self, tags: Iterable[Tag], how: str) -> Flow:
         """The same, where the cells along these axes have been mixed; axes of no dimension count for nothing."""
         return replace(self, reads={**dict.fromkeys(dims_of(tags), how), **self.reads})
+
+    def picking(self, tags: Iterable[Tag]) -> Flow:
+        """The same without these axes, along which one cell lies."""
+        found = self
+        for tag in tags:
+            if isinstance(tag, Order) and len(tag.cells) == 1 and self.picked.get(tag.dim, tag) == tag:
+                found = replace(found, picked={**found.picked, tag.dim: tag})
+            else:
+                found = found.reading([tag], _ONE)
+        return found
+
+    def unpicked(self, dim: str) -> Flow:
+        """The same, where the cell that was picked lies beside the others."""
+        return replace(self, picked={each: order for each, order in self.picked.items() if each != dim})
+
+    def one_of(self, dim: str) -> str | None:
+        """What reads one cell of a dimension for all; None where nothing does."""
+        return _ONE if dim in self.picked else None
 
     def losing(self, tags: Iterable[Tag]) -> Flow:
         """The same, where what lies along these axes enters in a way that is not known."""
@@ -76,7 +110,9 @@ def joined(flows: Sequence[Flow], rank: int, name: str) -> Flow:
 def together(flows: Sequence[Flow], axes: Sequence[Tag]) -> Flow:
     """Axes with all that entered the values so far."""
     reads = {dim: how for flow in flows for dim, how in flow.reads.items()}
-    return Flow(tuple(axes), reads, frozenset[str]().union(*(flow.lost for flow in flows)))
+    picked = {dim: order for flow in flows for dim, order in flow.picked.items()}
+    reads |= {dim: _ONE for flow in flows for dim, order in flow.picked.items() if picked[dim] != order}
+    return Flow(tuple(axes), reads, frozenset[str]().union(*(flow.lost for flow in flows)), picked)
 
 
 def _met(found: Flow, axis: int, tags: set[Tag], name: str) -> Flow:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from combinators.declared.flow import OTHER, POSITION, Flow, Tag, joined
+from combinators.declared.numbers import branches_of
 from combinators.declared.rules import RULES
 from combinators.kernels.elementwise import CALLS, CELLWISE
 from combinators.kernels.jaxprs import is_literal, programs_inside
@@ -57,9 +58,12 @@ def _step(equation: Any, flows: list[Flow], dims: frozenset[str]) -> list[Flow]:
     inner = list(programs_inside(equation))
     if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(flows):
         return _run(inner[0], flows, dims)
-    if name == "cond" and flows[0] == Flow(()):  # it chooses by what no operand enters, such as the platform
-        branches = [_run(branch, flows[1:], dims) for branch in inner]
+    if name == "cond" and (is_literal(equation.invars[0]) or equation.params.get("branches_platforms")):
+        # Where the program runs chooses among all of them.
+        branches = [_run(branch, flows[1:], dims) for branch in branches_of(equation)]
         return [joined(results, len(results[0].axes), name) for results in zip(*branches, strict=True)]
+    if name in CELLWISE and len(shapes) == len(flows) > 1:  # it hands on each by itself: `optimization_barrier`
+        return flows
     if name in CELLWISE and all(len(flow.axes) in (0, len(shapes[0])) for flow in flows):
         return [joined(flows, len(shape), name) for shape in shapes]
     rule = RULES.get(name)
@@ -75,5 +79,12 @@ def _of_constant(constant: Any) -> Flow:
     shape = np.shape(constant)
     if not isinstance(constant, (np.ndarray, np.generic)) or constant.size > _LARGEST:
         return Flow((OTHER,) * len(shape))
-    differs = (bool((constant != constant.take([0], axis)).any()) for axis in range(len(shape)))
-    return Flow(tuple(POSITION if each else None for each in differs))
+    if not constant.size:
+        return Flow((None,) * len(shape))
+    return Flow(tuple(POSITION if _differs(constant, axis) else None for axis in range(len(shape))))
+
+
+def _differs(constant: Any, axis: int) -> bool:
+    """Whether cells differ along an axis; NaN is no other cell than NaN."""
+    first = constant.take([0], axis)
+    return bool(((constant != first) & ~((constant != constant) & (first != first))).any())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, joined
+from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dims_of, joined, ordered
 
 _REDUCTION_NAMES = "argmax argmin reduce reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor"
 REDUCTIONS = frozenset(_REDUCTION_NAMES.split())
@@ -32,7 +33,7 @@ def _broadcast(equation: Any, flows: list[Flow]) -> list[Flow]:
             axes[place] = flows[0].axes[own]
         else:
             spread.append(flows[0].axes[own])
-    return [flows[0].reading(spread, "one cell for all").along(axes)]
+    return [flows[0].picking(spread).along(axes)]
 
 
 def _reshape(equation: Any, flows: list[Flow]) -> list[Flow] | None:
@@ -40,7 +41,7 @@ def _reshape(equation: Any, flows: list[Flow]) -> list[Flow] | None:
     if 0 in old or equation.params.get("dimensions") is not None:
         return None
     single = [tag for tag, size in zip(flows[0].axes, old, strict=True) if size == 1]
-    flow, axes = flows[0].reading(single, "one cell for all"), list[Tag]([None] * len(new))
+    flow, axes = flows[0].picking(single), list[Tag]([None] * len(new))
     for left, right in _groups(old, new):
         tags = {flow.axes[axis] for axis in left}
         if len(left) == len(right) == 1:
@@ -59,7 +60,7 @@ def _transpose(equation: Any, flows: list[Flow]) -> list[Flow]:
 def _squeeze(equation: Any, flows: list[Flow]) -> list[Flow]:
     rank = len(flows[0].axes)
     gone = {axis % rank for axis in equation.params["dimensions"]}
-    read = flows[0].reading([flows[0].axes[axis] for axis in gone], "one cell for all")
+    read = flows[0].picking(flows[0].axes[axis] for axis in gone)
     return [read.along(tag for axis, tag in enumerate(flows[0].axes) if axis not in gone)]
 
 
@@ -78,15 +79,10 @@ def _taken(flow: Flow, axis: int, cells: range, size: int) -> Flow:
     if len(cells) > _LONGEST:
         flow, tag = flow.losing([tag]), OTHER
     elif isinstance(tag, Order):
-        tag = _order(tag.dim, [tag.cells[cell] for cell in cells], size)
+        tag = ordered(tag.dim, [tag.cells[cell] for cell in cells], tag.size)
     else:
-        tag = Order(str(tag), tuple(cells))
+        tag = Order(str(tag), tuple(cells), size)
     return flow.along((*flow.axes[:axis], tag, *flow.axes[axis + 1 :]))
-
-
-def _order(dim: str, cells: Sequence[int], size: int) -> Tag:
-    """Cells of a dimension; the dimension itself where they are all of them, in their order."""
-    return dim if list(cells) == list(range(size)) else Order(dim, tuple(cells))
 
 
 def _sort(equation: Any, flows: list[Flow]) -> list[Flow]:
@@ -150,17 +146,52 @@ def _split(equation: Any, flows: list[Flow]) -> list[Flow]:
 
 
 def _concatenate(equation: Any, flows: list[Flow]) -> list[Flow]:
-    own, name = equation.params["dimension"], equation.primitive.name
+    own = equation.params["dimension"]
+    return [_together(flows, own, [atom.aval.shape[own] for atom in equation.invars])]
+
+
+def _stack(equation: Any, flows: list[Flow]) -> list[Flow]:
+    own = equation.params["axis"]
+    return [
+        _together([flow.along((*flow.axes[:own], None, *flow.axes[own:])) for flow in flows], own, [1] * len(flows))
+    ]
+
+
+def _together(flows: list[Flow], own: int, sizes: list[int]) -> Flow:
+    flows = _side_by_side(flows, own, sizes)
     blank = [flow.along((*flow.axes[:own], None, *flow.axes[own + 1 :])) for flow in flows]
-    found, tags = joined(blank, len(flows[0].axes), name), [flow.axes[own] for flow in flows]
+    found, tags = joined(blank, len(flows[0].axes), "concatenate"), [flow.axes[own] for flow in flows]
     orders = [tag for tag in tags if isinstance(tag, Order)]
     tag: Tag = OTHER
     if len(orders) == len(tags) and len({order.dim for order in orders}) == 1:
-        cells = [cell for order in orders for cell in order.cells]
-        tag = _order(orders[0].dim, cells, equation.outvars[0].aval.shape[own])
+        tag = ordered(orders[0].dim, (cell for order in orders for cell in order.cells), orders[0].size)
     else:
         found = found.losing(tags)
-    return [found.along((*found.axes[:own], tag, *found.axes[own + 1 :]))]
+    return found.along((*found.axes[:own], tag, *found.axes[own + 1 :]))
+
+
+def _side_by_side(flows: list[Flow], own: int, sizes: list[int]) -> list[Flow]:
+    """Cells that were picked one by one, along the axis on which they come together again: `jnp.stack`."""
+    picks = [
+        flow.picked if size == 1 and flow.axes[own] is None else {} for flow, size in zip(flows, sizes, strict=True)
+    ]
+    dims = {dim for picked in picks for dim in picked} | {
+        tag.dim for flow in flows if isinstance(tag := flow.axes[own], Order)
+    }
+    apart = dict[str, list[Order]]()
+    for dim in dims:
+        tags = [picked.get(dim, flow.axes[own]) for flow, picked in zip(flows, picks, strict=True)]
+        orders = [tag for tag in tags if isinstance(tag, Order) and tag.dim == dim]
+        others = dims_of(tag for flow in flows for tag in (*flow.axes[:own], *flow.axes[own + 1 :]))
+        # Where all are the same cell it is another dimension that comes together here.
+        if len(orders) == len(flows) and len({order.cells for order in orders}) > 1 and dim not in others:
+            apart[dim] = orders
+    if len(apart) > 1:  # cells of several dimensions, in an order that is not followed
+        return [functools.reduce(Flow.unpicked, apart, flow).losing(apart) for flow in flows]
+    for dim, orders in apart.items():
+        pairs = zip(flows, orders, strict=True)
+        return [flow.unpicked(dim).along((*flow.axes[:own], order, *flow.axes[own + 1 :])) for flow, order in pairs]
+    return flows
 
 
 def _cumulative(equation: Any, flows: list[Flow]) -> list[Flow]:
@@ -204,6 +235,7 @@ RULES: dict[str, Callable[[Any, list[Flow]], list[Flow] | None]] = {
     "sort": _sort,
     "split": _split,
     "squeeze": _squeeze,
+    "stack": _stack,
     "threefry2x32": _hash,
     "transpose": _transpose,
     **dict.fromkeys(REDUCTIONS, _reduction),

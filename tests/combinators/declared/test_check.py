@@ -41,6 +41,9 @@ _FALSE: dict[str, tuple[Callable[..., Any], str]] = {
     "random": (_drawn, "the position in the block"),
     "turned": (lambda x: x[::-1], "other cells of `rows` than it takes, or in another order"),
     "moved": (lambda x: jnp.roll(x, 1, 0), "other cells of `rows` than it takes, or in another order"),
+    "others one by one": (lambda x: jnp.stack([x[i] for i in (1, 0, *range(2, len(x)))]), "in another order"),
+    "first one by one": (lambda x: jnp.stack([x[0] for _ in range(len(x))]), "one cell for all along `rows`"),
+    "neighbours": (lambda x: jnp.stack([x[i] + x[i - 1] for i in range(len(x))]), "one cell for all along `rows`"),
     "mirrored": (lambda x: x + x[::-1], "of cells in two orders"),
     "first": (lambda x: x * x[:1], "of cells in two orders"),
     "second": (lambda x: x * x[1], "one cell for all"),
@@ -70,6 +73,16 @@ _TRUE: dict[str, Callable[..., Any]] = {
     "a number by chance": lambda x: x / 6.0,
     "counted columns": lambda x: x / x.shape[1],
     "uniform constant": lambda x: x * np.full((len(x), 1), 2, np.float32),
+    "one by one": lambda x: jnp.stack([x[i] * x[i].sum() for i in range(len(x))]),
+    "rows on rows": lambda x: jnp.vstack([x[i] / x[i].sum() for i in range(len(x))]),
+    "number by number": lambda x: jnp.array([[x[i, j] for j in range(x.shape[1])] for i in range(len(x))]),
+    "all numbers": lambda x: jnp.stack([x[i, j] for i in range(len(x)) for j in range(x.shape[1])]).reshape(x.shape),
+    "held together": lambda x: lax.optimization_barrier((x, x.sum(), jnp.arange(len(x))[:, None]))[0],
+    "switched off": lambda x: lax.cond(False, lambda y: y - y.mean(0), lambda y: y * 2, x),
+    "not a number": lambda x: jnp.where(x > 0, x, np.full(x.shape, np.nan, np.float32)),
+    "empty constant": lambda x: x + jnp.concatenate([np.zeros((0, 4), np.float32), jnp.ones((1, 4))]).sum(),
+    "thrown away": lambda x: (x * 2, jax.jit(lambda y: (y * x.mean(), y.var()))(x))[0],
+    "thrown away inside": lambda x: jax.jit(lambda y: (y * 2, y.mean()))(x)[0],
     "skipped": lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + y, x),
 }
 
@@ -136,12 +149,38 @@ def test_means_are_no_parts(monoid: tp.Monoid) -> None:
     tp.trace(tp.Reduce(lambda a, b: jnp.float32(a.shape[0]) + 0 * b[0], "batch, batch -> ", monoid), *given)
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda x, s: jnp.sum(x**2) / s**2 + x.shape[0] * jnp.log(s),
+        lambda x, s: jnp.sum(x**2) + x.shape[0] / s,
+        lambda x, s: jnp.sum(x) * s + 0.5 * x.shape[0] * s,
+    ],
+)
+def test_counts_are_parts(kernel: Any) -> None:
+    """Likelihoods: what is multiplied by the number of cells adds up."""
+    fold, given = (
+        tp.Reduce(kernel, "batch, -> ", tp.monoids.Sum),
+        [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((8,), ())],
+    )
+    tp.trace(fold, *given)
+    x, s = jnp.arange(8.0), jnp.float32(2)
+    np.testing.assert_allclose(kernel(x[:3], s) + kernel(x[3:], s), kernel(x, s), rtol=1e-6)
+    assert kernel(x, s) != 0
+
+
 def test_a_claim_is_held_against_a_program() -> None:
     """As `shape` asks, without an operation."""
     claim = Claim("turned", Signature.parse("x -> x"), {"x": 3})
     program = jax.make_jaxpr(lambda x: x[::-1])(jnp.zeros(3))
     with pytest.raises(SignatureError, match="other cells of `x`"):
         check_declared(claim, program, [("x",)], lambda sizes: None)
+
+
+def test_cells_of_two_dimensions_come_together() -> None:
+    _traced(_TRUE["all numbers"], "rows cols -> rows cols", (6, 4))
+    _traced(_TRUE["number by number"], "rows cols -> rows cols", (6, 4))
+    _traced(_TRUE["rows on rows"], "rows [cols] -> rows [cols]", (19, 4))  # JAX puts 16 together at a time
 
 
 def test_one_cell_cannot_tell() -> None:

@@ -70,6 +70,10 @@ _STEPS: list[Callable[[Any, Any, int], Any]] = [
     lambda a, b, i: lax.associative_scan(jnp.add, a, axis=i),
     lambda a, b, i: jnp.diff(a, axis=i, prepend=0),
     lambda a, b, i: a + jax.random.normal(jax.random.key(0), a.shape),
+    lambda a, b, i: jnp.stack([lax.index_in_dim(a, j, i, False) * 2 for j in range(a.shape[i])], i),
+    lambda a, b, i: jnp.stack([lax.index_in_dim(a, 0, i, False) for _ in range(a.shape[i])], i),
+    lambda a, b, i: lax.optimization_barrier((a, a.sum()))[0],
+    lambda a, b, i: (a, a.mean())[0],
 ]
 
 
