@@ -12,8 +12,8 @@ def words(parser: argparse.ArgumentParser) -> None:
     """The words of `tapestry cost`."""
     plan_words(
         parser,
-        "The seconds of one run on a machine, by operation and by collective, as priced from the schedule. Always\n"
-        "exit status 0.",
+        "The seconds of one run on a machine, by operation and by collective, as priced from the schedule.\n"
+        "Exit status 0; 2 where there is no plan to price.",
     )
     machine_words(parser)
     parser.add_argument("--timeline", action="store_true", help="the same seconds in time: a chart of lanes")

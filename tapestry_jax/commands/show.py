@@ -14,8 +14,8 @@ def words(parser: argparse.ArgumentParser) -> None:
     """The words of `tapestry show`."""
     plan_words(
         parser,
-        "A plan as a page for a browser: one file, which asks no network for anything. Its path is printed. Always\n"
-        "exit status 0.",
+        "A plan as a page for a browser: one file, which asks no network for anything. Its path is printed.\n"
+        "Exit status 0; 2 where there is no plan to draw.",
     )
     machine_words(parser)
     parser.add_argument(
