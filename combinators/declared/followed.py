@@ -77,7 +77,7 @@ def _nothing_known(atoms: Iterable[Any], dims: frozenset[str]) -> list[Flow]:
 
 def _of_constant(constant: Any) -> Flow:
     shape = np.shape(constant)
-    if not isinstance(constant, (np.ndarray, np.generic)) or constant.size > _LARGEST:
+    if not isinstance(constant, (np.ndarray, np.generic)) or not 0 < constant.size <= _LARGEST:
         return Flow((OTHER,) * len(shape))
     if not constant.size:
         return Flow((None,) * len(shape))

@@ -11,12 +11,12 @@ from combinators.errors import KernelError
 
 X = jax.ShapeDtypeStruct((6, 3), jnp.float32)
 KERNELS = {
-    "map that broadcasts": (tp.Map(lambda x: x + jnp.arange(3.0), "x c -> x c"), {"c": "m"}),
-    "map in chunks": (tp.Map(lambda x: x + jnp.arange(3.0), "x c -> x c"), {"c": tp.chunks(3)}),
+    "map that broadcasts": (tp.Map(lambda x: x + jnp.full(3, 2.0), "x c -> x c"), {"c": "m"}),
+    "map in chunks": (tp.Map(lambda x: x + jnp.full(3, 2.0), "x c -> x c"), {"c": tp.chunks(3)}),
     "map that cannot": (tp.Map(lambda x: x + jnp.ones((6, 1)), "x c -> x c"), {"x": "m"}),
     "fold": (tp.Reduce(lambda x: x.sum(0) + jnp.zeros(3), "x c -> c", tp.monoids.Sum), {"c": "m"}),
     "fold in a ring": (
-        tp.Reduce(lambda x: jnp.maximum(x.max(0), jnp.arange(3.0)), "x c -> c", tp.monoids.Max),
+        tp.Reduce(lambda x: jnp.maximum(x.max(0), jnp.zeros(3)), "x c -> c", tp.monoids.Max),
         {"c": "m", "x": tp.ring("m")},
     ),
     "scan": (tp.Scan(tp.monoids.Sum, "x c -> x c", "x", kernel=lambda x: x * jnp.ones(3)), {"c": tp.chunks(3)}),
