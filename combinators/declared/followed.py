@@ -79,8 +79,6 @@ def _of_constant(constant: Any) -> Flow:
     shape = np.shape(constant)
     if not isinstance(constant, (np.ndarray, np.generic)) or not 0 < constant.size <= _LARGEST:
         return Flow((OTHER,) * len(shape))
-    if not constant.size:
-        return Flow((None,) * len(shape))
     return Flow(tuple(POSITION if _differs(constant, axis) else None for axis in range(len(shape))))
 
 
