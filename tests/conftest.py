@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.util
 import os
@@ -87,8 +88,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
-    # pytest has collected what its tests left. Once more, and again when Python ends, takes a worker many seconds.
+    # pytest has collected what its tests left; once more takes a worker many seconds. What Python collects when it ends
+    # it has to see: packages in C++ count what they made, and say what is missing.
     gc.freeze()
+    atexit.register(gc.unfreeze)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
