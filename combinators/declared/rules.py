@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dims_of, joined, ordered
+from combinators.kernels.regrouped import same_cells
 
 _REDUCTION_NAMES = "argmax argmin reduce reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor"
 REDUCTIONS = frozenset(_REDUCTION_NAMES.split())
@@ -42,7 +43,7 @@ def _reshape(equation: Any, flows: list[Flow]) -> list[Flow] | None:
         return None
     single = [tag for tag, size in zip(flows[0].axes, old, strict=True) if size == 1]
     flow, axes = flows[0].picking(single), list[Tag]([None] * len(new))
-    for left, right in _groups(old, new):
+    for left, right in same_cells(old, new):
         tags = {flow.axes[axis] for axis in left}
         if len(left) == len(right) == 1:
             axes[right[0]] = tags.pop()
@@ -200,22 +201,6 @@ def _cumulative(equation: Any, flows: list[Flow]) -> list[Flow]:
 
 def _hash(equation: Any, flows: list[Flow]) -> list[Flow]:
     return [joined(flows, len(out.aval.shape), equation.primitive.name) for out in equation.outvars]
-
-
-def _groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The axes of two shapes of as many cells that hold the same cells, as few together as can be; ones left out."""
-    lefts, rights = ([axis for axis, size in enumerate(shape) if size != 1] for shape in (old, new))
-    while lefts:
-        left, right = [lefts.pop(0)], [rights.pop(0)]
-        cells, others = old[left[0]], new[right[0]]
-        while cells != others:
-            if cells < others:
-                left.append(lefts.pop(0))
-                cells *= old[left[-1]]
-            else:
-                right.append(rights.pop(0))
-                others *= new[right[-1]]
-        yield left, right
 
 
 RULES: dict[str, Callable[[Any, list[Flow]], list[Flow] | None]] = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
+from combinators.kernels.regrouped import same_cells
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.kernels.reshape import Group, Reshape
 from tapestry_jax.lifting.rules.views import squeeze
@@ -42,7 +43,7 @@ def reshape_of(own: Sequence[int], out: Sequence[int]) -> Operation:
 def parts_of(own: Sequence[int], out: Sequence[int]) -> tuple[tuple[int, ...], ...] | None:
     """For every axis of the result the sizes that both sides' boundaries cut it into; None where one does not fit."""
     found: list[tuple[int, ...]] = [(size,) for size in out]
-    for left, right in _segments(own, out):
+    for left, right in same_cells(own, out):
         cuts = _cuts([own[a] for a in left], [out[a] for a in right])
         if cuts is None:
             return None
@@ -62,7 +63,7 @@ def split(
     target: list[Group] = [() for _ in out]
     sizes: dict[str, int] = {}
     whole: set[str] = set()
-    for left, right in _segments(own, out):
+    for left, right in same_cells(own, out):
         cuts = _cuts([own[a] for a in left], [out[a] for a in right])
         if cuts is None:
             for axes, shape, groups in ((left, own, source), (right, out, target)):
@@ -79,25 +80,6 @@ def split(
                 above, below = below, below // shape[axis]
                 groups[axis] = tuple(names[cuts.index(above) : cuts.index(below)])
     return tuple(source), tuple(target), sizes, frozenset(whole)
-
-
-def _segments(own: Sequence[int], out: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The shortest runs of axes, without those of size 1, that hold the same cells on both sides."""
-    left, right = ([a for a, size in enumerate(shape) if size != 1] for shape in (own, out))
-    if 0 in own or 0 in out:
-        yield left, right
-        return
-    while left or right:
-        one, other, p, q = [left.pop(0)], [right.pop(0)], 0, 0
-        p, q = own[one[0]], out[other[0]]
-        while p != q:
-            if p < q:
-                one.append(left.pop(0))
-                p *= own[one[-1]]
-            else:
-                other.append(right.pop(0))
-                q *= out[other[-1]]
-        yield one, other
 
 
 def _cuts(own: Sequence[int], out: Sequence[int]) -> list[int] | None:
