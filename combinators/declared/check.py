@@ -140,11 +140,17 @@ def _mean(claim: Claim, name: str) -> SignatureError:
 
 def _false(claim: Claim, name: str, problem: str) -> SignatureError:
     called = "..." if name.startswith("...") else name
+    remedy = f"Write [{called}] where the kernel needs all of it (it is not cut then), or fold it with a monoid."
+    if "position" in problem:
+        place = "@q" if called == "..." else f"@{called}"
+        remedy = f"Take places as an operand `{place}`, and random numbers from tp.random. {remedy}"
+    elif "how many" in problem:
+        remedy = f"Give the kernel the number, as an operand or by functools.partial. {remedy}"
     return SignatureError(
         message(
             f"the kernel of `{claim.name}` does not act on each cell of `{called}` by itself",
             f"signature {claim.signature}",
             problem.replace(f"`{name}`", f"`{called}`"),
-            remedy=f"Write [{called}] where the kernel needs all of it (it is not cut then), or fold it with a monoid.",
+            remedy=remedy,
         )
     )

@@ -192,3 +192,10 @@ def test_one_cell_cannot_tell() -> None:
         (6, 4),
         (0, 4),
     )
+
+
+def test_the_remedy_is_one_for_what_the_kernel_does() -> None:
+    for kernel, text in ((jnp.tril, "as an operand `@rows`"), (lambda x: x / len(x), "by functools.partial")):
+        with pytest.raises(SignatureError) as caught:
+            _traced(kernel, "rows [cols] -> rows [cols]", (6, 4))
+        assert text in str(caught.value)
