@@ -21,6 +21,15 @@ def _drawn(x: Any) -> Any:
     return x + jax.random.normal(jax.random.key(0), x.shape)
 
 
+def _places(x: Any) -> Any:
+    return jnp.broadcast_to(jnp.arange(len(x), dtype=x.dtype)[:, None], x.shape)
+
+
+def _taken_out_where_axes_are_one(x: Any) -> Any:
+    total = jnp.broadcast_to(x.sum(0), x.shape)
+    return ((x + total).reshape(-1) - total.reshape(-1)).reshape(x.shape)
+
+
 def _choosing(x: Any) -> Any:
     return lax.platform_dependent(x, default=lambda y: y - y.sum(0))
 
@@ -36,6 +45,7 @@ _FALSE: dict[str, tuple[Callable[..., Any], str]] = {
     "sorted": (lambda x: jnp.sort(x, 0), "it uses sort along `rows`"),
     "transformed": (lambda x: jnp.fft.fft(x, axis=0).real, "it uses fft along `rows`"),
     "numbered": (lambda x: x + jnp.arange(len(x), dtype=x.dtype)[:, None], "the position in the block"),
+    "places alone": (_places, "its cells differ by their position along `rows`"),
     "constant": (lambda x: x + np.array(range(len(x)), np.float32)[:, None], "the position in the block"),
     "masked": (jnp.tril, "the position in the block"),
     "random": (_drawn, "the position in the block"),
@@ -56,6 +66,8 @@ _FALSE: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 _TRUE: dict[str, Callable[..., Any]] = {
+    # Nothing is said of rows that have been merged with columns.
+    "taken out": _taken_out_where_axes_are_one,
     "softmax": jax.nn.softmax,
     "layer norm": lambda x: (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5),
     "by rows": jax.vmap(lambda row: row - row.sum()),
