@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tapestry_jax.planning.geometry.halo import NeighbourExchange, Pair, Piece
+from tapestry_jax.planning.geometry.halo import NeighbourExchange, Pair
+from tapestry_jax.planning.geometry.pieces import Piece
 
 
 def joined(parts: Sequence[Any], pieces: Sequence[Piece], inside: Sequence[Pair], device: int) -> Any:

@@ -17,7 +17,8 @@ from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
 from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.planning.geometry.drift import Drift
-from tapestry_jax.planning.geometry.halo import NeighbourExchange, Pair, Piece, Table
+from tapestry_jax.planning.geometry.halo import NeighbourExchange, Pair
+from tapestry_jax.planning.geometry.pieces import Piece, Table
 
 
 def exchange_neighbours(value: Any, axis: int, exchange: NeighbourExchange, axes: tuple[str, ...], here: Here) -> Any:

@@ -14,8 +14,8 @@ import numpy as np
 from combinators.frozen import dataclass
 from combinators.index_space.box import Box
 from tapestry_jax.planning.geometry.drift import Drift, Runs
-from tapestry_jax.planning.geometry.halo import Flags, Table
 from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.pieces import Flags, Table
 
 Fault = tuple[str, str]
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from combinators.frozen import dataclass
 from combinators.index_space.box import Box
-from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece, Table
+from tapestry_jax.planning.geometry.halo import NeighbourExchange
 from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.pieces import Piece, Table
 
 ZERO = -1
 """A place that holds a zero."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.planning.geometry.halo import Pair, Table
+from tapestry_jax.planning.geometry.halo import Pair
 from tapestry_jax.planning.geometry.layout import Cut
+from tapestry_jax.planning.geometry.pieces import Table
 
 
 @dataclass(frozen=True, eq=False)

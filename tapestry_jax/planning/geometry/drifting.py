@@ -15,8 +15,8 @@ import numpy as np
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.drift import Drift, Reads, Runs
-from tapestry_jax.planning.geometry.halo import Flags, Table
 from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.pieces import Flags, Table
 
 _MOST = 2**21
 """Pairs of a range of devices and a distance: of these 0.4 s are planned, and proved."""

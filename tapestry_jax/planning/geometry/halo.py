@@ -12,20 +12,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.pieces import Flags, Piece, Table, merged_pieces, occurring, part_of, pieces_of
+from tapestry_jax.planning.geometry.wanted import Wanted, located, nearest_held, wanted_cells
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Table: TypeAlias = "NDArray[np.int64]"
-Flags: TypeAlias = "NDArray[np.bool_]"
 Pair = tuple[int, int]
 
 _MOST = 2**26
@@ -33,29 +30,6 @@ _MOST = 2**26
 
 MOST_PLANNED = 2**21
 """The entries of a table of the devices that differ, from which an exchange is predicted and proved: a second each."""
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Some consecutive columns of what a device puts together.
-
-    Attributes:
-      at: the first of the columns.
-      length: how many there are.
-      part: the source of a slice: 0 for what the device holds, `h + 1` for what hop `h` brings.
-      starts: where the slice starts, device by device.
-      table: instead of a slice, positions in the joined `ranges`, device by device.
-      ranges: `(part, start, stop)` of what the table points into.
-      masked: whether columns that lie outside of the tensor must be made zero.
-    """
-
-    at: int
-    length: int
-    part: int
-    starts: tuple[int, ...]
-    table: Table | None
-    ranges: tuple[tuple[int, int, int], ...]
-    masked: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +95,15 @@ def _exchange(source: Cut | None, target: Cut, size: int, devices: int) -> Neigh
     own = _own_columns(source, target, size, devices)
     others = [(a, b) for a, b in pairwise([0, *itertools.chain(*own), target.extent])][::2]
     chosen = np.concatenate([np.arange(low, high) for low, high in others])
-    wanted = _wanted_cells(target, chosen, size, devices)
-    slots, is_local, owners = _located(wanted, source, target, size, devices)
+    wanted = wanted_cells(target, chosen, size, devices)
+    slots, is_local, owners = located(wanted, source, target, size, devices)
     is_remote = (wanted.cells >= 0) & ~is_local
     table = np.where(is_local, slots, -1)
     distances = np.where(is_remote, (owners - np.arange(devices)[:, None]) % devices, 0)
     parts = [0, size if source is None else source.extent]
     pairs: list[set[Pair]] = []
     sent: list[Table] = []
-    for distance in nearest_first(set(_occurring(distances).tolist()) - {0}, devices):
+    for distance in nearest_first(set(occurring(distances).tolist()) - {0}, devices):
         chosen = is_remote & (distances == distance)
         columns, arrived = _hop_columns(chosen, slots, distance, devices)
         table = np.where(chosen, parts[-1] + arrived, table)
@@ -137,7 +111,7 @@ def _exchange(source: Cut | None, target: Cut, size: int, devices: int) -> Neigh
         sent.append(columns)
         parts.append(parts[-1] + columns.shape[1])
         _complete(pairs[-1], distance, table, wanted, parts)
-    table, masked = _settled(table, wanted, _nearest_held(wanted, source, size, devices), pairs, parts)
+    table, masked = _settled(table, wanted, nearest_held(wanted, source, size, devices), pairs, parts)
     hops = tuple(
         Hop(tuple(sorted(chosen)), columns.shape[1], _sent_pieces(columns, parts[1]))
         for chosen, columns in zip(pairs, sent, strict=True)
@@ -147,13 +121,13 @@ def _exchange(source: Cut | None, target: Cut, size: int, devices: int) -> Neigh
     held, done = list[Piece](), 0
     for low, high in others:
         part = slice(done, done + high - low)
-        held += _pieces(table[:, part], parts, masked[part], low)
+        held += pieces_of(table[:, part], parts, masked[part], low)
         done = part.stop
     for low, high in own:
         most = size - (high - low)
         starts = np.full(devices, low + target.low - source.low) if source else np.clip(first + low, 0, most)
         held.append(Piece(low, high - low, 0, tuple(starts.tolist()), None, (), masked=False))
-    return NeighbourExchange(hops, _merged(sorted(held, key=lambda piece: piece.at)), inside)
+    return NeighbourExchange(hops, merged_pieces(sorted(held, key=lambda piece: piece.at)), inside)
 
 
 def table_entries(source: Cut | None, target: Cut, size: int, devices: int) -> int:
@@ -189,18 +163,6 @@ def permuted_axes(pairs: Sequence[Pair] | Table, axes: tuple[str, ...], mesh: Me
     return tuple(axis for axis, (there, here) in zip(axes, places, strict=True) if np.any(there != here))
 
 
-@dataclass(frozen=True, eq=False)
-class _Wanted:
-    """Device by device and column by column: the position along the axis, the cell (-1 for none), whether it is zero.
-
-    A column without a cell that is not zero is read for padding alone: any value that a cell could have will do.
-    """
-
-    positions: Table
-    cells: Table
-    is_zero: Flags
-
-
 def _own_columns(source: Cut | None, target: Cut, size: int, devices: int) -> list[tuple[int, int]]:
     """Ranges of columns that every device takes from its own block, of which no tables are made.
 
@@ -230,79 +192,6 @@ def _answered_behind(target: Cut, size: int) -> int:
         return 0
     last = window.count - 1 + (window.after if window.wraps else 0)
     return max(window.offset + last * window.step + window.width - size, 0)
-
-
-def _occurring(values: Table) -> Table:
-    """What occurs in a table of numbers that lie close together, ascending."""
-    least, most = (int(found) for found in (values.min(initial=0), values.max(initial=0)))
-    if most - least > 4 * values.size:
-        return np.unique(values)
-    occurs = np.zeros(most - least + 1, np.bool_)
-    occurs[values.ravel() - least] = True
-    return np.flatnonzero(occurs) + least
-
-
-def _wanted_cells(target: Cut, chosen: Table, size: int, devices: int) -> _Wanted:
-    window = target.window or Window(0, 1, 1, size, "valid")
-    device = np.arange(devices, dtype=np.int64)[:, None]
-    columns = chosen.astype(np.int64)[None, :]
-    positions = device * target.block + target.low + columns
-    indices = target.block // window.step + window.before + window.after
-    start = device * (target.block // window.step) - window.before
-    least, end = (-window.before, window.count + window.after) if window.wraps else (0, window.count)
-    low = np.maximum(least - start, 0) * window.step
-    last = np.minimum(end - start, indices) - 1
-    is_read = (columns >= low) & (columns < last * window.step + window.width) & (last * window.step >= low)
-    is_inside = (positions >= 0) & (positions < size)
-    is_answered = is_inside | (window.mode not in ("zero", "valid"))
-    cells = np.where(is_read & is_answered, positions, -1)
-    outside = np.flatnonzero((is_read & is_answered & ~is_inside).ravel())
-    cells.ravel()[outside] = answering_cell(positions.ravel()[outside], size, window.mode)
-    return _Wanted(positions, cells, is_read & ~is_inside & (window.mode == "zero"))
-
-
-def answering_cell(positions: Table, size: int, mode: str) -> Table:
-    """The cell that the boundary reads for each position; positions inside stand for themselves."""
-    if size == 0:
-        return np.full_like(positions, -1)
-    if mode == "periodic":
-        return positions % size
-    if mode == "reflect" and size > 1:
-        folded = positions % (2 * size - 2)
-        return np.minimum(folded, 2 * size - 2 - folded)
-    if mode not in ("valid", "zero", "reflect", "edge"):
-        raise ValueError(f"no exchange knows the boundary {mode!r}")
-    return np.clip(positions, 0, size - 1)
-
-
-def _located(wanted: _Wanted, source: Cut | None, target: Cut, size: int, devices: int) -> tuple[Table, Flags, Table]:
-    """Where the cells lie: the place in their holder's piece, whether the device itself holds them, and the holder."""
-    device = np.arange(devices, dtype=np.int64)[:, None]
-    if source is None:
-        return wanted.cells, wanted.cells >= 0, np.broadcast_to(device, wanted.cells.shape)
-    start = device * source.block + source.low
-    mode = "valid" if target.window is None else target.window.mode
-    cells = wanted.cells
-    if source.window is not None and source.window.wraps and mode == "periodic":
-        # What lies beyond the ends is held as it is wanted.
-        places = wanted.positions - start
-        beyond = wanted.positions < size + source.window.after
-        cells = np.where((places >= 0) & (places < source.extent) & beyond, wanted.positions, cells)
-    is_local = (wanted.cells >= 0) & (cells >= start) & (cells < start + source.extent)
-    owners = wanted.cells // max(source.block, 1)
-    slots = np.where(is_local, cells - start, wanted.cells - owners * source.block - source.low)
-    return slots, is_local, owners
-
-
-def _nearest_held(wanted: _Wanted, source: Cut | None, size: int, devices: int) -> Table:
-    """For every column the place of the nearest cell that the device holds."""
-    start = np.zeros((devices, 1), np.int64)
-    extent = size
-    if source is not None:
-        start, extent = np.arange(devices, dtype=np.int64)[:, None] * source.block + source.low, source.extent
-    last = max(extent - 1, 0)
-    least, most = np.clip(-start, 0, last), np.clip(size - 1 - start, 0, last)
-    return np.clip(wanted.positions - start, least, np.maximum(least, most))
 
 
 def nearest_first(distances: set[int], devices: int) -> list[int]:
@@ -337,7 +226,7 @@ def _distinct(places: Table) -> Table:
     return places if (places[1:] > places[:-1]).all() else np.unique(places)
 
 
-def _complete(pairs: set[Pair], distance: int, table: Table, wanted: _Wanted, parts: list[int]) -> None:
+def _complete(pairs: set[Pair], distance: int, table: Table, wanted: Wanted, parts: list[int]) -> None:
     """Let a hop also reach the devices that would read zeros for padding: real cells, and no more bytes."""
     devices = len(table)
     common, is_common = _common(table)
@@ -356,11 +245,11 @@ def _common(table: Table) -> tuple[Table, Flags]:
 
 
 def _settled(
-    table: Table, wanted: _Wanted, nearest: Table, pairs: list[set[Pair]], parts: list[int]
+    table: Table, wanted: Wanted, nearest: Table, pairs: list[set[Pair]], parts: list[int]
 ) -> tuple[Table, Flags]:
     """Give a place to every column of every device; also says which columns must be masked."""
     common, is_common = _common(table)
-    part = _part_of(common, parts)
+    part = part_of(common, parts)
     receives = np.ones((len(table), len(parts) - 1), np.bool_)
     for number, chosen in enumerate(pairs):
         receives[:, number + 1] = np.isin(np.arange(len(table)), [target for _, target in chosen])
@@ -371,63 +260,6 @@ def _settled(
     return np.where(table >= 0, table, free), is_masked
 
 
-def _part_of(places: Table, parts: list[int]) -> Table:
-    return np.searchsorted(np.asarray(parts), places, side="right") - 1
-
-
 def _sent_pieces(sent: Table, extent: int) -> tuple[Piece, ...]:
     filled = np.where(sent < 0, sent.max(axis=0, keepdims=True, initial=0), sent)
-    return _pieces(filled, [0, extent], np.zeros(sent.shape[1], np.bool_))
-
-
-def _pieces(table: Table, parts: list[int], masked: Flags, at: int = 0) -> tuple[Piece, ...]:
-    """Consecutive columns, from `at`, that are consecutive in their source are one slice; the others go by table."""
-    if table.shape[1] == 0:
-        return ()
-    part = _part_of(table, parts)
-    same = (np.diff(table, axis=1) == 1).all(axis=0) & (np.diff(part, axis=1) == 0).all(axis=0)
-    starts = [0, *(np.flatnonzero(~same | (masked[1:] != masked[:-1])) + 1).tolist(), table.shape[1]]
-    is_one_part, is_one_place = ((of == of[0]).all(axis=0).tolist() for of in (part, table))
-    found: list[tuple[int, int, bool]] = []
-    for low, high in pairwise(starts):
-        is_slice = is_one_part[low] and (high - low > 1 or is_one_place[low])
-        if found and not is_slice and not found[-1][2] and masked[low] == masked[low - 1]:
-            found[-1] = (found[-1][0], high, False)
-        else:
-            found.append((low, high, is_slice))
-    made = [
-        (_slice if is_slice else _looked_up)(table, low, high, parts, bool(masked[low]))
-        for low, high, is_slice in found
-    ]
-    return tuple(replace(piece, at=piece.at + at) for piece in made)
-
-
-def _merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Slices that go on where the one before ends become one with it."""
-    found: list[Piece] = []
-    for piece in pieces:
-        last = found[-1] if found else None
-        goes_on = last is not None and piece.starts == tuple(start + last.length for start in last.starts)
-        if last is not None and goes_on and piece.starts and piece.part == last.part:
-            # One choice in every cell is cheaper than to cut a block and join it again.
-            found[-1] = replace(last, length=last.length + piece.length, masked=last.masked or piece.masked)
-        else:
-            found.append(piece)
-    return tuple(found)
-
-
-def _slice(table: Table, low: int, high: int, parts: list[int], masked: bool) -> Piece:
-    part = int(_part_of(table[:1, low], parts)[0])
-    starts = tuple(int(place) - parts[part] for place in table[:, low])
-    return Piece(low, high - low, part, starts, None, (), masked)
-
-
-def _looked_up(table: Table, low: int, high: int, parts: list[int], masked: bool) -> Piece:
-    places: Any = _occurring(table[:, low:high])
-    part = _part_of(places, parts)
-    breaks = np.flatnonzero((np.diff(places) != 1) | (np.diff(part) != 0)) + 1
-    ranges = tuple(
-        (int(part[a]), int(places[a]) - parts[part[a]], int(places[b - 1]) + 1 - parts[part[a]])
-        for a, b in zip([0, *breaks.tolist()], [*breaks.tolist(), len(places)], strict=True)
-    )
-    return Piece(low, high - low, 0, (), np.searchsorted(places, table[:, low:high]), ranges, masked)
+    return pieces_of(filled, [0, extent], np.zeros(sent.shape[1], np.bool_))

@@ -18,18 +18,10 @@ from tapestry_jax.planning.geometry.changes import Overlap
 from tapestry_jax.planning.geometry.drift import Drift, drifts
 from tapestry_jax.planning.geometry.drifting import drifting
 from tapestry_jax.planning.geometry.fewer import Fewer, fewer
-from tapestry_jax.planning.geometry.halo import (
-    Flags,
-    Hop,
-    Piece,
-    Table,
-    check_width,
-    nearest_first,
-    neighbour_exchange,
-    table_entries,
-)
+from tapestry_jax.planning.geometry.halo import Hop, check_width, nearest_first, neighbour_exchange, table_entries
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.pieces import Flags, Piece, Table
 
 Range = tuple[int, int]
 

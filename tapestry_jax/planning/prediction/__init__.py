@@ -1,7 +1,8 @@
 """What a schedule sends: kinds, axes, bytes and counts, forwards and backwards.
 
-Read `collective`, then `flow`, then `recomputed` and `collectives`; `bounds` says where a number is an upper one,
-`turning` what differs from turn to turn of a loop, `multiplied` what gradients meet on their ways, `platform` what a
-compiler runs in the place of a collective. `alive` counts the bytes of values that are alive at each step, `stopped`
-marks loops that no gradient goes through, `turns_apart` refuses those that would wait for devices that have left them.
+Read `collective`, then `flow` and `recomputed`, then `conversions` and `operations`, and `collectives`, which goes
+through steps and loops; `bounds` says where a number is an upper one, `turning` what differs from turn to turn of a
+loop, `multiplied` what gradients meet on their ways, `platform` what a compiler runs in the place of a collective.
+`alive` counts the bytes of values that are alive at each step, `stopped` marks loops that no gradient goes through,
+`turns_apart` refuses those that would wait for devices that have left them.
 """

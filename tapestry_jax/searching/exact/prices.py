@@ -18,8 +18,9 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import spread
 from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.prediction.collective import Collective
-from tapestry_jax.planning.prediction.collectives import sent_by_convert, sent_by_run
+from tapestry_jax.planning.prediction.conversions import sent_by_convert
 from tapestry_jax.planning.prediction.flow import Flow
+from tapestry_jax.planning.prediction.operations import sent_by_run
 from tapestry_jax.planning.pricing.combined import is_small_sum
 from tapestry_jax.planning.pricing.keys import counts_key
 from tapestry_jax.planning.pricing.marginal import block_counts

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from combinators.frozen import dataclass
-from tapestry_jax.planning.geometry.halo import answering_cell
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tapestry_jax.planning.geometry.wanted import answering_cell
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Box
 

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapestry_jax.planning.arrivals.tables import table_fault
-from tapestry_jax.planning.geometry.halo import NeighbourExchange, Piece, neighbour_exchange
+from tapestry_jax.planning.geometry.halo import NeighbourExchange, neighbour_exchange
 from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.pieces import Piece
 from tests.exchanged import simulated
 
 PAD: dict[str, Any] = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}

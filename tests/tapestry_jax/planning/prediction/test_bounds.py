@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.planning.prediction import collectives
+from tapestry_jax.planning.prediction import operations
 from tests.contract import assert_contract
 from tests.pairs.contract import differences, verdict
 
@@ -37,7 +37,7 @@ def test_weights_that_no_turn_changes_are_a_bound(mesh8):
 def test_more_that_no_bound_tells_is_found(mesh8, monkeypatch):
     plan = tp.plan(tp.trace(centred_often, X), mesh8, {"c": "data"})
     assert verdict(differences(plan, True)) == "bound"
-    monkeypatch.setattr(collectives, "sends_still", lambda schedule, step, leaves, turning: False)
+    monkeypatch.setattr(operations, "sends_still", lambda schedule, step, leaves, turning: False)
     assert verdict(differences(plan, True)) == "more"
     # Bytes predicted, compiled, and predicted without bounds.
     assert verdict({"all-reduce over data": (24, 25, 0)}) == "less"
