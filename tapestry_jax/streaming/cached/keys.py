@@ -84,21 +84,31 @@ def source_told(source: Stored) -> str | None:
 
     A file is told by its place as well: others may have its size and its times.
     """
-    if isinstance(source, Arriving):
-        return None
     if isinstance(source, InMemory | Numbers):
         return source.fingerprint()
     if isinstance(source, Joined):
         told = [source_told(part) for part in source.parts]
         return None if None in told else f"joined {told}"
+    place = place_told(source)
+    return None if place is None else f"{place} {source.fingerprint()}"
+
+
+def place_told(source: Stored) -> str | None:
+    """Where a source lies; None of what lies in memory, and where nothing tells that it has changed."""
+    if isinstance(source, Arriving | InMemory):
+        return None
+    if isinstance(source, Numbers):
+        return "numbers"
+    if isinstance(source, Joined):
+        told = [place_told(part) for part in source.parts]
+        return None if None in told else f"joined {told}"
     how = opened(source)
     # Servers need not tell that what they serve has changed; a database is asked for a checksum of the rows.
     if how is not None and "://" in how.path and not how.path.lower().startswith(POSTGRES):
         return None
-    place = (
-        repr((how.path, how.tensor, how.format)) if how is not None else f"{type(source).__qualname__} {source.where}"
-    )
-    return f"{place} {source.fingerprint()}"
+    if how is None:
+        return f"{type(source).__qualname__} {source.where}"
+    return repr((how.path, how.tensor, how.format))
 
 
 def _nameless(graph: Graph) -> Graph:

@@ -94,6 +94,17 @@ def load(folder: str | Path) -> Frozen | None:
     return None
 
 
+def has_damage(folder: Path) -> bool:
+    """Whether the newest state of a job cannot be read; `load` goes on from the one before it."""
+    states = _states(folder)
+    try:
+        if states:
+            decode(read_whole(states[max(states)], LARGEST), str(folder))
+    except (OSError, FormatError):
+        return True
+    return False
+
+
 def clear(folder: str | Path) -> None:
     """Remove the states of a job, the oldest first. Who calls holds the lock of the folder."""
     folder = Path(folder)

@@ -14,7 +14,6 @@ import jax
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
-from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
 from tapestry_jax.report.page.write import write_page
 from tapestry_jax.storage.creating import Creation
@@ -26,12 +25,13 @@ from tapestry_jax.streaming.cluster.driver import OnWorkers, Work
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.fits.budget import Budget, budget_of
 from tapestry_jax.streaming.jobs.asked import require_outside
-from tapestry_jax.streaming.jobs.extended import Older, newer
+from tapestry_jax.streaming.jobs.batches import extend_kept, first_batch
+from tapestry_jax.streaming.jobs.extended import check_extended, extended, no_rows, nothing_counted
 from tapestry_jax.streaming.jobs.from_cache import run_cached
 from tapestry_jax.streaming.jobs.outputs import Outputs
 from tapestry_jax.streaming.jobs.page import run_page
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, run_kept
-from tapestry_jax.streaming.kept.extending import Last, Reached, carried_as, not_extended, rows_of, why_not
+from tapestry_jax.streaming.kept.extending import Last, Reached, rows_of, why_not
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.known import functions_of
 from tapestry_jax.streaming.measured.metrics import Meter, Metrics
@@ -186,43 +186,66 @@ class Job:
                 return self.run_from(None, None)
             self.reached.append(self._reaching(None, 0))
             return self.reached[-1].result
-        out = self.outputs
-        told = Resumable(
-            self.planned,
-            self.split,
-            out.filled,
-            self.sources,
-            out.places(),
-            out.opened,
-            self._runner,
-            self._metered,
-            out.leaves,
-        )
-        out_tree = self.planned.graph.out_tree
+        out_tree, told = self.planned.graph.out_tree, self.resumable(goes_on=first_batch(self))
         if self.engine is None:
             return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
         with client_of(self.engine) as client:
             told = replace(told, runner=lambda sinks: self._on_workers(sinks, client), engine="workers")
             return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
 
-    def extend(self, new: Any, *, mode: str = "cumulative") -> Any:
+    def resumable(
+        self,
+        older: Sequence[Array] | None = None,
+        told: Mapping[str, str] | None = None,
+        goes_on: Mapping[str, Array] | None = None,
+    ) -> Resumable:
+        """The job as it is kept.
+
+        Args:
+          older: what its pass carries from rows before its own.
+          told: what says who it is, beside what it computes.
+          goes_on: what others that go on from its end are told.
+        """
+        out = self.outputs
+        return Resumable(
+            self.planned,
+            self.split,
+            out.filled,
+            self.sources,
+            out.places(),
+            out.opened,
+            lambda sinks: replace(self._runner(sinks), older=older),
+            self._metered,
+            out.leaves,
+            told=told or {},
+            goes_on=goes_on,
+        )
+
+    def extend(self, new: Any, *, mode: str = "cumulative", batch: str | None = None) -> Any:
         """Go on with new rows from where the last run or extension has ended; old rows are not read.
 
         For programs of folds, whose operations do not depend on the number and the places of rows. `run` begins anew
         with the sources of the job.
+
+        With `checkpoint=` the states are in the folder, where a job of another process, for other rows, goes on from
+        them. Every batch is counted there once: rows that are known by their place are not read again, and the result
+        is that of all until now. Killed, it goes on where it was when it is given the same rows.
 
         Args:
           new: rows for every input that has the streamed dimension, as `sources` of `tp.stream`: tensors that lie in
             files, or arrays. Of other inputs the job's own sources are read again.
           mode: `"cumulative"` goes on from all rows until now; `"reset"` forgets them, and begins with the new rows:
             for batches of which each has a result of its own. The next extension goes on from there.
+          batch: with `checkpoint=` what these rows are called; needed where they lie in memory, or in a place from
+            which others were counted.
 
         Returns:
           The result for all rows until now, or since the last reset.
 
         Raises:
-          StreamError: before the first run.
-          PlanError: where the program needs old rows again, gives something for every row, or knows their number.
+          StreamError: before the first run; where another job holds the folder, or the one in it is another program.
+          PlanError: where the program needs old rows again, gives something for every row, or knows their number; and
+            for rows of which it cannot be told whether they were counted.
 
         Example:
           >>> import numpy as np
@@ -237,42 +260,27 @@ class Job:
             remedy = 'Say "reset" where old rows are to be forgotten.'
             told = (f"got mode={mode!r:.40}", 'expected "cumulative" or "reset"')
             raise PlanError(message("new rows go on from older ones, or begin anew", *told, remedy=remedy))
-        self._check_extended(begins=mode == "reset")
+        if self.checkpoint is not None:
+            return extend_kept(self, self.checkpoint, new, batch, begins=mode == "reset")
+        if batch is not None:
+            remedy = "Leave batch= out, or name a folder: tp.stream(..., checkpoint=...)."
+            raise PlanError(message("without checkpoint= nothing remembers which rows were counted", remedy=remedy))
+        check_extended(self)
+        if not self.reached and mode != "reset":
+            raise nothing_counted("job.run()")
         before = Reached(0, None, None) if mode == "reset" else self.reached[-1]
-        older = Older(self.program, self.planned, self.split.passes[0].block, self.sources, before.rows)
-        if (found := newer(older, self.dims[0], new)) is None:
-            if mode == "reset":
-                raise not_extended("there is no row to begin with")
-            return before.result
-        planned, dims, sources = found
-        job = replace(self, planned=planned, dims=dims, sources=sources)
-        if (why := why_not(job.split, dims)) is not None or carried_as(job.split) != carried_as(self.split):
-            raise not_extended(why or "for so few rows it carries another state")
-        if self.memory is not None and not (budget := job.plan()).fits:
-            remedy = "Give the job more memory."
-            raise PlanError(message("new rows do not fit into the memory", *str(budget).splitlines(), remedy=remedy))
+        job = extended(self, before.rows, new)
+        if job is None:
+            return before.result if mode != "reset" else no_rows()
         self.reached.append(job._reaching(before.state, before.rows))
         del self.reached[:-1]
         return self.reached[-1].result
-
-    def _check_extended(self, *, begins: bool) -> None:
-        if self.cache is not None:
-            raise not_extended("a result that was found in cache= has no state to go on from")
-        if self.checkpoint is not None:
-            raise not_extended("the state in the folder of a job, checkpoint=, is that of its own rows")
-        if (why := why_not(self.split, self.dims)) is not None:
-            raise not_extended(why)
-        if isinstance(self.program, Graph | Plan) or self.program is None:
-            raise not_extended("it was given as a graph or a plan, whose sizes are fixed; give the program itself")
-        if not self.reached and not begins:
-            raise StreamError(message("there is nothing to go on from", remedy="Run the job first: job.run()."))
 
     def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:
         last, sinks = Last(self.split), self.outputs.opened(self.outputs.filled)
         with closed_on_errors(sinks):
             made = self._metered(replace(self._runner(sinks), older=older), None, last)
             result = self.outputs.result(*made)
-        assert last.state is not None
         return Reached(rows + rows_of(self.planned.graph, self.dims[0]), last.state, result)
 
     def run_from(self, begin: Stopped | None, keeper: Keeper | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from tapestry_jax.storage.unfinished.partial import remove
 from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
+from tapestry_jax.streaming.kept.extending import Both, Last
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
 from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
 from tapestry_jax.streaming.kept.partials import remove_partials
-from tapestry_jax.streaming.kept.thaw import freeze, thaw
+from tapestry_jax.streaming.kept.thaw import behind_last, freeze, thaw
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.sinks import closed_on_errors
@@ -35,7 +37,7 @@ class Checkpoint:
     """Where and how often the state of a job is kept.
 
     Attributes:
-      folder: of the job.
+      folder: of the job, absolute: the process may go to another one before it runs.
       turns: after so many turns; or None.
       seconds: after so much time; or None.
     """
@@ -60,6 +62,8 @@ class Resumable:
       run: run it, from where it stopped, with who keeps it; the values and what is stored, by slot.
       leaves: from values and what is stored, by slot, to its outputs.
       engine: who turns its chunks; "" for this process. Another one adds floats in another order.
+      told: what else says who it is, by name.
+      goes_on: what its end is kept with for others to go on from, by name; None where nobody can.
     """
 
     planned: Plan
@@ -72,6 +76,8 @@ class Resumable:
     run: Callable[[Runner, running.Stopped | None, running.Keeper], tuple[dict[int, Any], dict[int, Sequence[Stored]]]]
     leaves: Callable[[Mapping[int, Any], Mapping[int, Sequence[Stored]]], list[Any]]
     engine: str = ""
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    goes_on: Mapping[str, Array] | None = None
 
 
 def read_checkpoint(folder: Any, every: Any) -> Checkpoint | None:
@@ -86,14 +92,14 @@ def read_checkpoint(folder: Any, every: Any) -> Checkpoint | None:
         remedy = 'Name a folder of the job\'s own: checkpoint="run/".'
         raise PlanError(message("checkpoint= of tp.stream is a folder", f"got {folder!r:.80}", remedy=remedy))
     if is_whole(every) and every > 0:
-        return Checkpoint(Path(folder), int(every), None)
+        return Checkpoint(Path(folder).absolute(), int(every), None)
     if isinstance(every, str) and every.endswith("s"):
         try:
             seconds = float(every[:-1])
         except ValueError:
             seconds = -1.0
         if 0 <= seconds < float("inf"):
-            return Checkpoint(Path(folder), None, seconds)
+            return Checkpoint(Path(folder).absolute(), None, seconds)
     details = ("expected a number of turns, or seconds as text", f"got {every!r:.80}")
     remedy = 'Write save_every=16 for every 16 turns, or save_every="30s".'
     raise PlanError(message("save_every= of tp.stream says when a job is kept", *details, remedy=remedy))
@@ -122,7 +128,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             if before is not None and is_finished:
                 _remove_spilled(job, folder)
                 leaves = _result(job, before.arrays, _finished(sinks))
-                _check_results(leaves, before.arrays, folder)
+                check_results(leaves, before.arrays, folder)
                 return leaves
             if before is None:
                 save(folder, now)
@@ -130,14 +136,18 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 source.keep(folder / name)
             runner = job.runner(sinks)
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
-            values, stored = job.run(runner, begin, _Keeper(job, checkpoint, now, interrupts))
+            keeper: running.Keeper = _Keeper(job, checkpoint, now, interrupts)
+            last = None if job.goes_on is None else Last(job.split, begin)
+            values, stored = job.run(runner, begin, keeper if last is None else Both(last, keeper))
             leaves = job.leaves(values, stored)
             held = [
                 n for n, slot in enumerate(job.split.outputs) if slot in values and not isinstance(leaves[n], Stored)
             ]
             arrays = {f"output/{n}": leaves[n] for n in held} | _results(leaves)
-            last = Position(len(job.split.passes), finished=True)
-            save(folder, Frozen(now.job, now.sources, now.sinks, last, arrays))
+            if last is not None and job.goes_on is not None:
+                arrays |= behind_last(job.split, last.state) | dict(job.goes_on)
+            end = Position(len(job.split.passes), finished=True)
+            save(folder, Frozen(now.job, now.sources, now.sinks, end, arrays))
             _remove_spilled(job, folder)
             return leaves
 
@@ -148,6 +158,7 @@ def _described(job: Resumable) -> Frozen:
     plan = job.planned
     told = {"graph": plan.graph.key, "passes": outline(job.split), "accumulate": str(plan.accumulate)}
     told |= {"engine": job.engine} if job.engine else {}
+    told |= job.told
     sources = {name: source.fingerprint() for name, source in zip(names, job.sources, strict=True)}
     return Frozen(told, sources, job.places, Position(), {})
 
@@ -168,7 +179,12 @@ def _results(leaves: Sequence[Any]) -> dict[str, Array]:
     return {f"result/{n}": np.frombuffer(leaf.fingerprint().encode(), np.uint8) for n, leaf in stored.items()}
 
 
-def _check_results(leaves: Sequence[Any], before: Mapping[str, Array], folder: Path) -> None:
+def check_results(leaves: Sequence[Any], before: Mapping[str, Array], folder: Path) -> None:
+    """Raise where a result in a sink was written since it was kept.
+
+    Raises:
+      StreamError: naming it.
+    """
     now = _results(leaves)
     for name, array in now.items():
         # States of earlier releases do not have them.

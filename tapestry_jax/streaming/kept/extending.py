@@ -21,7 +21,8 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Array, Stored
-from tapestry_jax.streaming.position import Position, Snapshot
+from tapestry_jax.streaming.moving.held import fetched
+from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
 from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import spec_of
 
@@ -42,12 +43,20 @@ class Reached:
 
 
 class Last:
-    """A `Keeper` of the state behind the last turn of the one pass."""
+    """A `Keeper` of the state behind the last turn of the one pass.
 
-    def __init__(self, split: Split) -> None:
+    Attributes:
+      state: its arrays, as the devices hold them; empty before that turn.
+    """
+
+    def __init__(self, split: Split, begin: Stopped | None = None) -> None:
         part = split.passes[0]
         self._last = Position(split.parts.index(part), part.turns)
-        self.state: tuple[Array, ...] | None = None
+        self.state: tuple[Array, ...] = ()
+        if begin is not None and begin.position == self._last:
+            # It was stopped behind that turn, which is not turned again.
+            count = sum(name.startswith("state/") for name in begin.arrays)
+            self.state = tuple(begin.arrays[f"state/{leaf}"] for leaf in range(count))
 
     def is_due(self, position: Position) -> bool:
         """Whether this is the last turn."""
@@ -55,7 +64,24 @@ class Last:
 
     def keep(self, snapshot: Snapshot) -> None:
         """Copy the state to the host."""
-        self.state = tuple(np.array(array) for array in snapshot.state)
+        self.state = tuple(np.array(fetched(array)) for array in snapshot.state)
+
+
+class Both:
+    """Two keepers of one run; the first one is given a snapshot before the other."""
+
+    def __init__(self, *keepers: Keeper) -> None:
+        self._keepers, self._due = keepers, list[Keeper]()
+
+    def is_due(self, position: Position) -> bool:
+        """Whether any of them keeps this position; both are asked."""
+        self._due = [keeper for keeper in self._keepers if keeper.is_due(position)]
+        return bool(self._due)
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Hand it to those that keep it."""
+        for keeper in self._due:
+            keeper.keep(snapshot)
 
 
 def why_not(split: Split, dims: Sequence[str]) -> str | None:
@@ -68,7 +94,8 @@ def why_not(split: Split, dims: Sequence[str]) -> str | None:
     part = split.passes[0]
     if not any(part.dim in node.results[0].names for node in split.schedule.graph.inputs):
         return f"no input has `{part.dim}`, so that there are no new rows"
-    if part.made:
+    given = {slot for slot in split.schedule.inputs if part.dim in split.schedule.slots[slot].type.names}
+    if part.made or given & {*split.outputs}:
         return f"it gives something for every `{part.dim}`, for which new rows have no place"
     if part.region.reverse or part.region.ends:
         return f"`{part.region.path}` does not go forwards through the rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +72,27 @@ def thaw(split: Split, programs: Programs, frozen: Frozen, folder: Path) -> runn
     for name, (kept, slot) in wanted.items():
         arrays[name] = _padded(frozen.arrays, kept, slot, programs, folder)
     return running.Stopped(running.Position(number, turns if carried or not _carried(part) else 0), arrays)
+
+
+def behind_last(split: Split, state: Sequence[Array]) -> dict[str, Array]:
+    """What the one pass carries behind its last turn, for a state that others go on from.
+
+    Args:
+      split: its passes.
+      state: as the devices hold it.
+    """
+    slots = _carried(split.passes[0])
+    return {f"last/{n}": _true(array, slot) for n, (array, slot) in enumerate(zip(state, slots, strict=True))}
+
+
+def older_state(split: Split, programs: Programs, arrays: Mapping[str, Array], folder: Path) -> list[Array]:
+    """What `behind_last` has kept, as the devices of this plan hold it.
+
+    Raises:
+      StreamError: where they share the work out otherwise.
+    """
+    slots = enumerate(_carried(split.passes[0]))
+    return [_padded(arrays, f"last/{n}", slot, programs, folder) for n, slot in slots]
 
 
 def _carried(part: Pass) -> list[Slot]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from tapestry_jax.streaming.kept import checkpoint
-from tests.tapestry_jax.streaming.kept.killed_jobs import JOBS, arrays, stream
+from tests.tapestry_jax.streaming.kept.killed_jobs import JOBS, arrays, ran
 
 _PAUSE = 0.002  # seconds by which every sync and every rename of a file takes longer, so that kills fall between them
 _MOST = 0.25  # seconds after the first turn within which a kill falls
@@ -96,7 +96,7 @@ def run(name: str, size: int, folder: Path, every: Any) -> None:
     checkpoint._Keeper.is_due = lambda keeper, position: (note("turn"), due(keeper, position))[1]  # type: ignore[method-assign]
     checkpoint._Keeper.keep = lambda keeper, snapshot: (keep(keeper, snapshot), note("kept"))[0]  # type: ignore[method-assign]
     note("begun")
-    result = arrays(stream(name, size, folder, every).run())
+    result = arrays(ran(name, size, folder, every))
     np.savez(folder / "result.partial.npz", *result)
     (folder / "result.partial.npz").rename(folder / "result.npz")
 

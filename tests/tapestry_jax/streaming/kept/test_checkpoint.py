@@ -15,7 +15,7 @@ import tapestry_jax as tp
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import load
 from tapestry_jax.streaming.kept import checkpoint
-from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arrays, source, stream
+from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arrays, ran, source, stream
 
 
 class Stop(BaseException):
@@ -43,7 +43,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None, bool], No
 def expected(name: str, folder: Path, size: int | None = None) -> list[np.ndarray]:
     """What the job gives that is never stopped."""
     (folder / "whole").mkdir()
-    return arrays(stream(name, size or JOBS[name].sizes[-1], folder / "whole", every=None).run())
+    return arrays(ran(name, size or JOBS[name].sizes[-1], folder / "whole", every=None))
 
 
 def same(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
@@ -62,12 +62,12 @@ def test_a_job_that_stops_at_every_state_goes_on(name: str, tmp_path: Path, stop
         for _ in range(40):
             stopping(2 if before else 1, before)
             try:
-                got = arrays(stream(name, size, folder).run())
+                got = arrays(ran(name, size, folder))
             except Stop:
                 stops += 1
                 # A state that is never written would stop for ever: the next one may be.
                 stopping(None, False) if before else None
-                got = arrays(stream(name, size, folder).run()) if before else None
+                got = arrays(ran(name, size, folder)) if before else None
             if got is not None:
                 break
         assert got is not None and same(got, want), name

@@ -148,7 +148,7 @@ def test_what_is_lifted_has_its_number_of_rows():
         job.extend(table())
 
 
-def test_jobs_that_cannot_tell_are_refused(tmp_path: Path):
+def test_jobs_that_cannot_tell_are_refused():
     program = tp.fold(agg.Sum(), "row c -> c")
     with pytest.raises(StreamError, match="nothing to go on from"):
         tp.stream(program, OVER, table()).extend(table())
@@ -156,8 +156,6 @@ def test_jobs_that_cannot_tell_are_refused(tmp_path: Path):
         tp.stream(tp.trace(program, table()), OVER, table()).extend(table())
     with pytest.raises(tp.PlanError, match="`row` is shared out over data"):
         tp.stream(program, {"row": ("data", tp.chunks(2))}, table(), mesh=tp.mesh(data=2)).extend(table())
-    with pytest.raises(tp.PlanError, match="checkpoint="):
-        tp.stream(program, OVER, table(), checkpoint=tmp_path / "job").extend(table())
     job = tp.stream(program, OVER, table())
     job.run()
     for wrong in (table()[:1], table()[:, :2], table(dtype=np.float64), iter([table()])):
