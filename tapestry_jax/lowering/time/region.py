@@ -33,7 +33,17 @@ def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[An
     entering = len(step.body.inputs) - sum(leaves for _, leaves in step.scans)
     fixed, starts = padded_operands(step, arrays[:entering]), arrays[entering:]
     if ends_in_sum(step, schedule):
-        return run_summed(step, here, fixed, run_body, lambda given, at: _run(step, schedule, at, given, (), run_body))
+        # Few programs have such loops.
+        from tapestry_jax.lowering.time.presented import presented
+
+        return run_summed(
+            step,
+            here,
+            fixed,
+            presented(step, schedule),
+            run_body,
+            lambda given, at: _run(step, schedule, at, given, (), run_body),
+        )
     if has_frames(step, schedule):
         return run_framed(
             fixed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,9 @@ from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import turns_of
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Schedule
+
+if TYPE_CHECKING:
+    from tapestry_jax.lowering.time.presented import Presented
 
 RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
 RunLoop = Callable[[dict[int, Any], Here], list[Any]]
@@ -52,24 +55,28 @@ def ends_in_sum(step: Region, schedule: Schedule) -> bool:
     )
 
 
-def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: RunBody, run_loop: RunLoop) -> list[Any]:
+def run_summed(
+    step: Region, here: Here, operands: dict[int, Any], known: Presented, run_body: RunBody, run_loop: RunLoop
+) -> list[Any]:
     """The sums of all turns.
 
     Differentiating the loop would store, or compute again, what a turn needs for its backward pass. But the gradient
     of a sum by its turns is the sum of their gradients: the rule below computes a turn's value and gradient together.
 
-    The cotangent of the sum is not known yet then, so that gradients are taken with 1 and scaled afterwards. That
-    gives the same only where no float on the way is too narrow for it: a gradient of 1e-8 is zero in float16 and stays
-    so, whatever it is scaled by. A turn with such a float is recomputed in the backward pass, as other loops are.
+    The cotangent of the sum is not known yet then, so that gradients are taken with the slope of what is presented, and
+    scaled afterwards by what is missing: nothing, where the loss itself is what is differentiated. That gives the same
+    only where no float on the way is too narrow for it: a gradient of 1e-8 is zero in float16 and stays so, whatever
+    it is scaled by. A turn with such a float is recomputed in the backward pass, as other loops are.
 
     Args:
       step: a loop that `ends_in_sum`.
       here: the device, outside the loop.
       operands: by slot of the body, padded to whole chunks.
+      known: of the sums, before the loop runs.
       run_body: runs a schedule.
       run_loop: the loop as it is run and differentiated where it does not end in a sum.
     """
-    loop = _Summed(step, tuple(operands), here, run_body)
+    loop = _Summed(step, tuple(operands), here, known, run_body)
     names = tuple(here.counters)
 
     @jax.custom_jvp
@@ -85,6 +92,7 @@ def run_summed(step: Region, here: Here, operands: dict[int, Any], run_body: Run
             # Only the operands have tangents: counters are integers.
             return jax.jvp(lambda given: run_loop(dict(zip(operands, given, strict=True)), at), (arrays,), tangents[:1])
         sums, gradients = _undivided(together)(arrays)
+        sums = loop.counted(sums)
         return sums, [loop.tangent(leaf, gradients, tangents[0]) for leaf in sums]
 
     return total(list(operands.values()), list(here.counters.values()))
@@ -95,6 +103,7 @@ class _Summed:
     step: Region
     slots: tuple[int, ...]
     here: Here
+    known: Presented
     run_body: RunBody
 
     @property
@@ -126,7 +135,7 @@ class _Summed:
         return self._loop(turn, self._zero())
 
     def values_and_gradients(self, arrays: list[Any], here: Here) -> tuple[list[Any], list[Any]]:
-        """The sums, and the gradient of the smooth one by every operand (None by those without a derivative)."""
+        """The sums, and the gradient of what is made of the smooth one by every operand (None by those without one)."""
         operands = dict(zip(self.slots, arrays, strict=True))
         slices, body = self.slices, self.rest
         wanted = _read(body)
@@ -145,7 +154,7 @@ class _Summed:
                 return next(leaf for leaf in leaves if is_inexact(leaf.dtype)), leaves
 
             value, pull, leaves = jax.vjp(run, {slot: given[slot] for slot in shared}, own, has_aux=True)
-            by_shared, by_own = pull(vary(jnp.ones((), value.dtype), sorted(varying_axes(value))))
+            by_shared, by_own = pull(vary(jnp.full((), self.known.slope, value.dtype), sorted(varying_axes(value))))
             added = {slot: added[slot] + by_shared[slot] for slot in shared}
             placed = {step.result: _put(placed[step.result], by_own[step.result], step, at) for step in cut}
             return (self._added(sums, leaves), added, placed), None
@@ -175,7 +184,15 @@ class _Summed:
                 pieces = tuple(sorted(varying_axes(part) - varying_axes(leaf)))
                 part = lax.psum(part, pieces) if pieces else part
                 total = total + vary(part, sorted(varying_axes(leaf)))
-        return total
+        return total / jnp.asarray(self.known.slope, total.dtype)
+
+    def counted(self, sums: Sequence[Any]) -> list[Any]:
+        """The sums, in which what is known without the loop is a number for the compiler too."""
+        known = self.known.counts
+        return [
+            vary(jnp.asarray(known[place], leaf.dtype), sorted(varying_axes(leaf))) if place in known else leaf
+            for place, leaf in enumerate(sums)
+        ]
 
     def _loop(self, turn: Callable[[Any, Any], Any], start: Any) -> Any:
         return lax.scan(turn, start, jnp.arange(turns_of(self.step.axis), dtype=jnp.int32))[0]
