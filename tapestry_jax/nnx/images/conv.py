@@ -118,7 +118,7 @@ class _Convolution(Module):
         """The lengths of the image."""
         rank, where = len(self.kernel_size), type(self).__name__
         check_image(x, rank, True, where)
-        check_channels(x, self.dims[0], self.in_features, where)
+        check_channels(x, self.dims[0], self.in_features, where, folded=self.groups == 1)
         return x.shape[-rank - 1 : -1]
 
     def _biased(self, y: Value) -> Value:
@@ -203,7 +203,8 @@ class Conv(_Convolution):
           `(..., *windows, out_features)` of an `x` of `(..., *image, in_features)`.
 
         Raises:
-          SignatureError: when the channels have another size, or no window fits.
+          CompositionError: when the channels have another name.
+          SignatureError: when they have another size, or no window fits.
         """
         windows = windows_of(self._read(x), self.kernel_size, self.strides, self.kernel_dilation, self.padding, "Conv")
         leaf = self._grouped(windows) if self.groups > 1 else self._folded(windows)

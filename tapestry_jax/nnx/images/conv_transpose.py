@@ -170,7 +170,8 @@ class ConvTranspose(_Convolution):
           perhaps none, is said by `jax.lax.conv_transpose`.
 
         Raises:
-          SignatureError: when the channels have another size.
+          CompositionError: when the channels have another name.
+          SignatureError: when they have another size.
         """
         axes = zip(self._read(x), self.kernel_size, self.strides, self.kernel_dilation, strict=True)
         image, out, inside = list[str](), list[str](), list[str]()

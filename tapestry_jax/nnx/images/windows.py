@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from combinators.arguments import read_count, read_list
-from combinators.errors import GraphError, SignatureError, message
+from combinators.errors import CompositionError, GraphError, SignatureError, message
 from combinators.frozen import dataclass
 from combinators.recording.value import Value
 from tapestry_jax.nnx.options import read_sizes
@@ -133,16 +133,32 @@ def check_image(x: Any, rank: int, channels: bool, where: str) -> None:
         raise SignatureError(message(f"{where}: the input is no image", *details, remedy=remedy))
 
 
-def check_channels(x: Value, name: str, size: int, where: str) -> None:
+def check_channels(x: Value, name: str, size: int, where: str, *, folded: bool = True) -> None:
     """Refuse an image of other channels than the kernel's.
 
+    Args:
+      x: the image, channels last.
+      name: of the channels of the kernel.
+      size: how many there are.
+      where: the module.
+      folded: whether they are one dimension of both, and not cells of groups.
+
     Raises:
-      SignatureError: when the last axis has another size.
+      CompositionError: when somebody has given the last axis another name.
+      SignatureError: when it has another size.
     """
     if x.shape[-1] != size:
         details = (f"expected {name}={size} last", f"got {x!r}")
         remedy = "Change the module's in_features, or what comes in."
         raise SignatureError(message(f"{where}: the input has other channels", *details, remedy=remedy))
+    own = x.names[-1]
+    # A name that nobody wrote gives way, where the kernel is applied.
+    if folded and own is not None and own != name and x.trace.wrote(own):
+        details = (f"expected {name}={size} last", f"got {x!r}")
+        remedy = f'Name what comes in and goes out, dims=("{own}", ...), or rename the input: x.rename({own}="{name}").'
+        raise CompositionError(
+            message(f"{where}: the channels of the input have another name", *details, remedy=remedy)
+        )
 
 
 def _ends(length: int, reach: int, stride: int, padding: str | tuple[int, int]) -> tuple[int, int, str]:

@@ -42,6 +42,17 @@ def test_images_that_do_not_fit_are_told(call: Any, told: str) -> None:
         call()
 
 
+@pytest.mark.parametrize("kind", [tp.nnx.Conv, tp.nnx.ConvTranspose])
+def test_channels_of_another_name_are_told_what_to_name(kind: Any) -> None:
+    first, second = (kind(4, 4, (3,), rngs=nnx.Rngs(0)) for _ in range(2))
+    image = tp.TensorType({"x": 5, "channels": 4})
+    told = r'the channels of the input have another name\n.*channels=4 last\n.*\n.*dims=\("features", ...\)'
+    with pytest.raises(tp.CompositionError, match=told):
+        tp.trace(tp.nnx.Sequential(first, second), image)
+    renamed = tp.trace(tp.nnx.Sequential(first, lambda x: x.rename(features="channels"), second), image)
+    assert repr(renamed).endswith("-> y float32(x=5, features=4))")
+
+
 @pytest.mark.parametrize(
     ("padding", "expected"),
     [("VALID", (0, 3)), ("SAME", (2, 5)), ("CAUSAL", (4, 5)), ("CIRCULAR", (2, 5)), (((3, 1),), (3, 5))],
