@@ -9,7 +9,7 @@ from typing import Any, cast
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage.formats import find_format
-from tapestry_jax.storage.places import POSTGRES, read_place
+from tapestry_jax.storage.places import POSTGRES, read_place, shown_address
 from tapestry_jax.storage.protocols import Names, Stored
 from tapestry_jax.storage.tables.postgres import open_query
 
@@ -23,15 +23,24 @@ class Opened:
       tensor: which one, or None.
       format: what the suffix does not say, or None.
       names: what its axes were called, or None.
+      query: what was asked of a database in place of a table, or None.
     """
 
     path: str = field(repr=False)
     tensor: str | None = None
     format: str | None = None
     names: Names | None = None
+    query: str | None = field(default=None, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The place for people."""
+        return shown_address(self.path)
 
     def again(self) -> Stored:
         """Open it once more."""
+        if self.query is not None:
+            return query(self.path, self.query, names=self.names)
         return open(self.path, self.tensor, format=self.format, names=self.names)
 
 
@@ -94,7 +103,9 @@ def query(address: str, text: Any, *, names: Any = None) -> Stored:
         got = f"got {place.text:.120} and {type(text).__name__}"
         remedy = 'Write query("postgresql://user@host/name", "SELECT a, b FROM t").'
         raise FormatError(message("query takes the address of a database, and a text", got, remedy=remedy))
-    return open_query(place, text, names)
+    found = open_query(place, text, names)
+    cast("Any", found).opened = Opened(str(place.address), names=None if names is None else found.names, query=text)
+    return found
 
 
 def opened(source: Stored) -> Opened | None:

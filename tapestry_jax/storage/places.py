@@ -7,7 +7,7 @@ from dataclasses import field
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
@@ -16,6 +16,17 @@ POSTGRES = ("postgresql", "postgres")
 """Schemes of databases."""
 OBJECTS = ("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp", "ftp", "hdfs", "webhdfs")
 """Schemes whose bytes fsspec reads, by a file system that the user has installed and set up."""
+_HARMLESS = {
+    "connect_timeout",
+    "sslmode",
+    "application_name",
+    "options",
+    "target_session_attrs",
+    "host",
+    "port",
+    "user",
+}
+"""What an address of a database may hold behind its `?` that is no secret."""
 _REMEDY = 'Pass a path, or "http://host/name": tp.open("x.npy").'
 
 
@@ -90,6 +101,17 @@ def shown_address(address: str) -> str:
         return address
     # A password may hold a `/`, `?` or `#` that nobody has quoted.
     return f"{scheme}://{re.split(r'[?#]', rest.rpartition('@')[2], maxsplit=1)[0]}"
+
+
+def has_secret(address: str) -> bool:
+    """Whether an address holds a password, or a key behind a `?`: it is not handed on to other processes."""
+    scheme, colon, rest = address.partition("://")
+    if not colon:
+        return False
+    asked = [name.lower() for name, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True)]
+    # As far as the last `@`: a password may hold a `/` that nobody has quoted.
+    is_known = scheme.lower() in POSTGRES and {*asked} <= _HARMLESS
+    return ":" in rest.rpartition("@")[0] or (bool(asked) and not is_known)
 
 
 def _split(text: str, what: str) -> SplitResult:

@@ -108,7 +108,7 @@ def place_told(source: Stored) -> str | None:
         return None
     if how is None:
         return f"{type(source).__qualname__} {source.where}"
-    return repr((how.path, how.tensor, how.format))
+    return repr((how.path, how.tensor, how.format, *([how.query] if how.query is not None else [])))
 
 
 def _nameless(graph: Graph) -> Graph:

@@ -10,6 +10,7 @@ from combinators.errors import PlanError, message
 from tapestry_jax.storage.creating import Creation
 from tapestry_jax.storage.formats import FORMATS
 from tapestry_jax.storage.opening import Opened, opened
+from tapestry_jax.storage.places import has_secret
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.cluster.local import distributed, local_client
 from tapestry_jax.streaming.split import Split
@@ -58,9 +59,15 @@ def check_engine(split: Split, mesh: Any, sources: Sequence[Stored], sinks: Mapp
             why = f"pass {number + 1} scans `{part.dim}`: a turn begins with the total of the one before"
             raise _refused("passes whose chunks are independent", why, "Leave engine= out: one process turns it.")
     for number in split.stored:
-        if opened(sources[number]) is None:
+        if (how := opened(sources[number])) is None:
             why = f"{sources[number].where} is no file that they could open"
             raise _refused("sources that workers open themselves", why, "Store it, and pass what tp.open gives.")
+        if has_secret(how.path):
+            why = f"the address of {sources[number].where} holds a password or a key, which tasks would carry"
+            remedy = (
+                "Leave it out of the address, and give it to the driver and the workers: in ~/.pgpass or PGPASSWORD."
+            )
+            raise _refused("addresses without secrets", why, remedy)
     read = {piece.value for part in split.passes for piece in part.pieces}
     for number, sink in sinks.items():
         if split.outputs[number] in read and not isinstance(sink, Creation):

@@ -105,11 +105,10 @@ class OnWorkers(Runner):
         read = {piece.value for piece in part.pieces}
         sources: dict[int, tuple[Opened, str]] = {}
         for slot in sorted(read):
-            how = work.places.get(slot) or opened(stored[slot])
+            own = work.places.get(slot)
+            how = own or opened(stored[slot])
             assert how is not None, "sources without a place are refused before"
-            again = how.again()
-            sources[slot] = how, again.fingerprint()
-            again.close()
+            sources[slot] = how, _fingerprint(how, None if own else stored[slot])
         step, plan = self.split.passes.index(part), work.planned.to_json()
         # What a pass before has made lies where it lies: what is in it follows from the rest.
         told: dict[str, object] = {
@@ -177,6 +176,23 @@ class _Keep:
     def if_due(self) -> None:
         if self._keeper.is_due(self._snapshot.position):
             self.now()
+
+
+def _fingerprint(how: Opened, source: Stored | None) -> str:
+    """Of what workers will open; the driver may have it open since before it was changed.
+
+    Raises:
+      StreamError: where it is another than the source that the driver has.
+    """
+    again = how.again()
+    try:
+        found = again.fingerprint()
+    finally:
+        again.close()
+    if source is not None and source.fingerprint() != found:
+        headline = f"a source was written since it was opened: {source.where}"
+        raise StreamError(message(headline, remedy="Open it again, and run the job in another folder."))
+    return found
 
 
 def _fits(found: Mapping[str, Array], slots: Sequence[Slot]) -> bool:

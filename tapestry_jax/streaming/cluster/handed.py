@@ -102,7 +102,7 @@ class Built:
         for slot, (how, fingerprint) in self.handed.sources.items():
             found[slot] = how.again()
             if (got := found[slot].fingerprint()) != fingerprint:
-                raise _another(f"source {how.path}", fingerprint, got)
+                raise _another(f"source {how.shown}", fingerprint, got)
         return found
 
 
