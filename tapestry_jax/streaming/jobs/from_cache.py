@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from combinators.errors import FormatError
+from combinators.errors import FormatError, PlanError
 from combinators.frozen import dataclass
 from combinators.graphs.nodes import Ref
 from tapestry_jax.storage.creating import Creation
@@ -21,10 +22,12 @@ from tapestry_jax.streaming.cached.cache import Cache, files
 from tapestry_jax.streaming.cached.crossing import crossing
 from tapestry_jax.streaming.cached.entries import Found, creation, find, keep_array, keep_tensor, remove_entry
 from tapestry_jax.streaming.cached.keys import computed, keys
-from tapestry_jax.streaming.cluster.asked import place_of_sink
-from tapestry_jax.streaming.frozen.lock import locked
+from tapestry_jax.streaming.cluster.asked import check_engine, place_of_sink
+from tapestry_jax.streaming.frozen import load, locked
 from tapestry_jax.streaming.jobs.outputs import Outputs, whole
 from tapestry_jax.streaming.jobs.smaller import Smaller, smaller
+from tapestry_jax.streaming.kept.checkpoint import Checkpoint
+from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.sinks import true_cells, write_whole
 
 if TYPE_CHECKING:
@@ -77,6 +80,7 @@ class _Run:
     def leaves(self, found: Mapping[Ref, Found]) -> list[Any]:
         """The outputs, from what was found and what is computed."""
         job, outputs = self.job, self.job.planned.graph.outputs
+        found = begun_with(job, found)
         left = [number for number, (_, ref) in enumerate(outputs) if ref not in found]
         sinks = {left.index(number): each for number, each in job.sinks.items() if number in left}
         known = {ref: value.source for ref, value in found.items()}
@@ -84,10 +88,11 @@ class _Run:
         small = None if rest is None or rest.planned is None else self._planned(rest, sinks)
         if rest is None or (small is None and rest.planned is not None):
             if left:
-                return self._turned(job, {ref: ref for ref in self.known})
+                return self._turned(job, {ref: ref for ref in self.known}, {})
             made = dict[int, Any]()
         else:
-            leaves = self._small(rest, sinks) if small is None else self._turned(small, self._own(rest, small))
+            told = {"known": told_known(found)}
+            leaves = self._small(rest, sinks) if small is None else self._turned(small, self._own(rest, small), told)
             made = dict(zip(left, leaves, strict=True))
         if not left:
             job.metered(lambda _: None)
@@ -116,20 +121,34 @@ class _Run:
         assert rest.planned is not None
         cache = replace(self.cache, values=values)
         job = replace(self.job, planned=rest.planned, dims=rest.dims, sources=rest.sources, sinks=sinks, cache=cache)
+        if job.checkpoint is not None:
+            job = replace(job, checkpoint=of_rest(job.checkpoint))
+        if job.engine is not None:
+            with suppress(PlanError):
+                check_engine(job.split, rest.planned.mesh, rest.sources, sinks, job.checkpoint)
+                return job
+            return None
         return job if job.memory is None or job.plan().fits else None
 
     def _own(self, rest: Smaller, job: Job) -> dict[Ref, Ref]:
         return {ref: Ref(rest.part.nodes[ref.node], ref.output) for ref in crossing(job.split)}
 
-    def _turned(self, job: Job, own: Mapping[Ref, Ref]) -> list[Any]:
+    def _turned(self, job: Job, own: Mapping[Ref, Ref], told: Mapping[str, str]) -> list[Any]:
         """Run a job and keep what it makes.
 
         Args:
           job: all of it, or what is left.
           own: its values that may be kept, as the whole program has them.
+          told: what else says who it is, where it is kept in a folder.
         """
         slots = {ref: slot for ref, slot in crossing(job.split).items() if own.get(ref) in self.known}
         named = {slot: place_of_sink(each) for slot, each in files(job.split, job.sinks).items()}
+        if job.checkpoint is not None:
+            # In the folder of the job lie outputs without a file of the user's; what is spilled there is removed.
+            own_files = {slot: place_of(job.split, slot, job.checkpoint.folder) for slot in {*job.split.outputs}}
+            places = {s: Opened(str(path)) for s, path in own_files.items() if s in job.split.written} | named
+            keeping = _Keeping(self, {slot: own[ref] for ref, slot in slots.items()}, job, places)
+            return job.kept(job.resumable(told=told), keeping.done)
         also = {
             slot: creation(self.cache.folder, self.known[own[ref]])
             for ref, slot in slots.items()
@@ -138,6 +157,38 @@ class _Run:
         places = named | {slot: place_of_sink(each) for slot, each in also.items()}
         keeping = _Keeping(self, {slot: own[ref] for ref, slot in slots.items()}, job, places)
         return job.turned(Outputs(job.split, job.sinks, also), keeping.done)
+
+
+def of_rest(checkpoint: Checkpoint) -> Checkpoint:
+    """Where the job is kept that is left where some values are known."""
+    return replace(checkpoint, folder=checkpoint.folder / "rest")
+
+
+def told_known(found: Mapping[Ref, Found]) -> str:
+    """The values that a job reads from the cache, as a text."""
+    return " ".join(f"{ref.node}.{ref.output}" for ref in sorted(found, key=lambda ref: (ref.node, ref.output)))
+
+
+def begun_with(job: Job, found: Mapping[Ref, Found]) -> Mapping[Ref, Found]:
+    """The values that a job with a folder goes on to read: those that it has begun with, whatever came meanwhile.
+
+    Another choice would be another job, and what the folder holds be lost. Where every output is there nothing goes on.
+    """
+    if job.checkpoint is None or all(ref in found for _, ref in job.planned.graph.outputs):
+        return found
+    if load(job.checkpoint.folder) is not None:
+        return {}
+    rest = of_rest(job.checkpoint).folder
+    before = load(rest)
+    if before is None:
+        return found
+    known = {told_known({ref: value}): (ref, value) for ref, value in found.items()}
+    names = before.job.get("known", "").split()
+    if names and {*names} <= {*known}:
+        return dict(known[name] for name in names)
+    with locked(rest):
+        shutil.rmtree(rest)
+    return {}
 
 
 class _Keeping:

@@ -126,7 +126,9 @@ class Job:
     @cached_property
     def outputs(self) -> Outputs:
         """What it fills, and what its results are."""
-        also = {} if self.cache is None else self.cache.also(self.split, self.sinks)
+        # What is kept in a folder goes on where it was, and would not find what somebody has pruned in the meantime.
+        cache = None if self.checkpoint is not None else self.cache
+        also = {} if cache is None else cache.also(self.split, self.sinks)
         return Outputs(self.split, self.sinks, also)
 
     @cached_property
@@ -186,12 +188,28 @@ class Job:
                 return self.run_from(None, None)
             self.reached.append(self._reaching(None, 0))
             return self.reached[-1].result
-        out_tree, told = self.planned.graph.out_tree, self.resumable(goes_on=first_batch(self))
+        leaves = self.kept(self.resumable(goes_on=first_batch(self)))
+        return jax.tree.unflatten(self.planned.graph.out_tree, leaves)
+
+    def kept(self, told: Resumable, done: Done | None = None) -> list[Any]:
+        """Run it in its folder, in this process or on workers.
+
+        Args:
+          told: the job as it is kept.
+          done: told behind every part what there is.
+
+        Returns:
+          The outputs, in order.
+        """
+        assert self.checkpoint is not None
         if self.engine is None:
-            return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
+            runner = told.runner
+            return run_kept(replace(told, runner=lambda sinks: replace(runner(sinks), done=done)), self.checkpoint)
         with client_of(self.engine) as client:
-            told = replace(told, runner=lambda sinks: self._on_workers(sinks, client), engine="workers")
-            return jax.tree.unflatten(out_tree, run_kept(told, self.checkpoint))
+            on_workers = replace(
+                told, runner=lambda sinks: replace(self._on_workers(sinks, client), done=done), engine="workers"
+            )
+            return run_kept(on_workers, self.checkpoint)
 
     def resumable(
         self,

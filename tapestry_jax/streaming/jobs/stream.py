@@ -19,7 +19,7 @@ from tapestry_jax.streaming.fits.fitting import check_fits, fitting
 from tapestry_jax.streaming.jobs.asked import read_graph, read_names, read_plan, read_sources
 from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.jobs.left_out import chosen_dim
-from tapestry_jax.streaming.kept.apart import check_apart
+from tapestry_jax.streaming.kept.apart import check_apart, touch
 from tapestry_jax.streaming.kept.checkpoint import read_checkpoint
 from tapestry_jax.streaming.moving.in_order import check_in_order
 from tapestry_jax.streaming.moving.placing import places_of
@@ -70,7 +70,8 @@ def stream(
       prefetch: bytes of the buffers into which turns are read ahead, such as `"64MiB"`; two turns have buffers in any
         case, and under a limit of memory no more where nothing is said. `tp.tune` finds what is fast.
       cache: a folder in which values are kept, for this and for other jobs: what passes leave and what outputs are, by
-        what computes them and of which sources. It grows until `tp.prune_cache` makes it smaller.
+        what computes them and of which sources. It grows until `tp.prune_cache` makes it smaller. With `checkpoint` or
+        `engine` a job whose outputs are there runs nothing, and another is kept and turned as ever.
 
     Returns:
       A job; `job.run()` runs it.
@@ -89,9 +90,10 @@ def stream(
     """
     kept, shows = read_checkpoint(checkpoint, save_every), read_flag(progress, "progress= of tp.stream", PlanError)
     client, folder = read_engine(engine), read_cache(cache)
-    if folder is not None and kept is not None:
-        remedy = "Leave one of them out: a job goes on behind the last pass that the cache has."
-        raise PlanError(message("a job with cache= keeps no state of its own", "got checkpoint= too", remedy=remedy))
+    if folder is not None and kept is not None and touch(folder, kept.folder):
+        told = f"got cache={str(folder)!r:.80} and checkpoint={str(kept.folder)!r:.80}"
+        remedy = "Give each a folder of its own."
+        raise PlanError(message("cache= and checkpoint= are in each other's way", told, remedy=remedy))
     found, limit = read_sources(sources, program), read_memory(memory)
     ahead = 0 if is_whole(prefetch) and prefetch == 0 else read_memory(prefetch, "prefetch")
     check_allowed(limit, allowed())

@@ -37,18 +37,18 @@ def check_apart(
     listed = list(written.values())
     for number, one in enumerate(listed):
         for other in listed[:number]:
-            _require(not _touch(one[1], other[1]), one, other)
+            _require(not touch(one[1], other[1]), one, other)
     for slot, one in written.items():
         for number, other in read.items():
             if one[1] == other[1]:
                 _require(folder is None and not _read_again(split, slot, number), one, other)
             else:
-                _require(not _touch(one[1], other[1]), one, other)
+                _require(not touch(one[1], other[1]), one, other)
     if folder is not None:
         own = ("the folder checkpoint=", _real(folder))
         for other in (*listed, *read.values()):
             # A source may lie in the folder, where nothing changes it.
-            touches = _touch(own[1], other[1]) if other in listed else own[1].is_relative_to(other[1])
+            touches = touch(own[1], other[1]) if other in listed else own[1].is_relative_to(other[1])
             _require(not touches, own, other)
 
 
@@ -69,7 +69,8 @@ def _read_again(split: Split, output: int, number: int) -> bool:
     return False
 
 
-def _touch(one: Path, other: Path) -> bool:
+def touch(one: Path, other: Path) -> bool:
+    """Whether one of two places lies in the other, or is it."""
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 

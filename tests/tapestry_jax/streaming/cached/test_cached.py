@@ -25,6 +25,7 @@ import tapestry_jax as tp
 from tapestry_jax.storage import stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.encoded import decode, encode
+from tests.tapestry_jax.streaming.whole import whole
 
 agg = tp.aggregators
 X = np.random.default_rng(0).integers(-9, 9, (23, 3)).astype(np.float32)
@@ -61,15 +62,6 @@ def read_bytes(program: Any, source: Any = None, want: Any = None, over: Any = O
     for mine, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(whole(mine), other, rtol=1e-5, atol=1e-5)
     return job.metrics.stage("read").bytes
-
-
-def whole(found: Any) -> Any:
-    if isinstance(found, np.ndarray):
-        return found
-    array = np.empty(found.shape, found.dtype)
-    found.read(tuple((0, size) for size in found.shape), array).result()
-    found.close()
-    return array
 
 
 def test_a_job_of_before_reads_nothing() -> None:
@@ -310,8 +302,9 @@ def test_a_cache_is_made_smaller_but_not_under_a_job() -> None:
 def test_what_cannot_be_cached_is_refused() -> None:
     with pytest.raises(StreamError, match=r"cache= of tp.stream is a folder"):
         tp.stream(total, OVER, X, cache=3)
-    with pytest.raises(tp.PlanError, match="a job with cache= keeps no state of its own"):
-        tp.stream(total, OVER, X, cache="cache", checkpoint="run")
+    for folder in ("cache", "cache/run", "."):
+        with pytest.raises(tp.PlanError, match="cache= and checkpoint= are in each other's way"):
+            tp.stream(total, OVER, X, cache="cache", checkpoint=folder)
     job = tp.stream(total, OVER, X, cache="cache")
     job.run()
     with pytest.raises(tp.PlanError, match="found in cache= has no state to go on from"):

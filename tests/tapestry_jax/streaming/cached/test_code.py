@@ -20,6 +20,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.storage import joined
 from tapestry_jax.streaming.cached.code import NoKeyError, code_of
+from tests.tapestry_jax.streaming.whole import whole
 
 agg = tp.aggregators
 X = np.random.default_rng(1).integers(-9, 9, (9, 3)).astype(np.float32)
@@ -77,15 +78,6 @@ def run(program: Any, source: Any, over: Any, cache: str | None, **options: Any)
     job = tp.stream(program, over, source, cache=cache, **options)
     leaves = [whole(leaf) for leaf in jax.tree.leaves(job.run())]
     return leaves, job.metrics.stage("read").bytes
-
-
-def whole(found: Any) -> np.ndarray:
-    if isinstance(found, np.ndarray):
-        return found
-    array = np.empty(found.shape, found.dtype)
-    found.read(tuple((0, size) for size in found.shape), array).result()
-    found.close()
-    return array
 
 
 @pytest.mark.parametrize("kernel", READS)

@@ -90,6 +90,18 @@ def test_two_passes_write_what_one_process_writes(client: Any, place: Path) -> N
     assert made.where.endswith("y.npy") and job.metrics.turns == sum(part.turns for part in job.split.passes)
 
 
+def test_what_workers_have_made_is_in_the_cache_and_read_by_them(client: Any, place: Path) -> None:
+    rows = np.load(place / "n.npy")
+    # `Max` first: what the second job begins with is in the cache, and its one pass is turned by workers.
+    largest = tp.fold(agg.Max(), "row c -> c")
+    cached = {"cache": place / "cache", "size": 250}
+    stream(largest, place, "n.npy", client, run="most", **cached).run()
+    for run, passes in (("one", 1), ("two", 0)):
+        job = stream(centred, place, "n.npy", client, run=run, **cached)
+        np.testing.assert_array_equal(job.run(), rows * 3 - rows.max(0))
+        assert job.metrics.turns == 4 * passes and (place / run).exists() is bool(passes)
+
+
 def when_committed(place: Path, count: int, act: Any) -> threading.Thread:
     """Do something once so many partials of the job in `place` are there."""
 

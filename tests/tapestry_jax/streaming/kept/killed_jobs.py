@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import tapestry_jax as tp
+from tests.tapestry_jax.streaming.whole import whole
 
 agg = tp.aggregators
 ROWS, COLS = 48, 3
@@ -96,10 +97,4 @@ def arrays(result: Any) -> list[np.ndarray]:
     """All outputs, those in files too."""
     import jax
 
-    return [leaf if isinstance(leaf, np.ndarray) else whole(leaf) for leaf in jax.tree.leaves(result)]
-
-
-def whole(stored: Any) -> np.ndarray:
-    found = np.empty(stored.shape, stored.dtype)
-    stored.read(tuple((0, size) for size in stored.shape), found).result()
-    return found
+    return [whole(leaf) for leaf in jax.tree.leaves(result)]
