@@ -37,7 +37,7 @@ def links(module: Module) -> Mapping[str, Link]:
     found: dict[str, Link] = {}
     for name, instructions in module.computations.items():
         for instruction in instructions:
-            chain = _CHAIN.search(instruction.rest)
+            chain = _CHAIN.search(instruction.rest) if "chain_id" in instruction.rest else None
             if chain is not None:
                 starts = any(_START in each.rest for each in instructions)
                 ends = any(_DONE in each.rest for each in instructions)

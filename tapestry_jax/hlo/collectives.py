@@ -80,7 +80,7 @@ def collectives_of(module: Module, mesh: Any) -> list[Found]:
         for name, instructions in module.computations.items()
         if times[name]
         for instruction in instructions
-        if (name, instruction.name) not in repeated
+        if kind_of(instruction) and (name, instruction.name) not in repeated
         for between in (hidden.get((name, instruction.name), Enclosed()),)
         for found in _read(instruction, groups, times[name], mesh)
     ]
@@ -94,8 +94,6 @@ def kind_of(instruction: Instruction) -> str:
 
 def _read(instruction: Instruction, groups: dict[Any, tuple[str, ...]], times: int, mesh: Any) -> Iterator[Found]:
     kind = kind_of(instruction)
-    if not kind:
-        return
     axes, members = _axes(kind, instruction.rest, groups, mesh)
     total = sent_bytes(instruction)
     if kind == "reduce-scatter" and not instruction.opcode.endswith("-start"):

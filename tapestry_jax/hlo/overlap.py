@@ -71,7 +71,11 @@ def enclosed(module: Module) -> Mapping[tuple[str, str], Enclosed]:
       By computation and name of the starting instruction, and of the collective in the fusion or in the computation of
       another core that it starts; what has no end in the same computation is absent.
     """
-    weights, chained = Weights(module), links(module)
+    chained = links(module)
+    listed = (each for instructions in module.computations.values() for each in instructions)
+    if not chained and not any(each.opcode.endswith("-start") for each in listed):
+        return {}  # everything is waited for
+    weights = Weights(module)
     found: dict[tuple[str, str], Enclosed] = {}
     for name, instructions in module.computations.items():
         begun: dict[str, tuple[list[tuple[str, str]], Enclosed]] = {}

@@ -16,6 +16,8 @@ _DEFINED = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
 _END = re.compile(r"^\}($|, execution_thread=)")
 _ROLES = re.compile(r"\b(body|condition|to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
+# Of some instruction that runs a computation one stands there: most run none, and are not searched.
+_RUN = ("body=", "condition=", "to_apply=", "calls=", "_computation")
 _OPERATION = re.compile(r'op_name="([^"]*)"')
 
 
@@ -47,6 +49,8 @@ class Instruction:
     @cached_property
     def called(self) -> tuple[tuple[str, str], ...]:
         """Role and name of the computations that it runs: `body`, `condition`, `calls`, `to_apply`, `branch`."""
+        if not any(word in self.rest for word in _RUN):
+            return ()
         branches = [name for listed in _BRANCHES.findall(self.rest) for name in re.findall(r"%?([\w.\-]+)", listed)]
         return (*_ROLES.findall(self.rest), *(("branch", name) for name in branches))
 
@@ -120,8 +124,8 @@ def _whole_lines(text: str) -> Iterator[str]:
     """Lines, with an instruction on one: what a kernel of Pallas tells of itself is printed on lines of its own."""
     instruction: list[str] = []
     for line in text.splitlines():
-        begins, ends = _DEFINED.match(line), _END.match(line)
-        if instruction and not (begins or ends):
+        begins = _DEFINED.match(line)
+        if instruction and not (begins or _END.match(line)):
             instruction.append(line)
             continue
         if instruction:
@@ -135,7 +139,7 @@ def _whole_lines(text: str) -> Iterator[str]:
 
 def _instruction(line: str) -> Iterator[Instruction]:
     # Long tuples are printed with comments such as /*index=5*/.
-    line = _COMMENT.sub("", line)
+    line = _COMMENT.sub("", line) if "/*" in line else line
     head = _DEFINED.match(line)
     if head is None:
         return
@@ -157,6 +161,9 @@ def _instruction(line: str) -> Iterator[Instruction]:
 
 def _closing(line: str, start: int) -> int:
     """The place behind the parenthesis that closes the one at `start`; the end of the line where none does."""
+    first = line.find(")", start)
+    if first > 0 and line.find("(", start + 1, first) < 0:
+        return first + 1
     depth = 0
     for found in re.compile(r"[()]").finditer(line, start):
         depth += 1 if found.group() == "(" else -1
