@@ -49,12 +49,17 @@ def parameter(
     if math.prod(shape) >= 2**63:
         raise GraphError(message("a parameter is too large", f"got {kind}", remedy="Choose smaller sizes."))
     try:
-        value = jnp.reshape(initializer(_key(rngs), flat or shape, kind.dtype), shape)
+        value = jnp.reshape(drawn(initializer, rngs, flat or shape, kind.dtype), shape)
     except TypeError as error:
         details = (f"of {kind}", f"{type(error).__name__}: {error}"[:200])
         remedy = "Pass a function of key, shape and dtype, such as those of jax.nn.initializers."
         raise GraphError(message("an initializer gives no parameter", *details, remedy=remedy)) from error
     return nnx.Param(value, dims=tuple(dims))
+
+
+def drawn(initializer: Callable[..., Any], rngs: nnx.Rngs, shape: tuple[int, ...], dtype: Any) -> Any:
+    """What an initializer gives for the next key."""
+    return initializer(_key(rngs), shape, dtype)
 
 
 def _key(rngs: nnx.Rngs) -> jax.Array:

@@ -5,6 +5,7 @@ What is let through is listed, so that a value that is accepted and means nothin
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -17,6 +18,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tapestry_jax.nnx import parameter as parameters
 
 
 class Odd:
@@ -569,6 +571,21 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         {"whole": set(), "parts": {"[]", "()"}},
     ),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drawn_once() -> Iterator[None]:
+    """Parameters of one shape are drawn once: a module is made for each wrong value, and its numbers mean nothing."""
+    own = parameters.drawn
+    kept = functools.cache(lambda initializer, shape, dtype: own(initializer, RNGS, shape, dtype))
+
+    def drawn(initializer: Any, rngs: Any, shape: Any, dtype: Any) -> Any:
+        is_plain = rngs is RNGS and callable(initializer)
+        return kept(initializer, shape, dtype) if is_plain else own(initializer, rngs, shape, dtype)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parameters, "drawn", drawn)
+        yield
 
 
 def outcomes(
