@@ -22,6 +22,8 @@ from tests.small_programs import run_small_programs
 from tests.thoroughly import thoroughly
 
 PROCESS = {
+    # Hypothesis reads the numbers of all our modules, and keeps them: elsewhere each process reads them anew.
+    "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(__file__).parents[1] / ".hypothesis"),
     # Each process compiles much of what another one has compiled.
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import laws
 import tapestry_jax as tp
+from tests.quickly import PROCESS
 from tests.thoroughly import thoroughly
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,9 +41,8 @@ def test_check_makes_one_test_a_law(tmp_path):
     some = None if thoroughly() else ["associativity", "inverse"]
     (tmp_path / "test_users.py").write_text(MODULE.replace("{some}", repr(some)))
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", "."]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, timeout=120
-    )
+    environment = {**PROCESS, "XLA_FLAGS": os.environ["XLA_FLAGS"], "PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     lines = done.stdout.splitlines()
     assert "PASSED test_users.py::test_plus[Plus-associativity]" in lines, done.stdout + done.stderr
     assert "PASSED test_users.py::TestMany::test_max[Max-associativity]" in lines

@@ -13,6 +13,7 @@ import pytest
 
 from laws.cli import main
 from laws.quickly import compile_quickly
+from tests.quickly import PROCESS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -165,7 +166,8 @@ def test_token_is_run_again_in_another_process(users, capsys):
     _, out, _ = run(capsys, "users_pieces:Halving", "--examples", "10", "--law", "associativity")
     token = re.search(r'replay\("([^"]+)"', out)[1]
     words = [sys.executable, "-m", "laws", "laws", "users_pieces:Halving", "--replay", token]
-    done = subprocess.run(words, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+    environment = {**PROCESS, "XLA_FLAGS": os.environ["XLA_FLAGS"], "PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[:3] == _failure(out)[:3]
     assert run(capsys, "users_pieces:Plus", "--replay", token)[:2] == (0, "Plus: the counterexample holds now\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import laws
 import tapestry_jax as tp
+from tests.quickly import PROCESS
 from tests.thoroughly import thoroughly
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +39,7 @@ def test_package_of_somebody_else_proves_its_pieces():
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words],
         cwd=PACKAGE,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        env={**PROCESS, "XLA_FLAGS": os.environ["XLA_FLAGS"], "PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=300,

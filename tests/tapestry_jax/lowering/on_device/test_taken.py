@@ -20,7 +20,10 @@ jax.config.update("jax_num_cpu_devices", 8)
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.interpreters import mlir
 from jax.sharding import PartitionSpec as P
+
+own = dict(mlir._lowerings)  # JAX's names, as they are without `combinators.kernels.named_apart`
 from tapestry_jax.lowering.on_device.taken import take_cells
 from tests.fused_names import shared_names
 
@@ -29,45 +32,44 @@ rng = np.random.default_rng(0)
 few, many = rng.normal(size=(3, 3)).astype(np.float32), rng.normal(size=(8, 3)).astype(np.float32)
 tables = [np.array(t, np.int32)[:, None] for t in ([2, 1, 1, 1, 1, 0, 0, 0], [2, 2, 2, 2, 1, 0, 0, 0])]
 
-def on_device(few, many):
-    index = lax.axis_index("data")
-    found = [TAKE(few, jnp.asarray(table)[index]) for table in tables]
-    return jnp.concatenate([*found, lax.dynamic_slice_in_dim(many, index, 1, 0)])
+def tell(take):
+    def on_device(few, many):
+        index = lax.axis_index("data")
+        found = [take(few, jnp.asarray(table)[index]) for table in tables]
+        return jnp.concatenate([*found, lax.dynamic_slice_in_dim(many, index, 1, 0)])
 
-run = jax.jit(jax.shard_map(on_device, mesh=mesh, in_specs=(P(), P()), out_specs=P("data"), check_vma=False))
-compiled = run.lower(few, many).compile()
-want = np.concatenate([[few[t[i, 0]] for t in tables] + [many[i]] for i in range(8)])
-print(np.array_equal(np.asarray(compiled(few, many)), want), shared_names(compiled.as_text()))
+    run = jax.jit(jax.shard_map(on_device, mesh=mesh, in_specs=(P(), P()), out_specs=P("data"), check_vma=False))
+    compiled = run.lower(few, many).compile()
+    want = np.concatenate([[few[t[i, 0]] for t in tables] + [many[i]] for i in range(8)])
+    print(np.array_equal(np.asarray(compiled(few, many)), want), shared_names(compiled.as_text()))
+
+gather = lambda array, places: jnp.take(array, places, axis=0, mode="clip")
+tell(lambda array, places: take_cells(array, places, 0))
+tell(gather)
+mlir._lowerings.update(own)
+jax.clear_caches()
+tell(gather)
 """
 
 
-# JAX's own names again, as they are without `combinators.kernels.named_apart`.
-_KEPT = "from jax.interpreters import mlir; kept = dict(mlir._lowerings)\n"
-_RESTORED = "mlir._lowerings.update(kept)\n"
-
-
-def _ran(take: str, apart: bool = True) -> str:
-    told = {"XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR"}
-    environment = {name: value for name, value in os.environ.items() if name not in told}
+@pytest.fixture(scope="module")
+def told() -> list[str]:
+    """Whether the cells are right, and the names that are shared: `take_cells`, a gather, a gather by JAX's names."""
+    left_out = {"XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[4])
-    program = _PROGRAM.replace("TAKE", take)
-    if not apart:
-        program = _KEPT + program.replace("run = ", _RESTORED + "run = ")
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
+    return ran.stdout.splitlines()
 
 
-def test_cells_beside_a_slice_are_the_ones_asked_for_under_the_default_flags():
-    assert _ran("(lambda array, places: take_cells(array, places, 0))") == "True []"
+def test_cells_beside_a_slice_are_the_ones_asked_for_under_the_default_flags(told: list[str]):
+    assert told[0] == "True []"
 
 
-@pytest.mark.parametrize(
-    ("apart", "found"), [(True, "True []"), (False, "False [('dynamic-slice.12', 'dynamic_slice.12')]")]
-)
-def test_a_gather_of_one_place_beside_a_slice_under_the_default_flags(apart: bool, found: str):
+def test_a_gather_of_one_place_beside_a_slice_under_the_default_flags(told: list[str]):
     # Not apart it is wrong, and the names tell it.
-    assert _ran("(lambda array, places: jnp.take(array, places, axis=0, mode='clip'))", apart) == found
+    assert told[1:] == ["True []", "False [('dynamic-slice.12', 'dynamic_slice.12')]"]
 
 
 @pytest.mark.parametrize("places", [[2], [0, 2], [1, 1, 3], []], ids=str)
