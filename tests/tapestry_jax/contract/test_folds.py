@@ -31,7 +31,7 @@ def reference_all(x):
     ("rows", "entries"),
     [
         (16, {"row": "model", "col": "data"}),
-        (13, {"row": ("data", "model")}),
+        pytest.param(13, {"row": ("data", "model")}, marks=pytest.mark.thorough),
         # Three rows on eight devices: most of them hold nothing but padding.
         (3, {"row": ("model", "data")}),
     ],

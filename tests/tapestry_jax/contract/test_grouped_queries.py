@@ -44,7 +44,11 @@ def test_grouped_queries_unplanned() -> None:
     [
         (6, {"seq": "model", "per": "data", "keys": tp.chunks(2)}),
         (8, {"seq": "model", "keys": tp.ring("model"), "heads": "data"}),
-        (8, {"seq": (tp.striped("model"), tp.chunks(2)), "keys": (tp.ring("model"), tp.chunks(2))}),
+        # Stripes without groups are in test_striped.py.
+        pytest.param(
+            *(8, {"seq": (tp.striped("model"), tp.chunks(2)), "keys": (tp.ring("model"), tp.chunks(2))}),
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["uneven", "ring", "stripes"],
 )

@@ -35,8 +35,12 @@ def test_contract_cumulative_sum(mesh2x4, length, entries):
 
 @pytest.mark.parametrize(
     ("length", "reverse", "exclusive"),
-    [(16, False, False), (11, False, True), (11, True, False), (16, True, True)],
-    ids=["prefixes", "exclusive", "reverse", "reverse exclusive"],
+    [
+        pytest.param(16, False, False, id="prefixes", marks=pytest.mark.thorough),
+        pytest.param(11, False, True, id="exclusive"),
+        pytest.param(11, True, False, id="reverse"),
+        pytest.param(16, True, True, id="reverse exclusive", marks=pytest.mark.thorough),
+    ],
 )
 def test_contract_affine_recurrence(mesh2x4, length, reverse, exclusive):
     # h -> a h + b. In reverse, the result at t composes the steps t, t + 1, ... to the last one, in this order.

@@ -88,7 +88,7 @@ def test_scans_in_every_direction(options, mesh8):
     assert_same(plan, args)
 
 
-@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("final", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_two_scans_around_a_loop_over_another_dimension_know_what_is_found_when(final, mesh2x4):
     # The first pass may ask the loop inside for nothing that needs the total of the second scan.
     running = tp.Scan(tp.monoids.Max, "t c -> t c", over="t", final=final)

@@ -184,7 +184,8 @@ def of_indices(dtype: Any) -> Iterator[Case]:
         (lax.ScatterDimensionNumbers((0, 2), (1,), (2, 1)), (3, 3, 2, 2)),
         (lax.ScatterDimensionNumbers((2,), (0,), (2, 0), (1,), (0,)), (3, 2, 2)),
     )
-    for mode, at in product(("clip", "fill", "promise_in_bounds"), (inside, outside, outside.astype(np.uint8))):
+    modes = ("clip", "fill", "promise_in_bounds")
+    for mode, at in (*product(modes, (inside, outside)), ("fill", outside.astype(np.uint8))):
         for numbers, sizes, fill in zip(gathered, ((3, 1, 2), (1, 1, 2)), (1, None), strict=True):
             yield partial(lax.gather, dimension_numbers=numbers, slice_sizes=sizes, mode=mode, fill_value=fill), (x, at)
         for name, (numbers, shape) in product(SCATTERS, scattered):
