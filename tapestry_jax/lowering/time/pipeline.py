@@ -18,7 +18,7 @@ from tapestry_jax.planning.folding.sent import next_device
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.opening import turn_cut
 from tapestry_jax.planning.geometry.time_axis import turns_of
-from tapestry_jax.planning.scheduling.schedule import Region, Schedule
+from tapestry_jax.planning.scheduling.schedule import Region, Schedule, Slot
 
 RunBody = Callable[[Schedule, dict[int, Any], Here], list[Any]]
 
@@ -61,9 +61,22 @@ def run_pipeline(step: Region, here: Here, arrays: Sequence[Any], run_body: RunB
     ]
     _, pieces = lax.scan(turn, start, jnp.arange(step.turns(here), dtype=jnp.int32))
     slots = [body.slots[slot] for slot in step.results_inside]
-    # A device made its first chunk in the turn of its own number.
-    own = [lax.dynamic_slice_in_dim(array, device, chunks) for array in pieces]
-    return [together(array, slot, step.axis, here) for array, slot in zip(own, slots, strict=True)]
+    return [
+        together(_chunks(array, slot, step, here), slot, step.axis, here)
+        for array, slot in zip(pieces, slots, strict=True)
+    ]
+
+
+def _chunks(turns: Any, slot: Slot, step: Region, here: Here) -> Any:
+    """Of what a device made in all turns that of its chunks, the first of them in the turn of its own number.
+
+    Where nothing lies along the stages the last one is asked alone, and where its chunks are is known: a place that
+    differs from device to device makes an array of zeros for the gradient, in which it is then written.
+    """
+    chunks, last = turns_of(step.axis), here.size(step.stages) - 1
+    if any(cut is not None and {*cut.axes} & {*step.stages} for cut in slot.layout.cuts):
+        return lax.dynamic_slice_in_dim(turns, here.index(step.stages), chunks)
+    return lax.slice_in_dim(turns, last, last + chunks)
 
 
 def _chunk(body: Schedule, slot: int, loop: str, array: Any, here: Here) -> Any:

@@ -349,6 +349,35 @@ def test_a_stage_chooses_its_operand_outside_of_what_is_computed_again() -> None
     assert again and not any("select_n" in str(program) for program in again)
 
 
+@pytest.mark.parametrize(
+    ("program", "shapes", "entries", "slices"),
+    [
+        (network(4), ((8, 4), (4, 4, 6), (4, 6, 4)), {"layer": "stage", "batch": tp.chunks(4)}, 0),
+        # What every stage gives stands elsewhere on each of them; what the last state is made of does not.
+        (recurrent, ((4, 8, 3), (8, 3)), {"time": "stage", "batch": tp.chunks(4)}, 1),
+    ],
+    ids=["last", "each"],
+)
+def test_what_the_last_stage_gives_is_taken_where_it_is_known_to_be(
+    program: Any, shapes: Any, entries: Any, slices: int
+) -> None:
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    plan = tp.plan(tp.trace(program, *arrays), tp.mesh(jax.devices()[:4], stage=4), entries)
+    assert _sliced(jax.make_jaxpr(plan.compile())(*arrays).jaxpr) == slices
+
+
+def _sliced(jaxpr: Any) -> int:
+    """How many slices outside of loops stand at a place that is computed."""
+    found = sum(each.primitive.name == "dynamic_slice" for each in jaxpr.eqns)
+    inside = [
+        getattr(value, "jaxpr", value)
+        for each in jaxpr.eqns
+        if each.primitive.name != "scan"
+        for value in each.params.values()
+    ]
+    return found + sum(_sliced(inner) for inner in inside if hasattr(inner, "eqns"))
+
+
 def _recomputed(jaxpr: Any) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         for value in equation.params.values():

@@ -25,6 +25,7 @@ from tests.pairs.plans import repaired
 from tests.tapestry_jax.shards.examples import PLANS, plan_of, types
 
 sine = tp.Map(jnp.sin, "a b -> a b", name="sine")
+sine_of = tp.Map(jnp.sin)
 scale = tp.Map(jnp.multiply, "a b, b -> a b", name="scale")
 
 
@@ -63,6 +64,12 @@ def _stages() -> tp.Plan:
     return tp.plan(graph, tp.mesh(stage=3), {"layer": "stage", "a": tp.chunks(4)})
 
 
+def _recurrence_in_stages() -> tp.Plan:
+    step = tp.program("b, b -> b, b")(lambda x, state: (sine_of(state), x + state))
+    graph = tp.trace(step.feedback("t"), *types({"t": 4, "b": 4}, {"b": 4}))
+    return tp.plan(graph, tp.mesh(data=2), {"t": "data", "b": tp.chunks(2)})
+
+
 def _folded(mesh: dict[str, int], kind: Any, monoid: Any, kernel: Any, size: int = 8) -> tp.Plan:
     graph = tp.trace(tp.Reduce(kernel, "a b -> b", monoid), tp.TensorType({"a": size, "b": 2}, kind))
     return tp.plan(graph, tp.mesh(**mesh), {"a": "data"})
@@ -94,6 +101,7 @@ MORE: dict[str, Callable[[], tp.Plan]] = {
     "framed": _framed,
     "neutral": _neutral,
     "stages": _stages,
+    "recurrence in stages": _recurrence_in_stages,
     "striped axis": lambda: _sine({"data": 4}, {"a": tp.striped("data")}),
     "stacked": lambda: _sine({"data": 2}, {"a": tp.chunks(3)}),
 }
@@ -163,11 +171,17 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
         "merge_behind(merge.monoid, merge.tree, axes, earlier, later, there, reverse, some)",
         "[a * b for a, b in zip(first, second)]",
     ),
-    "stages give the chunks of other turns": (
+    "the last stage gives the chunks of other turns": (
         "pipeline",
-        pipeline.run_pipeline,
-        "lax.dynamic_slice_in_dim(array, device, chunks)",
-        "lax.dynamic_slice_in_dim(array, 0, chunks)",
+        pipeline._chunks,
+        "slice_in_dim(turns, last, last + chunks)",
+        "slice_in_dim(turns, 0, chunks)",
+    ),
+    "stages give the chunks of other turns": (
+        "recurrence in stages",
+        pipeline._chunks,
+        "dynamic_slice_in_dim(turns, here.index(step.stages), chunks)",
+        "dynamic_slice_in_dim(turns, 0, chunks)",
     ),
     "the first stage shares its results": ("pipeline", convert._of_last, "here.size(axes) - 1", "0"),
     "halos on the other side": ("halo", halo._joined, "concatenate(found, axis)", "concatenate(found[::-1], axis)"),
