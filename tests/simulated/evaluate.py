@@ -30,7 +30,12 @@ def simulated(function: Callable[..., Any], *args: Any) -> Any:
       DivergenceError: where only some devices reach a collective.
     """
     closed, out = jax.make_jaxpr(function, return_shape=True)(*args)
+    return run_traced(closed, jax.tree.structure(out), args)
+
+
+def run_traced(closed: Any, out_tree: Any, args: tuple[Any, ...]) -> Any:
+    """What a program that was traced already gives, in the structure `out_tree`."""
     leaves = [[np.asarray(leaf)] for leaf in jax.tree.leaves(args)]
     with np.errstate(all="ignore"):
         results = Simulation(Numbers()).closed(closed, leaves)
-    return jax.tree.unflatten(jax.tree.structure(out), [lanes[0] for lanes in results])
+    return jax.tree.unflatten(out_tree, [lanes[0] for lanes in results])

@@ -83,7 +83,7 @@ def gather(
         taken = np.where(inside.reshape(-1, *[1] * len(slice_sizes)), taken, np.asarray(fill).astype(x.dtype))
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     kept = [size for axis, size in enumerate(slice_sizes) if axis not in gone]
-    taken = taken.reshape(*shape, *kept)
+    taken = taken.reshape((*shape, *kept))
     behind = list(range(len(shape), taken.ndim))
     ahead = iter(range(len(shape)))
     place = {axis: behind[number] for number, axis in enumerate(numbers.offset_dims)}

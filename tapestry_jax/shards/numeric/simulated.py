@@ -20,12 +20,13 @@ from tapestry_jax.shards.numeric.evaluate import constant
 from tapestry_jax.shards.numeric.primitives import run_primitive
 
 MOST_TURNS = 10_000
-_CALLS = frozenset(
+CALLS = frozenset(
     (
         *("jit", "pjit", "closed_call", "core_call", "eval_jaxpr", "remat", "remat2", "checkpoint"),
         *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"),
     )
 )
+"""Names of equations that do what the program inside of them does."""
 
 
 class EndlessError(AssertionError):
@@ -125,7 +126,7 @@ class Simulation:
 
     def _equation(self, equation: Any, operands: list[Lanes], devices: Devices) -> list[Lanes]:
         name = equation.primitive.name
-        if name in _CALLS:
+        if name in CALLS:
             return self._call(equation, operands, devices)
         control = {"scan": self._scan, "while": self._while, "cond": self._cond, "shard_map": self._shard_map}
         if name in control:

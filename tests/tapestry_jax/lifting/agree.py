@@ -13,6 +13,7 @@ import numpy as np
 import tapestry_jax as tp
 from combinators.errors import PlanError
 from combinators.graphs.walk import operations
+from tests.simulated.sampled import Call, held
 from tests.thoroughly import thoroughly
 
 _NOTHING_TO_CUT = ("cuts nothing", "more than it has cells")
@@ -79,16 +80,21 @@ def agrees(
     args = jax.tree.map(jnp.asarray, args)
     graph = tp.lift(function, *args, names=names)
     probe = (lambda f: weighed(f, args, apart)) if grads else (lambda f: lambda: (f(*args), ()))
-    want = jax.jit(probe(function))()
-    close(graph(*args), want[0], rtol, "unplanned")
+    runs: dict[str, Any] = {}
     for entries in plans if plans is not None else _plans(graph):
         try:
-            run = tp.plan(graph, mesh(), entries).compile()
+            runs[str(entries)] = tp.plan(graph, mesh(), entries).compile()
         except PlanError as error:
             if plans is not None or not any(text in str(error) for text in _NOTHING_TO_CUT):
                 raise
-            continue
-        close(jax.jit(probe(run))(), want, rtol, str(entries))
+
+    def check(plain: Call, planned: Call) -> None:
+        want = plain(probe(function))
+        close(plain(graph, *args), want[0], rtol, "unplanned")
+        for entries, run in runs.items():
+            close(planned(probe(run)), want, rtol, entries)
+
+    held(check)
     return graph
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.simulated.sampled import held
 from tests.tapestry_jax.draw import normal
 
 X = normal(2, 6, 8)
@@ -244,10 +247,6 @@ def planned_as(module, dims, entries, dtype):
     return lambda leaves, x: run(jax.tree.unflatten(tree, leaves), x)
 
 
-def together(run, *calls):
-    return jax.jit(lambda leaves, x: [run(call, leaves, x) for call in calls])
-
-
 def scored(call, leaves, x):
     """A scalar whose gradient tells every cell of the output apart, and the output."""
     y = call(leaves, x)
@@ -266,19 +265,24 @@ def test_layer_equals_flax_with_gradients(name):
     assert kinds[0] == kinds[1]
     argnums = 1 if x.dtype == jnp.int32 else (1, 2)
     run = jax.value_and_grad(scored, argnums=argnums, has_aux=True)
-    # The planned one apart: in a program for several devices XLA cuts what is not planned as it likes, and gradients of
-    # convolutions and of pooling are then other numbers (jaxlib 0.10.2, on CPUs).
     leaves = jax.tree.leaves(nnx.state(ours))
-    ((expected, output), wanted), *results = together(run, called(theirs), called(ours))(leaves, x)
-    if planned:
-        results += together(run, planned_as(ours, *planned, x.dtype))(leaves, x)
-    # The key's bias has no gradient but rounding: what is large is so beside all gradients.
-    scale = max(np.abs(slope).max() for slope in jax.tree.leaves(wanted))
-    for (value, y), grads in results:
-        np.testing.assert_allclose(y, output, rtol=1e-5, atol=2e-5)
-        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
-        for (path, a), b in zip(jax.tree.leaves_with_path(grads), jax.tree.leaves(wanted), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5 * scale, err_msg=str(path))
+    runs = [planned_as(ours, *planned, x.dtype)] if planned else []
+
+    def check(plain, on_a_mesh):
+        # Each apart: in a program for several devices XLA cuts what is not planned as it likes, and gradients of
+        # convolutions and of pooling are then other numbers (jaxlib 0.10.2, on CPUs).
+        (expected, output), wanted = plain(partial(run, called(theirs)), leaves, x)
+        results = [plain(partial(run, called(ours)), leaves, x)]
+        results += [on_a_mesh(partial(run, each), leaves, x) for each in runs]
+        # The key's bias has no gradient but rounding: what is large is so beside all gradients.
+        scale = max(np.abs(slope).max() for slope in jax.tree.leaves(wanted))
+        for (value, y), grads in results:
+            np.testing.assert_allclose(y, output, rtol=1e-5, atol=2e-5)
+            np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
+            for (path, a), b in zip(jax.tree.leaves_with_path(grads), jax.tree.leaves(wanted), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5 * scale, err_msg=str(path))
+
+    held(check)
 
 
 @pytest.mark.parametrize("name", ["linear", "attention", "embed"])

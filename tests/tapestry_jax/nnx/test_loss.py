@@ -12,6 +12,7 @@ import tapestry_jax as tp
 from combinators.numerics.locating import locate
 from tapestry_jax.nnx.loss import logsumexp_of_block
 from tapestry_jax.nnx.rows import Entry, EntryOfBlock, Rows, RowsOfBlock
+from tests.simulated.sampled import computed, sampled
 from tests.tapestry_jax.draw import normal
 
 LOGITS = normal(2, 6, 11, scale=5)
@@ -26,7 +27,7 @@ def reference(logits, targets):
 
 def test_cross_entropy_equals_optax_with_gradients():
     value, grads = jax.jit(jax.value_and_grad(tp.nnx.cross_entropy))(LOGITS, TARGETS)
-    expected, wanted = jax.jit(jax.value_and_grad(reference))(LOGITS, TARGETS)
+    expected, wanted = computed(jax.value_and_grad(reference), LOGITS, TARGETS)
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-7)
 
@@ -45,9 +46,9 @@ def test_options_of_cross_entropy_are_those_of_optax_on_every_mesh(share, ignore
     types = tp.TensorType({"batch": 2, "seq": 6, "vocab": 11}), tp.TensorType({"batch": 2, "seq": 6}, jnp.int32)
     entries = {"batch": "data", "vocab": "model"}
     planned = tp.plan(tp.trace(loss, *types), tp.mesh(data=2, model=2), entries).compile()
-    expected, wanted = jax.jit(jax.value_and_grad(written_out))(LOGITS, targets, share, ignored, weight)
-    for call in (loss, planned):
-        value, grads = jax.jit(jax.value_and_grad(call))(LOGITS, targets)
+    expected, wanted = computed(jax.value_and_grad(lambda x: written_out(x, targets, share, ignored, weight)), LOGITS)
+    for run, call in ((computed, loss), (sampled, planned)):
+        value, grads = run(jax.value_and_grad(call), LOGITS, targets)
         np.testing.assert_allclose(value, expected, rtol=1e-5)
         np.testing.assert_allclose(grads, wanted, rtol=1e-4, atol=1e-6)
 
@@ -63,8 +64,8 @@ def test_options_that_are_none_are_told(options):
 
 
 def test_squared_errors_are_those_of_optax():
-    value, grads = jax.jit(jax.value_and_grad(tp.nnx.mean_squared_error))(LOGITS, LOGITS**2)
-    expected, wanted = jax.jit(jax.value_and_grad(lambda x, y: optax.squared_error(x, y).mean()))(LOGITS, LOGITS**2)
+    value, grads = computed(jax.value_and_grad(tp.nnx.mean_squared_error), LOGITS, LOGITS**2)
+    expected, wanted = computed(jax.value_and_grad(lambda x, y: optax.squared_error(x, y).mean()), LOGITS, LOGITS**2)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-6)
     with pytest.raises(tp.TapestryError):
@@ -83,8 +84,8 @@ def test_pairs_are_told_from_the_whole_batch_on_every_mesh():
     graph = tp.trace(tp.nnx.contrastive, pairs, pairs, tp.TensorType({}))
     planned = tp.plan(graph, tp.mesh(data=2, model=2), {"image": "data", "image_other": "model"}).compile()
     operands = left, right, jnp.float32(0.3)
-    calls = {call: jax.jit(jax.value_and_grad(call, (0, 1, 2))) for call in (reference, tp.nnx.contrastive, planned)}
-    expected, *results = (run(*operands) for run in calls.values())
+    calls = ((computed, reference), (computed, tp.nnx.contrastive), (sampled, planned))
+    expected, *results = (run(jax.value_and_grad(call, (0, 1, 2)), *operands) for run, call in calls)
     for result in results:
         for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -93,8 +94,8 @@ def test_pairs_are_told_from_the_whole_batch_on_every_mesh():
 @pytest.mark.parametrize("shape", [(), (3,), (2, 1, 3)])
 def test_cross_entropy_takes_any_leading_dimensions(shape):
     logits, targets = jnp.broadcast_to(LOGITS[0, 0], (*shape, 11)), jnp.full(shape, 4)
-    value = jax.jit(tp.nnx.cross_entropy)(logits, targets)
-    np.testing.assert_allclose(value, jax.jit(reference)(logits, targets), rtol=1e-6)
+    value = computed(tp.nnx.cross_entropy, logits, targets)
+    np.testing.assert_allclose(value, computed(reference, logits, targets), rtol=1e-6)
 
 
 def test_cross_entropy_computes_in_float32():
@@ -187,8 +188,8 @@ def test_a_vocabulary_that_is_cut_in_blocks_is_not_searched(place, searches):
     types = tp.TensorType({"batch": 2, "seq": 6, "vocab": 11}), tp.TensorType({"batch": 2, "seq": 6}, jnp.int32)
     plan = tp.plan(tp.trace(tp.nnx.cross_entropy, *types), mesh, {"vocab": place})
     run = plan.compile()
-    value, grads = jax.jit(jax.value_and_grad(run))(LOGITS, TARGETS)
-    expected, wanted = jax.jit(jax.value_and_grad(reference))(LOGITS, TARGETS)
+    value, grads = sampled(jax.value_and_grad(run), LOGITS, TARGETS)
+    expected, wanted = computed(jax.value_and_grad(reference), LOGITS, TARGETS)
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     np.testing.assert_allclose(grads, wanted, rtol=1e-5, atol=1e-7)
     gathers = jax.jit(run).lower(LOGITS, TARGETS).as_text().count("stablehlo.gather")

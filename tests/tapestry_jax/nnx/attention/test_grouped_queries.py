@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.simulated.sampled import sampled
 
 
 def drawn(*shape: int) -> jax.Array:
@@ -23,7 +24,7 @@ def same(f: Any, g: Any, *operands: Any) -> None:
             y = function(*xs)
             return jnp.sum(y**2), y
 
-        return jax.jit(jax.value_and_grad(squares, tuple(range(len(operands))), has_aux=True))(*operands)
+        return sampled(jax.value_and_grad(squares, tuple(range(len(operands))), has_aux=True), *operands)
 
     for got, expected in zip(jax.tree.leaves(both(f)), jax.tree.leaves(both(g)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

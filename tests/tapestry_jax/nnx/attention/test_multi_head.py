@@ -12,6 +12,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tests.contract import assert_contract
+from tests.simulated.sampled import computed, sampled
 
 DRAW = np.random.default_rng(0)
 X, MEMORY = (np.float32(DRAW.standard_normal(shape)) for shape in ((2, 6, 8), (2, 4, 5)))
@@ -41,7 +42,7 @@ def same(ours: Any, theirs: Any, *operands: Any) -> None:
         return module(x, memory, mask=mask[:, None])
 
     pair = run(ours, ours_of), run(theirs, theirs_of)
-    got, expected = jax.jit(lambda leaves, x: [each(leaves, x) for each in pair])(jax.tree.leaves(state), operands[0])
+    got, expected = (computed(each, jax.tree.leaves(state), operands[0]) for each in pair)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
@@ -111,10 +112,12 @@ def test_weights_are_dropped_alike_on_every_mesh() -> None:
     assert_contract(plan)
     runs = [written_out, *(lambda *xs, run=run: run(*xs)[0] for run in (graph, plan.compile()))]
     expected, *found = (
-        jax.jit(jax.value_and_grad(lambda p, x, run=run: jnp.sum(jnp.sin(run(nnx.merge_state(p, rest), x))), (0, 1)))(
-            params, X
+        by(
+            jax.value_and_grad(lambda p, x, run=run: jnp.sum(jnp.sin(run(nnx.merge_state(p, rest), x))), (0, 1)),
+            params,
+            X,
         )
-        for run in runs
+        for by, run in zip((computed, computed, sampled), runs, strict=True)
     )
     for got in found:
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):

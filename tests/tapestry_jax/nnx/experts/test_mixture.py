@@ -14,6 +14,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tests.contract import assert_contract
+from tests.simulated.sampled import held
 
 X = np.float32(np.random.default_rng(0).standard_normal((3, 4, 6)))
 TYPE = tp.TensorType({"batch": 3, "seq": 4, "embed": 6})
@@ -53,14 +54,14 @@ def written_out(places: Any, top_k: int, gated: bool, state: Any, x: Any) -> Any
     return jnp.sum(taken * (shares * places)[..., None], axis=2), balance, z, np.int32((~places).sum())
 
 
-def scored(call: Any, state: Any) -> Any:
+def scored(run: Any, call: Any, state: Any) -> Any:
     params, rest = nnx.split_state(state, nnx.Param, ...)
 
     def score(params: Any, x: Any) -> Any:
         y, balance, z, dropped = call(nnx.merge_state(params, rest), x)
         return jnp.sum(jnp.sin(y)) + 0.3 * balance + 0.1 * z, (y, balance, z, dropped)
 
-    return jax.jit(jax.value_and_grad(score, (0, 1), has_aux=True))(params, X)
+    return run(jax.value_and_grad(score, (0, 1), has_aux=True), params, X)
 
 
 def outputs_of(run: Any) -> Any:
@@ -87,18 +88,22 @@ def test_experts_are_those_of_the_reference(name: str) -> None:
     layer = tp.nnx.MoE(EXPERTS, 6, 4, rngs=nnx.Rngs(0), **options)
     graph, state = tp.trace(layer, TYPE), nnx.state(layer)
     told = (options["top_k"], options.get("capacity_factor"), options.get("gated", False))
-    expected = scored(reference(state, *told), state)
-    runs: list[Any] = [graph]
+    runs: list[Any] = []
     for entries in plans:
         plan = tp.plan(graph, tp.mesh(data=2, model=2), entries)
         plan.verify()
         assert_contract(plan)
         runs.append(plan.compile())
-    assert (expected[0][1][3] > 0) == ("capacity_factor" in options)
-    for run in runs:
-        got = scored(outputs_of(run), state)
-        for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=str(path))
+
+    def check(plain: Any, planned: Any) -> None:
+        expected = scored(plain, reference(state, *told), state)
+        assert (expected[0][1][3] > 0) == ("capacity_factor" in options)
+        found = [scored(plain, outputs_of(graph), state), *(scored(planned, outputs_of(run), state) for run in runs)]
+        for got in found:
+            for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(expected), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=str(path))
+
+    held(check)
 
 
 def test_experts_in_parallel_send_two_all_to_alls() -> None:

@@ -15,6 +15,7 @@ from flax import nnx
 import tapestry_jax as tp
 from tapestry_jax.nnx.models import GPT, Generator, GPTConfig, Llama, LlamaConfig, Mixtral, MixtralConfig, generate
 from tests.contract import assert_contract
+from tests.simulated.sampled import computed
 
 PROMPT = np.random.default_rng(0).integers(0, 31, (4, 5)).astype(np.int32)
 LENGTHS = np.array([2, 5, 3, 4])
@@ -33,9 +34,10 @@ OTHER = tp.plan(tp.trace(lambda x: x, tp.TensorType({"batch": 2})), tp.mesh(data
 def without_cache(model, prompt, lengths, n):
     """The most probable tokens, by the whole sequence each time: padded, since later positions are not seen."""
     tokens, rows = np.pad(prompt, ((0, 0), (0, n))), np.arange(len(prompt))
-    logits = jax.jit(tp.trace(model, tokens))
+    graph = tp.trace(model, tokens)
     for at in range(n):
-        tokens[rows, lengths + at] = np.argmax(logits(nnx.state(model), tokens)[rows, lengths + at - 1], -1)
+        logits = computed(graph, nnx.state(model), tokens)
+        tokens[rows, lengths + at] = np.argmax(logits[rows, lengths + at - 1], -1)
     return tokens[rows[:, None], lengths[:, None] + np.arange(n)]
 
 

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 import tapestry_jax as tp
 from tapestry_jax.nnx.models import Llama, LlamaConfig
+from tests.simulated.sampled import computed
 from tests.tapestry_jax.nnx.models import llama_reference as reference
 from tests.tapestry_jax.nnx.models.llama_reference import CONFIG, LLAMA3
 
@@ -43,15 +44,15 @@ def test_llama_equals_a_plain_one_on_the_tensors_of_a_checkpoint(kind, tmp_path)
     config = CONFIG | extra
     weights = reference.tensors(config)
     model = loaded(tmp_path, weights, config, **options)
-    expected, wanted = jax.jit(
-        lambda held: (reference.logits(held, config, TOKENS), jax.grad(reference.loss)(held, config, TOKENS))
-    )(weights)
+    expected, wanted = computed(
+        lambda held: (reference.logits(held, config, TOKENS), jax.grad(reference.loss)(held, config, TOKENS)), weights
+    )
 
     def both(state):
         graph = tp.trace(lambda model, tokens: tp.nnx.cross_entropy(model(tokens), tokens), model, TOKENS)
         return tp.trace(model, TOKENS)(state, TOKENS), jax.grad(graph)(state, TOKENS)
 
-    made, found = jax.jit(both)(nnx.state(model))
+    made, found = computed(both, nnx.state(model))
     np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
     # Gradients have the layouts of what they belong to: read as weights they are those of the model.
     grads = nnx.state(loaded(tmp_path, {name: np.asarray(g) for name, g in wanted.items()}, config, **options))

@@ -12,6 +12,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tests.contract import assert_contract
+from tests.simulated.sampled import computed, sampled
 
 X = np.float32(np.random.default_rng(0).standard_normal((2, 5, 4)))
 TYPE = tp.TensorType({"batch": 2, "seq": 5, "embed": 4})
@@ -52,18 +53,17 @@ def test_states_are_those_of_a_loop() -> None:
     chunks = tp.plan(graph, mesh, {"seq": tp.chunks(size=2), "batch": "data", "state": "model"})
     chunks.verify()
     assert_contract(chunks, False)
-    runs: list[Any] = [graph, plan.compile()]
 
-    def scored(run: Any) -> Any:
+    def scored(by: Any, run: Any) -> Any:
         def score(state: Any, x: Any) -> Any:
             y = run(state, x)
             return jnp.sum(jnp.sin(y)), y
 
-        return jax.tree.leaves(jax.jit(jax.value_and_grad(score, (0, 1), has_aux=True))(state, X))
+        return jax.tree.leaves(by(jax.value_and_grad(score, (0, 1), has_aux=True), state, X))
 
-    expected = scored(lambda state, x: reference(nnx.to_pure_dict(state), x))
-    for run in runs:
-        for got, wanted in zip(scored(run), expected, strict=True):
+    expected = scored(computed, lambda state, x: reference(nnx.to_pure_dict(state), x))
+    for found in (scored(computed, graph), scored(sampled, plan.compile())):
+        for got, wanted in zip(found, expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(chunks.compile()(state, X), graph(state, X), rtol=1e-4, atol=1e-5)
 

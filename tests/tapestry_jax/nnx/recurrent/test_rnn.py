@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.simulated.sampled import computed, sampled
 
 X: Any = np.float32(np.random.default_rng(0).standard_normal((4, 5, 3)))
 TYPE = tp.TensorType({"batch": 4, "seq": 5, "embed": 3})
@@ -20,12 +21,12 @@ def layers(kind: str, library: Any, **options: Any) -> Any:
     return library.RNN(getattr(library, kind)(3, 6, rngs=nnx.Rngs(0)), **options)
 
 
-def both(call: Any, leaves: Any) -> Any:
+def both(run: Any, call: Any, leaves: Any) -> Any:
     def scored(leaves: Any, x: Any) -> Any:
         y = call(leaves, x)
         return jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))), y
 
-    return jax.jit(jax.value_and_grad(scored, (0, 1), has_aux=True))(leaves, X)
+    return run(jax.value_and_grad(scored, (0, 1), has_aux=True), leaves, X)
 
 
 def called(module: Any) -> Any:
@@ -39,9 +40,10 @@ def same(ours: Any, theirs: Any, entries: Any) -> None:
     leaves = [np.float32(np.random.default_rng(1).standard_normal(leaf.shape)) * 0.5 for leaf in leaves]
     plan = tp.plan(tp.trace(ours, TYPE), tp.mesh(data=2, model=2), entries).compile()
     tree = jax.tree.structure(nnx.state(ours))
-    expected = both(called(theirs), leaves)
-    for call in (called(ours), lambda leaves, x: plan(jax.tree.unflatten(tree, leaves), x)):
-        for a, b in zip(jax.tree.leaves(both(call, leaves)), jax.tree.leaves(expected), strict=True):
+    expected = both(computed, called(theirs), leaves)
+    planned = both(sampled, lambda leaves, x: plan(jax.tree.unflatten(tree, leaves), x), leaves)
+    for found in (both(computed, called(ours), leaves), planned):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
@@ -136,7 +138,7 @@ def scored(call: Any) -> Any:
         weighted = (jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))) for y in jax.tree.leaves(made))
         return sum(weighted), made
 
-    return jax.jit(jax.value_and_grad(score, (0, 1, 2), has_aux=True))
+    return jax.value_and_grad(score, (0, 1, 2), has_aux=True)
 
 
 def agree(ours: Any, theirs: Any, types: Any, carry: Any, entries: Any) -> None:
@@ -153,9 +155,12 @@ def agree(ours: Any, theirs: Any, types: Any, carry: Any, entries: Any) -> None:
     plan = tp.plan(graph, tp.mesh(data=2, model=2), entries)
     plan.verify()
     run, tree_of_ours = plan.compile(), jax.tree.structure(nnx.state(ours))
-    expected = scored(plain)(leaves, X, carry)
-    found: Any = [scored(lambda p, x, c: run(jax.tree.unflatten(tree_of_ours, p), x, c, LENGTHS))(leaves, X, carry)]
-    found.append(scored(lambda p, x, c: graph(jax.tree.unflatten(tree_of_ours, p), x, c, LENGTHS))(leaves, X, carry))
+    expected = computed(scored(plain), leaves, X, carry)
+
+    def ours_by(call: Any) -> Any:
+        return scored(lambda p, x, c: call(jax.tree.unflatten(tree_of_ours, p), x, c, LENGTHS))
+
+    found = sampled(ours_by(run), leaves, X, carry), computed(ours_by(graph), leaves, X, carry)
     for each in found:
         for a, b in zip(jax.tree.leaves(each), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

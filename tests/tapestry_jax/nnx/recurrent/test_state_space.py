@@ -12,6 +12,7 @@ from flax import nnx
 from jax import lax
 
 import tapestry_jax as tp
+from tests.simulated.sampled import sampled
 
 X = np.float32(np.random.default_rng(0).standard_normal((2, 8, 3)))
 
@@ -35,13 +36,13 @@ def test_states_are_those_of_the_loop_planned_and_not() -> None:
     plan = tp.plan(graph, tp.mesh(data=2, model=2), {"seq": "data", "state": "model"})
     assert {step.kind for step in plan.collectives()} == {"collective-permute", "all-reduce"}  # states, and their sum
 
-    def scored(call: Any) -> Any:
-        return jax.jit(jax.value_and_grad(lambda state, x: jnp.sum(jnp.sin(call(state, x))), (0, 1)))
+    def scored(call: Any, state: Any) -> Any:
+        return sampled(jax.value_and_grad(lambda state, x: jnp.sum(jnp.sin(call(state, x))), (0, 1)), state, X)
 
     state, graphdef = nnx.state(layer), nnx.graphdef(layer)
-    expected = scored(jax.vmap(step_by_step, (None, 0)))(nnx.to_pure_dict(state), X)
+    expected = scored(jax.vmap(step_by_step, (None, 0)), nnx.to_pure_dict(state))
     for call in (lambda state, x: nnx.merge(graphdef, state)(x), plan.compile()):
-        for a, b in zip(jax.tree.leaves(scored(call)(state, X)), jax.tree.leaves(expected), strict=True):
+        for a, b in zip(jax.tree.leaves(scored(call, state)), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 

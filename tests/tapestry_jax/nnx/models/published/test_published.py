@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 import tapestry_jax as tp
 from tapestry_jax.nnx.models import GPT, GPTConfig, Mixtral, MixtralConfig
+from tests.simulated.sampled import computed
 from tests.tapestry_jax.nnx.models import gpt_reference, llama_reference
 
 TOKENS = np.random.default_rng(1).integers(0, 23, (4, 8)).astype(np.int32)
@@ -100,13 +101,13 @@ def test_values_and_gradients_are_those_of_a_plain_one(kind: str, stacked: bool,
     def theirs(weights: Any) -> Any:
         return logits(weights, config, TOKENS)
 
-    expected, wanted = jax.jit(lambda w: (theirs(w), jax.grad(lambda w: scored(theirs(w)))(w)))(weights)
+    expected, wanted = computed(lambda w: (theirs(w), jax.grad(lambda w: scored(theirs(w)))(w)), weights)
     params, rest = nnx.split_state(state, nnx.Param, ...)
 
     def of(params: Any) -> Any:
         return ours(nnx.merge_state(params, rest))
 
-    made, found = jax.jit(lambda p: (of(p), jax.grad(lambda p: scored(of(p)))(p)))(params)
+    made, found = computed(lambda p: (of(p), jax.grad(lambda p: scored(of(p)))(p)), params)
     np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-4)
     # Gradients have the layouts of what they belong to: read as weights they are those of the model.
     grads = loaded(tmp_path, kind, {name: np.asarray(w) for name, w in wanted.items()}, stacked=stacked)
