@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
+from tapestry_jax.storage.chunked.fetched import open_fetched
 from tapestry_jax.storage.chunked.gate import beside
 from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
 from tapestry_jax.storage.files.address import Address
@@ -88,15 +89,15 @@ def _bytes_of(place: Place) -> Ranges:
 
 
 def _open_zarr(place: Place, tensor: str | None, names: Names | None) -> Stored:
-    if place.address and (place.scheme not in ("http", "https") or "?" in place.address):
-        remedy = "Copy it to this machine, or serve it over http:// without a query."
+    if place.address and (place.scheme not in ("http", "https", *OBJECTS) or "?" in place.address):
+        remedy = "Copy it to this machine, or serve it without a query."
         raise FormatError(message("Zarr is not read from this address", f"got {place.text}", remedy=remedy))
     if tensor is not None:
         inner = read_inner(tensor, f"the tensor of `{place.text}`")
         path = place.path / inner if place.path else None
         address = f"{place.address}/{inner}" if place.address else None
         place = Place(f"{place.text.rstrip('/')}/{inner}", path, address)
-    return open_zarr(place, names)
+    return open_fetched(place, names) if place.scheme in OBJECTS else open_zarr(place, names)
 
 
 def _make_npy(making: Making, overwrite: bool) -> Sink:

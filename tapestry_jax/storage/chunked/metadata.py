@@ -18,6 +18,8 @@ from tapestry_jax.storage.chunked.plain import Plain, plain_of
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Names
 
+FILES = ("zarr.json", ".zarray", ".zattrs")
+"""The files that metadata lie in, of both versions."""
 MARK = "tapestry_jax"
 """The attribute of what is made here: every chunk is stored, also one of zeros, so that a missing one is a lost one."""
 _MOST_BYTES = 2**20
@@ -51,7 +53,7 @@ def read_metadata(kvstore: Any, where: str) -> Metadata:
       StorageError: where no array is there.
       FormatError: for metadata that cannot be read.
     """
-    texts = {name: _text(kvstore, name, where) for name in ("zarr.json", ".zarray", ".zattrs")}
+    texts = {name: _text(kvstore, name, where) for name in FILES}
     checksum = hashlib.sha256(b"\0".join(texts[name] or b"" for name in texts)).hexdigest()
     if texts["zarr.json"] is not None:
         said = _parsed(texts["zarr.json"], where)

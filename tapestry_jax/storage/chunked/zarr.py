@@ -213,7 +213,7 @@ def open_zarr(place: Place, names: Names | None = None) -> ZarrStored:
       StorageError: where there is none, or no answer.
       FormatError: for metadata or a dtype that cannot be read.
     """
-    store, metadata = _open(place)
+    store, metadata = open_store(place, _kvstore(place), context())
     return ZarrStored(store, metadata, names, place)
 
 
@@ -273,12 +273,19 @@ def again_zarr(
 
 
 def _sink(path: Path, written: Path, names: Names | None) -> ZarrSink:
-    store, metadata = _open(Place(str(written), written, None))
+    place = Place(str(written), written, None)
+    store, metadata = open_store(place, _kvstore(place), context())
     return ZarrSink(store, metadata, names, path, written)
 
 
-def _open(place: Place) -> tuple[Any, Metadata]:
-    ours, kvstore = context(), _kvstore(place)
+def open_store(place: Place, kvstore: Any, ours: Any) -> tuple[Any, Metadata]:
+    """A TensorStore over an array, with what its metadata says.
+
+    Args:
+      place: of the array.
+      kvstore: what TensorStore reads it from.
+      ours: the context of TensorStore in which it does.
+    """
     try:
         files = tensorstore().KvStore.open(kvstore, context=ours).result(timeout=WAIT)
         metadata = read_metadata(files, place.text)

@@ -21,9 +21,8 @@ class Objects:
     """
 
     def __init__(self, place: Place) -> None:
-        self.where, self._scheme = place.text, place.scheme
-        found = self._asked(_package().url_to_fs, place.address)
-        self._files, self._path = found
+        self.where, self._asked = place.text, _Asked(place)
+        self._files, self._path = self._asked(_package().url_to_fs, place.address)
         self.size = int(self._asked(self._files.size, self._path) or 0)
 
     def read(self, offset: int, into: memoryview) -> None:
@@ -37,14 +36,51 @@ class Objects:
     def fingerprint(self) -> str:
         """What the store calls this version, of what it says: number, `ETag`, checksum, times; else its size alone."""
         self._files.invalidate_cache()
-        about = self._asked(self._files.info, self._path)
-        keys = ("VersionId", "version_id", "ETag", "etag", "md5Hash", "LastModified", "mtime", "modified", "created")
-        return ":".join([str(about.get("size")), *(f"{about[key]}" for key in keys if about.get(key) is not None)])
+        return _told(self._asked(self._files.info, self._path))
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _asked(self, call: Any, *given: Any, **named: Any) -> Any:
+
+class Folder:
+    """Files below an address.
+
+    Args:
+      place: the address.
+
+    Raises:
+      StorageError: where the file system is not installed.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._asked = _Asked(place)
+        self._files, path = self._asked(_package().url_to_fs, place.address)
+        self._path = str(path).rstrip("/")
+
+    def content(self, name: str) -> bytes | None:
+        """All of a file; None where there is none."""
+        return self._asked(self._found, f"{self._path}/{name}")
+
+    def told(self) -> list[str]:
+        """The names of all files, and what the store says of each, in order."""
+        self._files.invalidate_cache()
+        found = self._asked(self._files.find, self._path, detail=True)
+        return sorted(f"{name[len(self._path) :]} {_told(about)}" for name, about in found.items())
+
+    def _found(self, path: str) -> bytes | None:
+        try:
+            return bytes(self._files.cat_file(path))
+        except FileNotFoundError:
+            return None
+
+
+class _Asked:
+    """Asks a file system; its errors become ours."""
+
+    def __init__(self, place: Place) -> None:
+        self.where, self._scheme = place.text, place.scheme
+
+    def __call__(self, call: Any, *given: Any, **named: Any) -> Any:
         try:
             return call(*given, **named)
         except ImportError as error:
@@ -59,6 +95,12 @@ class Objects:
             told = f"{type(error).__name__} of {type(error).__module__}"
             remedy = "Look at the address, and at the settings of its file system."
             raise StorageError(message(f"`{self.where}` does not answer", told, remedy=remedy)) from None
+
+
+def _told(about: Any) -> str:
+    """What a store calls a version of a file, of what it says."""
+    keys = ("VersionId", "version_id", "ETag", "etag", "md5Hash", "LastModified", "mtime", "modified", "created")
+    return ":".join([str(about.get("size")), *(f"{about[key]}" for key in keys if about.get(key) is not None)])
 
 
 def _package() -> Any:

@@ -62,7 +62,8 @@ def test_bytes_that_are_cut_off_or_gone_are_told(tmp_path: Path, store: Any):
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("memory://x.zarr", "Zarr is not read from this address"),
+        ("memory://x.zarr", "no Zarr array lies at `memory://x.zarr`"),
+        ("memory://x.zarr?sign=s3cret", "Zarr is not read from this address"),
         ("memory://x.duckdb", "a database is not read from an address"),
         ("memory://", "does not know this address"),
         ("unknown://x.npy", "does not know this address"),
