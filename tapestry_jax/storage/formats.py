@@ -11,6 +11,7 @@ from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage.chunked.fetched import open_fetched
 from tapestry_jax.storage.chunked.gate import beside
+from tapestry_jax.storage.chunked.transactional import make_icechunk, open_icechunk
 from tapestry_jax.storage.chunked.zarr import again_zarr, make_zarr, open_zarr
 from tapestry_jax.storage.files.address import Address
 from tapestry_jax.storage.files.npy import again_npy, make_npy, open_npy
@@ -56,7 +57,7 @@ class Format:
       suffixes: by which a path is known to be of the format.
       open: to read.
       make: from what a tensor is made of, and whether it takes the place of another; None where none are made.
-      again: goes on with what was made.
+      again: goes on with what was made; None where what is interrupted leaves nothing.
       beside: bytes that writing takes beside the arrays, for those of a chunk and of all; None for none.
     """
 
@@ -125,6 +126,10 @@ def _again_zarr(making: Making) -> Sink:
     return again_zarr(making.path, making.shape, making.dtype, making.names, making.chunks)
 
 
+def _make_icechunk(making: Making, overwrite: bool) -> Sink:
+    return make_icechunk(making.path, making.shape, making.dtype, making.names, making.chunks, overwrite=overwrite)
+
+
 FORMATS: Mapping[str, Format] = {
     "npy": Format((".npy",), _open_npy, _make_npy, _again_npy),
     "npz": Format((".npz",), given(_open_bytes, open_npz)),
@@ -134,6 +139,7 @@ FORMATS: Mapping[str, Format] = {
     "parquet": Format((".parquet",), given(_open_bytes, open_parquet)),
     "arrow": Format((".arrow", ".feather"), given(_open_bytes, open_arrow)),
     "duckdb": Format((".duckdb",), _open_duck),
+    "icechunk": Format((".icechunk",), open_icechunk, _make_icechunk, None, beside),
     "zarr": Format((".zarr",), _open_zarr, given(_make_zarr, 3), _again_zarr, beside),
     "zarr2": Format((), _open_zarr, given(_make_zarr, 2), _again_zarr, beside),
 }

@@ -10,6 +10,7 @@ from combinators.arguments import is_whole, read_flag
 from combinators.errors import PlanError, message
 from tapestry_jax.lowering.devices import require_running
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.creating import Creation
 from tapestry_jax.streaming.cached.cache import cache_of
 from tapestry_jax.streaming.cached.entries import read_cache
 from tapestry_jax.streaming.cluster.asked import check_engine, read_engine
@@ -126,6 +127,11 @@ def stream(
 
 def _check_sinks(job: Job) -> None:
     graph, slots = job.planned.graph, job.split.schedule.inputs
+    for each in job.sinks.values():
+        if job.checkpoint is not None and isinstance(each, Creation) and each.format.again is None:
+            why = f"what is written to {each.where} is there when it is finished, and not before"
+            remedy = "Leave checkpoint= out, or write another format and copy it."
+            raise PlanError(message("a sink of a job with checkpoint= has to survive it", why, remedy=remedy))
     given = [n for n in job.sinks if job.split.outputs[n] in slots]
     if given:
         name = job.planned.graph.outputs[given[0]][0]
