@@ -60,7 +60,7 @@ def test_the_names_of_calls_are_known():
     traced = [jax.make_jaxpr(function)(1.0, 1.0) for function in WRAPPED.values()]
     names = {name for each in (*traced, jax.make_jaxpr(gradient)(1.0)) for name in calls(each.jaxpr)} - LOOPS
     assert len(names) >= 5
-    for known in (elementwise.CALLS, dependence._CALLS, noise._CALLS, simulated._CALLS):
+    for known in (elementwise.CALLS, dependence._CALLS, noise._CALLS, simulated.CALLS):
         assert names <= known
     assert names - {name for name in names if "remat" in name or name == "checkpoint"} - RULES <= set(jaxprs.WRAPPERS)
 
