@@ -52,7 +52,8 @@ def run(rows: Rows, *, most: Any, limit: float, is_integral: bool = False, gap: 
     solver: Any = highspy.Highs()
     # Preparing pays where a tree is searched: a linear program with most of its variables free takes less without.
     options: Mapping[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": gap}
-    options = options if is_integral else {**options, "presolve": "off"}
+    # Restarts separate the same cuts again, three times over where memory is short, and end at the same solution.
+    options = {**options, **({"mip_allow_restart": False} if is_integral else {"presolve": "off"})}
     for name, value in options.items():
         solver.setOptionValue(name, value)
     if limit < math.inf:
