@@ -14,7 +14,8 @@ from tapestry_jax.searching.problem import Problem
 
 Part = tuple[str, str, str, Item | None]
 """What may be dropped: a field of `Asked`, a path or a name, a dimension, and an item of its entry."""
-_SAME = 1e-9
+_SAME = 1e-12
+"""What rounding may make of a price. What is dearer by more is another plan, and not weighed to see what it needs."""
 _ORDER = ("inputs", "ops", "entries", "items", "remat")
 WORK = 10_000
 """So many operations are planned at most, those of all candidates together: of layers that are written out by the
