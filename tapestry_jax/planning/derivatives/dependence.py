@@ -32,12 +32,12 @@ def dependence(
     Returns:
       One row for each output; columns in the order of the flattened arguments.
     """
-    return dependence_in(traced(function, *arguments), known=known, alone=alone)
+    return dependence_in(traced(function, *arguments).jaxpr, known=known, alone=alone)
 
 
 def traced(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> Any:
-    """The jaxpr that `dependence` reads."""
-    return jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    """The closed jaxpr that `dependence` reads."""
+    return jax.make_jaxpr(function)(*(list(argument) for argument in arguments))
 
 
 def dependence_in(jaxpr: Any, *, known: Callable[[Any], bool] | None = None, alone: bool = False) -> Matrix:
@@ -51,7 +51,7 @@ def dependence_in(jaxpr: Any, *, known: Callable[[Any], bool] | None = None, alo
 
 def passed_through(function: Callable[..., Sequence[Any]], *arguments: Sequence[Any]) -> tuple[int | None, ...]:
     """For every output the input that it is, unchanged; None where it is computed."""
-    jaxpr = jax.make_jaxpr(function)(*(list(argument) for argument in arguments)).jaxpr
+    jaxpr = traced(function, *arguments).jaxpr
     positions = {variable: position for position, variable in enumerate(jaxpr.invars)}
     return tuple(positions.get(out) if is_variable(out) else None for out in jaxpr.outvars)
 

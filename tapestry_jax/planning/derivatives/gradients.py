@@ -13,6 +13,7 @@ from combinators.graphs.graph import Graph
 from combinators.index_space.axis import Axis
 from combinators.index_space.signature import Signature
 from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import as_function
 from combinators.operations.execute import combine, present, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import plain, run_whole
@@ -171,15 +172,24 @@ def _known(graph: Graph, node: int, what: str, find: Callable[..., Any], *more: 
 
 @lru_cache(maxsize=4096)
 def _value_dependence(operation: Operation, structs: tuple[Struct, ...], alone: bool = False) -> Matrix:
+    return dependence_in(_whole(operation, structs).jaxpr, alone=alone)
+
+
+@lru_cache(maxsize=1024)
+def _whole(operation: Operation, structs: tuple[Struct, ...]) -> Any:
+    """The closed jaxpr of an operation on whole arrays, by its own kernel: derivatives are taken of it.
+
+    The kernel is called once for all that is asked of it, and its derivatives run what it was found to do.
+    """
     shaped = plain(shape(operation, structs))
-    return dependence(lambda arrays: run_whole(shaped, arrays), structs, alone=alone)
+    return traced(lambda arrays: run_whole(shaped, arrays), structs)
 
 
 @lru_cache(maxsize=4096)
 def _state_dependence(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Matrix:
     operands = shape(operation, structs).signature.operands
     arrays = [place for place, operand in enumerate(operands) if operand.coordinate is None]
-    rows = dependence_in(traced_states(operation, structs, sizes), alone=True)
+    rows = dependence_in(traced_states(operation, structs, sizes).jaxpr, alone=True)
     return tuple(tuple(row[place] for place in arrays) for row in rows)
 
 
@@ -206,7 +216,7 @@ def telling_sizes(shaped: Shaped, sizes: Mapping[str, int], *, folded: bool = Fa
 
 @lru_cache(maxsize=1024)
 def traced_states(operation: Operation, structs: tuple[Struct, ...], sizes: tuple[tuple[str, int], ...]) -> Any:
-    """The jaxpr from the operands of a block of these sizes, coordinates too, to the leaves of its state."""
+    """The closed jaxpr from the operands of a block of these sizes, coordinates too, to the leaves of its state."""
     shaped = plain(shape(operation, structs))
     return traced(lambda leaves: states(shaped, leaves), block_structs(shaped.signature, structs, dict(sizes)))
 
@@ -222,8 +232,7 @@ def _merge_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matr
 
 @lru_cache(maxsize=4096)
 def _derivative_dependence(operation: Operation, structs: tuple[Struct, ...]) -> Matrix:
-    shaped = plain(shape(operation, structs))
-    return _by_derivative(lambda arrays: run_whole(shaped, arrays), structs, shaped.results)
+    return _by_derivative(_whole(operation, structs), structs, shape(operation, structs).results)
 
 
 @lru_cache(maxsize=4096)
@@ -233,14 +242,13 @@ def _state_derivative_dependence(
     shaped = plain(shape(operation, structs))
     blocks = block_structs(shaped.signature, structs, dict(sizes))
     arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-    rows = _by_derivative(lambda leaves: states(shaped, leaves), blocks, shaped.state)
+    rows = _by_derivative(traced_states(operation, structs, sizes), blocks, shaped.state)
     return tuple(tuple(row[place] for place in arrays) for row in rows)
 
 
-def _by_derivative(
-    function: Callable[[list[Any]], Sequence[Any]], structs: Sequence[Struct], outputs: Sequence[Struct]
-) -> Matrix:
-    """For each of some `outputs` of a function of arrays, and each array, whether the derivative can differ from 0."""
+def _by_derivative(program: Any, structs: Sequence[Struct], outputs: Sequence[Struct]) -> Matrix:
+    """For each of some `outputs` of a program of arrays, and each array, whether the derivative can differ from 0."""
+    function = as_function(program)
     smooth = [i for i, struct in enumerate(structs) if is_inexact(struct.dtype)]
     results = [j for j, result in enumerate(outputs) if is_inexact(result.dtype)]
     rows = [[False] * len(structs) for _ in outputs]
@@ -251,7 +259,7 @@ def _by_derivative(
                 arrays = list(primals)
                 for position, value in zip(smooth, chosen, strict=True):
                     arrays[position] = value
-                found = function(arrays)
+                found = function(*arrays)
                 return [found[j] for j in results]
 
             return jax.jvp(run, [primals[i] for i in smooth], directions)[1]
@@ -265,12 +273,12 @@ def _by_derivative(
 
 @lru_cache(maxsize=4096)
 def _derivative_needs(operation: Operation, structs: tuple[Struct, ...], direction: int) -> tuple[bool, ...]:
-    shaped = plain(shape(operation, structs))
-    results = [j for j, result in enumerate(shaped.results) if is_inexact(result.dtype)]
+    function = as_function(_whole(operation, structs))
+    results = [j for j, result in enumerate(shape(operation, structs).results) if is_inexact(result.dtype)]
 
     def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
         def run(chosen: Any) -> list[Any]:
-            outputs = run_whole(shaped, [*primals[:direction], chosen, *primals[direction + 1 :]])
+            outputs = function(*primals[:direction], chosen, *primals[direction + 1 :])
             return [outputs[j] for j in results]
 
         return jax.jvp(run, [primals[direction]], directions)[1]
@@ -288,10 +296,11 @@ def _derivative_coordinates(
     place = [number for number, operand in enumerate(operands) if operand.coordinate is None][direction]
     if not is_inexact(blocks[place].dtype):
         return frozenset()
+    function = as_function(traced_states(operation, structs, sizes))
 
     def tangents(directions: list[Any], primals: list[Any]) -> list[Any]:
         def run(chosen: Any) -> list[Any]:
-            leaves = states(shaped, [*primals[:place], chosen, *primals[place + 1 :]])
+            leaves = function(*primals[:place], chosen, *primals[place + 1 :])
             return [leaf for leaf in leaves if is_inexact(leaf.dtype)]
 
         return jax.jvp(run, [primals[place]], directions)[1]
@@ -303,7 +312,6 @@ def _derivative_coordinates(
 
 @lru_cache(maxsize=4096)
 def _known_by(operation: Operation, structs: tuple[Struct, ...], policy: Any) -> bool:
-    shaped = plain(shape(operation, structs))
     # Policies go by parameters of primitives of JAX. One of others may be called as the policy's own first argument is.
     own = {told.name for told in inspect.signature(policy).parameters.values() if told.kind in _BY_PLACE}
 
@@ -311,7 +319,7 @@ def _known_by(operation: Operation, structs: tuple[Struct, ...], policy: Any) ->
         params = {name: value for name, value in equation.params.items() if name not in own}
         return bool(policy(equation.primitive, *(atom.aval for atom in equation.invars), **params))
 
-    needed = dependence(lambda arrays: run_whole(shaped, arrays), structs, known=known)
+    needed = dependence_in(_whole(operation, structs).jaxpr, known=known)
     return not any(map(any, needed)) and all(map(any, _value_dependence(operation, structs)))
 
 

@@ -202,4 +202,4 @@ def varying_leaves(shaped: Shaped, operands: Sequence[Any], cuts: Cuts, mesh: Me
 @lru_cache(maxsize=4096)
 def _varying(operation: Operation, operands: tuple[Any, ...], sizes: tuple[tuple[str, int], ...]) -> tuple[bool, ...]:
     """Which leaves of the state of a block of these sizes depend on any operand."""
-    return tuple(any(row) for row in dependence_in(traced_states(operation, operands, sizes)))
+    return tuple(any(row) for row in dependence_in(traced_states(operation, operands, sizes).jaxpr))

@@ -28,6 +28,7 @@ from combinators.operations.execute import run_blocks, states
 from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import block_structs, shape
+from tapestry_jax.planning.pricing.counting.alike import has_rules, is_same
 from tapestry_jax.planning.pricing.counting.count import counted
 from tapestry_jax.planning.pricing.counting.counts import Counts
 from tapestry_jax.planning.pricing.counting.resized import primes_for
@@ -236,11 +237,24 @@ def _exact(
         return _of(operation, operands, part, known, others)
 
     whole = tuple(sorted(full.items()))
+    if part.by and _is_told_forwards(operation, operands, replace(anywhere, by=()), full, primes):
+        return arithmetic
     found, seen = arithmetic(whole), traced(whole)
     same = found.form == seen.form and all(
         math.isclose(a, b, rel_tol=_TOLERANCE, abs_tol=1.0) for a, b in zip(found.numbers, seen.numbers, strict=True)
     )
     return arithmetic if same else traced
+
+
+def _is_told_forwards(
+    operation: Operation, operands: tuple[Struct, ...], forward: Part, full: Sizes, primes: Sizes
+) -> bool:
+    """Whether the gradients at both sizes are one program: JAX makes them of one program, and by its own rules."""
+    asked = ({**full, **primes}, full)
+    small, whole = (_traced(operation, operands, forward, tuple(sorted(sizes.items()))) for sizes in asked)
+    assert small is not None and whole is not None
+    told = small.at({prime: full[name] for name, prime in primes.items()})
+    return not has_rules(whole.jaxpr) and is_same(told.jaxpr, whole.jaxpr)
 
 
 @lru_cache(maxsize=512)
@@ -250,6 +264,11 @@ def _traced(
     """The program of a block of these sizes, the same on all platforms: of a part that names none."""
     shaped = shape(operation, operands)
     blocks = block_structs(shaped.signature, operands, dict(sizes))
+    if part.by:
+        forward = _traced(operation, operands, replace(part, by=()), sizes)
+        assert forward is not None
+        arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
+        return trace_backward(forward, blocks, [arrays[place] for place in part.by])
     function = states if part.gives == "state" else run_blocks
     chosen = ready(portable(shaped), part.cut)
     # As blocks run, whose coordinates follow one another; in stripes they are searched, which is not priced.
@@ -258,12 +277,7 @@ def _traced(
     def run(*arrays: Any) -> list[Any]:
         return list(function(chosen, arrays))
 
-    if not part.by:
-        return trace(run, blocks)
-    forward = _traced(operation, operands, replace(part, by=()), sizes)
-    assert forward is not None
-    arrays = [place for place, operand in enumerate(shaped.signature.operands) if operand.coordinate is None]
-    return trace_backward(run, blocks, [arrays[place] for place in part.by], forward)
+    return trace(run, blocks)
 
 
 def _of(operation: Operation, operands: tuple[Struct, ...], part: Part, sizes: Sizes, program: Traced | None) -> Counts:

@@ -52,7 +52,7 @@ def count_backward(
       The counts of what depends on the cotangents of the results; what it reads that the forward pass has made, and
       the gradients that it writes, are `outer`, `reads` is empty.
     """
-    return counted(trace_backward(function, structs, by), platform)
+    return counted(trace_backward(trace(function, structs), structs, by), platform)
 
 
 def counted(traced: Traced | None, platform: str = "") -> Counts:

@@ -10,6 +10,7 @@ import jax
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import as_function
 from tapestry_jax.planning.pricing.counting.resized import resized
 
 Struct = jax.ShapeDtypeStruct
@@ -23,32 +24,33 @@ class Traced:
       jaxpr: without constants; of a backward pass the forward pass stands in it as well.
       cotangents: of a backward pass, how many of the first arguments are cotangents, and how many of the last results
         those of the forward pass that they belong to; None of a forward pass.
+      closed: with constants, of what was traced at its own sizes: a function of arrays.
     """
 
     jaxpr: Any
     cotangents: int | None = None
+    closed: Any = None
 
     def at(self, sizes: Mapping[int, int]) -> Traced:
         """The same at other sizes (`resized`)."""
-        return replace(self, jaxpr=resized(self.jaxpr, sizes))
+        return replace(self, jaxpr=resized(self.jaxpr, sizes), closed=None)
 
 
 def trace(function: Callable[..., Sequence[Any]], structs: Sequence[Struct]) -> Traced:
     """A function of arrays of these types, which gives a list of arrays."""
-    return Traced(jax.make_jaxpr(function)(*structs).jaxpr)
+    closed = jax.make_jaxpr(function)(*structs)
+    return Traced(closed.jaxpr, closed=closed)
 
 
-def trace_backward(
-    function: Callable[..., Sequence[Any]], structs: Sequence[Struct], by: Sequence[int], forward: Traced | None = None
-) -> Traced | None:
-    """The gradient of such a function; None where there is none.
+def trace_backward(forward: Traced, structs: Sequence[Struct], by: Sequence[int]) -> Traced | None:
+    """The gradient of a function that was traced; None where there is none. The function is not called again.
 
     Args:
-      function: from arrays to a list of arrays.
-      structs: their types.
+      forward: from arrays to a list of arrays.
+      structs: the types for which it was traced.
       by: the positions of the arrays whose gradients are wanted.
-      forward: the function, where it was traced for these types: it says of what types its results are.
     """
+    function = as_function(forward.closed)
 
     def smooth(*arrays: Any) -> list[Any]:
         return [leaf for leaf in function(*arrays) if is_inexact(leaf.dtype)]
@@ -61,7 +63,7 @@ def trace_backward(
         results, pulled = jax.vjp(run, *(arrays[place] for place in by))
         return [*pulled(cotangents), *results]
 
-    made = (out.aval for out in (forward or trace(function, structs)).jaxpr.outvars)
+    made = (out.aval for out in forward.jaxpr.outvars)
     cotangents = [Struct(leaf.shape, leaf.dtype) for leaf in made if is_inexact(leaf.dtype)]
     if not cotangents or not by:
         return None

@@ -81,8 +81,8 @@ def test_a_block_says_what_its_mapped_cells_say_among_all_of_them(name: str, blo
     for folded in (1, 2, 4):
         named = {"row": by_place["row"], "col": by_place["col"], "k": folded}
         sizes = {dim: named[graph.nodes[node].bound[dim]] for dim in shaped.sizes}
-        own = traced_states(shaped.operation, structs, tuple(sorted(sizes.items())))
-        told = traced_states(shaped.operation, structs, telling_sizes(shaped, sizes))
+        own = traced_states(shaped.operation, structs, tuple(sorted(sizes.items()))).jaxpr
+        told = traced_states(shaped.operation, structs, telling_sizes(shaped, sizes)).jaxpr
         for alone in (False, True):
             assert dependence_in(told, alone=alone) == dependence_in(own, alone=alone)
 

@@ -184,7 +184,7 @@ def test_kernels_that_read_something_else_at_some_sizes_are_counted_as_they_come
 
 
 def test_platforms_and_gradients_share_the_programs_of_kernels(monkeypatch: pytest.MonkeyPatch):
-    """A block of prime sizes and the whole one are traced forwards once, and backwards once, whoever asks."""
+    """A block of prime sizes and the whole one are traced forwards once; backwards the first alone: they are one."""
     traced: list[bool] = []
     monkeypatch.setattr(subject, "trace", lambda *given: traced.append(False) or trace(*given))
     monkeypatch.setattr(subject, "trace_backward", lambda *given: traced.append(True) or trace_backward(*given))
@@ -192,4 +192,21 @@ def test_platforms_and_gradients_share_the_programs_of_kernels(monkeypatch: pyte
     for platform in ("cuda", "tpu", ""):
         for by in ((), (0,)):
             assert marginal(shaped.operation, operands, Part("result", frozenset(), platform, by)).is_linear
-    assert sorted(traced) == [False] * 2 + [True] * 2
+    assert sorted(traced) == [False] * 2 + [True]
+
+
+def test_gradients_that_look_at_sizes_by_themselves_are_counted_as_they_come():
+    """The forward pass is one program at all sizes, and so says nothing of a rule that is the user's own."""
+
+    @jax.custom_vjp
+    def passed(x: Any) -> Any:
+        return x * 2.0
+
+    def back(x: Any, cotangent: Any) -> tuple[Any]:
+        return ((jnp.sin(x) if x.shape[0] > 40 else x) * cotangent,)
+
+    passed.defvjp(lambda x: (x * 2.0, x), back)
+    shaped, operands = operation_of(graph_of(tp.Map(passed, "b s -> b s"), (64, 48)))
+    found = marginal(shaped.operation, operands, Part("result", frozenset(), by=(0,)))
+    assert found.at({"b": 64, "s": 48}).transcendental == 64 * 48
+    assert found.at({"b": 20, "s": 48}).transcendental == 0
