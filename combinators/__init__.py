@@ -49,7 +49,6 @@ from combinators.leaves.rearrange import rearrange as rearrange
 from combinators.leaves.reduce import Reduce as Reduce
 from combinators.leaves.running import scan as scan
 from combinators.leaves.scan import Scan as Scan
-from combinators.leaves.window import window as window
 from combinators.merging.frame import Frame as Frame
 from combinators.merging.monoid import Monoid as Monoid
 from combinators.operations.dense import Dense as Dense
@@ -57,6 +56,7 @@ from combinators.operations.dense import Dense as Dense
 if TYPE_CHECKING:
     from combinators import aggregators as aggregators
     from combinators.arrows.conditions import unchanged as unchanged
+    from combinators.leaves.window import window as window
     from combinators.stencils.stencil import stencil as stencil
 else:
     # A file for each aggregator: a tenth of all that is imported. Few programs have the others.
@@ -64,5 +64,6 @@ else:
         "aggregators": "combinators.aggregators",
         "stencil": "combinators.stencils.stencil:stencil",
         "unchanged": "combinators.arrows.conditions:unchanged",
+        "window": "combinators.leaves.window:window",
     }
     __getattr__, __dir__ = lazily(__name__, _PLACES)

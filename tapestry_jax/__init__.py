@@ -56,7 +56,6 @@ from combinators import rearrange as rearrange
 from combinators import scan as scan
 from combinators import stack as stack
 from combinators import trace as trace
-from combinators import window as window
 from combinators.leaves import random as random
 from tapestry_jax._lazy import __dir__ as __dir__
 from tapestry_jax._lazy import __getattr__ as __getattr__
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from combinators import aggregators as aggregators
     from combinators import stencil as stencil
     from combinators import unchanged as unchanged
+    from combinators import window as window
     from tapestry_jax import machines as machines
     from tapestry_jax.aot.topology import topology as topology
     from tapestry_jax.assertions import assert_collectives as assert_collectives

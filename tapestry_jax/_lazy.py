@@ -35,6 +35,7 @@ _PLACES = {
     "stencil": "combinators.stencils.stencil:stencil",
     "unchanged": "combinators.arrows.conditions:unchanged",
     "unstack_layers": "tapestry_jax.lifting.callables.layers:unstack_layers",
+    "window": "combinators.leaves.window:window",
 }
 _find, _ = lazily("tapestry_jax", _PLACES)
 

@@ -18,6 +18,7 @@ from combinators.aggregation.grouped import (
     MaskedLift,
     MaskedMany,
     MaskedReference,
+    PresentHeld,
     Selector,
     Split,
     check_selector,
@@ -32,6 +33,7 @@ from combinators.kernels.immutable import Immutable
 from combinators.kernels.settled import settled
 from combinators.merging.monoid import Monoid
 from combinators.monoids.function import EachKey, function
+from combinators.monoids.held import held
 from combinators.monoids.runs import runs
 from combinators.monoids.segmented import segmented
 from combinators.numerics.reductions import ForkMany
@@ -233,12 +235,12 @@ class Aggregator(Immutable):
         Laws: masking; those of this aggregator.
         """
         check_selector(where, f"{self.name or 'Aggregator'}.masked", "where", "masked().run(x, where)")
-        split = Split(where)
+        split, monoid = Split(where), held(self.monoid)
         return Aggregator(
-            MaskedLift(self.lift, self.monoid, split),
-            self.monoid,
-            self.present,
-            lift_many=MaskedMany(self.lift, self.monoid, split),
+            MaskedLift(self.lift, monoid, split),
+            monoid,
+            self._present_of(monoid),
+            lift_many=MaskedMany(self.lift, monoid, split),
             reference=MaskedReference(self.reference, split) if self.reference else None,
             name=f"masked {self.name}" if self.name else None,
         )
@@ -297,15 +299,18 @@ class Aggregator(Immutable):
     def _by_key(self, how: str, labels: Selector, size: int, *, is_sorted: bool) -> Aggregator:
         where = f"{self.name or 'Aggregator'}.{how}"
         check_selector(labels, where, "labels", "by_key(None, size).run(x, labels)")
-        split, count = Split(labels), read_keys(where, size)
+        split, count, monoid = Split(labels), read_keys(where, size), held(self.monoid)
         return Aggregator(
-            KeyedLift(self.lift, self.monoid, split, count),
-            function(self.monoid),
-            EachKey(self.present),
-            lift_many=KeyedMany(self.lift, self.monoid, split, count, is_sorted),
+            KeyedLift(self.lift, monoid, split, count),
+            function(monoid),
+            EachKey(self._present_of(monoid)),
+            lift_many=KeyedMany(self.lift, monoid, split, count, is_sorted),
             reference=KeyedReference(self.reference, split, count) if self.reference else None,
             name=f"{self.name} by key" if self.name else None,
         )
+
+    def _present_of(self, monoid: Monoid) -> Callable[[Any], Any]:
+        return self.present if monoid is self.monoid else PresentHeld(self.present, monoid)
 
     def _last_of(self, how: str, kind: Flags | Labels, monoid: Monoid) -> Aggregator:
         lift = SegmentLift(self.lift, kind)

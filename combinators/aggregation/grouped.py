@@ -16,6 +16,7 @@ from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid
 from combinators.monoids.function import function
+from combinators.monoids.held import hold, release
 from combinators.numerics.groups import Groups, attaining_in_groups, fold_all, fold_groups, keep
 
 Selector = Callable[..., Any] | None
@@ -69,7 +70,7 @@ class Split:
 @final
 @dataclass(frozen=True)
 class KeyedLift:
-    """Lift one element to a function that is the identity for all keys but its own."""
+    """Lift one element to a function that is the identity for all keys but its own; `monoid` is a held one."""
 
     lift: Callable[..., Any]
     monoid: Monoid
@@ -89,7 +90,7 @@ class KeyedLift:
     def __call__(self, *args: Any) -> Any:
         """Return states, stacked by key."""
         xs, key = self.split.one(args)
-        state = jax.tree.map(jnp.asarray, self.lift(*xs))
+        state = hold(self.monoid, jax.tree.map(jnp.asarray, self.lift(*xs)), True)
         spread = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.size, *leaf.shape)), state)
         return keep(
             jnp.arange(self.size) == integer_labels("Aggregator.by_key", key),
@@ -112,17 +113,20 @@ class KeyedMany:
     def __call__(self, *args: Any) -> Any:
         """Return states, stacked by key."""
         xs, keys = self.split.many(args)
-        states = jax.vmap(self.lift)(*xs)
         return fold_groups(
-            self.monoid, states, Groups(integer_labels("Aggregator.by_key", keys), self.size, self.is_sorted)
+            self.monoid, self._states(xs), Groups(integer_labels("Aggregator.by_key", keys), self.size, self.is_sorted)
         )
 
     def attained(self, places: Sequence[int], extrema: Sequence[Any], rows: Sequence[Any]) -> list[Any]:
         """How many elements of every key attain the extrema of its state; see `combinators.leaves.fold.Attaining`."""
         xs, keys = self.split.many(tuple(rows))
-        states = jax.tree.leaves(jax.vmap(self.lift)(*xs))
+        states = jax.tree.leaves(self._states(xs))
         slots = Groups(integer_labels("Aggregator.by_key", keys), self.size).slots
         return [attaining_in_groups(top, states[place], slots) for place, top in zip(places, extrema, strict=True)]
+
+    def _states(self, xs: tuple[Any, ...]) -> Any:
+        states = jax.vmap(self.lift)(*xs)
+        return hold(self.monoid, states, every(states))
 
 
 @final
@@ -165,7 +169,7 @@ class MaskedLift:
         xs, mask = self.split.one(args)
         # The state of what is left out must not be NaN: its derivative would be, times zero or not.
         xs = tuple(jnp.where(_truth(mask), x, jnp.zeros_like(x)) for x in xs)
-        state = jax.tree.map(jnp.asarray, self.lift(*xs))
+        state = hold(self.monoid, jax.tree.map(jnp.asarray, self.lift(*xs)), True)
         return keep(_truth(mask), state, self.monoid.identity_for(state))
 
 
@@ -182,8 +186,22 @@ class MaskedMany:
         """Return a state."""
         xs, mask = self.split.many(args)
         mask = _truth(mask)
-        states = jax.vmap(self.lift)(*(_filled(x, mask) for x in map(jnp.asarray, xs)))
+        lifted = jax.vmap(self.lift)(*(_filled(x, mask) for x in map(jnp.asarray, xs)))
+        states = hold(self.monoid, lifted, every(lifted))
         return fold_all(self.monoid, keep(mask, states, _identities(self.monoid, states)))
+
+
+@final
+@dataclass(frozen=True)
+class PresentHeld:
+    """Present what a held monoid holds."""
+
+    present: Callable[[Any], Any]
+    monoid: Monoid
+
+    def __call__(self, state: Any) -> Any:
+        """Return the result."""
+        return self.present(release(self.monoid, state))
 
 
 @final
@@ -231,6 +249,11 @@ def read_keys(where: str, size: Any) -> int:
             )
         )
     return int(size)
+
+
+def every(states: Any) -> Any:
+    """For each of some stacked states that it is of something."""
+    return jnp.ones(jnp.shape(jax.tree.leaves(states)[0])[:1], jnp.bool_)
 
 
 def _identities(monoid: Monoid, states: Any) -> Any:

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from combinators.aggregation.grouped import Split, integer_labels
+from combinators.aggregation.grouped import Split, every, integer_labels
 from combinators.frozen import dataclass
 from combinators.merging.monoid import Monoid
 from combinators.monoids.function import function
+from combinators.monoids.held import held, hold, release
 from combinators.numerics.groups import fold_all, keep
 
 
@@ -97,15 +98,14 @@ class SegmentMany:
 
     def __call__(self, *args: Any) -> Any:
         """Return a state."""
-        xs, selected = self.lift.kind.split.many(args)
-        states = jax.vmap(self.lift)(*args)
-        if jnp.shape(selected)[0] == 0 or _is_ordered(self.monoid):
-            # Identities in the place of other segments would be merged, and inf * 0 is NaN.
+        _, selected = self.lift.kind.split.many(args)
+        states: Any = jax.vmap(self.lift)(*args)
+        if jnp.shape(selected)[0] == 0:
             return self.whole.fold_stacked(states)
-        del xs
-        inner = states[-1]
-        kept = keep(self.lift.kind.last(selected), inner, function(self.monoid).identity_for(inner))
-        return (*self.lift.kind.heads(selected), fold_all(self.monoid, kept, in_order=True))
+        inner, monoid = states[-1], held(self.monoid)
+        states = hold(monoid, inner, every(inner))
+        kept = keep(self.lift.kind.last(selected), states, function(monoid).identity_for(states))
+        return (*self.lift.kind.heads(selected), release(monoid, fold_all(monoid, kept, in_order=True)))
 
 
 @final
@@ -139,11 +139,6 @@ class LastReference:
             starts = np.flatnonzero(begins[1:] != begins[:-1]) + 1
         first = int(starts[-1]) if len(starts) else 0
         return self.reference(*(np.asarray(x)[first:] for x in xs))
-
-
-def _is_ordered(monoid: Monoid) -> bool:
-    """Whether nothing but `combine` merges states."""
-    return monoid.native is None and monoid.frame is None and not monoid.parts
 
 
 def _labels(selected: Any) -> Any:

@@ -84,12 +84,14 @@ class MultiplyReference:
         """Return a matrix."""
         xs = np.asarray(xs, np.float64)
         far = {"real": 0.0, "min_plus": np.inf}.get(self.semiring, -np.inf)
-        total = np.where(np.eye(xs.shape[-1]) == 1, 1.0 if self.semiring == "real" else 0.0, far)
-        for x in xs:
-            if self.semiring == "real":
-                total = total @ x
-                continue
+        unit = np.where(np.eye(xs.shape[-1]) == 1, 1.0 if self.semiring == "real" else 0.0, far)
+        # The unit is the product of nothing, and no factor: beside an infinity its zeros would make NaN.
+        total = xs[0] if len(xs) else unit
+        for x in xs[1:]:
             with np.errstate(invalid="ignore"):
+                if self.semiring == "real":
+                    total = total @ x
+                    continue
                 ways = total[:, :, None] + x[None]
             ways = np.where((total[:, :, None] == far) | (x[None] == far), far, ways)
             merge = {"min_plus": np.minimum, "max_plus": np.maximum, "log": np.logaddexp}[self.semiring]

@@ -21,7 +21,8 @@ from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.running import check_aggregator
 from combinators.monoids.function import function
-from combinators.numerics.groups import cell_identity
+from combinators.monoids.held import held, hold, release
+from combinators.numerics.groups import cell_identity, keep
 from combinators.numerics.sliding import fold_windows
 from combinators.operations.cells import Axes, MapCells, cell_axes, open_axes, spell
 from combinators.operations.operation import Operation
@@ -171,17 +172,15 @@ class WindowKernel:
         merged = monoid
         for _ in range(lead - 1):
             merged = function(merged)
+        # Blocks are filled up, and what lies before the first element is nothing.
+        whole, length = held(merged), jax.tree.leaves(states)[0].shape[0]
+        states = hold(whole, states, jnp.ones(length, jnp.bool_))
         if self.partial:
-            length = jax.tree.leaves(states)[0].shape[0]
             # A piece may begin before the first index, whose coordinate the indices there repeat.
             start = coordinates[0] - jnp.maximum(jnp.sum(coordinates == 0) - 1, 0)
             inside = start - (self.size - 1) + jnp.arange(length) >= 0
-            states = jax.tree.map(
-                lambda leaf, one: jnp.where(inside.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, one),
-                states,
-                cell_identity(merged, states),
-            )
-        return fold_windows(merged, states, self.size)
+            states = keep(inside, states, cell_identity(whole, states))
+        return release(whole, fold_windows(whole, states, self.size))
 
 
 def _slide(operand: Operand, over: str, dim: str, shift: int) -> Operand:

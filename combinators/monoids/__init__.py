@@ -8,7 +8,8 @@ Of monoids  product struct dual optional lexicographic map_values function segme
 Of states   compensated_value logsumexp_value attention_state attention_output attention_logsumexp two_sum
 
 One file each, each alone; `elementwise`, `mean` and `moments` first. `dual`, `optional`, `lexicographic`,
-`map_values`, `function`, `segmented` and `runs` make monoids of monoids.
+`map_values`, `function`, `segmented` and `runs` make monoids of monoids; `held` makes, of those that need it, one that
+knows whether a state is of anything.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import jax
-import jax.numpy as jnp
-
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
+from combinators.merging.chosen import choose, merge_chosen
 from combinators.merging.monoid import IdentityOf, Monoid
 from combinators.merging.parts import SideBySide
 
@@ -68,19 +66,9 @@ class Preferred:
         (key1, first), (key2, second) = left, right
         key = self.order.merge(key1, key2)
         has1, has2 = _equal(key1, key), _equal(key2, key)
-        only = _choose(has1, first, second)
         # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
-        both = self.payload.merge(_choose(has1 & has2, first, self.payload.identity_for(first)), second)
-        return key, _choose(has1 & has2, both, only)
+        return key, merge_chosen(self.payload, has1 & has2, first, second, choose(has1, first, second))
 
 
 def _equal(a: Any, b: Any) -> Any:
     return (a == b) | ((a != a) & (b != b))
-
-
-def _choose(flag: Any, first: Any, second: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(_over(flag, b), a, b), first, second)
-
-
-def _over(flag: Any, leaf: Any) -> Any:
-    return jnp.reshape(flag, jnp.shape(flag) + (1,) * (jnp.ndim(leaf) - jnp.ndim(flag)))

@@ -7,9 +7,11 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
+from combinators.merging.chosen import choose
 from combinators.merging.leafwise import leafwise
 from combinators.merging.monoid import Monoid
 
@@ -78,15 +80,9 @@ class Adjoined:
     def __call__(self, left: Any, right: Any) -> Any:
         """Return `(valid, state)`."""
         (valid1, first), (valid2, second) = left, right
-        # Where a side is not valid its zeros do not reach `combine`, whose slope there could be infinite.
-        safe1, safe2 = _choose(valid1, first, second), _choose(valid2, second, first)
-        both = leafwise(self.combine)(safe1, safe2)
-        one = _choose(valid1, first, _choose(valid2, second, nothing(second)))
-        return valid1 | valid2, _choose(valid1 & valid2, both, one)
-
-
-def _choose(flag: Any, kept: Any, other: Any) -> Any:
-    def leaf(a: Any, b: Any) -> Any:
-        return jnp.where(jnp.reshape(flag, jnp.shape(flag) + (1,) * (jnp.ndim(a) - jnp.ndim(flag))), a, b)
-
-    return jax.tree.map(leaf, kept, other)
+        one = choose(valid1, first, choose(valid2, second, nothing(second)))
+        # Where a side is not valid its zeros do not reach `combine`, whose slope there could be infinite. What stands
+        # in its place has no slope at all: that of an infinity, times zero, is NaN.
+        both, still = valid1 & valid2, jax.tree.map(lax.stop_gradient, one)
+        merged = leafwise(self.combine)(choose(both, first, still), choose(both, second, still))
+        return valid1 | valid2, choose(both, merged, one)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
+from combinators.merging.chosen import choose, merge_chosen
 from combinators.merging.monoid import Monoid
 
 # State: (kind, label, state) with kind 0 for nothing, 1 for one run, 2 for several; label and state are the last run's.
@@ -58,17 +58,8 @@ class Continue:
         (kind1, label1, earlier), (kind2, label2, later) = left, right
         continues = (kind2 == 1) & (kind1 > 0) & (label1 == label2)
         kind = jnp.where(kind2 == 0, kind1, jnp.where(continues | (kind1 == 0), jnp.maximum(kind1, kind2), 2))
-        # Nothing on the right keeps the left, by the identity's own law.
-        whole = continues | (kind2 == 0)
-        # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
-        kept = _choose(whole, earlier, self.monoid.identity_for(earlier))
-        state = _choose(whole, self.monoid.merge(kept, later), later)
+        # Nothing is merged with nothing, and what is dropped is not merged either: of an infinity beside it even a
+        # slope of 0 would be NaN.
+        alone = choose(kind2 == 0, earlier, later)
+        state = merge_chosen(self.monoid, continues, earlier, later, alone)
         return kind.astype(kind1.dtype), jnp.where(kind2 == 0, label1, label2), state
-
-
-def _choose(flag: Any, first: Any, second: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(_over(flag, b), a, b), first, second)
-
-
-def _over(flag: Any, leaf: Any) -> Any:
-    return jnp.reshape(flag, jnp.shape(flag) + (1,) * (jnp.ndim(leaf) - jnp.ndim(flag)))

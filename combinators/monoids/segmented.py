@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import jax
 import jax.numpy as jnp
 
 from combinators.frozen import dataclass
+from combinators.merging.chosen import merge_chosen
 from combinators.merging.monoid import Monoid
 
 # State: (begins, state): whether a segment begins in what was merged, and the state of its last segment.
@@ -64,18 +64,7 @@ class Restart:
         """Return the merged flag and the state of the last segment."""
         (begins1, earlier), (begins2, later) = left, right
         # What is dropped is not merged either: of an infinity beside it even a slope of 0 would be NaN.
-        none = self.monoid.identity_for(earlier)
-        merged = self.monoid.merge(_choose(begins2, none, earlier), later)
-        return begins1 | begins2, _choose(begins2, later, merged)
-
-
-def _choose(flag: Any, first: Any, second: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(_over(flag, b), a, b), first, second)
-
-
-def _over(flag: Any, leaf: Any) -> Any:
-    """Give a flag the trailing axes of a leaf."""
-    return jnp.reshape(flag, jnp.shape(flag) + (1,) * (jnp.ndim(leaf) - jnp.ndim(flag)))
+        return begins1 | begins2, merge_chosen(self.monoid, ~begins2, earlier, later, later)
 
 
 def _label(monoid: Monoid) -> str:

@@ -1,0 +1,42 @@
+"""Merging two states where both count, and nothing where one does not.
+
+By the law `e + a ~ a`, but beside an infinity `e + a` may be NaN, as `inf * 0` is in a recurrence and in a product of
+matrices: where a state does not count, what counts stays as it is, and no identity is merged with it. Identities are
+merged in the place of both, since a choice sends zeros back to what it drops, and `0 * inf` is NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from combinators.merging.monoid import Monoid
+
+
+def merge_chosen(monoid: Monoid, both: Any, left: Any, right: Any, otherwise: Any) -> Any:
+    """Merge two states where both count.
+
+    Args:
+      monoid: merges two states.
+      both: whether both count; a boolean of the outer shape of the leaves.
+      left: the earlier state.
+      right: the later state.
+      otherwise: the state where not both count.
+
+    Returns:
+      A state.
+    """
+    unit = monoid.identity_for(left)
+    safe = choose(both, left, unit), choose(both, right, unit)
+    return choose(both, monoid.merge(*safe), otherwise)
+
+
+def choose(flag: Any, kept: Any, other: Any) -> Any:
+    """Choose leaf by leaf between two states by a boolean of the outer shape of the leaves."""
+
+    def leaf(a: Any, b: Any) -> Any:
+        return jnp.where(jnp.reshape(flag, jnp.shape(flag) + (1,) * (jnp.ndim(a) - jnp.ndim(flag))), a, b)
+
+    return jax.tree.map(leaf, kept, other)
