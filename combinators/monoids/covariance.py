@@ -8,7 +8,16 @@ import jax.numpy as jnp
 
 from combinators.merging.frame import Frame
 from combinators.merging.monoid import Monoid
-from combinators.monoids.moments import add_changed, merge_means, reference_mean, summarize, weight
+from combinators.monoids.moments import (
+    add_changed,
+    gap_and_first,
+    mean_and_step,
+    merge_means,
+    moved_where_finite,
+    reference_mean,
+    summarize,
+    weight,
+)
 
 # State: (count, mean, products): a number (integer, or float for a total weight), (d,) and (d, d).
 
@@ -35,18 +44,18 @@ def combine_covariance(left: Any, right: Any) -> Any:
 
 
 def express(state: Any, reference: Any) -> Any:
-    """Express a state by the sums around a common reference: `(n, n (mean - F), products around F)`."""
+    """Express a state by the sums around a common reference: `(n, n (mean - F) / 2 N, products around F)`."""
     count, mean, products = state
-    gap = jnp.where(count == 0, 0, mean - reference)
-    return weight(count), weight(count).astype(mean.dtype) * gap, _moved(count, products, gap)
+    gap, first = gap_and_first(count, mean, reference)
+    return weight(count), first, _moved(count, products, gap)
 
 
 def restore(reference: Any, addends: Any) -> Any:
     """Turn sums around a reference back into `(count, mean, products)`."""
     count, first, products = addends
-    step = first / jnp.where(count == 0, 1, count).astype(first.dtype)
-    mean = jnp.where(count == 0, 0, reference + step).astype(first.dtype)
-    return count, mean, products - count.astype(first.dtype) * jnp.outer(step, step)
+    mean, step = mean_and_step(reference, count, first)
+    moved = products - count.astype(first.dtype) * jnp.outer(step, step)
+    return count, mean, moved_where_finite(products, moved)
 
 
 def _moved(count: Any, products: Any, step: Any) -> Any:
@@ -72,6 +81,7 @@ Covariance: Monoid = Monoid(
 )
 """State `(count, mean, products)`: a number, `(d,)` and `(d, d)`; `products` is the sum of `(x - mean) (x - mean)^T`.
 
-The frame's admissible references are all finite vectors; the closer to the mean, the smaller the rounding error.
+The frame's admissible references are all finite vectors, with any count; the closer to the mean, the smaller the
+rounding error.
 Source: Chan, Golub, LeVeque 1983; Pebay 2008.
 """

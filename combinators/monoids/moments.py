@@ -107,31 +107,68 @@ def combine_moments(left: Any, right: Any) -> Any:
 
 
 def summarize(state: Any) -> Any:
-    """Reduce moments to count and total."""
+    """Reduce moments to count and total, in a unit in which totals of the greatest floats are none."""
     count, mean = state[:2]
-    return count, mean * _over(count, mean).astype(mean.dtype)
+    return count, mean * (_over(count, mean).astype(mean.dtype) * _unit(mean))
 
 
 def reference_mean(summary: Any) -> Any:
-    """Turn the merged counts and totals into the common mean; 0 where there is nothing, or no finite mean."""
+    """Turn the merged counts and totals into the common mean, 0 where there is none that is finite, and the count.
+
+    A total so small that its unit loses it is a mean that is 0 beside any deviation whose square is a float.
+    """
     count, total = summary
-    mean = total / _over(jnp.where(count == 0, 1, count), total).astype(total.dtype)
-    return jnp.where(jnp.isfinite(mean), mean, 0)
+    whole = _over(jnp.where(count == 0, 1, count), total).astype(total.dtype)
+    mean = total / (whole * _unit(total))
+    return jnp.where(jnp.isfinite(mean), mean, 0), count
 
 
 def express(state: Any, reference: Any) -> Any:
-    """Express moments by the power sums around a common reference: `(n, n (mean - F), sum((x - F)**2), ...)`."""
+    """Express moments by the power sums around a common reference: `(n, n (mean - F) / 2 N, sum((x - F)**2), ...)`.
+
+    Deviations count by half and by their share of all, since `n` of them may be more than the greatest float.
+    """
     count, mean, *sums = state
-    gap = jnp.where(count == 0, 0, mean - reference)
-    return (weight(count), *shift_sums(_central(count, sums), gap)[1:])
+    gap, first = gap_and_first(count, mean, reference)
+    return (weight(count), first, *shift_sums(_central(count, sums), gap)[2:])
 
 
 def restore(reference: Any, addends: Any) -> Any:
     """Turn power sums around a reference back into `(count, mean, m2, ...)`."""
-    count, first, *_ = addends
-    step = first / jnp.where(count == 0, 1, count).astype(first.dtype)
-    mean = jnp.where(count == 0, 0, reference + step)
-    return (count, mean.astype(first.dtype), *shift_sums([count.astype(first.dtype), *addends[1:]], -step)[2:])
+    count, first, *sums = addends
+    mean, step = mean_and_step(reference, count, first)
+    whole = count.astype(first.dtype)
+    moved = shift_sums([whole, whole * step, *sums], -step)[2:]
+    return (count, mean, *map(moved_where_finite, sums, moved))
+
+
+def gap_and_first(count: Any, mean: Any, reference: Any) -> tuple[Any, Any]:
+    """How far a mean lies from the reference, and its half by the share of all elements; both 0 of nothing."""
+    origin, total = reference
+    gap = jnp.where(_over(count == 0, mean), 0, mean - origin)
+    # The difference of two floats may be none, that of their halves is.
+    half = jnp.where(_over(count == 0, mean), 0, mean / 2 - origin / 2)
+    share = weight(count).astype(mean.dtype) / jnp.where(total == 0, 1, total).astype(mean.dtype)
+    return gap, half * _over(share, mean)
+
+
+def mean_and_step(reference: Any, count: Any, first: Any) -> tuple[Any, Any]:
+    """The mean, and how far it lies from the reference; both 0 of nothing."""
+    origin, total = reference
+    whole, some = (jnp.where(number == 0, 1, number).astype(first.dtype) for number in (total, count))
+    half = first * _over(whole / some, first)
+    # Added twice, since the whole step may be no float.
+    return jnp.where(_over(count == 0, first), 0, origin + half + half).astype(first.dtype), half * 2
+
+
+def moved_where_finite(found: Any, moved: Any) -> Any:
+    """Sums around the mean; what has overflowed stays infinite, which moved would be infinity less infinity."""
+    return jnp.where(jnp.isfinite(found), moved, found)
+
+
+def _unit(like: Any) -> Any:
+    """A power of two, so small that the totals of as many elements as there may be are floats in it."""
+    return jnp.asarray(2.0 ** -(jnp.finfo(like.dtype).maxexp // 4), like.dtype)
 
 
 def _central(count: Any, sums: Sequence[Any]) -> list[Any]:
@@ -159,6 +196,7 @@ Moments: Monoid = Monoid(
 """State `(count, mean, m2, ...)`: an integer (or a float, the total weight) and floats; `m2` is the sum of squared
 deviations from the mean, `m3` that of their cubes, and so on: as many orders as the state has leaves.
 
-The frame's admissible references are all finite numbers; the closer to the mean, the smaller the rounding error.
+The frame's admissible references are all finite numbers, with any count; the closer to the mean, the smaller the
+rounding error.
 Source: Chan, Golub, LeVeque 1983; Pebay 2008.
 """

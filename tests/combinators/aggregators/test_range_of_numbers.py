@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import tapestry_jax as tp
 from combinators import aggregators
+from combinators.monoids import moments
+from tests.damaged import damaged
 
 COUNT = 48
 EPS, TINY, GREATEST = (
@@ -229,3 +231,59 @@ def test_unsigned_integers_find_their_bins():
     found = aggregators.Histogram(4, (0.0, 4e9)).run(jnp.asarray([3_500_000_000, 1_000_000_000, 1], jnp.uint32))
     assert found["counts"].tolist() == [1, 1, 0, 1]
     assert (int(found["underflow"]), int(found["overflow"])) == (0, 0)
+
+
+HUGE = {
+    "one sign": np.tile(np.float32([1e38, 1.5e38, 3e38]), 8),
+    "both signs by device": np.repeat(np.float32([1e38, -1e38]), 12),
+    "far apart": np.repeat(np.float32([3.2e38, -3.2e38, 2e38]), 8),
+    "around 0": np.float32(1e20) * np.linspace(-1, 1, 24, dtype=np.float32),
+    "tiny": np.float32(1e-36) * np.linspace(1, 2, 24, dtype=np.float32),
+    "usual": np.linspace(9, 11, 24, dtype=np.float32),
+}
+BY_PLAN = {
+    "devices": ({"data": 3}, "data"),
+    "chunks on devices": ({"data": 2}, ("data", tp.chunks(3))),
+}
+
+
+@pytest.mark.parametrize("plan", BY_PLAN)
+def test_moments_of_huge_values_are_merged_as_they_are_found_at_once(plan):
+    sizes, entry = BY_PLAN[plan]
+    labels = np.arange(24, dtype=np.int32) // 2 % 3
+    program = tp.program(
+        lambda x, keys: (
+            tp.fold(aggregators.Moments(2), "t c -> c")(x),
+            tp.fold(aggregators.Moments(2).by_key(None, 3), "t c, t -> c")(x, keys),
+        )
+    )
+    xs = np.stack(list(HUGE.values()), 1)
+    types = tp.TensorType({"t": 24, "c": xs.shape[1]}, jnp.float32), tp.TensorType({"t": 24}, jnp.int32)
+    run = tp.plan(tp.trace(program, *types), tp.mesh(**sizes), {"t": entry}).compile()
+    alone, keyed = run(xs, labels)
+    exact = xs.astype(np.float64)
+    for found, rows in (
+        (alone, exact),
+        *(({k: v[:, key] for k, v in keyed.items()}, exact[labels == key]) for key in range(3)),
+    ):
+        size = np.abs(rows).max(0)
+        assert (np.abs(found["mean"] - rows.mean(0)) <= 8 * EPS * size).all()
+        variance = rows.var(0)
+        fits = variance * len(rows) < GREATEST
+        np.testing.assert_allclose(
+            np.where(fits, found["variance"], np.inf), np.where(fits, variance, np.inf), rtol=1e-4, atol=1e-30
+        )
+        assert (np.asarray(found["variance"])[~fits] == np.inf).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (moments.summarize, "* _unit(mean)", "* 1"),
+        (moments.gap_and_first, "mean / 2 - origin / 2", "(mean - origin) / 2"),
+        (moments.moved_where_finite, "jnp.isfinite(found)", "True"),
+    ],
+)
+def test_what_overflows_on_the_way_is_seen(function, old, new):
+    with damaged(function, old, new), pytest.raises(AssertionError):
+        test_moments_of_huge_values_are_merged_as_they_are_found_at_once("devices")
