@@ -9,26 +9,23 @@ is traced again. A kernel that changes what it reads by itself, to count its cal
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from combinators.errors import KernelError, message
 from combinators.frozen import dataclass
+from combinators.graphs.computed import functions_of, program_text
 from combinators.kernels.fingerprint import fingerprint
 from combinators.kernels.settled import read_by_name
-from combinators.merging.blocks import combine_blocks, identity_block, present_block
-from combinators.operations.dense import as_dense
 from combinators.operations.operation import TRACED, Operation
 from combinators.operations.results import Struct
-from combinators.operations.shaped import Shaped, block_structs, shape
+from combinators.operations.shaped import shape
+from combinators.settings import settings, under
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
 _RULES = ("custom_jvp_call", "custom_vjp_call")
 
 
@@ -41,18 +38,21 @@ class Written:
       operands: their types.
       structure: of what it holds; None where that cannot be told.
       programs: what its functions compute.
+      settings: of JAX, under which they were traced.
     """
 
     operation: Operation
     operands: tuple[Struct, ...]
     structure: str | None
     programs: tuple[str, ...]
+    settings: Mapping[str, Any]
 
 
 def written(operation: Operation, operands: Sequence[Struct]) -> Written | None:
     """What an operation computes on operands of these types; None where it changes what it reads by itself."""
     kinds, structure = tuple(operands), _structure(operation)
-    found = Written(operation, kinds, structure, _programs(shape(operation, kinds), kinds))
+    chosen = settings()
+    found = Written(operation, kinds, structure, _programs(operation, kinds, chosen), chosen)
     if structure is not None and _structure(operation) != structure:
         return None
     operation.known[TRACED] = found
@@ -72,7 +72,10 @@ def check_operation(operation: Operation, was: Written, path: str) -> None:
     """
     if was.operation is not operation or was.structure == _structure(operation) is not None:
         return
-    if was.programs != _programs(shape(operation, was.operands), was.operands):
+    # Inside of a `shard_map`, where plans are traced, JAX refuses what it takes elsewhere; another thread is outside.
+    with ThreadPoolExecutor(1) as outside:
+        programs = outside.submit(_programs, operation, was.operands, was.settings).result()
+    if was.programs != programs:
         raise KernelError(
             message(
                 f"the kernel of `{operation.name}` reads what has changed since the program was traced",
@@ -92,24 +95,11 @@ def _structure(operation: Operation) -> str | None:
         return None
 
 
-def _programs(shaped: Shaped, operands: Sequence[Struct]) -> tuple[str, ...]:
-    """What the kernel and the functions around it compute."""
-    operation, state = shaped.operation, list(shaped.state)
-    blocks = block_structs(operation.signature, operands, shaped.sizes)
-    found = [_meaning(operation.kernel, blocks)]
-    found += [_meaning(as_dense(entry).kernel, blocks) for entry in operation.dense]
-    monoid = operation.monoid
-    if monoid is None:
-        return tuple(found)
-    tree, carrier = shaped.state_tree, shaped.carrier
-
-    def merged(left: list[Any], right: list[Any]) -> Any:
-        return combine_blocks(monoid, tree, carrier, left, right), identity_block(monoid, tree, carrier, left)
-
-    def presented(leaves: list[Any]) -> Any:
-        return present_block(operation.present, tree, carrier, shaped.result_names, leaves)
-
-    return (*found, _meaning(merged, (state, state)), _meaning(presented, (state,)))
+def _programs(operation: Operation, operands: Sequence[Struct], chosen: Mapping[str, Any]) -> tuple[str, ...]:
+    # Under other settings of JAX a program is another one: those are the caller's to choose, and no change of it.
+    with under(chosen):
+        shaped = shape(operation, operands)
+        return tuple(_meaning(function, types) for function, types in functions_of(shaped, operands))
 
 
 def _meaning(function: Callable[..., Any], types: Sequence[Any]) -> str:
@@ -119,7 +109,7 @@ def _meaning(function: Callable[..., Any], types: Sequence[Any]) -> str:
     """
     try:
         # The lambda keeps JAX from answering from a cache.
-        text = _text(jax.make_jaxpr(lambda *operands: function(*operands))(*types))
+        text = program_text(jax.make_jaxpr(lambda *operands: function(*operands))(*types))
         return text + _gradient(function, types) if any(rule in text for rule in _RULES) else text
     except Exception as error:  # noqa: BLE001 - a kernel for another platform, a function without a gradient
         return f"{type(error).__name__}: {error}"
@@ -139,9 +129,4 @@ def _gradient(function: Callable[..., Any], types: Sequence[Any]) -> str:
         made, pull = jax.vjp(run, *(block for moves, block in zip(moving, blocks, strict=True) if moves))
         return pull(made)
 
-    return _text(jax.make_jaxpr(pulled)(*leaves))
-
-
-def _text(closed: Any) -> str:
-    held = [hashlib.sha256(np.asarray(each).tobytes()).hexdigest() for each in closed.consts]
-    return _ADDRESS.sub("", f"{closed} {held}")
+    return program_text(jax.make_jaxpr(pulled)(*leaves))

@@ -8,15 +8,10 @@ global: every job is traced, and takes a function of before where it has come to
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 import weakref
 from collections import OrderedDict
 from typing import Any
-
-import numpy as np
-from jax.extend.core import ClosedJaxpr
 
 from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
@@ -24,7 +19,6 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 
 Functions = dict[Any, tuple[str, Any]]
 """By the part of a stream that they run: what was traced, as a text, and the function."""
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MOST = 8
 """Shapes and plans of one program, those that were asked for last."""
 _BY_PROGRAM: dict[int, tuple[weakref.ref[Any], OrderedDict[Any, Functions]]] = {}
@@ -54,20 +48,6 @@ def functions_of(program: Any, schedule: Schedule, mesh: Any) -> Functions:
         while len(known) > _MOST:
             known.popitem(last=False)
     return found
-
-
-def text_of(jaxpr: ClosedJaxpr) -> str:
-    """What was traced, with its constants; equal for functions that compute the same only.
-
-    Args:
-      jaxpr: of a function. Where objects lie in memory is left out, as in the names of derivatives.
-    """
-    digest = hashlib.sha256()
-    for each in jaxpr.consts:
-        array = np.asarray(each)
-        digest.update(f"{array.dtype} {array.shape} ".encode())
-        digest.update(array.tobytes())
-    return f"{_ADDRESS.sub('', str(jaxpr))} {digest.hexdigest()}"
 
 
 def _of(program: Any) -> OrderedDict[Any, Functions]:

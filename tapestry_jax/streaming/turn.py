@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from combinators.frozen import dataclass
+from combinators.graphs.computed import program_text
 from combinators.graphs.evaluate import check_unchanged
 from tapestry_jax.lowering.on_device.attained import value_of
 from tapestry_jax.lowering.on_device.here import Here
@@ -28,7 +29,7 @@ from tapestry_jax.lowering.time.carried import Carried
 from tapestry_jax.lowering.time.region import padded_operands
 from tapestry_jax.planning.geometry.time_axis import in_space, spread
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
-from tapestry_jax.streaming.known import Functions, text_of
+from tapestry_jax.streaming.known import Functions
 from tapestry_jax.streaming.split import Between, Pass
 
 Arrays = list[Any]
@@ -169,7 +170,7 @@ class Programs:
         """
         check_unchanged(self.schedule.graph)
         traced = jitted.trace(*structs)
-        told = text_of(traced.jaxpr)
+        told = program_text(traced.jaxpr)
         known = self.functions.get(key)
         if known is not None and known[0] == told:
             return known[1].lower(*structs).compile()

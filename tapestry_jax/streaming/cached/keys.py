@@ -15,6 +15,7 @@ from combinators.frozen import dataclass
 from combinators.graphs.given import given
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Ref
+from combinators.settings import settings
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.files.joined import Joined, Numbers
 from tapestry_jax.storage.in_memory import InMemory
@@ -23,7 +24,6 @@ from tapestry_jax.storage.places import POSTGRES
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.cached.code import NoKeyError
 from tapestry_jax.streaming.cached.contents import content
-from tapestry_jax.streaming.cluster.settings import settings
 from tapestry_jax.streaming.moving.arriving import Arriving
 
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from combinators.errors import first_line, message
 from combinators.frozen import dataclass
+from combinators.settings import settings
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.opening import Opened, opened
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.cluster.handed import Handed, as_handed
 from tapestry_jax.streaming.cluster.ranges import merged_in_order, ranges
-from tapestry_jax.streaming.cluster.settings import settings
 from tapestry_jax.streaming.cluster.task import OPERANDS, run_range
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline

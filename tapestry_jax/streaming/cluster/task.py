@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from combinators.errors import message
+from combinators.settings import under
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.cluster.handed import Built, Handed, built
-from tapestry_jax.streaming.cluster.settings import under
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.partials import Partials
 from tapestry_jax.streaming.measured.metrics import Meter

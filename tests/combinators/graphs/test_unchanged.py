@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import pallas
 
 import tapestry_jax as tp
 
@@ -278,6 +279,35 @@ def test_settings_of_jax_are_no_change() -> None:
     graph = tp.trace(product, tp.TensorType({"r": 2, "c": 2}))
     with jax.default_matmul_precision("highest"):
         np.testing.assert_array_equal(graph(np.eye(2, dtype=np.float32)), BY * np.eye(2))
+
+
+def test_what_changes_without_a_meaning_is_let_through_under_other_settings_too() -> None:
+    held = SimpleNamespace(by=2, name="before")
+    kernel = tp.Map(lambda a: jnp.dot(a[:, None], jnp.ones((1, 1)))[:, 0] * held.by, ROW)
+    plan = planned(kernel)
+    held.name = "after"
+    with jax.default_matmul_precision("highest"), jax.enable_x64(True):
+        plan.compile()
+    held.by = 3
+    with jax.default_matmul_precision("highest"), pytest.raises(tp.KernelError, match="has changed since"):
+        plan.compile()
+
+
+def test_a_pallas_kernel_that_reads_a_dict_is_what_it_reads() -> None:
+    held = {"by": 2.0, "name": "before"}
+
+    def kernel(read: Any, write: Any) -> None:
+        write[...] = read[...] * held["by"]
+
+    def called(a: Any) -> Any:
+        return pallas.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(a.shape, a.dtype), interpret=True)(a)
+
+    plan = planned(tp.Map(called, ROW))
+    held["name"] = "after"
+    np.testing.assert_array_equal(plan.compile()(X), 2 * X)
+    held["by"] = 3.0
+    with pytest.raises(tp.KernelError, match="has changed since"):
+        plan.compile()
 
 
 def _product(a: Any) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from jax import monitoring
 
 import tapestry_jax as tp
+from combinators.graphs.computed import program_text
 from tapestry_jax.streaming import known
 from tests.forgotten import is_forgotten
 
@@ -96,7 +97,7 @@ def test_what_a_kernel_reads_may_change_between_jobs(compiled: list[str]) -> Non
 
 def test_constants_of_programs_are_told_apart() -> None:
     def text(constant: np.ndarray) -> str:
-        return known.text_of(jax.jit(lambda x: x + constant).trace(X).jaxpr)
+        return program_text(jax.jit(lambda x: x + constant).trace(X).jaxpr)
 
     assert text(X) == text(X.copy())
     assert len({text(X), text(X + 1), text(X[:1]), text(X.astype(np.int32))}) == 4

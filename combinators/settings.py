@@ -1,4 +1,7 @@
-"""Settings of JAX that decide which numbers a program gives: a worker computes under those of the driver."""
+"""Settings of JAX that decide which numbers a program gives.
+
+A worker computes under those of the driver, and what a kernel computes is told under those that it was traced under.
+"""
 
 from __future__ import annotations
 
