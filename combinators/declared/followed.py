@@ -8,13 +8,13 @@ known here is `lost`, and nothing is said of it: what is found is certain, what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from combinators.declared.flow import OTHER, POSITION, Flow, Tag, joined
-from combinators.declared.numbers import branches_of
+from combinators.declared.numbers import branches_of, number_of, said
 from combinators.declared.rules import RULES
 from combinators.kernels.elementwise import CALLS, CELLWISE
 from combinators.kernels.jaxprs import is_literal, programs_inside
@@ -47,20 +47,23 @@ def _run(program: Any, operands: Sequence[Flow], dims: frozenset[str]) -> list[F
             return Flow((None,) * atom.aval.ndim)
         return known.get(atom) or _nothing_known([atom], dims)[0]
 
+    numbers = said(jaxpr, {})
     for equation in jaxpr.eqns:
-        known.update(zip(equation.outvars, _step(equation, list(map(flow, equation.invars)), dims), strict=True))
+        flows = list(map(flow, equation.invars))
+        known.update(zip(equation.outvars, _step(equation, flows, dims, numbers), strict=True))
     return list(map(flow, jaxpr.outvars))
 
 
-def _step(equation: Any, flows: list[Flow], dims: frozenset[str]) -> list[Flow]:
+def _step(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mapping[Any, Any]) -> list[Flow]:
     name: str = equation.primitive.name
     shapes = [tuple(getattr(out.aval, "shape", ())) for out in equation.outvars]
     inner = list(programs_inside(equation))
     if name in CALLS and inner and len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(flows):
         return _run(inner[0], flows, dims)
-    if name == "cond" and (is_literal(equation.invars[0]) or equation.params.get("branches_platforms")):
+    says = name == "cond" and number_of(equation.invars[0], numbers) is not None
+    if says or (name == "cond" and equation.params.get("branches_platforms")):
         # Where the program runs chooses among all of them.
-        branches = [_run(branch, flows[1:], dims) for branch in branches_of(equation)]
+        branches = [_run(branch, flows[1:], dims) for branch in branches_of(equation, numbers)]
         return [joined(results, len(results[0].axes), name) for results in zip(*branches, strict=True)]
     if name in CELLWISE and len(shapes) == len(flows) > 1:  # it hands on each by itself: `optimization_barrier`
         return flows

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from combinators.frozen import dataclass
 from combinators.kernels.elementwise import CALLS
@@ -17,60 +18,130 @@ from combinators.kernels.jaxprs import is_literal, programs_inside
 _MOST_DIMS = 6
 
 
+# What is computed of numbers alone is a number of the program as well: `sqrt 7.0`, and the choice of a branch.
+_ON_NUMBERS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "clamp": np.clip,
+    "convert_element_type": np.positive,
+    "div": np.true_divide,
+    "exp": np.exp,
+    "integer_pow": np.power,
+    "log": np.log,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sqrt": np.sqrt,
+    "sub": np.subtract,
+}
+
+
 @dataclass(frozen=True)
 class Step:
     """A primitive that a result depends on.
 
     Attributes:
       name: of the primitive.
-      numbers: for each operand its magnitude where it is a finite real number in the program's text, else None.
+      numbers: for each operand its magnitude where it is a finite real number that the program says, else None.
+      is_number: whether what it gives is a number that the program says.
     """
 
     name: str
     numbers: tuple[float | None, ...]
+    is_number: bool = False
 
 
-def steps_of(jaxpr: Any, used: Iterable[bool] | None = None) -> list[Step]:
+def steps_of(jaxpr: Any, used: Iterable[bool] | None = None, given: Mapping[Any, Any] | None = None) -> list[Step]:
     """The steps of a program that its results depend on, inner programs included, in an order of their own.
 
     Args:
       jaxpr: an open jaxpr.
       used: which of its results are asked for; None for all.
+      given: those of its operands that are numbers.
     """
     flags = [True] * len(jaxpr.outvars) if used is None else list(used)
     live = {atom for atom, flag in zip(jaxpr.outvars, flags, strict=True) if flag and not is_literal(atom)}
-    found = list[Step]()
+    known, found = said(jaxpr, given or {}), list[Step]()
     # What no result depends on is no part of what the kernel gives: a mean that is only printed, or thrown away.
     for equation in reversed(jaxpr.eqns):
         needed = [out in live for out in equation.outvars]
         if any(needed):
             live.update(atom for atom in equation.invars if not is_literal(atom))
-            found.extend(_inner(equation, needed))
-            found.append(Step(equation.primitive.name, tuple(map(_number, equation.invars))))
+            found.extend(_inner(equation, needed, known))
+            numbers = tuple(_real(atom, known) for atom in equation.invars)
+            found.append(Step(equation.primitive.name, numbers, equation.outvars[0] in known))
     return found
 
 
-def branches_of(equation: Any) -> list[Any]:
+def said(jaxpr: Any, given: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The numbers that a program says, by their variables: what it computes of its literals alone.
+
+    Args:
+      jaxpr: an open jaxpr.
+      given: those of its operands that are numbers.
+    """
+    known = dict(given)
+    for equation in jaxpr.eqns:
+        values = [number_of(atom, known) for atom in equation.invars]
+        if all(value is not None for value in values):
+            known.update(zip(equation.outvars, _numbers(equation, values), strict=False))
+    return {atom: value for atom, value in known.items() if value is not None}
+
+
+def number_of(atom: Any, known: Mapping[Any, Any]) -> Any:
+    """The number that an operand is; None where the program does not say it, or it is no single real number."""
+    value = atom.val if is_literal(atom) else known.get(atom)
+    is_real = (
+        value is not None and not np.shape(value) and isinstance(value, (bool, int, float, np.generic, np.ndarray))
+    )
+    return value if is_real and np.result_type(value).kind in "biuf" else None
+
+
+def branches_of(equation: Any, known: Mapping[Any, Any]) -> list[Any]:
     """The branches of a `cond` that can be taken: one, where the program says itself which."""
     branches = list(equation.params["branches"])
-    index = equation.invars[0]
-    return branches if not is_literal(index) else [branches[min(max(int(index.val), 0), len(branches) - 1)]]
+    index = number_of(equation.invars[0], known)
+    return branches if index is None else [branches[min(max(int(index), 0), len(branches) - 1)]]
 
 
-def _inner(equation: Any, needed: list[bool]) -> Iterator[Step]:
+def _numbers(equation: Any, values: Sequence[Any]) -> list[Any]:
+    name: str = equation.primitive.name
+    inner = list(programs_inside(equation))
+    if name in CALLS and inner:
+        jaxpr = getattr(inner[0], "jaxpr", inner[0])
+        if len(jaxpr.invars) != len(values):
+            return []
+        known = said(jaxpr, dict(zip(jaxpr.invars, values, strict=True)))
+        return [number_of(atom, known) for atom in jaxpr.outvars]
+    if name not in _ON_NUMBERS or equation.outvars[0].aval.ndim:
+        return []
+    if name == "integer_pow":
+        values = (*values, equation.params["y"])
+    elif name == "clamp":
+        values = (values[1], values[0], values[2])
+    with np.errstate(all="ignore"):
+        return [np.asarray(_ON_NUMBERS[name](*values)).astype(equation.outvars[0].aval.dtype)]
+
+
+def _inner(equation: Any, needed: list[bool], known: Mapping[Any, Any]) -> Iterator[Step]:
     name = equation.primitive.name
-    for inner in branches_of(equation) if name == "cond" else programs_inside(equation):
+    for inner in branches_of(equation, known) if name == "cond" else programs_inside(equation):
         jaxpr = getattr(inner, "jaxpr", inner)
         alike = (name in CALLS or name == "cond") and len(jaxpr.outvars) == len(needed)
-        yield from steps_of(jaxpr, needed if alike else None)
+        atoms = equation.invars[1:] if name == "cond" else equation.invars
+        takes = zip(jaxpr.invars, atoms, strict=False) if alike and len(jaxpr.invars) == len(atoms) else ()
+        given = {inside: value for inside, atom in takes if (value := number_of(atom, known)) is not None}
+        yield from steps_of(jaxpr, needed if alike else None, given)
 
 
-def _number(atom: Any) -> float | None:
+def _real(atom: Any, known: Mapping[Any, Any]) -> float | None:
     # Of real numbers alone: whole ones are places as well, which a lookup holds against the size.
-    if not is_literal(atom) or atom.aval.ndim or not jnp.issubdtype(atom.aval.dtype, jnp.floating):
+    if atom.aval.ndim or not jnp.issubdtype(atom.aval.dtype, jnp.floating):
         return None
-    value = float(atom.val)
-    return abs(value) if math.isfinite(value) else None
+    value = number_of(atom, known)
+    return abs(float(value)) if value is not None and math.isfinite(value) else None
 
 
 def may_count(name: str, sizes: Mapping[str, int], steps: Iterable[Step]) -> bool:
@@ -86,10 +157,13 @@ def may_count(name: str, sizes: Mapping[str, int], steps: Iterable[Step]) -> boo
 
 
 def differing(ours: list[Step], others: list[Step]) -> list[tuple[Step, Step]]:
-    """The steps that compute with other numbers in programs of the same steps; of other steps nothing is said."""
+    """The steps that compute with other numbers in programs of the same steps; of other steps nothing is said.
+
+    What gives a number is none of them: where it is another one, so is what is computed with it.
+    """
     if [step.name for step in ours] != [step.name for step in others]:
         return []
-    return [(own, other) for own, other in zip(ours, others, strict=True) if own != other]
+    return [(own, other) for own, other in zip(ours, others, strict=True) if own != other and not own.is_number]
 
 
 def divides(own: Step, other: Step, cells: int) -> bool:

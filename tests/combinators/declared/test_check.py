@@ -36,6 +36,8 @@ def _choosing(x: Any) -> Any:
 
 # Over `rows cols`, the first of which is mapped; each with what the error tells.
 _FALSE: dict[str, tuple[Callable[..., Any], str]] = {
+    "one of several": (lambda x: lax.switch(1, [lambda y: y, lambda y: y - y.mean(0)], x), "it uses reduce_sum"),
+    "counted by arithmetic": (lambda x: x / jnp.sqrt(len(x)), "it reads how many cells of `rows` its block has"),
     "mean": (lambda x: x - x.mean(0), "it uses reduce_sum along `rows`"),
     "everything": (lambda x: x / jnp.linalg.norm(x), "it uses reduce_sum along `rows`"),
     "extremum": (lambda x: x / x.max(), "it uses reduce_max along `rows`"),
@@ -95,6 +97,10 @@ _TRUE: dict[str, Callable[..., Any]] = {
     "empty constant": lambda x: x + jnp.concatenate([np.zeros((0, 4), np.float32), jnp.ones((1, 4))]).sum(),
     "thrown away": lambda x: (x * 2, jax.jit(lambda y: (y * x.mean(), y.var()))(x))[0],
     "thrown away inside": lambda x: jax.jit(lambda y: (y * 2, y.mean()))(x)[0],
+    "one of several": lambda x: lax.switch(1, [lambda y: y - y.mean(0), lambda y: y * 2, lambda y: y.mean() + y], x),
+    "chosen by arithmetic": lambda x: lax.switch(
+        jnp.minimum(3 - 2, 2), [lambda y: y / len(y), lambda y: y * 2, lambda y: y[::-1]], x
+    ),
     "skipped": lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + y, x),
 }
 
@@ -162,8 +168,27 @@ def test_means_are_no_parts(monoid: tp.Monoid) -> None:
 
 
 @pytest.mark.parametrize(
+    "scale",
+    [
+        lambda d: 1 / jnp.sqrt(d),
+        lambda d: 1 / np.sqrt(d),
+        lambda d: lax.rsqrt(jnp.float32(d)),
+        lambda d: jax.jit(lambda: 1 / (jnp.float32(d) * 2))(),
+    ],
+)
+def test_scores_that_are_scaled_by_a_cut_dimension_are_no_parts(scale: Any) -> None:
+    given = [jax.ShapeDtypeStruct((rows, 7), jnp.float32) for rows in (5, 6)]
+    scores = tp.Reduce(lambda q, k: q @ k.T * scale(q.shape[1]), "i d, j d -> i j", tp.monoids.Sum)
+    with pytest.raises(SignatureError, match="divides by how many cells of `d` its block has"):
+        tp.trace(scores, *given)
+    _traced(lambda q, k: q @ k.T * scale(q.shape[1]), "i [d], j [d] -> i j", (5, 7), (6, 7))
+    tp.trace(tp.Reduce(lambda q, k: q @ k.T * scale(7), "i d, j d -> i j", tp.monoids.Sum), *given)
+
+
+@pytest.mark.parametrize(
     "kernel",
     [
+        lambda x, s: jnp.sum(x**2) + x.shape[0] * jnp.log(2 * jnp.pi * jnp.float32(x.shape[0]) / x.shape[0]) * s,
         lambda x, s: jnp.sum(x**2) / s**2 + x.shape[0] * jnp.log(s),
         lambda x, s: jnp.sum(x**2) + x.shape[0] / s,
         lambda x, s: jnp.sum(x) * s + 0.5 * x.shape[0] * s,
