@@ -9,6 +9,7 @@ import jax
 
 from combinators.errors import PlanError, message
 from tapestry_jax.storage.creating import Creation
+from tapestry_jax.storage.files.joined import Joined
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.cached.keys import place_told
 from tapestry_jax.streaming.cluster.asked import place_of_sink
@@ -41,7 +42,8 @@ def first_batch(job: Job) -> dict[str, Array] | None:
     except PlanError:
         return None
     rows, read = rows_of(job.planned.graph, job.dims[0]), _with_rows(job, job.sources)
-    return goes_on(rows, rows, None, _batch(read, None) or Batch.of("run", _content(read), "the job's own rows"))
+    own = [Batch.of("run", _content(read), "the job's own rows")]
+    return goes_on(rows, rows, None, _batches(read, None) or own)
 
 
 def extend_kept(job: Job, checkpoint: Checkpoint, new: Any, name: Any, *, begins: bool) -> Any:
@@ -63,22 +65,27 @@ def extend_kept(job: Job, checkpoint: Checkpoint, new: Any, name: Any, *, begins
         if before is None and not begins:
             raise nothing_counted('job.run(), or begin with these rows: mode="reset"')
         older, read = None if begins else before, _given(job, new)
-        batch = _batch(read, _checked_name(name))
-        if before is not None and batch is not None and _is_counted(before, batch, begins=begins):
+        batches = _batches(read, _checked_name(name))
+        if before is not None and batches and _is_counted(before, batches, begins=begins):
             _check_program(job, before, checkpoint)
             return _again(job, before)
         grown = extended(job, 0 if older is None else older.rows, new)
         if grown is None:
             return no_rows() if older is None else _again(job, older)
-        if batch is None:
+        if not batches:
             raise _nameless()
         if before is not None:
             _check_program(grown, before, checkpoint)
-        return _counted(job, grown, checkpoint, older, batch, before)
+        return _counted(job, grown, checkpoint, older, batches, before)
 
 
 def _counted(
-    job: Job, grown: Job, checkpoint: Checkpoint, older: Counted | None, batch: Batch, newest_one: Counted | None
+    job: Job,
+    grown: Job,
+    checkpoint: Checkpoint,
+    older: Counted | None,
+    batches: Sequence[Batch],
+    newest_one: Counted | None,
 ) -> Any:
     """Run the job for new rows, behind the older ones, if any."""
     folder, dim = checkpoint.folder, job.dims[0]
@@ -86,7 +93,7 @@ def _counted(
     number = 1 if newest_one is None else newest_one.number + 1
     # The program is told apart by its key for as many rows as the folder was begun with.
     first, program = (added, grown.planned.graph.key) if newest_one is None else (newest_one.first, newest_one.program)
-    end = goes_on(first, added + (older.rows if older else 0), None if older is None else older.batches, batch)
+    end = goes_on(first, added + (older.rows if older else 0), None if older is None else older.batches, batches)
     told = told_of(number, program, end["batches"])
     place = begin_batch(folder, number, told)
     state = None if older is None else older_state(grown.split, grown.programs, older.frozen.arrays, older.folder)
@@ -135,9 +142,21 @@ def _nameless() -> PlanError:
     return PlanError(message("these rows have no place by which they are known again", told, remedy=remedy))
 
 
-def _batch(sources: Sequence[Stored], name: str | None) -> Batch | None:
+def _batches(sources: Sequence[Stored], name: str | None) -> list[Batch]:
+    """The batches that sources hold: of files that are joined each is one. None where nothing says which they are."""
     if name is not None:
-        return Batch.of(f"batch {name}", _content(sources), f"the batch {name!r}")
+        return [Batch.of(f"batch {name}", _content(sources), f"the batch {name!r}")]
+    counts = {len(source.parts) for source in sources if isinstance(source, Joined)}
+    if len(counts) == 1:
+        parts = range(counts.pop())
+        each = [[source.parts[n] if isinstance(source, Joined) else source for source in sources] for n in parts]
+    else:
+        each = [[*sources]]
+    found = [_batch(own) for own in each]
+    return [batch for batch in found if batch is not None] if None not in found else []
+
+
+def _batch(sources: Sequence[Stored]) -> Batch | None:
     places = [place_told(source) for source in sources]
     if not places or any(place is None for place in places):
         return None
@@ -149,12 +168,21 @@ def _content(sources: Sequence[Stored]) -> str:
     return repr([source.fingerprint() for source in sources])
 
 
-def _is_counted(counted: Counted, batch: Batch, *, begins: bool) -> bool:
-    """Whether the result is there already."""
+def _is_counted(counted: Counted, batches: Sequence[Batch], *, begins: bool) -> bool:
+    """Whether the result is there already.
+
+    Raises:
+      PlanError: where some of the rows are counted and others are not.
+    """
     if begins:
         # What was counted is forgotten, and may come again; unless these rows are all that was counted.
-        return len(counted.batches) == 1 and bool((counted.batches == batch.row).all())
-    return counted.has(batch)
+        return counted.are(batches)
+    known = [batch for batch in batches if counted.has(batch)]
+    if known and len(known) < len(batches):
+        told = [f"{batch.shown} is counted" for batch in known]
+        remedy = "Give those that are not, or give all of them a name: batch=."
+        raise PlanError(message("some of these rows are counted already", *told, remedy=remedy))
+    return bool(known)
 
 
 def _again(job: Job, counted: Counted) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +90,10 @@ class Counted:
         """The key of the program for `first` rows."""
         return self.frozen.job["program" if self.number else "graph"]
 
+    def are(self, batches: Sequence[Batch]) -> bool:
+        """Whether these batches, in their order, are all that is counted."""
+        return np.array_equal(self.batches, np.concatenate([batch.row for batch in batches]))
+
     def has(self, batch: Batch) -> bool:
         """Whether a batch is counted.
 
@@ -106,16 +110,16 @@ class Counted:
         raise PlanError(message(f"other rows were counted as {batch.shown}", why, remedy=remedy))
 
 
-def goes_on(first: int, rows: int, before: Array | None, batch: Batch) -> dict[str, Array]:
+def goes_on(first: int, rows: int, before: Array | None, batches: Sequence[Batch]) -> dict[str, Array]:
     """What a finished state says of the batches that are counted in it.
 
     Args:
       first: as `Counted.first`.
-      rows: until behind the batch.
+      rows: until behind them.
       before: the batches before it; None where there are none.
-      batch: the one that is counted now.
+      batches: those that are counted now.
     """
-    listed = [batch.row] if before is None else [before, batch.row]
+    listed = [*([] if before is None else [before]), *(batch.row for batch in batches)]
     return {_ROWS: np.array([first, rows], np.int64), _BATCHES: np.concatenate(listed)}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.storage import joined
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, load, save
 from tapestry_jax.streaming.kept import checkpoint
@@ -177,6 +178,18 @@ def test_a_file_that_was_written_since_is_no_new_batch_by_itself() -> None:
     agree(job(1).extend(tp.open(DAYS[1]), batch="later"), FOLDS(ROWS))
     # The job's own rows are a batch as well.
     agree(job(1).extend(tp.open(DAYS[0])), FOLDS(ROWS))
+
+
+def test_files_that_are_joined_are_counted_each() -> None:
+    job().run()
+    agree(job(1).extend(joined([tp.open(DAYS[1]), tp.open(DAYS[2])])), FOLDS(ROWS))
+    for known in (tp.open(DAYS[2]), joined([tp.open(path) for path in DAYS[::-1]])):
+        again = job(1)
+        agree(again.extend(known), FOLDS(ROWS))
+        assert read(again) == 0
+    np.save("day3.npy", ROWS)
+    with pytest.raises(tp.PlanError, match=r"some of these rows are counted already\n  day1.npy is counted\n  Give"):
+        job(1).extend(joined([tp.open(DAYS[1]), tp.open("day3.npy")]))
 
 
 @tp.program("row c, c -> c")
