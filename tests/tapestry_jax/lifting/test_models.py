@@ -65,20 +65,20 @@ def sent(plan: tp.Plan) -> Counter[Any]:
     return counts
 
 
-def test_twelve_layers_of_flax_send_what_the_same_model_of_ours_sends() -> None:
+def test_layers_of_flax_send_what_the_same_model_of_ours_sends() -> None:
     tokens = jax.ShapeDtypeStruct((8, 16), jnp.int32)
-    graph = lift(Decoder(12, 32, 4, 64, nnx.Rngs(0)), tokens, names=NAMES)
+    graph = lift(Decoder(4, 32, 4, 64, nnx.Rngs(0)), tokens, names=NAMES)
     assert graph.opaque() == ()
-    assert sum(isinstance(node, Apply) for node in graph.nodes) <= 270
-    ours = tp.nnx.Transformer(tp.nnx.TransformerConfig(layers=12, embed=32, heads=4, vocab=64), rngs=nnx.Rngs(0))
+    assert sum(isinstance(node, Apply) for node in graph.nodes) <= 94
+    ours = tp.nnx.Transformer(tp.nnx.TransformerConfig(layers=4, embed=32, heads=4, vocab=64), rngs=nnx.Rngs(0))
     mesh = jax.sharding.AbstractMesh((2, 4), ("data", "model"))
     entries = {"batch": "data", "heads": "model", "mlp": "model"}
     assert sent(tp.plan(graph, mesh, entries)) == sent(tp.plan(tp.trace(ours, tokens), mesh, entries)) != {}
-    stacked = lift(Decoder(12, 32, 4, 64, nnx.Rngs(0)), tokens, names=NAMES, stack="layer")
+    stacked = lift(Decoder(4, 32, 4, 64, nnx.Rngs(0)), tokens, names=NAMES, stack="layer")
     assert sent(tp.plan(stacked, mesh, entries)) == sent(tp.plan(graph, mesh, entries))
     costs = [tp.plan(g, mesh, entries).cost(tp.machines.H100).seconds for g in (stacked, tp.trace(ours, tokens))]
     assert costs[0] <= 1.1 * costs[1]
-    assert len(stacked.nodes) <= 30 and {node.name.split("/")[2] for node in stacked.inputs[:16]} == {"0:12"}
+    assert len(stacked.nodes) <= 30 and {node.name.split("/")[2] for node in stacked.inputs[:16]} == {"0:4"}
 
 
 def test_a_decoder_of_flax_trains_the_same_on_a_mesh() -> None:

@@ -25,9 +25,9 @@ CONTEXT = {"seq": ("data", "model"), "keys": tp.chunks(8)}
 
 @pytest.fixture(autouse=True)
 def _few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the candidates is enough for these; `make thorough` walks as users do."""
+    """An eighth of the candidates is enough for these; `make thorough` walks as users do."""
     if request.node.get_closest_marker("thorough") is None:
-        monkeypatch.setattr(anneal, "TRIED", 100)
+        monkeypatch.setattr(anneal, "TRIED", 50)
 
 
 def typed(dtype: str = "bfloat16", **sizes: int) -> tp.TensorType:

@@ -16,6 +16,7 @@ from tapestry_jax.nnx.attention.cache import put_rows
 from tapestry_jax.nnx.modules import forgetting
 from tests.contract import assert_contract
 from tests.damaged import damaged
+from tests.simulated.sampled import computed
 
 X = np.float32(np.random.default_rng(0).standard_normal((2, 6, 8)))
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -80,7 +81,7 @@ def test_steps_on_a_mesh(name: str) -> None:
 
     def call(x: Any) -> Any:
         nonlocal state
-        y, written = runs[x.shape[1]](state, x)
+        y, written = computed(runs[x.shape[1]], state, x)
         state = nnx.merge_state(state, written)
         return y
 

@@ -76,6 +76,7 @@ def test_tokens_are_the_same_on_every_mesh(model, greedy, mesh2x4, name):
         assert cache == 4 * 2 * 4 * 12 * 4 * 2 and max(step.bytes for step in each.collectives()) < cache / 8
 
 
+@pytest.mark.thorough
 def test_what_is_drawn_is_the_same_on_every_mesh(model, greedy, mesh2x4):
     options: dict[str, Any] = {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "key": jax.random.key(3)}
     drawn = generate(model, PROMPT, 6, **options)
