@@ -12,7 +12,15 @@ from jax.extend.core import Primitive
 import tapestry_jax as tp
 from combinators.graphs.nodes import Apply
 from tapestry_jax.planning.derivatives.dependence import dependence_in
-from tapestry_jax.planning.derivatives.gradients import known_by, maybe_unread, telling_sizes, traced_states
+from tapestry_jax.planning.derivatives.gradients import (
+    derivative_dependence,
+    derivative_needs,
+    known_by,
+    maybe_unread,
+    telling_sizes,
+    traced_states,
+    value_dependence,
+)
 from tapestry_jax.planning.entries.remat import KEPT
 
 X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
@@ -119,3 +127,20 @@ def test_windows_and_scans_are_traced_at_their_own_sizes() -> None:
 
 def _named(graph: tp.Graph, node: int, dim: str, name: str) -> bool:
     return graph.nodes[node].bound.get(dim, dim) == name
+
+
+def test_a_kernel_is_called_once_for_all_that_is_asked_of_it_and_its_derivatives() -> None:
+    called: list[bool] = []
+
+    def kernel(x: Any, y: Any) -> Any:
+        called.append(True)
+        return jnp.sinh(x) * y
+
+    graph, node = _operation(tp.Map(kernel, "row col, row col -> row col"), *[{"row": 6, "col": 10}] * 2)
+    assert value_dependence(graph, node) == ((True, True),)
+    before = len(called)
+    assert derivative_dependence(graph, node) == ((True, True),)
+    needs = [[derivative_needs(graph, node, direction, value) for value in (0, 1)] for direction in (0, 1)]
+    assert needs == [[True, True], [True, False]]
+    assert not known_by(graph, node, KEPT["dots"])
+    assert len(called) == before
