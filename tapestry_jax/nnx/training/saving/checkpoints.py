@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.sharding import Mesh, NamedSharding
 
 from combinators.errors import message
 from combinators.index_space.tensor_type import is_key
@@ -50,7 +51,8 @@ class Checkpoints:
         flat = _flat(arrays)
         told = {**record, "arrays": {name: described(leaf) for name, leaf in flat.items()}}
         args = self._orbax.args
-        items = args.Composite(arrays=args.StandardSave(flat), record=args.JsonSave(told))
+        written = {name: _one_copy(leaf) for name, leaf in flat.items()}
+        items = args.Composite(arrays=args.StandardSave(written), record=args.JsonSave(told))
         self._open().save(step, args=items, force=True)
         self._open().wait_until_finished()
         if jax.process_index() == 0:
@@ -135,6 +137,23 @@ def _flat(tree: Any) -> dict[str, Any]:
     """Arrays by path; words in the place of random keys."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): _words(leaf) for path, leaf in leaves}
+
+
+def _one_copy(leaf: Any) -> Any:
+    """Of an array that several devices of this process hold in whole or in part, each piece once.
+
+    Orbax would let each of them write a part of it, which JAX cuts by a program for each shape and device.
+    """
+    at = getattr(leaf, "sharding", None)
+    if not isinstance(at, NamedSharding) or not leaf.is_fully_addressable:
+        return leaf
+    cut = {axis for axes in at.spec if axes is not None for axis in ((axes,) if isinstance(axes, str) else axes)}
+    devices: Any = at.mesh.devices
+    first = devices[tuple(slice(None) if name in cut else slice(1) for name in at.mesh.axis_names)]
+    mesh = Mesh(first, at.mesh.axis_names, axis_types=at.mesh.axis_types)
+    pieces = {shard.device: shard.data for shard in leaf.addressable_shards}
+    once = NamedSharding(mesh, at.spec, memory_kind=at.memory_kind)
+    return jax.make_array_from_single_device_arrays(leaf.shape, once, [pieces[device] for device in first.flat])
 
 
 def _words(leaf: Any) -> Any:
