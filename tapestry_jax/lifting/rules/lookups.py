@@ -1,4 +1,7 @@
-"""Gather and scatter: axes that are taken whole, and those of the numbers, are mapped; what is looked up is a fold."""
+"""Gather and scatter: what is taken whole is mapped. What is looked up in is a fold of a gather, mapped by a scatter.
+
+Numbers are mapped by a gather, and a fold of a scatter that adds, or takes what is more or less.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from combinators.monoids import Sum
 from tapestry_jax.lifting.kernels.lookup import OfBlock, Whole
 from tapestry_jax.lifting.kernels.primitives import plain
 from tapestry_jax.lifting.kernels.resized import Resized
-from tapestry_jax.lifting.kernels.scatter import SCATTERS, Scatter
+from tapestry_jax.lifting.kernels.scatter import FOLDS, SCATTERS, OfUpdates, Scatter, neutral
 from tapestry_jax.lifting.rules.named import apply
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk, types_of
@@ -61,7 +64,10 @@ def gather(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
 
 
 def scatter(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
-    """Axes of which every update has all cells are mapped; those of the numbers, and what they are in, are whole."""
+    """Axes of which every update has all cells are mapped, and one that single cells are numbered along.
+
+    Updates are folded where a monoid merges what they make; the other axes are whole.
+    """
     (out,), numbers, name = types_of(equation), equation.params["dimension_numbers"], equation.primitive.name
     operand, places, updates = (walk.shape(atom) for atom in atoms)
     if not places or SCATTERS[name] is None:
@@ -70,7 +76,8 @@ def scatter(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     batch = dict(
         zip(map(int, numbers.operand_batching_dims), map(int, numbers.scatter_indices_batching_dims), strict=True)
     )
-    gone = {*map(int, numbers.inserted_window_dims), *batch}
+    inserted = {*map(int, numbers.inserted_window_dims)}
+    gone = {*inserted, *batch}
     indexed = {int(a) for a in numbers.scatter_dims_to_operand_dims}
     kept = dict(zip(windows, (a for a in range(len(operand)) if a not in gone), strict=True))
     free = {a for axis, a in kept.items() if a not in indexed and updates[axis] == operand[a]}
@@ -83,10 +90,21 @@ def scatter(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     ]
     mapped = {f"i{axis}" for axis in batch.values()} | {f"o{a}" for a in free}
     flags = (bool(equation.params["indices_are_sorted"]), bool(equation.params["unique_indices"]))
-    kernel = Scatter(name, numbers, equation.params["mode"], flags)
+    alone = {a for a in indexed if len(indexed) == 1 and a in inserted and operand[a] > 1}
+    at = next(iter(alone), None)
+    monoid = None if out.dtype == jnp.bool_ else FOLDS.get(name)
+    folded = [dim for dim in told[:-1] if monoid is not None and dim not in mapped and 0 not in updates]
+    kernel = OfUpdates(
+        Scatter(name, numbers, equation.params["mode"], flags), at, 0 if at is None else operand[at], len(folded)
+    )
     pairs = [(atoms[0], own), (atoms[1], told), (atoms[2], updated)]
-    whole = {dim for _, dims in pairs for dim in dims} - mapped
-    return apply(walk, name, kernel, pairs, [(out, own)], whole=whole)
+    whole = {dim for _, dims in pairs for dim in dims} - mapped - {f"v{a}" for a in alone} - {*folded}
+    numbered = [*(f"v{a}" for a in alone), *folded]
+    options: dict[str, Any] = {}
+    if monoid is not None and folded:
+        pad = (None, None, neutral(name, out.dtype), *(None for _ in numbered))
+        options = {"monoid": monoid, "dense": (kernel.whole,), "pad": pad}
+    return apply(walk, name, kernel, pairs, [(out, own)], whole=whole, at=numbered, **options)
 
 
 def _fill(equation: Any, dtype: Any) -> Any:

@@ -20,7 +20,7 @@ from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.walk import Walk
-from tests.tapestry_jax.lifting.agree import agrees, dims
+from tests.tapestry_jax.lifting.agree import agrees, dims, mesh
 
 _SOURCE = np.random.default_rng(1)
 
@@ -70,6 +70,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "a counted loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * 2 + i, x), X),
     "scattered sums": (lambda x, s: jnp.asarray(x).at[s].add(1.0), X, integers(4, 3)),
     "segments": (lambda x, s: jax.ops.segment_sum(x, s, 5), floats(3, 2), integers(5, 3)),
+    "updates that are not there": (lambda x, s, u: x.at[s].add(u, mode="drop"), floats(5, 2),
+                                   np.array([4, 0, 9, -7, -1, 5, 4], np.int32), floats(7, 2)),
+    "cells that are set": (lambda x, s, u: x.at[s].set(u), floats(5, 2), np.array([4, 0, 3], np.int32), floats(3, 2)),
+    "counts by bytes": (lambda s: jnp.bincount(s, length=300), integers(250, 7).astype(np.uint8)),
     "one row set": (lambda x, i: jnp.asarray(x).at[i].set(2.0), X, np.int32(2)),
     "an associative scan": (lambda x: lax.associative_scan(jnp.add, x), X),
     "halves": (lambda x: jnp.split(x, 2, 1), X),
@@ -174,7 +178,8 @@ DAMAGED: list[tuple[Callable[[Operation], Operation], str, tuple[Any, ...]]] = [
     (mapped, "tile", (lambda x: lax.tile(x, (2, 1)), X)),
     (mapped, "dynamic_slice", CASES["slices at places known later"]),
     (mapped, "gather", CASES["cells by two numbers"]),
-    (mapped, "scatter-add", CASES["scattered sums"]),
+    (mapped, "scatter-add", (lambda x, s, t: x.at[s, t].add(1.0), X, integers(4, 5), integers(6, 5))),
+    (unmerged, "scatter-add", CASES["segments"]),
     (mapped, "reshape", (lambda x: (x * 2).reshape(6, 4) * 3, X)),
     (swapped, "dot_general", (lambda x, w: x @ w, SQUARE, floats(4, 4))),
     (swapped, "conv", (lambda x, k: lax.conv_general_dilated(x, k, (1,), "SAME"), floats(4, 4, 4), floats(4, 4, 3))),
@@ -188,6 +193,28 @@ DAMAGED: list[tuple[Callable[[Operation], Operation], str, tuple[Any, ...]]] = [
     (unmerged, "gather", CASES["rows"]),
     (unmerged, "conv", (lambda x, k: lax.conv_general_dilated(x, k, (1,), "SAME"), floats(4, 4, 4), floats(4, 4, 3))),
 ]
+
+
+@pytest.mark.parametrize("mode", ["clip", "drop"])
+def test_one_update_goes_to_its_cell_alone(mode: str) -> None:
+    x, s, u = floats(5, 7), np.array([-1], np.int32), floats(1, 7)
+    graph = tp.lift(lambda x, s, u: x.at[s].max(u, mode=mode), x, s, u, names={"x": "row _"})
+    plan = tp.plan(graph, tp.mesh(a=2), {"row": "a"})
+    # The row that begins the second block, of which the first one has no place, is found in the first one too.
+    np.testing.assert_array_equal(plan.compile()(*map(jnp.asarray, (x, s, u)))[:4], x[:4])
+
+
+def test_messages_along_edges_are_cut_by_edges_and_by_nodes() -> None:
+    def step(nodes: Any, senders: Any, receivers: Any, w: Any) -> Any:
+        return nodes + jax.ops.segment_sum(jnp.tanh(nodes[senders] @ w), receivers, 6)
+
+    args = floats(6, 3), integers(6, 11), integers(6, 11), floats(3, 3)
+    names = {"nodes": "node _", "senders": "edge", "receivers": "edge"}
+    plans = [{"edge": "b"}, {"node": "b"}, {"edge": "b", "node": "a"}, {"edge": tp.chunks(3), "node": tp.striped("a")}]
+    graph = agrees(step, *args, names=names, plans=plans)
+    assert graph.opaque() == ()
+    sent = [each for each in tp.plan(graph, mesh(), {"edge": "b"}).collectives() if each.kind == "all-reduce"]
+    assert [(each.path, each.bytes) for each in sent] == [("scatter-add", 72)]
 
 
 def test_convolutions_that_group_batches_are_known_whole() -> None:
