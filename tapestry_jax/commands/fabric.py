@@ -270,14 +270,17 @@ def _entry(text: str) -> tuple[str, tuple[str, ...]]:
 def _over(texts: Sequence[str]) -> Any:
     """What is streamed: names of dimensions, whose chunks the memory chooses, or entries with the sizes of chunks."""
     pairs = [(name.strip(), size.strip()) for name, _, size in (text.partition("=") for text in texts)]
+    written = " ".join(
+        f"--over {text!r}" if not text.isprintable() or " " in text else f"--over {text}" for text in texts
+    )
     sizes = [size for _, size in pairs if size]
     if not all(name for name, _ in pairs) or not all(size.isdecimal() and int(size) for size in sizes):
         remedy = "Write it as --over row, or --over row=4096."
-        raise TapestryError(message(f"{_COMMAND} apply: cannot read --over", f"got {texts!r:.120}", remedy=remedy))
+        raise TapestryError(message(f"{_COMMAND} apply: cannot read --over", f"got {written:.120}", remedy=remedy))
     if sizes and len(sizes) != len(pairs):
         remedy = "Give a size to all of them, or to none."
         raise TapestryError(
-            message(f"{_COMMAND} apply: some of --over have a size", f"got {texts!r:.120}", remedy=remedy)
+            message(f"{_COMMAND} apply: some of --over have a size", f"got {written:.120}", remedy=remedy)
         )
     if sizes:
         return {name: chunks(size=int(size)) for name, size in pairs}

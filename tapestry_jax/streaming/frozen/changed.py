@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from combinators.errors import message
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.state import Frozen
+
+_CHECKSUM = re.compile(r"[0-9a-f]{32,}")
+_TYPE = re.compile(r"[a-z]\w*\([\d, ]*\)")
+"""How fingerprints of sources begin that have a type in them."""
 
 
 def check_unchanged(folder: str | Path, before: Frozen, now: Frozen) -> None:
@@ -44,7 +49,18 @@ def _differences(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> I
         elif name not in old:
             yield f"{kind}{name}: was not there, and is {_short(new[name])} now"
         elif old[name] != new[name]:
-            yield f"{kind}{name}: was {_short(old[name])}, is {_short(new[name])}"
+            yield f"{kind}{name}: {_changed(kind, old[name], new[name])}"
+
+
+def _changed(kind: str, old: str, new: str) -> str:
+    """How one text became another; of checksums and times, which tell nobody anything, what they stand for."""
+    if _CHECKSUM.fullmatch(old) and _CHECKSUM.fullmatch(new):
+        return "was another program"
+    types = _TYPE.match(old), _TYPE.match(new)
+    if kind != "source " or None in types:
+        return f"was {_short(old)}, is {_short(new)}"
+    was, now = (found.group() for found in types if found is not None)
+    return "was written since, or is another file of the same type" if was == now else f"was {was}, is {now}"
 
 
 def _short(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from flax import nnx
 
 from tapestry_jax.nnx.models.published.hugging_face import Naming, read_weights
-from tapestry_jax.nnx.models.published.weights import find_files, read_headers
+from tapestry_jax.nnx.models.published.weights import check_layers, find_files, read_headers
 
 
 class Published:
@@ -55,7 +55,10 @@ class Published:
             stand twice, are not those of the model, or have other shapes or dtypes: all of them at once.
           GraphError: when an argument is not what it should be.
         """
-        model = cls.abstract(cls._beside(paths) if config is None else config)
+        chosen = cls._beside(paths) if config is None else config
+        if isinstance(chosen, cls._config_kind):
+            check_layers(read_headers(find_files(paths))[0], getattr(chosen, "layers", None))
+        model = cls.abstract(chosen)
         nnx.update(model, read_weights(model, cls._naming, paths, shardings))
         return model
 

@@ -78,6 +78,16 @@ def read_headers(files: Sequence[Path]) -> tuple[dict[str, Stored], list[str]]:
     return found, twice
 
 
+def check_layers(found: Mapping[str, Stored], layers: Any) -> None:
+    """Refuse more layers than there are tensors, before anything is named that they would have.
+
+    Raises:
+      FormatError: where a layer has none.
+    """
+    if isinstance(layers, int) and layers > len(found):
+        _refuse("these weights are not those of the model", [f"{layers} layers, and {len(found)} tensors in the files"])
+
+
 def check_tensors(
     found: Mapping[str, Stored],
     twice: Sequence[str],

@@ -148,6 +148,22 @@ def test_all_that_differs_is_told_at_once(tmp_path: Path):
     )
 
 
+def test_checksums_and_times_are_told_by_what_they_stand_for() -> None:
+    before = frozen(
+        1, job={"graph": "0a" * 32}, sources={"x": "float32(8, 3)128:420,17,9", "w": "int8(2,)0:1"}, sinks={}
+    )
+    sources = {"x": "float32(8, 3)128:420,18,9", "w": "int8(3,)0:1"}
+    with pytest.raises(StreamError) as caught:
+        check_unchanged("run", before, frozen(1, job={"graph": "0b" * 32}, sources=sources, sinks={}))
+    assert str(caught.value) == (
+        "the job in run is another one than this.\n"
+        "  graph: was another program\n"
+        "  source w: was int8(2,), is int8(3,)\n"
+        "  source x: was written since, or is another file of the same type\n"
+        "  Give it what it began with, or name another folder to begin anew."
+    )
+
+
 def test_a_state_is_brought_to_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     done: list[str] = []
     sync, rename = os.fsync, Path.replace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -62,6 +63,14 @@ def test_a_head_that_is_tied_may_stand_there_if_it_is_the_same(tmp_path, weights
     assert Llama.from_safetensors(tmp_path, tied).head is None
 
 
+@pytest.mark.parametrize("stacked", [True, False])
+def test_more_layers_than_tensors_are_refused_before_they_are_named(tmp_path, weights, stacked):
+    save_file(weights, tmp_path / "model.safetensors")
+    asked = dataclasses.replace(CONFIG, layers=10**9, stacked=stacked)
+    with pytest.raises(tp.FormatError, match=rf"{HEAD}\n  1000000000 layers, and {len(weights)} tensors in the files"):
+        Llama.from_safetensors(tmp_path, asked)
+
+
 def test_a_long_list_is_cut(tmp_path):
     save_file({f"w{number}": np.zeros(1, np.float32) for number in range(60)}, tmp_path / "model.safetensors")
     told = refusal([tmp_path / "model.safetensors"])
@@ -102,12 +111,13 @@ def test_files_that_are_damaged_are_told(tmp_path, weights, damage):
     assert told[1].startswith(f"  {bad}: SafetensorError") and told[2].startswith(f"  {tmp_path}/none.safetensors: ")
 
 
-def test_what_is_no_path_is_refused(tmp_path):
+def test_what_is_no_path_is_refused(tmp_path, weights):
     for paths in (3, [], [None]):
         with pytest.raises(tp.GraphError, match="paths= of from_safetensors"):
             Llama.from_safetensors(paths, CONFIG)
     with pytest.raises(tp.FormatError, match=r"holds no file \*\.safetensors"):
         Llama.from_safetensors(tmp_path, CONFIG)
+    save_file(weights, tmp_path / "model.safetensors")
     for shardings in (3, {"head": None}, "data"):
         with pytest.raises(tp.GraphError, match="shardings= of from_safetensors"):
             Llama.from_safetensors(tmp_path, CONFIG, shardings=shardings)
