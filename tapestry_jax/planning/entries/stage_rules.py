@@ -46,6 +46,14 @@ def check_stages(node: Loop, path: str, cut: Cut, mesh: MeshShape, inside: Itera
 
 def no_microbatches(node: Loop, path: str, stopped: Sequence[str] = ()) -> PlanError:
     """The error for stages through which nothing flows chunk by chunk; `stopped`: what stops chunks."""
+    if not node.carries:
+        return PlanError(
+            message(
+                f"the plan places `{node.over}`, whose {node.length} turns of `{path}` are written as a loop",
+                "turns hand nothing on, so they are no stages of a pipeline; a loop takes them one after the other",
+                remedy=f"Write jax.vmap for the loop, and `{node.over}` goes where others go; or leave it out.",
+            )
+        )
     carried = ", ".join(f"`{kind}`" for kind in node.results[: node.carries])
     take = 'Take such a dimension in chunks, as in {"batch": tp.chunks(8)}'
     keep = "Let every operation inside pass the chunks of one dimension on"

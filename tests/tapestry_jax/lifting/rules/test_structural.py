@@ -124,6 +124,17 @@ def test_layers_that_are_scanned_are_one_loop() -> None:
     assert {"batch", "embed"} <= set(dims(graph))
 
 
+def test_loops_that_hand_nothing_on_are_told_to_be_maps() -> None:
+    def rows(x: Any) -> Any:
+        return lax.map(lambda row: jnp.sort(row) * 2, x)
+
+    names = {"x": "row _"}
+    with pytest.raises(tp.PlanError, match="turns hand nothing on"):
+        tp.plan(tp.lift(rows, X, names=names), mesh(), {"row": "a"})
+    graph = agrees(jax.vmap(lambda row: jnp.sort(row) * 2), X, names={"row": "row _"}, plans=[{"row": "a"}])
+    assert "row" in dims(graph)
+
+
 WHOLE: dict[str, tuple[Any, ...]] = {
     "sort": (lambda x: jnp.sort(x, 1), X),
     "rev": (lambda x: x[:, ::-1] * 1, X),
