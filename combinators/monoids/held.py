@@ -55,8 +55,9 @@ def held(monoid: Monoid) -> Monoid:
       monoid: merges the states of something.
 
     Returns:
-      A monoid of the states that `hold` makes: `(any, state)`; `monoid` itself, whose states stay as they are, where
-      its identity changes nothing. Of a product each part goes its own way.
+      A monoid of the states that `hold` makes: `(any, state)`, of a held one another time, so that what `hold` wraps is
+      never in question; `monoid` itself, whose states stay as they are, where its identity changes nothing. Of a
+      product each part goes its own way.
 
     Laws: those of `monoid`.
     """
@@ -97,7 +98,7 @@ def release(monoid: Monoid, state: Any) -> Any:
 def is_neutral(combine: Any) -> bool:
     """Whether the identity of a monoid with this `combine` is known to change no state, of infinities or not."""
     match combine:
-        case Hold() | Adjoined() | Decay() | PathProduct() | Leafwise():
+        case Adjoined() | Decay() | PathProduct() | Leafwise():
             return True
         case Swapped(inner) | EachKey(inner):
             return is_neutral(inner)

@@ -70,6 +70,11 @@ WAYS: dict[str, tuple[Any, tuple[np.ndarray, ...], Any]] = {
     "keys": (lambda kind: kind.by_key(None, KEYS), (LABELS,), [key == LABELS for key in range(KEYS)]),
     "segments": (lambda kind: kind.by_segment(None, KEYS), (SORTED,), [key == SORTED for key in range(KEYS)]),
     "last": (lambda kind: kind.segmented(), (np.arange(SIZE) == 8,), np.arange(SIZE) >= 8),
+    "keys of masked": (
+        lambda kind: kind.masked().by_key(None, KEYS),
+        (MASK, LABELS),
+        [(key == LABELS) & MASK for key in range(KEYS)],
+    ),
     "masked keys": (
         lambda kind: kind.by_key(None, KEYS).masked(),
         (LABELS, MASK),
