@@ -88,12 +88,18 @@ def test_what_is_another_program_at_another_size_is_traced_there():
     assert found.at({b: 100, k: 32}).transcendental == 7 * 100 * 32
 
 
+def _forget() -> None:
+    """What other tests have asked of the same operations, programs too."""
+    marginal.cache_clear()
+    vars(module)["_traced"].cache_clear()
+
+
 def test_one_program_tells_all_sizes(monkeypatch: pytest.MonkeyPatch):
     shaped, operands = operation_of(PROGRAMS["product"]())
     times: list[int] = []
     original = module.trace
     monkeypatch.setattr(module, "trace", lambda *args: times.append(1) or original(*args))
-    marginal.cache_clear()
+    _forget()
     found = marginal(shaped.operation, operands, Part("result", frozenset()))
     found.exact(tuple(sorted({**shaped.sizes, found.names[0]: 7}.items())))
     # At primes, and once more where it is held against that.
@@ -108,7 +114,7 @@ def test_primes_are_factors_of_no_whole_dimension():
     traces = [module.trace]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "trace", lambda *args: times.append(1) or traces[0](*args))
-        marginal.cache_clear()
+        _forget()
         found = marginal(shaped.operation, operands, Part("result", frozenset()))
         assert found.exact(tuple(sorted({**shaped.sizes, found.names[0]: 7}.items()))).transcendental == 7 * 26
     assert len(times) == 2
