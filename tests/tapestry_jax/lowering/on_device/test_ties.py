@@ -122,8 +122,7 @@ def test_gradients_at_ties_do_not_depend_on_the_plan(name, entries):
         return gradients(compiled, x)
 
     # Of the three programs one is compiled: what JAX derives of the others runs in NumPy, on both devices.
-    traced_once = jax.jit(run)
-    planned = traced_once if thoroughly() or name == "prefixes" else functools.partial(simulated, traced_once)
+    planned = jax.jit(run) if thoroughly() or name == "prefixes" else functools.partial(simulated, run)
     np.testing.assert_allclose(planned(X), _unplanned(name)(X), rtol=1e-5, atol=1e-5)
     if name == "choices":
         np.testing.assert_array_equal(np.isnan(planned(UNUSUAL)), np.isnan(_unplanned(name)(UNUSUAL)))
@@ -134,8 +133,7 @@ def _unplanned(name):
     def run(x):
         return gradients(lambda *args: evaluate(graph_of(name), args), x)
 
-    traced_once = jax.jit(run)
-    return traced_once if thoroughly() else functools.partial(simulated, traced_once)
+    return jax.jit(run) if thoroughly() else functools.partial(simulated, run)
 
 
 def _gradient(run):
