@@ -53,9 +53,14 @@ examples: $(STAMP) $(AOT)/.installed ## run all examples, examples/pod.py with t
 	@echo "==> examples/pod.py"
 	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python examples/pod.py
 
-test: lint ## lint, then the tests and doctests
-	@echo "==> pytest -n $(JOBS)"
-	@$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE)
+# What lint finds is told behind the tests: it runs beside them, since much of its time is one process's.
+test: $(STAMP) ## the tests and doctests, and lint beside them
+	@$(MAKE) --no-print-directory lint > $(VENV)/lint.txt 2>&1 & linting=$$!; failed=0; \
+	trap 'kill $$linting 2> /dev/null || true' EXIT; \
+	echo "==> pytest -n $(JOBS)"; \
+	$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) || failed=$$?; \
+	wait $$linting || failed=$$?; \
+	cat $(VENV)/lint.txt; exit $$failed
 
 thorough: lint ## lint, then all tests, those that repeat for every aggregator and monoid too
 	@echo "==> pytest -n $(JOBS) --thorough"
