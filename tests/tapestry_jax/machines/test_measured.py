@@ -13,9 +13,15 @@ from tapestry_jax.machines.laid import lay
 from tapestry_jax.machines.transfer import KINDS, seconds
 
 
-def test_the_present_machine_is_measured_and_prices_plans(monkeypatch: pytest.MonkeyPatch):
-    # Every size is a program to compile.
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every size is a program to compile, and how well figures are measured is not asked here."""
     monkeypatch.setattr(measured, "_SIZES", (1 << 12, 1 << 14))
+    monkeypatch.setattr(measured, "_REPEATS", 2)
+    monkeypatch.setattr(measured, "_LONG", 1)
+
+
+def test_the_present_machine_is_measured_and_prices_plans():
     machine = tp.machines.measure(tp.mesh(model=2))
     assert {(table.kind, table.axes) for table in machine.tables} == {(kind, ("model",)) for kind in KINDS}
     assert all(figure.source.startswith("measured on 2 x") for _, figure in machine.figures() if not figure.estimate)
