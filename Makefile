@@ -53,9 +53,9 @@ examples: $(STAMP) $(AOT)/.installed ## run all examples, examples/pod.py with t
 	@echo "==> examples/pod.py"
 	@XLA_FLAGS= JAX_PLATFORMS=cpu $(AOT)/bin/python examples/pod.py
 
-# What lint finds is told behind the tests: it runs beside them, since much of its time is one process's.
+# Lint runs beside the tests, in the time in which they wait; what it finds is told behind them.
 test: $(STAMP) ## the tests and doctests, and lint beside them
-	@$(MAKE) --no-print-directory lint > $(VENV)/lint.txt 2>&1 & linting=$$!; failed=0; \
+	@nice -n 19 $(MAKE) --no-print-directory lint > $(VENV)/lint.txt 2>&1 & linting=$$!; failed=0; \
 	trap 'kill $$linting 2> /dev/null || true' EXIT; \
 	echo "==> pytest -n $(JOBS)"; \
 	$(BIN)/python -m pytest -q -n $(JOBS) $(BY_FILE) || failed=$$?; \
