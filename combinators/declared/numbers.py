@@ -18,11 +18,14 @@ from combinators.kernels.jaxprs import is_literal, programs_inside
 _MOST_DIMS = 6
 
 
+# Numbers of a program may have been rounded, at most to bfloat16 twice; what may be one is looked at a second time.
+_ROUNDING = 2.0**-7
+
 # What is computed of numbers alone is a number of the program as well: `sqrt 7.0`, and the choice of a branch.
 _ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "clamp": np.clip,
-    "convert_element_type": np.positive,
+    "convert_element_type": np.asarray,
     "div": np.true_divide,
     "exp": np.exp,
     "integer_pow": np.power,
@@ -93,10 +96,8 @@ def said(jaxpr: Any, given: Mapping[Any, Any]) -> dict[Any, Any]:
 def number_of(atom: Any, known: Mapping[Any, Any]) -> Any:
     """The number that an operand is; None where the program does not say it, or it is no single real number."""
     value = atom.val if is_literal(atom) else known.get(atom)
-    is_real = (
-        value is not None and not np.shape(value) and isinstance(value, (bool, int, float, np.generic, np.ndarray))
-    )
-    return value if is_real and np.result_type(value).kind in "biuf" else None
+    is_one = value is not None and not np.shape(value) and isinstance(value, (bool, int, float, np.generic, np.ndarray))
+    return value if is_one and _is_real(np.result_type(value)) else None
 
 
 def branches_of(equation: Any, known: Mapping[Any, Any]) -> list[Any]:
@@ -117,12 +118,24 @@ def _numbers(equation: Any, values: Sequence[Any]) -> list[Any]:
         return [number_of(atom, known) for atom in jaxpr.outvars]
     if name not in _ON_NUMBERS or equation.outvars[0].aval.ndim:
         return []
+    values = [_wide(value, atom.aval.dtype) for value, atom in zip(values, equation.invars, strict=True)]
     if name == "integer_pow":
         values = (*values, equation.params["y"])
     elif name == "clamp":
         values = (values[1], values[0], values[2])
     with np.errstate(all="ignore"):
         return [np.asarray(_ON_NUMBERS[name](*values)).astype(equation.outvars[0].aval.dtype)]
+
+
+def _is_real(dtype: Any) -> bool:
+    # NumPy itself does not tell that bfloat16 is a float.
+    return any(jnp.issubdtype(dtype, kind) for kind in (jnp.bool_, jnp.integer, jnp.floating))
+
+
+def _wide(value: Any, dtype: Any) -> Any:
+    """A number in a type that NumPy computes with."""
+    narrow = np.dtype(dtype).kind == "V"
+    return np.asarray(value, (np.float32 if jnp.issubdtype(dtype, jnp.floating) else np.int32) if narrow else dtype)
 
 
 def _inner(equation: Any, needed: list[bool], known: Mapping[Any, Any]) -> Iterator[Step]:
@@ -151,7 +164,7 @@ def may_count(name: str, sizes: Mapping[str, int], steps: Iterable[Step]) -> boo
     for part in itertools.chain.from_iterable(itertools.combinations(rest, count) for count in range(len(rest) + 1)):
         cells = math.prod(part) * sizes[name]
         likely = (cells, cells - 1, 1 / cells, math.sqrt(cells), 1 / math.sqrt(cells)) if cells else ()
-        if any(math.isclose(number, each, rel_tol=1e-3) for number in found for each in likely):
+        if any(math.isclose(number, each, rel_tol=_ROUNDING) for number in found for each in likely):
             return True
     return False
 
@@ -169,7 +182,8 @@ def differing(ours: list[Step], others: list[Step]) -> list[tuple[Step, Step]]:
 def divides(own: Step, other: Step, cells: int) -> bool:
     """Whether a step divides by a number of cells, its root, or one less: `other` is the step with one cell more.
 
-    One that multiplies by it counts cells, and counts of parts add up.
+    One that multiplies by it counts cells, and counts of parts add up: of many cells that number hardly grows, so which
+    of the two is greater tells them apart.
     """
     if own.name not in ("div", "mul"):
         return False
@@ -178,5 +192,6 @@ def divides(own: Step, other: Step, cells: int) -> bool:
         return False
     before, after = changed[0]
     growth = (before or 0) / (after or 1) if own.name == "mul" else (after or 0) / (before or 1)
-    likely = (cells + 1) / cells, math.sqrt((cells + 1) / cells), cells / (cells - 1)
-    return any(math.isclose(growth, each, rel_tol=1e-3) for each in likely)
+    ratios = (cells + 1) / cells, cells / (cells - 1)
+    likely = *ratios, *map(math.sqrt, ratios)
+    return growth > 1 and any(math.isclose(growth, each, rel_tol=_ROUNDING) for each in likely)

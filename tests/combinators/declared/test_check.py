@@ -101,6 +101,8 @@ _TRUE: dict[str, Callable[..., Any]] = {
     "chosen by arithmetic": lambda x: lax.switch(
         jnp.minimum(3 - 2, 2), [lambda y: y / len(y), lambda y: y * 2, lambda y: y[::-1]], x
     ),
+    "truths of its own": lambda x: x * jnp.maximum(jnp.bool_(True), jnp.bool_(False)).astype(x.dtype),
+    "numbers of four bits": lambda x: x * (jnp.int4(3) + jnp.int4(2)).astype(x.dtype),
     "skipped": lambda x: lax.cond(x.sum() > 0, lambda y: y * 2, lambda y: y + y, x),
 }
 
@@ -183,6 +185,33 @@ def test_scores_that_are_scaled_by_a_cut_dimension_are_no_parts(scale: Any) -> N
         tp.trace(scores, *given)
     _traced(lambda q, k: q @ k.T * scale(q.shape[1]), "i [d], j [d] -> i j", (5, 7), (6, 7))
     tp.trace(tp.Reduce(lambda q, k: q @ k.T * scale(7), "i d, j d -> i j", tp.monoids.Sum), *given)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize(
+    "scale",
+    [
+        lambda x: 1 / len(x),
+        lambda x: 1 / jnp.sqrt(len(x)),
+        lambda x: 1 / jnp.asarray(len(x), x.dtype),
+        lambda x: lax.rsqrt(jnp.asarray(len(x) - 1, x.dtype)),
+    ],
+)
+def test_numbers_of_cells_are_seen_in_every_float(scale: Any, dtype: Any) -> None:
+    rows = jax.ShapeDtypeStruct((7, 4), dtype)
+    with pytest.raises(SignatureError, match="how many cells of `rows` its block has"):
+        tp.trace(tp.Map(lambda x: x * scale(x), "rows cols -> rows cols"), rows)
+    with pytest.raises(SignatureError, match="divides by how many cells of `rows` its block has"):
+        tp.trace(tp.Reduce(lambda x: x.sum(0) * scale(x), "rows cols -> cols", tp.monoids.Sum), rows)
+
+
+@pytest.mark.parametrize("rows", [6, 2000, 200_000])
+def test_counts_of_many_cells_are_no_means(rows: int) -> None:
+    given = jax.ShapeDtypeStruct((rows,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
+    likely = tp.Reduce(lambda x, s: jnp.sum(x**2) / s + x.shape[0] * jnp.log(s), "batch, -> ", tp.monoids.Sum)
+    tp.trace(likely, *given)
+    with pytest.raises(SignatureError, match="divides by how many"):
+        tp.trace(tp.Reduce(lambda x, s: jnp.sum(x) / x.shape[0] * s, "batch, -> ", tp.monoids.Sum), *given)
 
 
 @pytest.mark.parametrize(
