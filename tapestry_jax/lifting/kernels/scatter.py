@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from combinators import monoids
@@ -144,11 +143,8 @@ class OfUpdates(Searching):
 
 
 def neutral(primitive: str, dtype: Any) -> Any:
-    """What an update by this primitive leaves as it is, and what it is left as."""
+    """What an update by this primitive leaves as it is, and what it is left as; extrema are those of integers."""
     if primitive in ("scatter-add", "scatter-sub"):
         return 0
-    is_least = primitive == "scatter-max"
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return -np.inf if is_least else np.inf
     known = jnp.iinfo(dtype)
-    return known.min if is_least else known.max
+    return known.min if primitive == "scatter-max" else known.max

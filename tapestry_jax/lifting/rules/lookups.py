@@ -66,7 +66,7 @@ def gather(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
 def scatter(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """Axes of which every update has all cells are mapped, and one that single cells are numbered along.
 
-    Updates are folded where a monoid merges what they make; the other axes are whole.
+    Updates are folded where a monoid merges what they make, and its gradients; the other axes are whole.
     """
     (out,), numbers, name = types_of(equation), equation.params["dimension_numbers"], equation.primitive.name
     operand, places, updates = (walk.shape(atom) for atom in atoms)
@@ -90,9 +90,14 @@ def scatter(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     ]
     mapped = {f"i{axis}" for axis in batch.values()} | {f"o{a}" for a in free}
     flags = (bool(equation.params["indices_are_sorted"]), bool(equation.params["unique_indices"]))
-    alone = {a for a in indexed if len(indexed) == 1 and a in inserted and operand[a] > 1}
+    # JAX derives products of updates only where each number is promised to be there once, which no block can promise.
+    promised = name == "scatter-mul" and flags[1]
+    alone = {a for a in indexed if len(indexed) == 1 and a in inserted and operand[a] > 1 and not promised}
     at = next(iter(alone), None)
-    monoid = None if out.dtype == jnp.bool_ else FOLDS.get(name)
+    monoid = FOLDS.get(name)
+    if out.dtype == jnp.bool_ or (monoid is not Sum and jnp.issubdtype(out.dtype, jnp.inexact)):
+        # Equal extrema share a gradient, and a block tells the others nothing of how many of its updates attain it.
+        monoid = None
     folded = [dim for dim in told[:-1] if monoid is not None and dim not in mapped and 0 not in updates]
     kernel = OfUpdates(
         Scatter(name, numbers, equation.params["mode"], flags), at, 0 if at is None else operand[at], len(folded)

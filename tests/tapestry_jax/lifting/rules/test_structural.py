@@ -20,7 +20,7 @@ from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.walk import Walk
-from tests.tapestry_jax.lifting.agree import agrees, dims, mesh
+from tests.tapestry_jax.lifting.agree import agrees, close, dims, mesh, weighed
 
 _SOURCE = np.random.default_rng(1)
 
@@ -213,6 +213,35 @@ def test_one_update_goes_to_its_cell_alone(mode: str) -> None:
     plan = tp.plan(graph, tp.mesh(a=2), {"row": "a"})
     # The row that begins the second block, of which the first one has no place, is found in the first one too.
     np.testing.assert_array_equal(plan.compile()(*map(jnp.asarray, (x, s, u)))[:4], x[:4])
+
+
+@pytest.mark.parametrize("entries", [{"edge": "b"}, {"edge": tp.chunks(2), "node": "a"}])
+def test_equal_extrema_of_segments_share_a_gradient_under_every_plan(entries: Any) -> None:
+    x, s = np.array([5, 5, 5, 2, 2, 1, 5, 0], np.float32), np.array([1, 1, 1, 0, 0, 2, 1, 2], np.int32)
+    args = tuple(map(jnp.asarray, (np.array([2, 5, -np.inf, 0], np.float32), x, s)))
+
+    def extrema(start: Any, x: Any, s: Any) -> Any:
+        return start.at[s].max(x), (-3 * start).at[s].min(-3 * x)
+
+    graph = tp.lift(extrema, *args, names={"start": "node", "x": "edge", "s": "edge"})
+    planned = tp.plan(graph, mesh(), entries).compile()
+    ours, whole = (jax.jit(weighed(run, args))() for run in (planned, extrema))
+    close(ours, whole, 1e-6, "equal extrema")
+
+
+def test_largest_integers_of_segments_are_merged() -> None:
+    x, s = integers(100, 7), integers(4, 7)
+    graph = agrees(
+        lambda x, s: jax.ops.segment_max(x, s, 4), x, s, names={"x": "edge", "s": "edge"}, plans=[{"edge": "b"}]
+    )
+    assert {each.kind for each in tp.plan(graph, mesh(), {"edge": "b"}).collectives()} == {"all-reduce"}
+
+
+@pytest.mark.parametrize("entries", [{"row": "b"}, {"row": tp.chunks(2)}, {"edge": "b"}])
+def test_products_at_unique_numbers_have_derivatives_under_every_plan(entries: Any) -> None:
+    x, s, u = floats(6, 2), np.array([4, 2, 3, 5], np.int32), floats(4, 2)
+    names = {"x": "row _", "s": "edge", "u": "edge _"}
+    agrees(lambda x, s, u: (x + 1).at[s].multiply(u, unique_indices=True), x, s, u, names=names, plans=[entries])
 
 
 def test_messages_along_edges_are_cut_by_edges_and_by_nodes() -> None:
