@@ -52,7 +52,8 @@ def presented(step: Region, schedule: Schedule) -> Presented:
             finish = next((each for each in schedule.steps if isinstance(each, Finish) and each.node == node), None)
             if finish is not None and finish.scatter is None and len(known) == leaves - 1:
                 blocks = _blocks(run, shaped, schedule)
-                slope = _slope(shaped, {leaf: count * blocks for leaf, count in known.items()})
+                # Of the folds of a loop one has floats; the others count, such as right answers, and leave 1.
+                slope *= _slope(shaped, {leaf: count * blocks for leaf, count in known.items()})
         start += leaves
     kinds = [step.body.slots[slot].type.dtype for slot in step.body.outputs]
     return Presented({place: count for place, count in counts.items() if _holds(kinds[place], count)}, slope)
@@ -82,7 +83,9 @@ def _slope(shaped: Shaped, counts: Mapping[int, int]) -> float:
     """The derivative of what is presented by the one leaf that is not counted, if that is one number."""
     (place,) = set(range(len(shaped.state))) - counts.keys()
     total = shaped.state[place]
-    if len(shaped.results) != 1 or not all(_holds(shaped.state[leaf].dtype, count) for leaf, count in counts.items()):
+    if len(shaped.results) != 1 or not is_inexact(total.dtype):
+        return 1.0
+    if not all(_holds(shaped.state[leaf].dtype, count) for leaf, count in counts.items()):
         return 1.0
 
     def made(leaf: Any) -> Any:

@@ -105,6 +105,30 @@ def test_gradients_are_those_of_the_program(fold: Any, scale: float) -> None:
     _assert_close(ours, whole)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_share_counted_by_integers_beside_a_mean(is_first: bool) -> None:
+    def block(values: Any) -> tuple[Any, Any]:
+        return jnp.sum(values > 0, dtype=jnp.int32), jnp.asarray(values.size, jnp.int32)
+
+    both = tp.monoids.product(tp.monoids.Sum, tp.monoids.Sum)
+    share = tp.Reduce(block, "b o -> ", both, present=lambda state: state[0] / state[1])
+
+    def program(x: Any, w: Any) -> Any:
+        made = tp.Map(jnp.tanh)(product(x, w))
+        return (share(made), MEAN(made)) if is_first else (MEAN(made), share(made))
+
+    graph, arrays = tp.trace(program, *(node.results[0] for node in _graph(MEAN).inputs)), _arrays()
+    run = _plan(graph, tp.chunks(4)).compile()
+
+    def loss(of: Any) -> Any:
+        return lambda *args: (lambda made: (made[is_first], made[not is_first]))(of(*args))
+
+    ours, whole = (
+        jax.jit(jax.value_and_grad(loss(of), (0, 1), has_aux=True))(*arrays) for of in (run, lambda *args: graph(*args))
+    )
+    _assert_close(ours, whole)
+
+
 def test_a_curvature_is_that_of_the_program() -> None:
     graph, (x, w) = _graph(MEAN), _arrays()
     run = _plan(graph, tp.chunks(4)).compile()
