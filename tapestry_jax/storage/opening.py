@@ -77,6 +77,7 @@ def open(
     place = read_place(path, "tp.open")
     found = find_format(place, format, "tp.open").open(place, tensor, names)
     text = str(place.path.absolute()) if place.path else str(place.address)
+    tensor = getattr(found, "tensor", tensor)
     cast("Any", found).opened = Opened(text, tensor, format, None if names is None else found.names)
     return found
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, TypeVar, cast
 
 from combinators.errors import FormatError, message
 
 _MOST_TOLD = 20
+_Found = TypeVar("_Found")
 
 
 def choose(found: Iterable[str], tensor: str | None, where: str) -> str:
@@ -27,3 +29,9 @@ def choose(found: Iterable[str], tensor: str | None, where: str) -> str:
     headline = headline if names else f"`{where}` holds no tensor"
     remedy = "Name one of them: tp.open(path, name)." if names else "Look at the path."
     raise FormatError(message(headline, f"it holds {told}{more}", got, remedy=remedy))
+
+
+def named(found: _Found, tensor: str) -> _Found:
+    """A tensor that knows what it is called in its place: by its name, and by none, it is the same."""
+    cast("Any", found).tensor = tensor
+    return found

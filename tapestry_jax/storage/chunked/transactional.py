@@ -24,7 +24,7 @@ from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.unfinished.filled import Filled
 
 _BRANCH = "main"
@@ -140,7 +140,7 @@ def open_icechunk(place: Place, tensor: str | None = None, names: Names | None =
     session = asked("open a repository", place.text, repository.readonly_session, _BRANCH)
     known = asked("list the arrays", place.text, _arrays, session)
     name = choose(sorted(known), tensor, place.text)
-    return Snapshot(session, known[name], place.text, names)
+    return named(Snapshot(session, known[name], place.text, names), name)
 
 
 def make_icechunk(

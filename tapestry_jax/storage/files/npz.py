@@ -15,7 +15,7 @@ from tapestry_jax.storage.files.npy_header import written
 from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
 from tapestry_jax.storage.protocols import Names, Stored
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _MOST_RATIO = 1100
@@ -40,8 +40,8 @@ def open_npz(source: Ranges, tensor: str | None = None, names: Names | None = No
             name = choose(members, tensor, source.where)
             member = members[name]
             if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-                return _decompressed(source, archive, member, name, names)
-        return open_npy(_Member(source, _place(source, member), name), names)
+                return named(_decompressed(source, archive, member, name, names), name)
+        return named(open_npy(_Member(source, _place(source, member), name), names), name)
     except FormatError:
         source.close()
         raise

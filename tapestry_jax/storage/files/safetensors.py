@@ -18,7 +18,7 @@ from tapestry_jax.storage.files.pieces import pieces
 from tapestry_jax.storage.files.ranges import LocalFile, Ranges, cut_short
 from tapestry_jax.storage.files.strided import Layout
 from tapestry_jax.storage.protocols import Names, Stored
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 
 CODES: Mapping[str, str] = {
     "bool": "BOOL",
@@ -55,7 +55,8 @@ def open_safetensors(source: Ranges, tensor: str | None = None, names: Names | N
         source.close()
         raise
     kept = laid.names if given_names is None else given_names
-    return LaidOut(source, Laid(laid.shape, laid.dtype, laid.layout, kept), f"{source.where}, `{name}`")
+    found = LaidOut(source, Laid(laid.shape, laid.dtype, laid.layout, kept), f"{source.where}, `{name}`")
+    return named(found, name)
 
 
 def read_tensors(source: Ranges) -> dict[str, Laid]:

@@ -10,7 +10,7 @@ from typing import Any
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
 from tapestry_jax.storage.protocols import Array, Names, Stored
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import batches, cell_of, pyarrow, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored
 
@@ -30,7 +30,7 @@ def open_arrow(source: Ranges, tensor: str | None = None, names: Names | None = 
         batches = _Batches(source, file, name, where)
         rows = tuple(batches.batch(number).num_rows for number in range(file.num_record_batches))
         kept = (None, *inner) if names is None and inner else names
-        return ColumnStored(batches, Column(rows, cell, dtype, where), kept)
+        return named(ColumnStored(batches, Column(rows, cell, dtype, where), kept), name)
     except FormatError:
         source.close()
         raise

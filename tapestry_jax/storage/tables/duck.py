@@ -13,7 +13,7 @@ from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.files.ranges import of_file
 from tapestry_jax.storage.protocols import Array, Names, Stored
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, has_nulls, no_numbers, row_starts
 from tapestry_jax.storage.tables.sql import columns_for, create_table, one_dtype, quoted, tables_of
 
@@ -82,7 +82,7 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
         rows = row_starts(_count(database, table, where), ROWS)
         cell = () if column or len(columns) == 1 else (len(columns),)
         groups = _Table(database, path, _query(table, [each for each, _ in columns]), where)
-        return ColumnStored(groups, Column(rows, cell, dtype, where), names)
+        return named(ColumnStored(groups, Column(rows, cell, dtype, where), names), tensor or table)
     except FormatError:
         database.close()
         raise

@@ -10,7 +10,7 @@ from typing import Any
 from combinators.errors import FormatError, first_line, message
 from tapestry_jax.storage.files.ranges import AsFile, Ranges
 from tapestry_jax.storage.protocols import Array, Names, Stored
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import batches, cell_of, pyarrow, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored
 
@@ -41,7 +41,8 @@ def open_parquet(source: Ranges, tensor: str | None = None, names: Names | None 
         cell, dtype, inner = cell_of(schema.field(name).type, where)
         rows = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         kept = (None, *inner) if names is None and inner else names
-        return ColumnStored(_RowGroups(source, file, name, where), Column(rows, cell, dtype, where), kept)
+        groups = _RowGroups(source, file, name, where)
+        return named(ColumnStored(groups, Column(rows, cell, dtype, where), kept), name)
     except FormatError:
         source.close()
         raise

@@ -20,7 +20,7 @@ from combinators.errors import FormatError, message
 from tapestry_jax.storage.errors import StorageError, missing_package
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Names, Stored
-from tapestry_jax.storage.several import choose
+from tapestry_jax.storage.several import choose, named
 from tapestry_jax.storage.tables.arrow_arrays import cell_of, to_array
 from tapestry_jax.storage.tables.columns import Column, ColumnStored, no_numbers, row_starts
 from tapestry_jax.storage.tables.sql import columns_for, create_table, one_dtype, quoted, tables_of
@@ -65,7 +65,8 @@ def open_postgres(place: Place, tensor: str | None = None, names: Names | None =
         where = f"{place.text}, `{tensor or table}`"
         known = database.kinds(f"SELECT * FROM {quoted(table)}", where)
         chosen = [choose(known, column, f"{place.text}, `{table}`")] if column else list(known)
-        return _stored(database, f"SELECT {', '.join(map(quoted, chosen))} FROM {quoted(table)}", where, names)
+        asked = f"SELECT {', '.join(map(quoted, chosen))} FROM {quoted(table)}"
+        return named(_stored(database, asked, where, names), tensor or table)
 
 
 def open_query(place: Place, text: str, names: Names | None = None) -> ColumnStored:

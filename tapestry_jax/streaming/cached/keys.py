@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -89,12 +90,12 @@ def source_told(source: Stored) -> str | None:
     if isinstance(source, Joined):
         told = [source_told(part) for part in source.parts]
         return None if None in told else f"joined {told}"
-    place = place_told(source)
-    return None if place is None else f"{place} {source.fingerprint()}"
+    place, how = place_told(source), opened(source)
+    return None if place is None else f"{place} {how and how.format} {source.fingerprint()}"
 
 
 def place_told(source: Stored) -> str | None:
-    """Where a source lies; None of what lies in memory, and where nothing tells that it has changed."""
+    """Where a source lies, however it was written; None of what lies in memory, or may change without a trace."""
     if isinstance(source, Arriving | InMemory):
         return None
     if isinstance(source, Numbers):
@@ -108,7 +109,12 @@ def place_told(source: Stored) -> str | None:
         return None
     if how is None:
         return f"{type(source).__qualname__} {source.where}"
-    return repr((how.path, how.tensor, how.format, *([how.query] if how.query is not None else [])))
+    path, tensor = how.path, how.tensor
+    if "://" not in path:
+        path, inner = str(Path(path).resolve()), (Path(path) / (tensor or "")).resolve()
+        # A folder in a folder has a path of its own.
+        path, tensor = (str(inner), None) if inner.is_dir() else (path, tensor)
+    return repr((path, tensor, *([how.query] if how.query is not None else [])))
 
 
 def _nameless(graph: Graph) -> Graph:

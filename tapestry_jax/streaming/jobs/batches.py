@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -23,6 +23,7 @@ from tapestry_jax.streaming.kept.batches import (
     begin_batch,
     end_batch,
     goes_on,
+    is_begun,
     newest,
     told_of,
 )
@@ -66,6 +67,7 @@ def extend_kept(job: Job, checkpoint: Checkpoint, new: Any, name: Any, *, begins
             raise nothing_counted('job.run(), or begin with these rows: mode="reset"')
         older, read = None if begins else before, _given(job, new)
         batches = _batches(read, _checked_name(name))
+        _check_once(batches)
         if before is not None and batches and _is_counted(before, batches, begins=begins):
             _check_program(job, before, checkpoint)
             return _again(job, before)
@@ -146,14 +148,33 @@ def _batches(sources: Sequence[Stored], name: str | None) -> list[Batch]:
     """The batches that sources hold: of files that are joined each is one. None where nothing says which they are."""
     if name is not None:
         return [Batch.of(f"batch {name}", _content(sources), f"the batch {name!r}")]
-    counts = {len(source.parts) for source in sources if isinstance(source, Joined)}
-    if len(counts) == 1:
-        parts = range(counts.pop())
-        each = [[source.parts[n] if isinstance(source, Joined) else source for source in sources] for n in parts]
-    else:
-        each = [[*sources]]
-    found = [_batch(own) for own in each]
+    files = [[*_files(source)] for source in sources]
+    counts = {len(own) for source, own in zip(sources, files, strict=True) if isinstance(source, Joined)}
+    if len(counts) > 1:
+        # Files of one input would have no partners of the other.
+        return []
+    number = counts.pop() if counts else 1
+    pairs = zip(sources, files, strict=True)
+    columns = [own if isinstance(source, Joined) else own * number for source, own in pairs]
+    found = [_batch(own) for own in zip(*columns, strict=True)]
     return [batch for batch in found if batch is not None] if None not in found else []
+
+
+def _files(source: Stored) -> Iterator[Stored]:
+    """What is joined in a source, also where that was joined before."""
+    if not isinstance(source, Joined):
+        yield source
+        return
+    for part in source.parts:
+        yield from _files(part)
+
+
+def _check_once(batches: Sequence[Batch]) -> None:
+    again = [batch.shown for n, batch in enumerate(batches) if batch.place in {each.place for each in batches[:n]}]
+    if again:
+        told = [f"{shown} is there again" for shown in dict.fromkeys(again)]
+        remedy = "Give each of them once, or give all of them a name: batch=."
+        raise PlanError(message("some of these rows are given twice", *told, remedy=remedy))
 
 
 def _batch(sources: Sequence[Stored]) -> Batch | None:
@@ -202,5 +223,12 @@ def _again(job: Job, counted: Counted) -> Any:
             leaves.append(place_of_sink(sink).again())
         else:
             raise not_extended(f"the result in {sink!r:.80} cannot be opened again")
-    check_results(leaves, arrays, counted.folder)
+    try:
+        check_results(leaves, arrays, counted.folder)
+    except StreamError:
+        if not is_begun(counted):
+            raise
+        headline = f"the result of the rows that are counted in {counted.folder} was written over"
+        told = "others were being counted behind them when the job was stopped"
+        raise StreamError(message(headline, told, remedy="Give those rows again first, then these.")) from None
     return jax.tree.unflatten(graph.out_tree, leaves)

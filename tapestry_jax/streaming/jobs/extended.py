@@ -89,6 +89,10 @@ def _newer(job: Job, rows: int, new: Any) -> tuple[Plan, tuple[str, ...], tuple[
     graph = job.planned.graph
     given, places = given_rows(new, graph, job.sources, dim)
     sources = read_sources(given, None)
+    if len(sources) != len(given):
+        details = (f"expected {len(given)} tensors", f"got {len(sources)}")
+        remedy = "Pass one for every input; files of one input are joined: tapestry_jax.storage.joined."
+        raise PlanError(message("new rows are one tensor for every input that has rows", *details, remedy=remedy))
     sizes = {sources[n].shape[graph.inputs[n].results[0].names.index(dim)] for n in places if sources[n].shape}
     added = sizes.pop() if len(sizes) == 1 else -1
     if added == 0:

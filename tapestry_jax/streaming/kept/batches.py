@@ -170,6 +170,12 @@ def begin_batch(folder: Path, number: int, told: Mapping[str, str]) -> Path:
     return place
 
 
+def is_begun(counted: Counted) -> bool:
+    """Whether a batch behind the newest one was begun, and not counted."""
+    folder = counted.folder.parent.parent if counted.number else counted.folder
+    return place_of_batch(folder, counted.number + 1).is_dir()
+
+
 def end_batch(folder: Path, number: int) -> None:
     """Remove the batches that nothing goes on from any more."""
     for old in _numbered(folder):

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.storage import joined
+from tapestry_jax.storage import joined, stored
+from tapestry_jax.storage import save as save_tensors
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, load, save
 from tapestry_jax.streaming.kept import checkpoint
@@ -192,6 +193,72 @@ def test_files_that_are_joined_are_counted_each() -> None:
         job(1).extend(joined([tp.open(DAYS[1]), tp.open("day3.npy")]))
 
 
+def other_names() -> Iterator[Any]:
+    """The rows of one file, however it is opened."""
+    Path("link.npy").symlink_to(DAYS[1])
+    Path("sub").mkdir()
+    for path in (f"./{DAYS[1]}", f"sub/../{DAYS[1]}", "link.npy", Path(DAYS[1]).absolute().as_uri()):
+        yield tp.open(path)
+    yield tp.open(DAYS[1], format="npy", names=("row", "c"))
+
+
+def test_one_file_is_one_batch_however_it_is_opened() -> None:
+    script(2)
+    for rows in other_names():
+        again = job(1)
+        agree(again.extend(rows), FOLDS(ROWS[:16]))
+        assert read(again) == 0, rows
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "parquet", "arrow", "duckdb", "icechunk", "zarr"])
+def test_one_tensor_is_one_batch_with_and_without_its_name(kind: str) -> None:
+    if kind == "icechunk":
+        pytest.importorskip("icechunk")
+    sums, part = tp.fold(agg.Sum(), "row -> "), ROWS[8:16, 0].copy()
+    place, name = Path(f"several.{kind}"), "several" if kind == "icechunk" else "x"
+    whole = place
+    if kind in ("icechunk", "zarr"):
+        if kind == "zarr":
+            place.mkdir()
+            whole = place / name
+        sink = tp.create(whole, format=kind).make(part.shape, part.dtype, None, None)
+        sink.write(((0, 8),), part).result()
+        sink.finish().close()
+    else:
+        save_tensors(place, {name: stored(part)})
+    first = ROWS[:8, 0].copy()
+    tp.stream(sums, {"row": tp.chunks(size=2)}, first, checkpoint="run").run()
+    for given in (tp.open(whole, format=kind), tp.open(place, name)):
+        again = tp.stream(sums, {"row": tp.chunks(size=2)}, first, checkpoint="run")
+        assert again.extend(given) == ROWS[:16, 0].sum()
+        given.close()
+
+
+def test_files_that_are_given_twice_at_once_are_refused() -> None:
+    job().run()
+    twice = [joined([tp.open(DAYS[1]), tp.open(DAYS[1])])]
+    twice.append(joined([tp.open(DAYS[1]), joined([tp.open(DAYS[2]), tp.open(DAYS[1], format="npy")])]))
+    for rows in twice:
+        with pytest.raises(tp.PlanError) as caught:
+            job(1).extend(rows)
+        assert str(caught.value) == (
+            "some of these rows are given twice\n  day1.npy is there again\n"
+            "  Give each of them once, or give all of them a name: batch=."
+        )
+    agree(job(1).extend(joined([joined([tp.open(DAYS[1])]), tp.open(DAYS[2])])), FOLDS(ROWS))
+    for known in DAYS[1:]:
+        agree(job(1).extend(tp.open(known)), FOLDS(ROWS))
+
+
+def test_what_is_no_tensor_is_no_row() -> None:
+    for more in ({}, {"checkpoint": "run"}):
+        each = tp.stream(FOLDS, {"row": tp.chunks(size=2)}, ROWS[:8], **more)
+        each.run()
+        for wrong in (None, [[ROWS, ROWS]]):
+            with pytest.raises(tp.PlanError, match="new rows are one tensor for every input that has rows"):
+                each.extend(wrong)
+
+
 @tp.program("row c, c -> c")
 def weighed(x: Any, w: Any) -> Any:
     return tp.fold(agg.Sum(), "row c -> c")(tp.Map(lambda a, b: a * b, "row c, c -> row c")(x, w))
@@ -251,6 +318,24 @@ def test_results_in_sinks_are_replaced_and_found_again() -> None:
     np.save("sum.npy", np.zeros(3, np.float32))
     with pytest.raises(StreamError, match=r"sum.npy` was written since"):
         summed(1).extend(tp.open(DAYS[1]))
+
+
+def test_a_result_that_a_stopped_batch_has_written_over_is_told(stopping: Any) -> None:
+    def summed(day: int) -> Any:
+        return job(day, tp.fold(agg.Sum(), "row c -> c"), sinks=tp.create("sum.npy", overwrite=True))
+
+    summed(0).run().close()
+    for day, turns in ((1, 4), (2, 3)):
+        # The last state alone is not written, where the result is there already.
+        stopping(1 + turns // 2 + 1, True)
+        with pytest.raises(Stop):
+            summed(day).extend(tp.open(DAYS[day]))
+        stopping(0, False)
+        np.testing.assert_array_equal(np.load("sum.npy"), ROWS[: ENDS[day + 1]].sum(0))
+        with pytest.raises(StreamError, match=r"was written over\n  others .*\n  Give those rows again first"):
+            summed(day).extend(tp.open(DAYS[day - 1]))
+        summed(day).extend(tp.open(DAYS[day])).close()
+        np.testing.assert_array_equal(np.load("sum.npy"), ROWS[: ENDS[day + 1]].sum(0))
 
 
 def test_states_move_between_devices_along_columns() -> None:
