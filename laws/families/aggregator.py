@@ -128,9 +128,9 @@ def groups(s: AggregatorSubject, xs: Any) -> tuple[Any, Any]:
         for labels in LABELS:
             grouped = run(*xs, np.asarray(labels, np.int32))
             for group in range(GROUPS):
-                chosen = [i for i, label in enumerate(labels) if label == group]
+                chosen = np.asarray([i for i, label in enumerate(labels) if label == group], np.int32)
                 left.append(jax.tree.map(lambda leaf, group=group: leaf[group], grouped))
-                right.append(s.present(s.many(*(np.asarray(x)[chosen] for x in xs))))
+                right.append(s.present(s.many(*(jnp.asarray(x)[chosen] for x in xs))))
     return left, right
 
 

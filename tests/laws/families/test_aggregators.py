@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,11 @@ import pytest
 import laws
 from combinators import Aggregator, Monoid, aggregators, monoids
 from combinators.numerics.groups import Groups
+from laws.families.aggregator import groups
 from laws.shipped_pieces.aggregators import WEIGHTED, names, piece
+from laws.subjects.aggregator import COUNT, AggregatorSubject
+from laws.subjects.carrier import Carrier
+from laws.verdicts.conditioning import magnitudes
 from tests.shipped import each
 from tests.thoroughly import thoroughly
 
@@ -139,6 +144,15 @@ def test_shipped_aggregators_are_lawful(name):
     few = 9 if thoroughly() else 3 if name in FEW else 4
     report = laws.assert_lawful(piece(name), WEIGHTED.get(name), laws="aggregator", examples=few)
     assert "aggregator.semantic" in report.held, str(report)
+
+
+def test_groups_are_asked_in_float64_where_their_sides_differ():
+    recurrence = aggregators.Recurrence()
+    carrier = Carrier((jax.ShapeDtypeStruct((), jnp.float32),) * 2, recurrence.lift)
+    law = partial(groups, AggregatorSubject(recurrence, carrier, "Recurrence"))
+    xs = np.full(COUNT, 0.5, np.float32), np.arange(COUNT, dtype=np.float32)
+    found = magnitudes(law, (xs,), [0], of=0, both=True, cache={}, key="groups")
+    assert found is not None and found.sides is not None
 
 
 def test_aggregator_is_checked_with_its_monoid():
