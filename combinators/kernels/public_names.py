@@ -64,7 +64,7 @@ _KERNELS = {
     "combinators.monoids.elementwise": "lowest highest",
     "combinators.monoids.first": "combine_first combine_last",
     "combinators.monoids.function": "EachIdentity EachKey",
-    "combinators.monoids.held": "OfNothing Hold",
+    "combinators.monoids.held": "Hold",
     "combinators.monoids.lexicographic": "Preferred",
     "combinators.monoids.logsumexp": "finite_or_zero combine_logsumexp logsumexp_value maximum express restore",
     "combinators.monoids.matrix_product": "multiply unit_matrix PathProduct PathUnit",

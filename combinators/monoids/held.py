@@ -29,7 +29,7 @@ from combinators.monoids.matrix_product import PathProduct
 from combinators.monoids.optional import Adjoined
 from combinators.monoids.reservoir import merge_reservoirs
 from combinators.monoids.runs import Continue
-from combinators.monoids.segmented import Restart
+from combinators.monoids.segmented import Restart, Unbroken
 from combinators.monoids.top_k import merge_top_k
 
 # State: (any, state): whether it is of any element, and the state of those; the identity where it is not.
@@ -67,7 +67,7 @@ def held(monoid: Monoid) -> Monoid:
     if monoid.frame is not None or is_neutral(monoid.combine):
         return monoid
     return Monoid(
-        OfNothing(monoid),
+        Unbroken(monoid),
         Hold(monoid),
         commutative=monoid.commutative,
         idempotent=monoid.idempotent,
@@ -107,19 +107,6 @@ def is_neutral(combine: Any) -> bool:
         case _:
             known = any(combine is one for one in _NEUTRAL)
             return known or isinstance(leafwise(combine), Leafwise)
-
-
-@final
-@dataclass(frozen=True)
-class OfNothing:
-    """The identity: of nothing."""
-
-    monoid: Monoid
-
-    def __call__(self, cell_type: Any) -> Any:
-        """Return `(False, e)`."""
-        flag, inner = cell_type
-        return jnp.zeros(flag.shape, flag.dtype), self.monoid.identity_for(inner)
 
 
 @final

@@ -43,7 +43,7 @@ def segmented(monoid: Monoid) -> Monoid:
 @final
 @dataclass(frozen=True)
 class Unbroken:
-    """The identity: no segment begins, and nothing was merged."""
+    """The identity beside a flag: no segment begins, and nothing was merged."""
 
     monoid: Monoid
 
