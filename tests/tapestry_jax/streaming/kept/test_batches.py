@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tapestry_jax.storage import joined, stored
 from tapestry_jax.storage import save as save_tensors
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, load, save
-from tapestry_jax.streaming.kept import checkpoint
+from tests.tapestry_jax.streaming.kept.stops import Stop
 from tests.tapestry_jax.streaming.kept.test_extending import agree
 
 agg = tp.aggregators
@@ -27,33 +27,11 @@ FOLDS = tp.fold(agg.Mean() & agg.Last(), "row c -> c")
 DAYS = [f"day{number}.npy" for number in range(3)]
 
 
-class Stop(BaseException):
-    """What ends a process here, in the place of SIGKILL."""
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for number, path in enumerate(DAYS):
         np.save(path, ROWS[ENDS[number] : ENDS[number + 1]])
-
-
-@pytest.fixture
-def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, bool], None]:
-    """Ends what runs at its n-th state, before or after that is written."""
-    write, plan = checkpoint.save, {"left": 0, "before": False}
-
-    def stopped(folder: Any, frozen: Any) -> int:
-        plan["left"] -= 1
-        if plan["left"] == 0 and plan["before"]:
-            raise Stop
-        written = write(folder, frozen)
-        if plan["left"] == 0:
-            raise Stop
-        return written
-
-    monkeypatch.setattr(checkpoint, "save", stopped)
-    return lambda left, before: plan.update(left=left, before=before)
 
 
 def job(day: int = 0, program: Any = FOLDS, size: int = 2, sources: Any = (), **more: Any) -> Any:

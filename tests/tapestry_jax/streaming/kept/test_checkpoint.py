@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,7 @@ from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import load
 from tapestry_jax.streaming.kept import checkpoint
 from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arrays, ran, source, stream
-
-
-class Stop(BaseException):
-    """What ends a job here, in the place of SIGKILL."""
-
-
-@pytest.fixture
-def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None, bool], None]:
-    """Ends jobs at their n-th state, before or after it is written; None lets them run."""
-    save, plan = checkpoint.save, {"left": -1, "before": 0}
-
-    def stopped(folder: Any, frozen: Any) -> int:
-        plan["left"] -= 1
-        if plan["left"] == 0 and plan["before"]:
-            raise Stop
-        written = save(folder, frozen)
-        if plan["left"] == 0:
-            raise Stop
-        return written
-
-    monkeypatch.setattr(checkpoint, "save", stopped)
-    return lambda left, before: plan.update(left=-1 if left is None else left, before=int(before))
+from tests.tapestry_jax.streaming.kept.stops import Stop
 
 
 def expected(name: str, folder: Path, size: int | None = None) -> list[np.ndarray]:
