@@ -244,6 +244,20 @@ def test_products_at_unique_numbers_have_derivatives_under_every_plan(entries: A
     agrees(lambda x, s, u: (x + 1).at[s].multiply(u, unique_indices=True), x, s, u, names=names, plans=[entries])
 
 
+def test_numbers_that_are_clipped_or_bytes_find_their_block() -> None:
+    rows, outside, updates = floats(5, 2), np.array([9, 0, -7, 4], np.int32), floats(4, 2)
+    plans = [{"row": "a"}, {"row": tp.striped("a")}]
+    agrees(lambda x, s, u: x.at[s].add(u, mode="clip"), rows, outside, updates, names={"x": "row _"}, plans=plans)
+    few = np.array([3, 250, 3, 44], np.uint8)  # the second block begins at 150, and a byte has no 256
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    ones = np.ones(4, np.float32)
+
+    def added(x: Any, s: Any) -> Any:
+        return lax.scatter_add(x, s[:, None], ones, numbers)
+
+    agrees(added, floats(300), few, names={"x": "row"}, plans=plans)
+
+
 def test_messages_along_edges_are_cut_by_edges_and_by_nodes() -> None:
     def step(nodes: Any, senders: Any, receivers: Any, w: Any) -> Any:
         return nodes + jax.ops.segment_sum(jnp.tanh(nodes[senders] @ w), receivers, 6)
