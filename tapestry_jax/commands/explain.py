@@ -20,7 +20,7 @@ def words(parser: argparse.ArgumentParser) -> None:
     plan_words(
         parser,
         "A table: for every operation where its dimensions go, FLOPs and bytes of a device, and what it sends; for\n"
-        "every argument how it is stored; and what is alive at once. Of a graph file alone: its operations, with the\n"
+        "every argument how it is stored; and what is alive at once. Of a graph alone: its operations, with the\n"
         "paths and dimensions that a plan may name. Exit status 0; 2 where there is no plan to show.",
     )
 

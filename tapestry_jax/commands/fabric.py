@@ -11,7 +11,7 @@ from typing import Any
 
 from combinators.errors import TapestryError, message
 from tapestry_jax.commands.piece import imported_piece
-from tapestry_jax.commands.planned import read_graph
+from tapestry_jax.commands.planned import is_piece, read_graph
 from tapestry_jax.commands.search import read_mesh
 from tapestry_jax.fabric.catalogue.connection import FILE
 from tapestry_jax.fabric.described import Described
@@ -176,11 +176,10 @@ def _copy(fabric: Fabric, chosen: argparse.Namespace) -> int:
 
 def _apply(fabric: Fabric, chosen: argparse.Namespace) -> int:
     command = f"{_COMMAND} apply"
-    is_file = ":" not in chosen.program or Path(chosen.program).exists()
     program: Any = (
-        read_graph(chosen.program, chosen, command)
-        if is_file
-        else imported_piece(chosen.program, command, TapestryError)
+        imported_piece(chosen.program, command, TapestryError)
+        if is_piece(chosen.program)
+        else read_graph(chosen.program, chosen, command)
     )
     outputs = tuple(name.strip() for name in chosen.out.split(","))
     plan = dict(_entry(text) for text in chosen.plan) or None

@@ -1,4 +1,4 @@
-"""A plan that a command line names: a plan file beside its graph file, or `package.module:plan`."""
+"""What a command line names: a plan file beside its graph file, `package.module:plan`, `package.module:graph`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from tapestry_jax.commands.piece import imported_piece, made_piece
 from tapestry_jax.plan import Plan
 
 _Read = TypeVar("_Read")
+_Made = TypeVar("_Made", Plan, Graph)
 _HEAD = 1000  # characters in which a file says what it is
 _WRITTEN = "Name a file that to_json() wrote, or package.module:plan."
 _ORDER = "Name the plan file first, and the graph file behind --graph."
 ABOUT = """
 PLAN is a file that plan.to_json() wrote, and GRAPH one of graph.to_json(), of the program that it was made for; or
-PLAN is package.module:plan, a plan of a module of yours, or a function without parameters that makes one. Files are
-read as data: no code of theirs is run. Nothing is compiled, and no device of the mesh has to be here."""
+either is package.module:name, a plan or a graph of a module of yours, or a function without parameters that makes it.
+Files are read as data: no code of theirs is run. Nothing is compiled, and no device of the mesh has to be here."""
 
 
 def plan_words(parser: argparse.ArgumentParser, about: str, *, grad: bool = True) -> None:
     """The words that name a plan, and how the answer is wanted."""
     parser.description = f"{about}\n{ABOUT}"
     parser.add_argument("plan", metavar="PLAN", help="a plan file, or package.module:plan")
-    parser.add_argument("--graph", metavar="GRAPH", help="the graph file of a plan file")
+    parser.add_argument("--graph", metavar="GRAPH", help="the graph of a plan file: its file, or package.module:graph")
     answer_words(parser, grad=grad)
 
 
@@ -68,8 +69,12 @@ def read_plan(named: str, chosen: argparse.Namespace, command: str) -> Plan:
     Raises:
       TapestryError: likewise.
     """
-    is_file = ":" not in named or Path(named).exists()
-    return _from_files(named, chosen, command) if is_file else piece_plan(named, command)
+    return piece_plan(named, command) if is_piece(named) else _from_files(named, chosen, command)
+
+
+def is_piece(named: str) -> bool:
+    """Whether a name on the command line is one of a module: a file may have a colon in its name, too."""
+    return ":" in named and not Path(named).exists()
 
 
 def piece_plan(named: str, command: str) -> Plan:
@@ -78,29 +83,45 @@ def piece_plan(named: str, command: str) -> Plan:
     Raises:
       TapestryError: when there is none.
     """
+    return _of_kind(_piece(named, command), Plan, named, command, "plan", "tp.plan")
+
+
+def _piece(named: str, command: str) -> Any:
+    """What a module has under a name, or what its function without parameters makes.
+
+    Raises:
+      TapestryError: when there is none.
+    """
     found: Any = imported_piece(named, command, TapestryError)
     if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        found = made_piece(named, found, command, TapestryError)
-    if isinstance(found, Plan):
+        return made_piece(named, found, command, TapestryError)
+    return found
+
+
+def _of_kind(found: Any, kind: type[_Made], named: str, command: str, what: str, maker: str) -> _Made:
+    if isinstance(found, kind):
         return found
     raise TapestryError(
         message(
-            f"{command}: {named} is no plan.",
+            f"{command}: {named} is no {what}.",
             f"got {type(found).__name__}: {found!r:.80}",
-            remedy="Name what tp.plan returned, or a function without parameters that returns it.",
+            remedy=f"Name what {maker} returned, or a function without parameters that returns it.",
         )
     )
 
 
 def graph_alone(chosen: argparse.Namespace) -> Graph | None:
-    """The graph where a graph file stands in the place of a plan.
+    """The graph where one stands in the place of a plan: its file, or a module's.
 
     Raises:
       TapestryError: when it cannot be read.
     """
-    if chosen.graph is not None or (":" in chosen.plan and not Path(chosen.plan).exists()):
+    if chosen.graph is not None:
         return None
     command = f"tapestry {chosen.command}"
+    if is_piece(chosen.plan):
+        found = _piece(chosen.plan, command)
+        return found if isinstance(found, Graph) else None
     text = read_file(chosen.plan, command)
     # Whatever else it may be, reading it as a plan says so.
     return _graph_of(text, chosen.plan, chosen, command) if _is_of(text, "graph") else None
@@ -123,10 +144,10 @@ def _from_files(named: str, chosen: argparse.Namespace, command: str) -> Plan:
 
 
 def read_graph(path: str, chosen: argparse.Namespace, command: str, remedy: str = _ORDER) -> Graph:
-    """The graph of a graph file.
+    """The graph of a graph file, or of a module.
 
     Args:
-      path: of the file.
+      path: of the file, or `package.module:graph`.
       chosen: the words, of which those of `answer_words` say what the file may name.
       command: who asks, as errors call it.
       remedy: where it is the file of a plan.
@@ -134,7 +155,9 @@ def read_graph(path: str, chosen: argparse.Namespace, command: str, remedy: str 
     Raises:
       TapestryError: when it cannot be read, or is the file of a plan.
     """
-    text = read_file(path, command, "Name the file that graph.to_json() wrote.")
+    if is_piece(path):
+        return _of_kind(_piece(path, command), Graph, path, command, "graph", "tp.trace or tp.lift")
+    text = read_file(path, command, "Name the file that graph.to_json() wrote, or package.module:graph.")
     if _is_of(text, "plan"):
         raise _swapped(command, path, "plan", "graph", remedy)
     return _graph_of(text, path, chosen, command)

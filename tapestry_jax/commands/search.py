@@ -12,7 +12,7 @@ from typing import Any
 from jax.sharding import AbstractMesh
 
 from combinators.errors import TapestryError, message
-from tapestry_jax.commands.planned import answer_words, machine_words, read_graph, read_plan
+from tapestry_jax.commands.planned import answer_words, is_piece, machine_words, read_graph, read_plan
 from tapestry_jax.commands.why import read_wanted
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.pricing.cost import duration
@@ -21,17 +21,21 @@ from tapestry_jax.searching.question.meshes import MOST
 from tapestry_jax.searching.search import search
 
 _COMMAND = "tapestry search"
-_NOT_A_PLAN = "Name the file that graph.to_json() wrote; a plan to begin from goes behind --start."
+_NOT_A_PLAN = (
+    "Name the file that graph.to_json() wrote, or package.module:graph; a plan to begin from goes behind --start."
+)
 _ABOUT = """\
 The cheapest plan of a program that fits into a device's memory, proved and written to a plan file. Told are what it
 asks for, its seconds, its memory, and how far from the best it may be. Ctrl-C ends the search with the best plan so
 far. Exit status 0 where a plan is found, 2 where nothing fits or the question cannot be read, 130 where it was
 interrupted before there was one.
 
-GRAPH is a file that graph.to_json() wrote: data, no code of which is run. Nothing is compiled, and no device of the
-mesh has to be here.
+GRAPH is a file that graph.to_json() wrote: data, no code of which is run; or package.module:graph, a graph of a module
+of yours, or a function without parameters that makes one. Nothing is compiled, and no device of the mesh has to be
+here.
 
   tapestry search graph.json --mesh data=2,model=4 --machine h100 --grad
+  tapestry search mypackage.mymodule:graph --mesh data=2,model=4 --machine h100 --grad
   tapestry search graph.json --mesh 64 --machine v5p --memory 90GB --fix batch=data --fix embed=none -o plan.json
 """
 
@@ -40,7 +44,7 @@ def words(parser: argparse.ArgumentParser) -> None:
     """The words of `tapestry search`."""
     parser.description = _ABOUT
     add = parser.add_argument
-    add("source", metavar="GRAPH", help="a graph file")
+    add("source", metavar="GRAPH", help="a graph file, or package.module:graph")
     add(
         "--mesh",
         required=True,
@@ -61,7 +65,12 @@ def words(parser: argparse.ArgumentParser) -> None:
     )
     add("--start", metavar="PLAN", help="a plan file of this graph to begin from; what is found is not dearer")
     add("--cache", metavar="FOLDER", help="of plans found before, looked into first")
-    add("-o", "--output", metavar="FILE", help="the plan file; by default graph.plan.json beside graph.json")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the plan file; by default graph.plan.json beside graph.json, or in the working directory",
+    )
     answer_words(parser)
 
 
@@ -80,7 +89,7 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
             )
         )
     graph, mesh = read_graph(chosen.source, chosen, _COMMAND, _NOT_A_PLAN), read_mesh(chosen.mesh)
-    path = Path(chosen.output) if chosen.output else Path(chosen.source).with_suffix(".plan.json")
+    path = Path(chosen.output) if chosen.output else _beside(chosen.source)
     # Before the search, which may take long.
     if not path.parent.is_dir():
         raise _unwritten(path, "there is no such folder")
@@ -107,6 +116,13 @@ def run(chosen: argparse.Namespace, *, is_process: bool) -> int:
     _write(path, plan.to_json())
     sys.stdout.write(f"{_json(plan, chosen, path) if chosen.json else _told(plan, chosen, path)}\n")
     return 0
+
+
+def _beside(source: str) -> Path:
+    """The plan file that belongs to a graph file; of a module's graph it lies in the working directory."""
+    if is_piece(source):
+        return Path(f"{source.rpartition(':')[2].rpartition('.')[2]}.plan.json")
+    return Path(source).with_suffix(".plan.json")
 
 
 def read_mesh(text: str) -> Any:

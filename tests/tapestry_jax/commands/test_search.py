@@ -65,6 +65,25 @@ def test_answers_in_json(ask: Any, folder: Path):
     assert found["memory"] == plan.memory(True).total
 
 
+def test_the_graph_of_a_module_is_searched_and_named_again(ask: Any, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(folder)
+    lines = (
+        "import tapestry_jax as tp",
+        'product = tp.einsum("i k, k n -> i n")',
+        "def linear():",
+        "    return traced",
+    )
+    types = 'tp.TensorType({"i": 65536, "k": 1024}), tp.TensorType({"k": 1024, "n": 1024})'
+    (folder / "searched_programs.py").write_text("\n".join([*lines, f"traced = tp.trace(product, {types})"]))
+    status, told, error = ask(f"search searched_programs:linear --mesh 8 --machine h100 {FIXED} --method exhaustive")
+    assert (status, error, told.splitlines()[-1]) == (0, "", "linear.plan.json")
+    assert dict(read(folder, "linear.plan.json").entries)["i"] == ("data",)
+    assert ask("verify linear.plan.json --graph searched_programs:traced")[0] == 0
+    assert ask("explain searched_programs:linear")[1] == ask("explain graph.json")[1]
+    status, _, error = ask(f"search searched_programs:product --mesh 8 --machine h100 {FIXED}")
+    assert (status, error.splitlines()[0]) == (2, "tapestry search: searched_programs:product is no graph.")
+
+
 def test_what_is_fixed_stays_and_a_start_is_a_bound(ask: Any, folder: Path):
     words = f"search graph.json --mesh data=2,model=4 --machine h100 {FIXED} --fix i=data,chunks(4) -o fixed.json"
     assert ask(words)[0] == 0
@@ -121,7 +140,7 @@ def test_meshes_are_read():
             "nowhere.json --mesh data=2 --machine h100",
             "tapestry search: 'nowhere.json' cannot be read.\n"
             "  FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'\n"
-            "  Name the file that graph.to_json() wrote.",
+            "  Name the file that graph.to_json() wrote, or package.module:graph.",
         ),
         (f"graph.json --mesh data=2 --machine h100 {FIXED} -o no/plan.json", "cannot be written to 'no/plan.json'"),
         (
