@@ -6,6 +6,7 @@ import atexit
 import gc
 import importlib.util
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -44,6 +45,10 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+# What a shell starts in the background ignores Ctrl-C, and so does what it starts; tests send it to themselves.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # At import, since the number of devices is fixed once jax has looked at one. With a GPU in the machine CPUs stay the
 # default, so that the same tests see the same eight devices everywhere, and `gpu` tests ask for `jax.devices("gpu")`.

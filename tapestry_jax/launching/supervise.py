@@ -118,9 +118,10 @@ def _stopped(launch: Launch, group: Group, stop: _Stop) -> _Ended:
 
 @contextlib.contextmanager
 def _heard() -> Generator[_Stop]:
-    """Hear SIGINT and SIGTERM, also where whoever started this process ignores them."""
+    """Hear SIGINT, SIGTERM and SIGHUP, but for what whoever started this process ignores, as `nohup` does."""
     stop = _Stop()
-    heard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [each for each in numbers if signal.getsignal(each) != signal.SIG_IGN]
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

@@ -32,13 +32,17 @@ class Interrupted(BaseException):
 def heard() -> Generator[Interrupts]:
     """Hear SIGINT and SIGTERM; in another thread than the main one nothing is heard, as ever.
 
+    A signal that the process ignores stays ignored: shells start what runs in the background so, and Ctrl-C for
+    another program must not stop it.
+
     Where `Interrupted` comes out, the signal is told as it would have been: KeyboardInterrupt, or the end by SIGTERM.
     """
     interrupts = Interrupts()
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
         return
-    before = {number: signal.signal(number, interrupts.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupts.handle) for number in numbers}
     told: str | None = None
     try:
         yield interrupts

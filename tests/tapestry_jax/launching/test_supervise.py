@@ -149,6 +149,15 @@ time.sleep(60)
     assert told.err == f"tapestry launch: {name}\n" and signal.getsignal(signal.SIGINT) is before
 
 
+def test_what_the_shell_has_it_ignore_stops_no_group(launch: Run, capsys: pytest.CaptureFixture[str]):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert launch("os.kill(os.getppid(), signal.SIGHUP); print('runs on')", processes=None) == 0
+        assert capsys.readouterr().out == "runs on\n" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_who_does_not_end_is_killed_with_what_it_has_started(
     launch: Run, tmp_path: Path, again: bool, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,7 @@ import tapestry_jax as tp
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import load
 from tapestry_jax.streaming.kept import checkpoint
+from tapestry_jax.streaming.kept.interrupts import heard
 from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arrays, ran, source, stream
 from tests.tapestry_jax.streaming.kept.stops import Stop
 
@@ -165,6 +166,19 @@ def test_a_signal_ends_the_turn_keeps_it_and_frees_the_folder(
         assert same(arrays(stream("moments", 4, tmp_path, every="1000s").run()), want)
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+def test_a_signal_that_the_process_ignores_stops_no_job():
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in before:
+            with heard() as interrupts:
+                signal.raise_signal(number)
+            assert interrupts.number is None
+        assert {signal.getsignal(number) for number in before} == {signal.SIG_IGN}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])

@@ -20,15 +20,6 @@ def loss(model, x, y):
     return tp.nnx.mean_squared_error(model(x), y)
 
 
-@pytest.fixture
-def listens():
-    """A process that was started in the background may ignore Ctrl-C; this one hears it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("listens")
 def test_ctrl_c_in_a_step_comes_behind_it(monkeypatch: pytest.MonkeyPatch):
     model, x = tp.nnx.Linear(4, 4, rngs=nnx.Rngs(0)), np.eye(4, dtype="float32")
     trainer = tp.nnx.Trainer(
