@@ -14,6 +14,7 @@ import jax
 import pytest
 from jax.sharding import AxisType, Mesh
 
+from tests import collecting
 from tests.quickly import quickly
 
 SIMULATED_DEVICES = 8
@@ -76,14 +77,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["TAPESTRY_THOROUGH"] = "1"
     # Arrays of NumPy are put without a program, JAX's own small ones run in NumPy, the others share contexts of MLIR.
     quickly()
+    collecting.draw_without_our_numbers()
+    # Not by its name, since hooks of this file are not asked about files outside of its folder.
+    config.pluginmanager.register(collecting)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--thorough"):
         return
-    left_out = [item for item in items if item.get_closest_marker("thorough") is not None]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out = {item: None for item in items if item.get_closest_marker("thorough") is not None}
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:
