@@ -14,6 +14,13 @@ class StorageError(FormatError):
     """A place that cannot be used: not there, there already, not reachable, full, or closed."""
 
 
+class WrittenError(StorageError):
+    """What was opened lies there no more, or not as it was opened: a fingerprint of its place is that of another."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(message(f"`{where}` was written since it was opened", remedy="Open it again."))
+
+
 def missing_package(what: str, package: str, extra: str) -> StorageError:
     """The error of a format whose package is not installed; `package` may not be of the version that is needed."""
     remedy = f"Install it: pip install 'tapestry-jax[{extra}]'."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.lowering.boundary import placed
 from tapestry_jax.lowering.on_device.filled import first_turn
 from tapestry_jax.planning.scheduling.schedule import Slot
+from tapestry_jax.storage.errors import WrittenError
 from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
@@ -84,11 +85,11 @@ class Runner:
         Raises:
           StreamError: where a source was written while it was read.
         """
-        before, started = self._fingerprints(self.split.stored), Position() if begin is None else begin.position
-        stored: dict[int, Sequence[Stored]] = {
-            self.split.schedule.inputs[number]: [self.sources[number]] for number in self.split.stored
-        }
+        inputs = self.split.schedule.inputs
+        before, started = self._fingerprints(range(len(inputs))), Position() if begin is None else begin.position
+        stored: dict[int, Sequence[Stored]] = {inputs[number]: [self.sources[number]] for number in self.split.stored}
         values = self._entered() | ({} if begin is None else self._restored(begin))
+        self._check_read({*range(len(inputs))} - {*self.split.stored}, before)
         for number, part in enumerate(self.split.parts):
             if number < started.part:
                 if isinstance(part, Pass):
@@ -98,7 +99,7 @@ class Runner:
                 since = begin if begin is not None and number == started.part else None
                 read = {slot: several[0] for slot, several in stored.items()}
                 self.turn_all(number, part, values, read, since, keeper, meter)
-                self._check_read(part, before)
+                self._check_read([n for n in before if inputs[n] in {piece.value for piece in part.pieces}], before)
                 stored |= self._finished(part)
             else:
                 results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
@@ -112,16 +113,21 @@ class Runner:
         counts = range(done, part.turns)
         return [part.turns - 1 - count if part.region.reverse else count for count in counts]
 
-    def _fingerprints(self, numbers: Sequence[int]) -> dict[int, str]:
+    def _fingerprints(self, numbers: Iterable[int]) -> dict[int, str]:
         """Of sources that others can write; arrays in memory are the caller's."""
         files = [n for n in numbers if not isinstance(self.sources[n], InMemory)]
         return {n: self.sources[n].fingerprint() for n in files}
 
-    def _check_read(self, part: Pass, before: Mapping[int, str]) -> None:
-        """Raise where what a pass has read was changed since the beginning, before its results are in their places."""
-        inputs, read = self.split.schedule.inputs, {piece.value for piece in part.pieces}
-        for number, found in self._fingerprints([n for n in before if inputs[n] in read]).items():
-            if found != before[number]:
+    def _is_another(self, number: int, before: str) -> bool:
+        try:
+            return self.sources[number].fingerprint() != before
+        except WrittenError:
+            return True
+
+    def _check_read(self, numbers: Iterable[int], before: Mapping[int, str]) -> None:
+        """Raise where what was read has changed since the beginning; results of a pass are not in their places yet."""
+        for number in {*numbers} & {*before}:
+            if self._is_another(number, before[number]):
                 headline = f"a source was written while the stream read it: {self.sources[number].where}"
                 remedy = "Open it and run again once nobody writes it; what this pass has made is not in its place."
                 raise StreamError(message(headline, remedy=remedy))

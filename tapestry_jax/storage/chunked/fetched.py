@@ -16,8 +16,9 @@ from typing import Any
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.boxes import slices
 from tapestry_jax.storage.chunked.futures import context, tensorstore
-from tapestry_jax.storage.chunked.metadata import FILES, Metadata
+from tapestry_jax.storage.chunked.metadata import FILES, Metadata, checksum_of
 from tapestry_jax.storage.chunked.zarr import Begin, ZarrStored, open_store
+from tapestry_jax.storage.errors import WrittenError
 from tapestry_jax.storage.files.objects import Folder
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names
@@ -63,7 +64,13 @@ class ZarrFetched(ZarrStored):
         return _named(self._texts, self._metadata.version, self.where)
 
     def fingerprint(self) -> str:
-        """Of its metadata, and what the store says of every file: size, and version, `ETag`, checksum or times."""
+        """Of its metadata, and what the store says of every file: size, and version, `ETag`, checksum or times.
+
+        Raises:
+          WrittenError: where the metadata are not those that it was opened by.
+        """
+        if checksum_of({name: self._files.content(name) for name in FILES}) != self._metadata.checksum:
+            raise WrittenError(self.where)
         told = hashlib.sha256("\n".join(self._files.told()).encode()).hexdigest()
         return f"zarr{self._metadata.version}:{self._metadata.checksum}:{told}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def read_metadata(kvstore: Any, where: str) -> Metadata:
       FormatError: for metadata that cannot be read.
     """
     texts = {name: _text(kvstore, name, where) for name in FILES}
-    checksum = hashlib.sha256(b"\0".join(texts[name] or b"" for name in texts)).hexdigest()
+    checksum = checksum_of(texts)
     if texts["zarr.json"] is not None:
         said = _parsed(texts["zarr.json"], where)
         if said.get("node_type") != "array":
@@ -73,6 +73,11 @@ def read_metadata(kvstore: Any, where: str) -> Metadata:
     mark = marks.get(MARK) if isinstance(marks, dict) else None
     is_complete = isinstance(mark, dict) and mark.get("complete") is True
     return Metadata(version, check_names(names, rank, f"`{where}`"), is_complete, checksum, plain_of(version, said))
+
+
+def checksum_of(texts: Mapping[str, bytes | None]) -> str:
+    """What tells metadata from other metadata: of their files, by name; None for one that is not there."""
+    return hashlib.sha256(b"\0".join(texts.get(name) or b"" for name in FILES)).hexdigest()
 
 
 def spec_of(

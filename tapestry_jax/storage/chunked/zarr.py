@@ -33,7 +33,7 @@ from tapestry_jax.storage.chunked.metadata import (
 )
 from tapestry_jax.storage.chunked.plain import read_chunks, whole_chunks
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
-from tapestry_jax.storage.errors import StorageError, check_process, of_system
+from tapestry_jax.storage.errors import StorageError, WrittenError, check_process, of_system
 from tapestry_jax.storage.files.ranges import of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
@@ -136,6 +136,11 @@ class ZarrStored(_Opened, Shown):
 
         return 0, lambda: self._threads.submit(straight)
 
+    def _metadata_now(self) -> str:
+        place = self._place if self._folder is None else Place(self.where, self._folder, None)
+        files = tensorstore().KvStore.open(_kvstore(place), context=context()).result(timeout=WAIT)
+        return read_metadata(files, self.where).checksum
+
     def close(self) -> None:
         """As `Stored.close`."""
         super().close()
@@ -146,7 +151,12 @@ class ZarrStored(_Opened, Shown):
 
         An edit that puts the first time back changes the second. Of an address: the
         metadata alone; that numbers have changed there is not seen.
+
+        Raises:
+          WrittenError: where the metadata are not those that it was opened by: chunks would be read as other ones.
         """
+        if self._metadata_now() != self._metadata.checksum:
+            raise WrittenError(self.where)
         files = of_folder(self._folder) if self._folder else "address"
         return f"zarr{self._metadata.version}:{self._metadata.checksum}:{files}"
 

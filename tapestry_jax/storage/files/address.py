@@ -53,6 +53,9 @@ class Address:
             raise FormatError(message(headline, *details, remedy="Open it anew."))
         into[:] = content
 
+    def rests_on(self, begin: int, stop: int) -> None:
+        """Of another version nothing is read."""
+
     def fingerprint(self) -> str:
         """Size, `ETag` and time of change, as the server says now; a server that says none tells the size alone."""
         size, version, _ = self._asked(0, 1)

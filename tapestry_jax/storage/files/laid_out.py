@@ -46,9 +46,17 @@ class Laid:
 
 
 class LaidOut(Shown):
-    """A `Stored` whose cells lie at fixed strides in some bytes: `.npy`, safetensors."""
+    """A `Stored` whose cells lie at fixed strides in some bytes: `.npy`, safetensors.
 
-    def __init__(self, source: Ranges, laid: Laid, where: str) -> None:
+    Args:
+      source: the bytes.
+      laid: what its header says.
+      where: for people.
+      head: of how many bytes the header is.
+    """
+
+    def __init__(self, source: Ranges, laid: Laid, where: str, head: int) -> None:
+        source.rests_on(0, head)
         self._source, self._layout, self.where = source, laid.layout, where
         self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
         self._threads = Threads(where)
@@ -68,6 +76,9 @@ class LaidOut(Shown):
 
         An edit that puts the first time back changes the second. Of an address: what the
         server calls this version of it.
+
+        Raises:
+          WrittenError: where another file lies there now, or the header is another one. Numbers may be.
         """
         return f"{self.dtype.name}{self.shape}{self._layout.offset}:{self._source.fingerprint()}"
 

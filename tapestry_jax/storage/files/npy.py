@@ -28,7 +28,7 @@ def open_npy(source: Ranges, names: Names | None = None) -> LaidOut:
     except FormatError:
         source.close()
         raise
-    return LaidOut(source, Laid(header.shape, header.dtype, header.layout, names), source.where)
+    return LaidOut(source, Laid(header.shape, header.dtype, header.layout, names), source.where, header.layout.offset)
 
 
 def make_npy(path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None, *, overwrite: bool) -> LaidOutSink:

@@ -77,6 +77,10 @@ class _Member:
         """As `Ranges.read`."""
         self._source.read(self._offset + offset, into)
 
+    def rests_on(self, begin: int, stop: int) -> None:
+        """As `Ranges.rests_on`."""
+        self._source.rests_on(self._offset + begin, self._offset + stop)
+
     def fingerprint(self) -> str:
         """That of the whole file."""
         return self._source.fingerprint()
@@ -96,6 +100,9 @@ class _Decompressed:
     def read(self, offset: int, into: memoryview) -> None:
         """As `Ranges.read`."""
         into[:] = self._content[offset : offset + len(into)]
+
+    def rests_on(self, begin: int, stop: int) -> None:
+        """All of the file was read."""
 
 
 def _decompressed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from combinators.errors import first_line, message
-from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.errors import StorageError, WrittenError, missing_package
 from tapestry_jax.storage.files.ranges import cut_short
 from tapestry_jax.storage.places import Place
 
@@ -23,7 +23,8 @@ class Objects:
     def __init__(self, place: Place) -> None:
         self.where, self._asked = place.text, _Asked(place)
         self._files, self._path = self._asked(_package().url_to_fs, place.address)
-        self.size = int(self._asked(self._files.size, self._path) or 0)
+        about = self._asked(self._files.info, self._path)
+        self.size, self._opened = int(about.get("size") or 0), _told(about)
 
     def read(self, offset: int, into: memoryview) -> None:
         """As `Ranges.read`."""
@@ -33,10 +34,20 @@ class Objects:
             raise cut_short(self.where, stop, offset + len(content))
         into[:] = content
 
+    def rests_on(self, begin: int, stop: int) -> None:
+        """Objects are written whole: what was opened is there as it was, or not at all."""
+
     def fingerprint(self) -> str:
-        """What the store calls this version, of what it says: number, `ETag`, checksum, times; else its size alone."""
+        """What the store calls this version, of what it says: number, `ETag`, checksum, times; else its size alone.
+
+        Raises:
+          WrittenError: where it is another one than was opened.
+        """
         self._files.invalidate_cache()
-        return _told(self._asked(self._files.info, self._path))
+        found = _told(self._asked(self._files.info, self._path))
+        if found != self._opened:
+            raise WrittenError(self.where)
+        return found
 
     def close(self) -> None:
         """Nothing is held."""

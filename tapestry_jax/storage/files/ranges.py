@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.errors import StorageError, of_system
+from tapestry_jax.storage.errors import StorageError, WrittenError, of_system
 
 _MOST_AT_ONCE = 2**30
 """Linux reads at most 2 GiB less a page in one call."""
@@ -38,8 +38,16 @@ class Ranges(Protocol):
         """
         ...
 
+    def rests_on(self, begin: int, stop: int) -> None:
+        """Say that of all bytes these alone were read to open a tensor: while they stay, others may be written."""
+        ...
+
     def fingerprint(self) -> str:
-        """A text that changes with the bytes, as far as the place tells."""
+        """A text that changes with the bytes, as far as the place tells.
+
+        Raises:
+          WrittenError: where what was opened lies there no more, or not so.
+        """
         ...
 
     def close(self) -> None:
@@ -59,7 +67,7 @@ class LocalFile:
             about = os.fstat(self._file)
         except OSError as error:
             raise of_system(error, "open a file", self.where) from error
-        self.size = about.st_size
+        self.size, self._opened, self._head = about.st_size, about, None
         if not path.is_file():
             self.close()
             raise StorageError(message(f"`{path}` is no file", remedy="Look at the path, or name a format."))
@@ -76,9 +84,23 @@ class LocalFile:
                 raise cut_short(self.where, offset + len(into), offset + done)
             done += got
 
+    def rests_on(self, begin: int, stop: int) -> None:
+        """As `Ranges.rests_on`."""
+        self._head = begin, stop, _digest(self._path, begin, stop)
+
     def fingerprint(self) -> str:
-        """Of the path's size, times of change and number."""
-        return of_file(self._path)
+        """Of the path's size, times of change and number.
+
+        Raises:
+          WrittenError: where another file lies there than the one that is read, or what it was opened by has changed.
+        """
+        about = _looked_at(self._path)
+        if _told(about) != _told(self._opened):
+            # By another file the path says nothing of what is read from this one.
+            is_same = (about.st_dev, about.st_ino) == (self._opened.st_dev, self._opened.st_ino)
+            if not is_same or self._head is None or _digest(self._path, *self._head[:2]) != self._head[2]:
+                raise WrittenError(self.where)
+        return _told(about)
 
     def close(self) -> None:
         """Let the file go; what is under way must have ended."""
@@ -93,11 +115,27 @@ def of_file(path: Path) -> str:
     Raises:
       StorageError: where there is none.
     """
+    return _told(_looked_at(path))
+
+
+def _looked_at(path: Path) -> os.stat_result:
     try:
-        about = path.stat()
+        return path.stat()
     except OSError as error:
         raise of_system(error, "look at a file", str(path)) from error
+
+
+def _told(about: os.stat_result) -> str:
     return f"{about.st_size}.{about.st_mtime_ns}.{about.st_ctime_ns}.{about.st_ino}"
+
+
+def _digest(path: Path, begin: int, stop: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            return hashlib.sha256(file.read(stop - begin)).digest()
+    except OSError as error:
+        raise of_system(error, "look at a file", str(path)) from error
 
 
 def of_folder(path: Path) -> str:

@@ -55,7 +55,8 @@ def open_safetensors(source: Ranges, tensor: str | None = None, names: Names | N
         source.close()
         raise
     kept = laid.names if given_names is None else given_names
-    found = LaidOut(source, Laid(laid.shape, laid.dtype, laid.layout, kept), f"{source.where}, `{name}`")
+    laid = Laid(laid.shape, laid.dtype, laid.layout, kept)
+    found = LaidOut(source, laid, f"{source.where}, `{name}`", _header_size(source))
     return named(found, name)
 
 

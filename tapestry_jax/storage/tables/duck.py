@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.errors import StorageError, missing_package
+from tapestry_jax.storage.errors import StorageError, WrittenError, missing_package
 from tapestry_jax.storage.files.ranges import of_file
 from tapestry_jax.storage.protocols import Array, Names, Stored
 from tapestry_jax.storage.several import choose, named
@@ -71,6 +71,7 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
       FormatError: for a table or column that it does not have, that holds other things than numbers, or rows of which
         some were deleted.
     """
+    opened = _as_it_lies(path) if path.is_file() else ""
     database = connected(path)
     try:
         tables = [row[0] for row in _rows(database, _TABLES)]
@@ -81,7 +82,7 @@ def open_duck(path: Path, tensor: str | None = None, names: Names | None = None)
         dtype = _dtype(columns, where)
         rows = row_starts(_count(database, table, where), ROWS)
         cell = () if column or len(columns) == 1 else (len(columns),)
-        groups = _Table(database, path, _query(table, [each for each, _ in columns]), where)
+        groups = _Table(database, path, _query(table, [each for each, _ in columns]), where, opened)
         return named(ColumnStored(groups, Column(rows, cell, dtype, where), names), tensor or table)
     except FormatError:
         database.close()
@@ -122,8 +123,9 @@ def _write_table(database: Any, name: str, tensor: Stored) -> None:
 
 
 class _Table:
-    def __init__(self, database: Any, path: Path, query: str, where: str) -> None:
+    def __init__(self, database: Any, path: Path, query: str, where: str, opened: str) -> None:
         self._database, self._path, self._query, self._where = database, path.absolute(), query, where
+        self._opened = opened
 
     def load(self, group: int) -> Array:
         try:
@@ -139,12 +141,18 @@ class _Table:
         return plain[0] if len(plain) == 1 else np.stack(plain, axis=1)
 
     def fingerprint(self) -> str:
-        # What was committed last may lie beside it.
-        log = self._path.with_name(f"{self._path.name}.wal")
-        return f"{of_file(self._path)}:{of_file(log)}" if log.exists() else of_file(self._path)
+        if (found := _as_it_lies(self._path)) != self._opened:
+            raise WrittenError(self._where)
+        return found
 
     def close(self) -> None:
         self._database.close()
+
+
+def _as_it_lies(path: Path) -> str:
+    # What was committed last may lie beside it.
+    log = path.with_name(f"{path.name}.wal")
+    return f"{of_file(path)}:{of_file(log)}" if log.exists() else of_file(path)
 
 
 def connected(path: Path) -> Any:

@@ -18,6 +18,7 @@ from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Ref
 from combinators.settings import settings
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.errors import WrittenError
 from tapestry_jax.storage.files.joined import Joined, Numbers
 from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.opening import opened
@@ -91,7 +92,12 @@ def source_told(source: Stored) -> str | None:
         told = [source_told(part) for part in source.parts]
         return None if None in told else f"joined {told}"
     place, how = place_told(source), opened(source)
-    return None if place is None else f"{place} {how and how.format} {source.fingerprint()}"
+    if place is None:
+        return None
+    try:
+        return f"{place} {how and how.format} {source.fingerprint()}"
+    except WrittenError:
+        return None  # what is read from it is of no place
 
 
 def place_told(source: Stored) -> str | None:

@@ -16,6 +16,7 @@ from combinators.frozen import dataclass
 from combinators.settings import settings
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.scheduling.schedule import Slot
+from tapestry_jax.storage.errors import WrittenError
 from tapestry_jax.storage.opening import Opened, opened
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.cluster.handed import Handed, as_handed
@@ -189,10 +190,17 @@ def _fingerprint(how: Opened, source: Stored | None) -> str:
         found = again.fingerprint()
     finally:
         again.close()
-    if source is not None and source.fingerprint() != found:
+    if source is not None and _is_another(source, found):
         headline = f"a source was written since it was opened: {source.where}"
         raise StreamError(message(headline, remedy="Open it again, and run the job in another folder."))
     return found
+
+
+def _is_another(source: Stored, now: str) -> bool:
+    try:
+        return source.fingerprint() != now
+    except WrittenError:
+        return True
 
 
 def _fits(found: Mapping[str, Array], slots: Sequence[Slot]) -> bool:

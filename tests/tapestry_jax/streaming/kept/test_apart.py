@@ -99,10 +99,10 @@ def test_what_is_whole_on_the_devices_goes_to_sinks_too(tmp_path: Path) -> None:
 
 
 class Changing:
-    """A source into which somebody else writes at its fifth reading."""
+    """A source into which somebody else writes at its fifth reading, or another one."""
 
-    def __init__(self, stored: Stored) -> None:
-        self.stored, self.reads = stored, 0
+    def __init__(self, stored: Stored, at: int = 5) -> None:
+        self.stored, self.reads, self.at = stored, 0, at
         self.shape, self.dtype, self.names = stored.shape, stored.dtype, stored.names
         self.chunks, self.where, self.close, self.fingerprint = (
             stored.chunks,
@@ -113,7 +113,7 @@ class Changing:
 
     def read(self, box: Any, into: Any) -> Any:
         self.reads += 1
-        if self.reads == 5:
+        if self.reads == self.at:
             tp.stream(twice, FOUR, 7 * X, tp.create(self.where, overwrite=True)).run().close()
         return self.stored.read(box, into)
 
@@ -126,6 +126,24 @@ def test_a_source_that_is_written_while_it_is_read_is_told(source: Stored, name:
     with pytest.raises(StreamError, match=f"a source was written while the stream read it: {name}"):
         tp.stream(twice, {"row": tp.chunks(size=1)}, changing, tp.create("y.npy")).run()
     assert not Path("y.npy").exists()
+
+
+def test_a_source_that_is_read_whole_and_written_meanwhile_is_told(source: Stored) -> None:
+    np.save("y.npy", X)
+    less = tp.Map(lambda a, b: a - b.max(0), "row c, [i] c -> row c")
+    with pytest.raises(StreamError, match=r"a source was written while the stream read it: y.npy"):
+        tp.stream(less, FOUR, (source, Changing(tp.open("y.npy"), at=1)), tp.create("z.npy")).run()
+
+
+@pytest.mark.parametrize("words", [{}, {"checkpoint": "run"}, {"cache": "cache"}], ids=str)
+def test_a_source_in_whose_place_lies_another_is_read_as_neither(source: Stored, words: Any) -> None:
+    del source
+    np.save("x.npy", X)
+    source = tp.open("x.npy")
+    tp.stream(twice, FOUR, source, tp.create("x.npy", overwrite=True)).run().close()
+    with pytest.raises(tp.StorageError, match=r"x\.npy` was written since it was opened"):
+        tp.stream(twice, FOUR, source, **words).run()
+    assert (tp.stream(twice, FOUR, tp.open("x.npy"), **words).run() == 4 * X).all()
 
 
 def test_results_that_were_written_or_removed_are_not_given_again(source: Stored) -> None:
