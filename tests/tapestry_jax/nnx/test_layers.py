@@ -253,7 +253,16 @@ def scored(call, leaves, x):
     return jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))), y
 
 
-@pytest.mark.parametrize("name", PAIRS)
+# What others say with other sizes or another monoid, or models of it say.
+THOROUGH = {
+    *("linear without bias", "layer norm, other options", "group norm of many axes", "attention", "swiglu"),
+    *("conv of volumes", "conv transpose, valid", "min pool", "avg pool"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH)) for name in PAIRS]
+)
 def test_layer_equals_flax_with_gradients(name):
     """Unplanned, and under a plan where the pair comes with names of its input and entries."""
     ours, theirs, x, *planned = PAIRS[name]()

@@ -163,6 +163,7 @@ def test_uncut_cost_is_that_of_plain_jnp(model, graph, loss_graph):
             assert ours[what] <= 1.02 * plain[what], (what, ours[what] / plain[what])
 
 
+@pytest.mark.thorough
 def test_training_with_optax_reduces_the_loss():
     config = tp.nnx.TransformerConfig(layers=1, embed=16, heads=2, vocab=11, max_len=8)
     model = tp.nnx.Transformer(config, rngs=nnx.Rngs(0))

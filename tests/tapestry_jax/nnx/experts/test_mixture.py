@@ -78,11 +78,15 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
         {"top_k": 2, "capacity_factor": 1.0, "gated": True},
         [{"choice": "model", "expert": "model", "batch": "data", "batch_sent": "data"}],
     ),
-    "dropless": ({"top_k": 2}, [{"expert": "data", "mlp": "model", "batch": tp.chunks(size=2)}]),
+    "dropless": ({"top_k": 2}, [{"expert": "data", "mlp": "model"}]),
+    "dropless, in chunks": ({"top_k": 2}, [{"expert": "data", "mlp": "model", "batch": tp.chunks(size=2)}]),
 }
+THOROUGH = ["dropless, in chunks"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH)) for name in CASES]
+)
 def test_experts_are_those_of_the_reference(name: str) -> None:
     options, plans = CASES[name]
     layer = tp.nnx.MoE(EXPERTS, 6, 4, rngs=nnx.Rngs(0), **options)

@@ -75,7 +75,8 @@ PLANS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["sequence", pytest.param("tensors", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", PLANS)
 def test_plans_by_hand(name: str, mesh2x4: Any) -> None:
     model = model_of()
     plan = tp.plan(tp.trace(loss, model, TOKENS), mesh2x4, PLANS[name])

@@ -89,7 +89,8 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", ["expert parallel", pytest.param("dropless", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", PLANS)
 def test_plans_by_hand(name: str, mesh2x4: Any) -> None:
     options, entries = PLANS[name]
     model = model_of(**options)

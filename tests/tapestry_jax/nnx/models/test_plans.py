@@ -40,7 +40,7 @@ THOROUGH = pytest.mark.thorough
 BY_HAND = [
     pytest.param("gpt", TENSORS, id="gpt, tensors", marks=THOROUGH),
     pytest.param("gpt", {"batch": ("data", "model")}, id="gpt, data", marks=THOROUGH),
-    pytest.param("llama", TENSORS, id="llama, tensors"),
+    pytest.param("llama", TENSORS, id="llama, tensors", marks=THOROUGH),
     pytest.param("llama", PIPELINE, id="llama, pipeline", marks=THOROUGH),
     pytest.param("llama", RING, id="llama, ring", marks=THOROUGH),
     pytest.param("vit", {"batch": "data", "heads": "model", "mlp": "model"}, id="vit, tensors", marks=THOROUGH),

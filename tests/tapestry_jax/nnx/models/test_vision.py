@@ -49,7 +49,7 @@ class FlaxEncoderBlock(nnx.Module):
 class FlaxViT(nnx.Module):
     def __init__(self, rngs):
         self.patches, self.positions = FlaxPatches(rngs), nnx.Embed(16, 8, rngs=rngs)
-        self.encoder = nnx.List([FlaxEncoderBlock(rngs) for _ in range(2)])
+        self.encoder = nnx.List([FlaxEncoderBlock(rngs) for _ in range(1)])
         self.norm, self.head = nnx.LayerNorm(8, rngs=rngs), nnx.Linear(8, 5, rngs=rngs)
 
     def __call__(self, images):
@@ -73,7 +73,7 @@ class FlaxMixerBlock(nnx.Module):
 
 class FlaxMixer(nnx.Module):
     def __init__(self, rngs):
-        self.patches, self.blocks = FlaxPatches(rngs), nnx.List([FlaxMixerBlock(rngs) for _ in range(2)])
+        self.patches, self.blocks = FlaxPatches(rngs), nnx.List([FlaxMixerBlock(rngs) for _ in range(1)])
         self.norm, self.head = nnx.LayerNorm(8, rngs=rngs), nnx.Linear(8, 5, rngs=rngs)
 
     def __call__(self, images):
@@ -126,8 +126,8 @@ def of_images(kind, config, **sizes):
 
 
 PAIRS = {
-    "vit": lambda: (of_images(ViT, ViTConfig, layers=2, embed=8, heads=2), FlaxViT(nnx.Rngs(1))),
-    "mixer": lambda: (of_images(Mixer, MixerConfig, layers=2, embed=8, tokens=4, mlp=12), FlaxMixer(nnx.Rngs(1))),
+    "vit": lambda: (of_images(ViT, ViTConfig, layers=1, embed=8, heads=2), FlaxViT(nnx.Rngs(1))),
+    "mixer": lambda: (of_images(Mixer, MixerConfig, layers=1, embed=8, tokens=4, mlp=12), FlaxMixer(nnx.Rngs(1))),
     "resnet": lambda: (
         ResNet(ResNetConfig(5, (1, 1), 4, small=True), rngs=nnx.Rngs(0)),
         FlaxResNet(1, True, nnx.Rngs(1)),

@@ -251,11 +251,11 @@ def test_iterators_of_grain_go_on(tmp_path):
     def told(step, found):
         losses.append((step, found["loss"]))
 
-    whole = trainer_of(where="one")
-    whole.fit(iter(data.to_iter_dataset()), steps=8, every=1, report=told)
-    trainer_of(tmp_path / "run", "one").fit(data.to_iter_dataset(), steps=5)
+    whole, batches = trainer_of(tmp_path / "run", "one"), iter(data.to_iter_dataset())
+    for steps in (5, 8):
+        whole.fit(batches, steps=steps, every=1, report=told)
     again = trainer_of(tmp_path / "run", "one")
-    again.restore()
+    again.restore(5)
     expected, losses[:] = losses[5:], []
     again.fit(data.to_iter_dataset(), steps=8, every=1, report=told)
     assert losses == expected
