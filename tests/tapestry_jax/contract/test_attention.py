@@ -31,8 +31,9 @@ def reference_causal(q, k, v):
 @pytest.mark.parametrize(
     ("length", "entries"),
     [
-        (8, {"batch": "data", "heads": "model"}),
-        (8, {"seq": "data", "keys": "model"}),
+        # Heads are cut beside projections below, and what divides evenly sends as what does not.
+        pytest.param(8, {"batch": "data", "heads": "model"}, marks=pytest.mark.thorough),
+        pytest.param(8, {"seq": "data", "keys": "model"}, marks=pytest.mark.thorough),
         (6, {"seq": "model", "batch": "data"}),
         (6, {"seq": "data", "keys": "model"}),
         (6, {"keys": ("model", "data")}),

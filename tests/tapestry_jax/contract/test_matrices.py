@@ -34,11 +34,11 @@ EVEN, UNEVEN = (8, 16, 32, 4), (7, 5, 13, 3)
 @pytest.mark.parametrize(
     ("entries", "sizes"),
     [
-        ({"batch": "data", "mlp": "model"}, EVEN),
+        pytest.param({"batch": "data", "mlp": "model"}, EVEN, marks=pytest.mark.thorough),
         ({"batch": "data", "mlp": "model"}, UNEVEN),
         ({"batch": ("data", "model")}, UNEVEN),
         ({"embed": "data", "mlp": "model"}, EVEN),
-        ({"embed": "model", "batch": "data", "out": "model"}, EVEN),
+        pytest.param({"embed": "model", "batch": "data", "out": "model"}, EVEN, marks=pytest.mark.thorough),
         ({"embed": "model", "batch": "data", "out": "model"}, UNEVEN),
         ({"mlp": ("model", "data")}, UNEVEN),
     ],
@@ -55,7 +55,7 @@ def test_contract_mlp_by_some_arguments(mesh2x4):
     assert_holds(plan, args, grad=(1, 2))
 
 
-@pytest.mark.parametrize("batch", [6, 7])
+@pytest.mark.parametrize("batch", [pytest.param(6, marks=pytest.mark.thorough), 7])
 def test_contract_mlp_on_three_devices(batch):
     args = mlp_arguments(batch, 5, 8, 4)
     plan = tp.plan(
@@ -78,7 +78,7 @@ def test_contract_one_device():
     assert plan.collectives(grad=True) == ()
 
 
-@pytest.mark.parametrize("size", [8, 7])
+@pytest.mark.parametrize("size", [pytest.param(8, marks=pytest.mark.thorough), 7])
 def test_contract_sequence_parallel_reduces_and_scatters(mesh8, size):
     # Each device has a part of the hidden dimension, and wants the sums of its own rows only.
     @tp.program("row embed, embed mlp, mlp out -> row out")

@@ -149,7 +149,7 @@ layouts = st.sampled_from(
 )
 
 # Each is compiled three times, and every run draws the same; it draws pairs of tests/pairs besides.
-EXAMPLES = 12 if thoroughly() else 5
+EXAMPLES = 12 if thoroughly() else 3
 
 
 @hypothesis.given(

@@ -21,7 +21,7 @@ def second(state):
 @pytest.mark.parametrize(
     ("length", "entries"),
     [
-        (16, {"t": ("data", "model")}),
+        pytest.param(16, {"t": ("data", "model")}, marks=pytest.mark.thorough),
         (13, {"t": ("data", "model")}),
         (3, {"t": "model"}),
     ],
@@ -70,7 +70,12 @@ def test_contract_affine_recurrence(mesh2x4, length, reverse, exclusive):
 
 
 @pytest.mark.parametrize(
-    ("length", "ends"), [(8 * 64, {}), (8 * 50 - 3, {"reverse": True, "exclusive": True})], ids=["even", "uneven"]
+    ("length", "ends"),
+    [
+        # Forwards the tree of accelerators below goes, by rows as well.
+        pytest.param(8 * 64, {}, id="even", marks=pytest.mark.thorough),
+        pytest.param(8 * 50 - 3, {"reverse": True, "exclusive": True}, id="uneven"),
+    ],
 )
 def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):
     # Each device scans its steps by rows, and goes on from what the devices before it come to.

@@ -11,9 +11,11 @@ import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 
 RNG = np.random.default_rng(0)
-# Modes of maps are held by their own contracts; what stencils answer themselves is in every run.
-BOUNDARIES: list[Any] = ["periodic", 2.5, ("one-sided", "zero")]
-BOUNDARIES += [pytest.param(b, marks=pytest.mark.thorough) for b in ("zero", "edge", "reflect", ("reflect", 1.0))]
+# Modes of maps are held by their own contracts, and `y` is periodic; what stencils answer themselves is in every run.
+BOUNDARIES: list[Any] = [2.5, ("one-sided", "zero")]
+BOUNDARIES += [
+    pytest.param(b, marks=pytest.mark.thorough) for b in ("periodic", "zero", "edge", "reflect", ("reflect", 1.0))
+]
 
 
 def spread(u: Any, c: Any) -> Any:

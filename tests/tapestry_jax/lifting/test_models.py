@@ -128,7 +128,9 @@ OLD: dict[str, tuple[nn.Module, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "a perceptron")) for name in OLD]
+)
 def test_linen_modules_are_functions_of_their_variables(name: str) -> None:
     model, x = OLD[name]
     variables = model.init(jax.random.key(0), x)

@@ -81,7 +81,13 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", list(PROGRAMS))
+# Where one operand lies otherwise the others show the same.
+THOROUGH = ["batch and model", "one mesh axis twice", "whole"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH)) for name in PROGRAMS]
+)
 def test_partitioned_is_the_program_and_sends_what_its_plan_sends(name):
     program, shapes, specs = PROGRAMS[name]
     mesh, f, arrays = tp.mesh(data=2, model=4), tp.partitioned(program), drawn(*shapes)

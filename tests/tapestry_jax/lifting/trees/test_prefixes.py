@@ -110,7 +110,13 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# From the end as from the start, and by fewer leaves.
+THOROUGH = ["segments from the end", "decays without the batch", "the largest of few steps"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH)) for name in CASES]
+)
 def test_a_scan_is_one_operation_and_equal_where_its_steps_are_cut(name: str) -> None:
     function, args, monoid, plan = CASES[name]
     graph = agrees(function, *args, plans=[plan])

@@ -49,7 +49,7 @@ def _gradient(plan: tp.Plan) -> Any:
 @pytest.mark.parametrize(
     ("graph", "entries"),
     [
-        (_attention, {"k": tp.chunks(4)}),
+        pytest.param(_attention, {"k": tp.chunks(4)}, marks=pytest.mark.thorough),
         # Chunks of which rows see nothing, in loops over both.
         (lambda: _attention(causal=True), {"q": tp.chunks(3), "k": tp.chunks(4)}),
         (_attention, {"k": ("data", tp.chunks(3))}),

@@ -94,7 +94,7 @@ def test_what_is_known_of_a_sum(
 
 
 @pytest.mark.parametrize("fold", [MEAN, HALVED, ROOT, COUNT, TINY, WEIGHTED])
-@pytest.mark.parametrize("scale", [1.0, 0.3])
+@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.thorough), 0.3])
 def test_gradients_are_those_of_the_program(fold: Any, scale: float) -> None:
     graph, arrays = _graph(fold), _arrays()
     run = _plan(graph, tp.chunks(4)).compile()

@@ -54,9 +54,16 @@ def planned(program: Any, plan: str, *args: Any) -> Any:
     return tp.plan(tp.trace(program, *args), tp.mesh(data=devices), entries).compile()
 
 
-@pytest.mark.parametrize("size", [8, 5])
+# Four devices and all in chunks say no more than two devices with chunks of their own, where all have the same steps.
+@pytest.mark.parametrize(
+    ("plan", "size"),
+    [
+        *(("four", 5), ("both", 5), ("both", 8)),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in (("four", 8), ("two", 5), ("two", 8))),
+        *(pytest.param("chunks", size, marks=pytest.mark.thorough) for size in (5, 8)),
+    ],
+)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("plan", PLANS)
 def test_an_infinite_decay_forgets_nothing_that_is_not_there(plan: str, direction: str, size: int) -> None:
     monoid, how = DIRECTIONS[direction]
     scan = tp.Scan(monoid, "t, t -> t", over="t", kernel=pair, present=second, **how)
@@ -122,7 +129,7 @@ TIED = np.array([1, 3, 3, 2, 3, 1, 3], np.float32)
 
 
 @pytest.mark.parametrize("how", [{}, {"reverse": True}, {"exclusive": True}], ids=["all", "reverse", "exclusive"])
-@pytest.mark.parametrize("plan", ["four", "both"])
+@pytest.mark.parametrize("plan", [pytest.param("four", marks=pytest.mark.thorough), "both"])
 def test_the_first_of_equal_maxima_has_the_gradient_however_a_scan_is_cut(plan: str, how: dict[str, Any]) -> None:
     scan = tp.Scan(tp.monoids.Max, "t -> t", over="t", **how)
     run = planned(scan, plan, TIED)

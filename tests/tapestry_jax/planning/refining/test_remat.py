@@ -62,7 +62,7 @@ def backward(plan, kind):
 @pytest.mark.parametrize(
     ("entries", "choice"),
     [
-        ({"b": "data", "f": "model"}, True),
+        pytest.param({"b": "data", "f": "model"}, True, marks=pytest.mark.thorough),
         ({"b": ("data", tp.chunks(2)), "f": "model"}, "dots"),
         ({"f": ("model", tp.chunks(3))}, True),
         ({"layer": "data", "b": tp.chunks(3)}, "dots"),

@@ -70,7 +70,7 @@ def marked(remat, graph=GRAPH, mesh=None):
 @pytest.mark.parametrize(
     ("entries", "choice"),
     [
-        (ENTRIES, True),
+        pytest.param(ENTRIES, True, marks=pytest.mark.thorough),
         ({"b": ("data", tp.chunks(2)), "f": "model"}, "dots"),
         ({"f": ("model", tp.chunks(2))}, True),
     ],

@@ -57,13 +57,17 @@ def _arrays(graph: tp.Graph) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "entries",
-    [{"q": tp.striped("data"), "keys": tp.ring("data")}, {"keys": "data"}],
-    ids=["a causal ring in stripes", "keys over the mesh"],
+    ("entries", "causal"),
+    [
+        pytest.param({"q": tp.striped("data"), "keys": tp.ring("data")}, True, marks=pytest.mark.thorough),
+        pytest.param({"keys": "data"}, False, marks=pytest.mark.thorough),
+        ({"keys": "data"}, True),
+    ],
+    ids=["a causal ring in stripes", "keys over the mesh", "causal, keys over the mesh"],
 )
 @pytest.mark.usefixtures("takes_small_blocks")
-def test_it_stands_in_with_the_same_value_gradient_and_collectives(entries: Any) -> None:
-    graph = _interpreted(_attention(256 if "q" in entries else 128, 256, causal="q" in entries))
+def test_it_stands_in_with_the_same_value_gradient_and_collectives(entries: Any, causal: bool) -> None:
+    graph = _interpreted(_attention(256 if "q" in entries else 128, 256, causal=causal))
     plan = tp.plan(graph, tp.mesh(data=2), entries)
     plan.verify()
     assert "dense splash_state" in plan.explain()
