@@ -48,7 +48,9 @@ def deep() -> Any:
     return one_pass
 
 
-@pytest.mark.parametrize(("size", "devices"), [(5, 1), (16, 1), (2, 1), (4, 2)])
+@pytest.mark.parametrize(
+    ("size", "devices"), [(5, 1), (4, 2), *(pytest.param(n, 1, marks=pytest.mark.thorough) for n in (2, 16))]
+)
 def test_a_coupled_system_in_passes_is_that_in_memory(tmp_path: Path, size: int, devices: int) -> None:
     random = np.random.default_rng(0)
     fields = [random.uniform(size=(ROWS, COLUMNS)).astype(np.float32) for _ in range(2)]

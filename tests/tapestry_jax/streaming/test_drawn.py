@@ -14,6 +14,7 @@ from laws.strategies.plans import dimensions
 from tapestry_jax.planning.entries.items import Chunks
 from tests.pairs.pair import TOLERANCES, difference, draw_pair
 from tests.pairs.plans import repaired
+from tests.thoroughly import thoroughly
 
 
 def verdict(seed: str) -> str:
@@ -42,5 +43,5 @@ def verdict(seed: str) -> str:
 
 
 def test_drawn_programs_are_streamed_as_they_are_unplanned() -> None:
-    found = Counter(verdict(f"streamed/{number}") for number in range(24))
-    assert found["equal"] >= 5, found
+    found = Counter(verdict(f"streamed/{number}") for number in range(24 if thoroughly() else 10))
+    assert found["equal"] >= 3, found

@@ -133,7 +133,13 @@ def test_tables_of_a_database_are_matrices_and_columns_vectors(tmp_path: Path, d
             tp.open(tmp_path / "db.duckdb", name)
 
 
-@pytest.mark.parametrize("name", ['t"; DROP TABLE kept; --', "a'b", "select", "naïve name", "x/y", "1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *('t"; DROP TABLE kept; --', "select", "x/y"),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("a'b", "naïve name", "1")),
+    ],
+)
 def test_names_of_tables_and_columns_are_no_sql(tmp_path: Path, database: Any, name: str):
     database.execute("CREATE TABLE kept (x INTEGER)")
     database.execute(f"CREATE TABLE {quoted(name)} ({quoted(name)} INTEGER)")

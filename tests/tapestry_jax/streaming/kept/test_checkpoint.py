@@ -17,6 +17,7 @@ from tapestry_jax.streaming.kept import checkpoint
 from tapestry_jax.streaming.kept.interrupts import heard
 from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arrays, ran, source, stream
 from tests.tapestry_jax.streaming.kept.stops import Stop
+from tests.thoroughly import thoroughly
 
 
 def expected(name: str, folder: Path, size: int | None = None) -> list[np.ndarray]:
@@ -31,7 +32,10 @@ def same(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", JOBS)
+# Batches are stopped at every state in test_batches.py.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "batches")) for name in JOBS]
+)
 def test_a_job_that_stops_at_every_state_goes_on(name: str, tmp_path: Path, stopping: Any):
     size = JOBS[name].sizes[-1]
     want, stops = expected(name, tmp_path), 0
@@ -56,7 +60,7 @@ def test_a_job_that_stops_at_every_state_goes_on(name: str, tmp_path: Path, stop
 @pytest.mark.parametrize("name", ["sums", "running", "doubled", "centred"])
 def test_a_job_goes_on_in_other_chunks(name: str, tmp_path: Path, stopping: Any):
     want = expected(name, tmp_path)
-    for begun in (4, 2):
+    for begun in (4, 2) if thoroughly() else (4,):
         for after in JOBS[name].sizes:
             folder = tmp_path / f"{begun}-{after}"
             folder.mkdir()
@@ -81,7 +85,7 @@ def test_chunks_that_do_not_end_where_it_stands_are_refused(tmp_path: Path, stop
     )
 
 
-@pytest.mark.parametrize(("begun", "after"), [(2, 1), (1, 2), (4, 2)])
+@pytest.mark.parametrize(("begun", "after"), [(2, 1), (1, 2), pytest.param(4, 2, marks=pytest.mark.thorough)])
 def test_a_job_goes_on_with_other_devices_along_what_is_not_streamed(
     begun: int, after: int, tmp_path: Path, stopping: Any
 ):

@@ -18,7 +18,7 @@ from tests.tapestry_jax.streaming.jobs.test_job import ROWS, centred, table, thr
 
 agg = tp.aggregators
 OVER = {"row": tp.chunks(size=4)}
-FOLDS = agg.Moments() & agg.Mean() & agg.MinMax() & agg.Sum() & agg.First() & agg.Last() & agg.LogSumExp()
+FOLDS = agg.Moments() & agg.First() & agg.LogSumExp()
 
 
 class Counted:
@@ -52,7 +52,7 @@ def test_folds_go_on_with_the_result_of_all_rows(first: int):
     agree(job.run(), computed(program, rows[:first]))
     read = source.rows
     start = first
-    for count in (5, 2, 0, 24 - first - 7):
+    for count in (5, 0, 24 - first - 5):
         agree(job.extend(rows[start : start + count]), computed(program, rows[: start + count]))
         start += count
     assert start == 24

@@ -1,6 +1,6 @@
 """SIGKILL at random moments, in real processes: every job ends with the bits of one that nobody kills.
 
-Twenty kills; two hundred where all is thorough.
+Ten kills; two hundred where all is thorough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def test_killed_jobs_end_with_the_same_bits():
-    kills = 200 if thoroughly() else 20
+    kills = 200 if thoroughly() else 10
     words = [sys.executable, "-m", "tests.tapestry_jax.streaming.kept.kills", "--kills", str(kills), "--seconds", "120"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
