@@ -8,3 +8,8 @@ import os
 def thoroughly() -> bool:
     """Whether everything is run."""
     return "TAPESTRY_THOROUGH" in os.environ
+
+
+def some(examples: int) -> int:
+    """How many examples a property draws: a third of them, and all where everything is run."""
+    return examples if thoroughly() else examples // 3

@@ -30,7 +30,7 @@ def reference_all(x):
 @pytest.mark.parametrize(
     ("rows", "entries"),
     [
-        (16, {"row": "model", "col": "data"}),
+        pytest.param(16, {"row": "model", "col": "data"}, marks=pytest.mark.thorough),
         pytest.param(13, {"row": ("data", "model")}, marks=pytest.mark.thorough),
         # Three rows on eight devices: most of them hold nothing but padding.
         (3, {"row": ("model", "data")}),
@@ -45,6 +45,7 @@ def test_contract_aggregators(mesh2x4, rows, entries):
     assert_holds(plan, args, reference=reference_all)
 
 
+@pytest.mark.thorough
 def test_contract_moments_and_pairs(mesh2x4):
     pair = agg.Moments() & agg.Max()
     args = (normal(11, 3) + 2,)

@@ -9,6 +9,7 @@ import pytest
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.tapestry_jax.draw import named, normal
+from tests.thoroughly import thoroughly
 
 agg = tp.aggregators
 ROWS = 13
@@ -23,7 +24,7 @@ VECTOR = "row [col], row -> "
 STATISTICS = (
     ("weighted", agg.Moments(), WEIGHED),
     ("ends", agg.MinMax(), COLUMN),
-    ("regression", agg.LinearRegression(), VECTOR),
+    *([("regression", agg.LinearRegression(), VECTOR)] if thoroughly() else []),
 )
 ENDS = (("first", agg.First(), WEIGHED), ("last", agg.Last(), COLUMN))
 BINS = (
@@ -77,8 +78,8 @@ def _reference(group):
     [
         (STATISTICS, (normal(ROWS, 2) + 3, WEIGHTS)),
         (ENDS, (normal(ROWS, 2), WEIGHTS > 0.5)),
-        (JUDGED, (LABELS, SCORES, WEIGHTS)),
-        # Counts of bins and of classes are merged as those of what is judged.
+        # Counts of what is judged, of bins and of classes are merged by sums.
+        pytest.param(JUDGED, (LABELS, SCORES, WEIGHTS), marks=pytest.mark.thorough),
         pytest.param(BINS, (SCORES, WEIGHTS), marks=pytest.mark.thorough),
         pytest.param(CLASSES, (LABELS, GUESSES, WEIGHTS), marks=pytest.mark.thorough),
     ],

@@ -39,6 +39,7 @@ def test_the_present_machine_is_measured_and_prices_plans():
     assert tp.plan(graph, tp.mesh(model=2), {"k": "model"}).cost(machine).communication > 0
 
 
+@pytest.mark.thorough
 def test_links_of_one_device_are_said_to_be_guesses():
     machine = tp.machines.measure(tp.mesh(model=1))
     assert not machine.tables and machine.inside.bandwidth.estimate and machine.between.latency.estimate

@@ -180,7 +180,13 @@ def test_without_a_search_consecutive_blocks_give_the_same(kernel):
 
 
 @pytest.mark.parametrize(
-    ("place", "searches"), [("data", False), (("data", tp.chunks(2)), False), (tp.striped("data"), True)], ids=str
+    ("place", "searches"),
+    [
+        ("data", False),
+        pytest.param(("data", tp.chunks(2)), False, marks=pytest.mark.thorough),
+        (tp.striped("data"), True),
+    ],
+    ids=str,
 )
 def test_a_vocabulary_that_is_cut_in_blocks_is_not_searched(place, searches):
     # Neither 3 devices nor their chunks divide it.

@@ -39,8 +39,20 @@ GRAPHS = {"operations": operations, "inputs": inputs, "carries": loops}
 ENTRIES = {"space": {"n": "data"}, "chunks": {"n": ("data", tp.chunks(2))}}
 
 
-@pytest.mark.parametrize("entries", ENTRIES.values(), ids=ENTRIES)
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+# Each program once, each cut once; both together are thorough.
+@pytest.mark.parametrize(
+    ("graph", "entries"),
+    [
+        pytest.param(
+            GRAPHS[graph],
+            ENTRIES[entries],
+            id=f"{graph}-{entries}",
+            marks=[pytest.mark.thorough] * ((graph == "inputs") == (entries == "chunks")),
+        )
+        for graph in GRAPHS
+        for entries in ENTRIES
+    ],
+)
 def test_planning_and_reports_are_linear(graph: Any, entries: Any, mesh2x4: Any) -> None:
     # Once for all uses: what a plan keeps for later is counted by the first that asks for it.
     @functools.cache

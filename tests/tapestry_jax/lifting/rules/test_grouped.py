@@ -38,7 +38,7 @@ def routed(x: Any, w: Any, route: Any) -> Any:
 
 
 PLANS = [
-    {"row": "b", "expert": "a"},
+    pytest.param({"row": "b", "expert": "a"}, marks=pytest.mark.thorough),  # As every run takes it below.
     {"expert": "b", "in": "a"},
     {"row": ("a", tp.chunks(2)), "out": "b"},
     {"expert": tp.chunks(2), "row": "a"},
@@ -87,7 +87,7 @@ def test_rows_of_other_groups_do_not_reach_a_gradient() -> None:
     assert np.isfinite(found[1:]).all() and not np.isfinite(found[0]).any()
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.thorough)])
 def test_halves_are_summed_as_products_of_halves_are(dtype: str) -> None:
     x, w = jnp.asarray(ROWS, dtype), jnp.asarray(WEIGHTS, dtype)
     agrees(product, x, w, SIZES, plans=[{"expert": "b", "row": "a"}], names=NAMES, rtol=3e-2)

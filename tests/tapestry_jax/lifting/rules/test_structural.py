@@ -107,7 +107,16 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+# The same rules, of other options or beside others that have rows of their own.
+THOROUGH = {
+    *("running from the end", "dilated, padded unevenly", "convolution of three axes", "smallest of windows"),
+    *("attention of groups", "a loss", "drawn", "factors", "convolution with strides", "rows that are not there"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH)) for name in CASES]
+)
 def test_every_cut_of_what_is_lifted_gives_what_the_function_gives(name: str) -> None:
     function, *args = CASES[name]
     # XLA lays out what a transform and its gradient share as it likes, and then refuses the program on CPUs.

@@ -1,7 +1,7 @@
 """Gradients where several elements attain an extremum, and beside infinities and NaN: the same under every plan.
 
-Thorough: all are compiled, and all folds in stripes at once; that a maximum in stripes shares its gradient is asked for
-by itself as well.
+Thorough: all are compiled, there are more of them, and all folds in stripes at once; that a maximum in stripes shares
+its gradient is asked for by itself as well.
 """
 
 from __future__ import annotations
@@ -38,13 +38,20 @@ def folds(x, weights, labels, runs):
     del runs
     return (
         largest(x, weights),
-        least(x, weights),
         tp.fold((agg.Max() & agg.Moments()) & agg.MinMax(), "x c -> c")(x),
+        tp.fold(agg.Max().by_key(None, 2), "x c, x -> c")(x, labels),
+        tp.fold(agg.MinMax().masked(), "x c, x -> c")(x, labels),
+        tp.fold(lifted_one_by_one, "x c -> c")(x),
+        *(more_folds(x, weights, labels) if thoroughly() else ()),
+    )
+
+
+def more_folds(x, weights, labels):
+    return (
+        least(x, weights),
         tp.fold(agg.Max(), "x c -> ")(x),
         tp.fold(agg.Max().contramap(lambda x, w: x * w), "x c, c -> c")(x, weights),
         tp.fold((agg.Max() & agg.Min()).by_key(None, 2), "x c, x -> c")(x, labels),
-        tp.fold(agg.MinMax().masked(), "x c, x -> c")(x, labels),
-        tp.fold(lifted_one_by_one, "x c -> c")(x),
     )
 
 
@@ -54,11 +61,17 @@ def choices(x, weights, labels, runs):
     return (
         tp.fold(agg.ArgMax() & agg.ArgMin(), "x c, x -> c")(x, coordinates),
         tp.fold(agg.TopK(2), "x c, x -> c")(x, coordinates),
-        tp.fold(agg.First() & agg.Last(), "x c -> c")(x),
         tp.fold(agg.ArgMax().by_segment(None, 3), "x c, x, x -> c")(x, coordinates, labels),
-        tp.fold((agg.Max() & agg.Min()).by_run(), "x c, x -> c")(x, runs),
+        *(more_choices(x, runs) if thoroughly() else ()),
         # Apart from the other scans: one loop runs in one direction.
         tp.Scan(monoids.Min, "x c -> x c", "x", reverse=True, exclusive=True)(x),
+    )
+
+
+def more_choices(x, runs):
+    return (
+        tp.fold(agg.First() & agg.Last(), "x c -> c")(x),
+        tp.fold((agg.Max() & agg.Min()).by_run(), "x c, x -> c")(x, runs),
     )
 
 
@@ -66,10 +79,16 @@ def prefixes(x, weights, labels, runs):
     del weights
     return (
         tp.Scan(monoids.Max, "x c -> x c", "x", final=True)(x),
-        tp.scan(agg.MinMax(), "x c -> x c", "x")(x),
         tp.scan(agg.Max().by_run(), "x c, x -> x c", "x")(x, runs),
-        tp.scan(agg.Max().segmented(), "x c, x -> x c", "x")(x, labels),
         tp.window(agg.Max(), 3, "x c -> x c", "x")(x),
+        *(more_prefixes(x, labels) if thoroughly() else ()),
+    )
+
+
+def more_prefixes(x, labels):
+    return (
+        tp.scan(agg.MinMax(), "x c -> x c", "x")(x),
+        tp.scan(agg.Max().segmented(), "x c, x -> x c", "x")(x, labels),
     )
 
 

@@ -101,9 +101,6 @@ def test_rows_end_behind_a_stop_token_each_by_itself(model, greedy):
     ends = [tuple(np.flatnonzero(np.isin(row, stop))[:1]) for row in greedy]
     assert len(set(ends)) > 1
     np.testing.assert_array_equal(generate(model, PROMPT, 6, lengths=LENGTHS, stop=stop), expected)
-    np.testing.assert_array_equal(
-        generate(model, PROMPT, 6, lengths=LENGTHS, stop=list(range(31))), greedy[:, :1] + np.zeros(6, int)
-    )
     assert generate(model, PROMPT, 1, stop=int(greedy[0, 0])).shape == (4, 1)
 
 

@@ -82,6 +82,7 @@ def test_llama_is_planned_before_there_are_weights_which_are_then_read_where_the
     np.testing.assert_allclose(plan.compile()(nnx.state(placed), TOKENS), model(TOKENS), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_llama_starts_as_layer_by_layer():
     sizes = {"layers": 2, "embed": 8, "heads": 2, "vocab": 5, "mlp": 6}
     stacked = Llama(LlamaConfig(**sizes), rngs=nnx.Rngs(0))

@@ -15,9 +15,12 @@ from tapestry_jax.nnx.models import Mixtral, MixtralConfig, generate
 from tests.contract import assert_contract, assert_same
 from tests.simulated.sampled import computed
 from tests.tapestry_jax.nnx.models import llama_reference as reference
+from tests.thoroughly import thoroughly
 
 TOKENS = np.random.default_rng(1).integers(0, 23, (8, 6)).astype(np.int32)
-SIZES: dict[str, Any] = {"layers": 2, "embed": 8, "heads": 4, "vocab": 23, "mlp": 6, "num_key_value_heads": 2}
+# One by one and in a loop several layers are told apart in nnx/blocks/test_stack.py.
+LAYERS = 2 if thoroughly() else 1
+SIZES: dict[str, Any] = {"layers": LAYERS, "embed": 8, "heads": 4, "vocab": 23, "mlp": 6, "num_key_value_heads": 2}
 PARTS = {
     "attention_norm.scale": "input_layernorm.weight",
     "mlp_norm.scale": "post_attention_layernorm.weight",
@@ -26,7 +29,7 @@ PARTS = {
     "attention.value.kernel": "self_attn.v_proj.weight",
     "attention.out.kernel": "self_attn.o_proj.weight",
 }
-CONFIG = reference.CONFIG | {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "head_dim": 2}
+CONFIG = reference.CONFIG | {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "head_dim": 2, "num_hidden_layers": LAYERS}
 
 
 def model_of(**options: Any) -> Any:
@@ -41,7 +44,7 @@ def plain_loss(held: dict[str, Any]) -> Any:
     """The same in jnp: every expert transforms every token, and is weighted by its share."""
     weights = {"model.embed_tokens.weight": held["embed.embedding"], "model.norm.weight": held["norm.scale"]}
     weights["lm_head.weight"] = held["head.kernel"].T
-    for layer in range(2):
+    for layer in range(LAYERS):
         for ours, theirs in PARTS.items():
             array = held[f"decoder.{layer}.{ours}"]
             rows = array.reshape(8, -1) if array.shape[0] == 8 else array.reshape(-1, 8)
@@ -60,7 +63,7 @@ def plain_loss(held: dict[str, Any]) -> Any:
         return jnp.einsum("bsx,bsxe->bse", shares, made)
 
     made = jax.nn.log_softmax(reference.logits(weights, CONFIG, TOKENS, experts))
-    return -jnp.take_along_axis(made, TOKENS[..., None], -1).mean() + 0.1 * sum(balances) / 2
+    return -jnp.take_along_axis(made, TOKENS[..., None], -1).mean() + 0.1 * sum(balances) / LAYERS
 
 
 def test_mixtral_equals_a_plain_one_with_gradients() -> None:

@@ -47,7 +47,7 @@ BY_HAND = [
     pytest.param("vit", PIPELINE, id="vit, pipeline", marks=THOROUGH),
     pytest.param("mixer", {"batch": "data", "tokens": "model", "mlp": "model"}, id="mixer, tensors", marks=THOROUGH),
     pytest.param("mixer", {"batch": "data", "embed": "model"}, id="mixer, features", marks=THOROUGH),
-    pytest.param("resnet", {"batch": "data", "y": "model"}, id="resnet, space"),
+    pytest.param("resnet", {"batch": "data", "y": "model"}, id="resnet, space", marks=THOROUGH),
     pytest.param("resnet", {"batch": "data", "features": "model"}, id="resnet, channels", marks=THOROUGH),
 ]
 WHOLE = dict.fromkeys(("x", "channels", "features", "classes"))

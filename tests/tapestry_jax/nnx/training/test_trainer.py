@@ -91,7 +91,7 @@ def expected():
     return by_flax(optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-2)), batches())
 
 
-@pytest.mark.parametrize("where", [*MESHES])
+@pytest.mark.parametrize("where", ["one", "2x4", pytest.param("8", marks=pytest.mark.thorough)])
 def test_twenty_steps_are_those_of_flax_and_optax(where, expected):
     trainer = trainer_of(where, clip=0.5)
     found = [trainer.step(*batch) for batch in batches()]

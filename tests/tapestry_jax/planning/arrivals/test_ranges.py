@@ -22,19 +22,20 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.proof import changed
 from tapestry_jax.planning.proof.site import Site
 from tests.drifts import Problem, is_right, problems, received
+from tests.thoroughly import some
 
 DEVICES = 2**20
 READ = "does not receive the cells that its indices read"
 LACKS = "sends cells that its devices do not hold"
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(problems())
 def test_what_is_right_is_proved(problem: Problem) -> None:
     assert range_fault(drifting(*problem), *problem) is None
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(problems(), st.randoms(use_true_random=False))
 def test_a_number_changed_is_refused_or_changes_nothing(problem: Problem, rng: Random) -> None:
     drift = drifting(*problem)

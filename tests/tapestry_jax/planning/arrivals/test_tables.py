@@ -17,6 +17,7 @@ from tapestry_jax.planning.geometry.halo import NeighbourExchange, neighbour_exc
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.pieces import Piece
 from tests.exchanged import simulated
+from tests.thoroughly import some
 
 PAD: dict[str, Any] = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 Problem = tuple[Cut, Cut, int, int]
@@ -47,7 +48,7 @@ def _is_right(exchange: NeighbourExchange, problem: Problem) -> bool:
     return True
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(problems())
 def test_what_is_right_is_proved(problem: Problem) -> None:
     exchange = neighbour_exchange(*problem)
@@ -55,7 +56,7 @@ def test_what_is_right_is_proved(problem: Problem) -> None:
     assert table_fault(exchange, *problem) is None
 
 
-@settings(max_examples=300)
+@settings(max_examples=some(300))
 @given(problems(), st.randoms(use_true_random=False))
 def test_what_is_proved_is_right(problem: Problem, rng: Random) -> None:
     exchange = neighbour_exchange(*problem)

@@ -79,7 +79,12 @@ def test_value_gradient_and_bytes_are_those_of_the_program(mesh2x4, entries, cho
 
 
 @pytest.mark.parametrize(
-    ("entries", "choice"), [({"b": "data", "f": "model"}, True), ({"b": ("data", tp.chunks(2))}, "dots")], ids=str
+    ("entries", "choice"),
+    [
+        pytest.param({"b": "data", "f": "model"}, True, marks=pytest.mark.thorough),
+        ({"b": ("data", tp.chunks(2))}, "dots"),
+    ],
+    ids=str,
 )
 def test_gathered_parameters_are_gathered_again(mesh2x4, entries, choice):
     plan = tp.fsdp(tp.plan(GRAPH, mesh2x4, entries, remat=choice), "data", smallest=1)
@@ -263,7 +268,7 @@ def attend(q, k, v):
     return tp.attention(q, k, v, over="keys")
 
 
-@pytest.mark.parametrize("keys", [None, tp.ring("data")], ids=str)
+@pytest.mark.parametrize("keys", [pytest.param(None, marks=pytest.mark.thorough), tp.ring("data")], ids=str)
 def test_scans_and_attention_over_the_mesh_send_nothing_again(mesh8, keys):
     args = (normal(16, 4), normal(3, 4, seed=1))
     graph = tp.trace(exchanging, *named("t c, layer c", *args))
