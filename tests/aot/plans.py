@@ -83,6 +83,13 @@ def _fsdp(devices: Any) -> Any:
     return tp.fsdp(_planned(transformer, {"batch": "data"}, {"data": 8})(devices), "data", smallest=1)
 
 
+def _two_axes(devices: Any) -> Any:
+    """Stored over one of the two axes of the batch: gradients are scattered over it, and summed over the other."""
+    return tp.fsdp(
+        _planned(_stacked, {"batch": ("data", "model")}, {"data": 2, "model": 4})(devices), "model", smallest=1
+    )
+
+
 def _again(devices: Any) -> Any:
     """Stacked layers that are stored cut and computed again for the gradient."""
     plan = tp.plan(_stacked(), tp.mesh(devices, data=8), {"batch": "data"}, remat={"decoder": True})
@@ -123,6 +130,7 @@ PLANS: dict[str, Callable[[Any], Any]] = {
     "transformer, batch, heads, mlp": _planned(transformer, TENSOR),
     "transformer, batch, heads, mlp, vocab": _planned(transformer, TENSOR | {"vocab": "model"}),
     "transformer, FSDP": _fsdp,
+    "transformer of stacked layers, batch over two axes, FSDP over one": _two_axes,
     "stack, pipeline of tensor-parallel layers": _planned(
         _deep, {"layer": "stage", "mlp": "model", "batch": tp.chunks(4)}, {"stage": 4, "model": 2}
     ),

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
-from tapestry_jax.planning.geometry.changes import Cast, Change, Deal, Exchange, Gather, Overlap, Reorder, Slice
+from tapestry_jax.planning.geometry.changes import (
+    Cast,
+    Change,
+    Deal,
+    Exchange,
+    Gather,
+    Overlap,
+    Reorder,
+    Slice,
+    changed_shape,
+)
 from tapestry_jax.planning.geometry.drift import drifts
 from tapestry_jax.planning.geometry.hops import sends, sent_cells
 from tapestry_jax.planning.geometry.layout import Cut, Layout, stored_cut
@@ -26,7 +37,8 @@ def layout_changes(
 
     Slices that need no gathered axis come first, since they make what is gathered smaller; then all-to-alls and
     gathers, then the other slices, then neighbour exchanges axis after axis (each takes along what the one before has
-    brought, which fills the corners), then the cast.
+    brought, which fills the corners). The cast, whose gradients are added up, stands where the value is smallest: what
+    is gathered is cast before, so that gradients are scattered first, and a part of them is summed.
     """
     way = _Way(shape, source, target, mesh, held)
     if source != target:
@@ -36,8 +48,21 @@ def layout_changes(
         way.coarsen(varying)
         way.slice_the_rest()
         way.reach(target)
-    way.cast(tuple(name for name in mesh.names if name in varying and name not in way.varies))
-    return tuple(way.changes)
+    missing = tuple(name for name in mesh.names if name in varying and name not in way.varies)
+    return _cast_where_least(way.changes, missing, source.local_shape(shape), mesh)
+
+
+def _cast_where_least(
+    changes: list[Change], axes: tuple[str, ...], shape: tuple[int, ...], mesh: MeshShape
+) -> tuple[Change, ...]:
+    """The changes and a cast over mesh axes that none of them knows, the last of the places that hold fewest cells."""
+    if not axes:
+        return tuple(changes)
+    shapes = [shape]
+    for change in changes:
+        shapes.append(changed_shape(shapes[-1], change, mesh))
+    at = min(range(len(shapes)), key=lambda place: (math.prod(shapes[place]), -place))
+    return (*changes[:at], Cast(axes), *changes[at:])
 
 
 class _Way:

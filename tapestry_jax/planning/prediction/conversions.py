@@ -72,7 +72,7 @@ def sent_by_changes(
             case Gather(axis, axes, _, varying):
                 full, part = unit * math.prod(shape) * mesh.size(axes), part_of(shape, axis, leading)
                 # XLA merges equal gathers, whatever they transpose to.
-                key = (source, tuple(map(_forward, changes[: number + 1])))
+                key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
                     seen.add(key)
                     yield Collective("all-gather", axes, full, path, part=part)
@@ -83,21 +83,21 @@ def sent_by_changes(
             case Exchange(_, target, _, _, cut):
                 others = math.prod(size for axis, size in enumerate(shape) if axis != target)
                 moved = Collective("all-to-all", cut.axes, unit * others * cut.block * mesh.size(cut.axes), path)
-                key = (source, tuple(map(_forward, changes[: number + 1])))
+                key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
                     seen.add(key)
                     yield moved
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Deal(_, cut):
                 moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
-                key = (source, tuple(map(_forward, changes[: number + 1])))
+                key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
                     seen.add(key)
                     yield moved
                 yield from [replace(moved, backward=True)] * (again + smooth)
             case Overlap(axis, had, cut, _):
                 others = math.prod(size for other, size in enumerate(shape) if other != axis)
-                drift, place = drifts(had, cut), (source, tuple(map(_forward, changes[:number])), axis, cut.axes)
+                drift, place = drifts(had, cut), (source, _forwards(changes[:number]), axis, cut.axes)
                 # Some permutation may be one of another exchange of the value, where one of both is told in sums.
                 bound = any((place, each) in seen for each in ((True, False) if drift else (True,)))
                 for hop in sent_hops(change, mesh):
@@ -121,5 +121,7 @@ def part_of(shape: Sequence[int], axis: int, leading: int = 1) -> tuple[int, ...
     return (shape[axis], *stacked, *shape[:axis], *shape[axis + 1 :])
 
 
-def _forward(change: Any) -> Any:
-    return replace(change, varying=True) if isinstance(change, Gather) else change
+def _forwards(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """What of changes XLA sees forwards: neither casts nor what gathers transpose to."""
+    seen = (change for change in changes if not isinstance(change, Cast))
+    return tuple(replace(change, varying=True) if isinstance(change, Gather) else change for change in seen)

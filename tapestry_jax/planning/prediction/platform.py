@@ -5,9 +5,11 @@ single collectives over eight devices of a v5e, float32 and bfloat16 (docs/desig
 
 - a vector is gathered where the part of a device is a multiple of 128 elements, the lanes of the machine, and summed
   where not, however long it is; arrays of more dimensions are always gathered. Dimensions of size 1 count as none;
-- a vector is never scattered, but summed; so are arrays below 32 KiB; above, arrays are scattered where their layout
-  lets them, and surely from 256 KiB on where the part of a device is a multiple of 8 along the dimension that is cut.
-  A v6e does the same; a v5p was seen to sum at 256 KiB as well, so that nothing is sure there above 32 KiB.
+- a vector is never scattered, but summed; so are arrays of which a device has fewer than 128 elements; above, arrays
+  are scattered where their layout lets them, and from 256 KiB on where the part of a device is a multiple of 8 along
+  the dimension that is cut. A v6e does the same; a v5p was seen to sum at 256 KiB as well: nothing is sure there.
+
+Parts that do not fit the machine's tiles are padded, and put right by permutations, for which there is no rule here.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from dataclasses import replace
 from tapestry_jax.planning.prediction.collective import Collective
 
 LANES, SUBLANES = 128, 8
-SUMMED, SCATTERED = 32 * 1024, 256 * 1024
-"""Bytes below which reduce-scatters are summed, and from which on they are not."""
+SUMMED, SCATTERED = 128, 256 * 1024
+"""Elements of a part below which reduce-scatters are summed; bytes of the whole from which on they are not."""
 _SCATTER = ("lite", "v6")
 """Parts of the names of the machines that do."""
 
@@ -49,6 +51,6 @@ def _is_summed(found: Collective, scatters: bool) -> bool | None:
     is_vector = math.prod(found.part[1:]) == 1
     if found.kind == "all-gather":
         return is_vector and found.part[0] % LANES != 0
-    if is_vector or found.bytes < SUMMED:
+    if is_vector or math.prod(found.part) < SUMMED:
         return True
     return False if scatters and found.bytes >= SCATTERED and found.part[0] % SUBLANES == 0 else None

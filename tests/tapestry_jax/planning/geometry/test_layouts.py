@@ -85,6 +85,16 @@ def test_equal_layouts_need_nothing_and_a_wider_consumer_a_cast():
     assert changes((8,), (("data",),), (("data",),), {"data", "model"}) == (Cast(("model",)),)
 
 
+def test_a_cast_stands_where_fewest_cells_are_summed_for_its_gradient():
+    # What is gathered is cast before: its gradient is scattered first, and a part of it summed. Slices are cast behind.
+    gathered = changes((8, 6), (("model",), None), (None, None), {"data", "model"})
+    assert gathered == (Cast(("data",)), Gather(0, ("model",), 8, True))
+    alike = changes((8, 6), (("model",), None), (None, None), {"data"})
+    assert alike == (Cast(("data",)), Gather(0, ("model",), 8, False))
+    sliced = changes((8, 6), (None, None), (("model",), None), {"data", "model"})
+    assert [type(step) for step in sliced] == [Slice, Cast]
+
+
 def test_a_cut_into_smaller_blocks_is_free():
     assert changes((16,), (("data",),), (("data", "model"),)) == (Slice(0, Cut(("model",), 2), 16, alike=True),)
 

@@ -13,8 +13,10 @@ from tapestry_jax.planning.prediction.platform import as_compiled
 GATHERED = [(128,), (256,), (1152,), (4096,), (1, 128), (16, 8), (1, 8), (1024, 8)]
 GATHERS_SUMMED = [(100, 1), (8,), (64,), (127,), (129,), (200,), (1000,), (1025,), (65537,), (524289,)]
 SCATTERED = [(8, 1024), (16, 512), (32, 256), (64, 128), (16, 1024), (32, 1024), (128, 64), (64, 512)]
-SCATTERS_SUMMED = [(8,), (1024,), (131072,), (1, 128), (2, 128), (4, 128), (8, 64), (16, 8), (8, 16), (1, 8)]
-EITHER = [(8, 128), (16, 64), (128, 8), (8, 256), (4, 1024), (64, 64), (4, 512), (8, 512)]
+SCATTERS_SUMMED = [(8,), (1024,), (131072,), (1, 8), (16, 2), (2, 8, 4), (8, 8, 1)]
+# Of the first six the last three were scattered, and so was (16, 64) over two and four devices.
+EITHER = [(1, 128), (4, 128), (8, 64), (2, 8, 8), (2, 8, 16), (4, 16, 8)]
+EITHER += [(8, 128), (16, 64), (128, 8), (8, 256), (4, 1024), (64, 64), (4, 512), (8, 512)]
 
 
 def _found(kind: str, part: tuple[int, ...], machine: str = "TPU v5 lite") -> Collective:

@@ -70,6 +70,30 @@ def test_stacked_layers_gather_again_in_the_backward_pass(mesh2x4):
     assert "all-gather e over data" in plan.explain()
 
 
+def test_gradients_of_what_is_stored_over_one_axis_are_scattered_before_they_are_summed_over_the_other(mesh2x4):
+    args = deep_args()
+    base = tp.plan(
+        tp.trace(deep, *named("b e, layer e f, layer f, layer f g", *args)), mesh2x4, {"b": ("data", "model")}
+    )
+    plan = tp.fsdp(base, "model", smallest=1)
+    assert_holds(plan, args, reference=reference_deep)
+    sent = Counter()
+    for each in plan.collectives(True):
+        sent[each.kind, each.axes] += each.bytes * each.times
+    # What is summed over `data` are the quarters that a device stores.
+    assert sent["all-reduce", ("data",)] * 4 == sent["reduce-scatter", ("model",)] == 4 * TURNS * (8 * 16 + 16 + 16 * 8)
+
+
+def test_what_is_gathered_for_two_readers_and_cast_for_one_is_gathered_once(mesh2x4):
+    def both(x, w):
+        return matmul(x, w), tp.Map(jnp.sin, "k n -> k n")(w)
+
+    shapes = named("b k, k n", normal(8, 8), normal(8, 4, seed=1))
+    plan = tp.plan(tp.trace(both, *shapes), mesh2x4, {"b": "data"}, inputs={"w": {"k": "model"}})
+    assert_contract(plan)
+    assert parts(plan)["all-gather", False] == 1
+
+
 def test_gradient_accumulation_around_stacked_layers_gathers_in_its_recomputation_too(mesh2x4):
     graph = tp.trace(deep, *named("b e, layer e f, layer f, layer f g", *deep_args()))
     base = tp.plan(graph, mesh2x4, {"b": ("data", tp.chunks(2)), "f": "model"})
