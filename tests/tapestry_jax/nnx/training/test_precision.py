@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,11 +36,15 @@ def small_loss(model, x, y):
     return loss(model, x, y) * 1e-6
 
 
-def trainer_of(function=loss, rate=0.1, stored=None, **options):
+@functools.cache
+def plan_of(function, stored):
     mesh = tp.mesh(data=2, model=2, devices=jax.devices()[:4])
     plan = tp.plan(tp.trace(function, Ours(), *TYPES), mesh, {"batch": "data", "mlp": "model"})
-    plan = tp.fsdp(plan, "data", smallest=1) if stored else plan
-    return tp.nnx.Trainer(function, Ours(), optax.sgd(rate), plan, **options)
+    return tp.fsdp(plan, "data", smallest=1) if stored else plan
+
+
+def trainer_of(function=loss, rate=0.1, stored=None, **options):
+    return tp.nnx.Trainer(function, Ours(), optax.sgd(rate), plan_of(function, stored), **options)
 
 
 def batch(seed=0):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,6 +54,7 @@ def mesh_of(axes):
     return tp.mesh(jax.devices()[: int(np.prod(list(axes.values())))], **axes)
 
 
+@functools.cache
 def plan_of(where="2x4", **options):
     axes, entries = MESHES[where]
     return tp.plan(tp.trace(loss, Ours(nnx.Rngs(0)), *TYPES), mesh_of(axes), entries, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -46,13 +47,16 @@ def loss(model, x, labels, step):
     return tp.nnx.cross_entropy(model(x, step), labels)
 
 
-def trainer_of(folder=None, where="2x4", optimizer=None, hidden=10, **options):
+@functools.cache
+def plan_of(where, hidden):
     axes, entries = MESHES[where]
     mesh = tp.mesh(jax.devices()[: int(np.prod(list(axes.values())))], **axes)
-    model = Model(hidden)
-    plan = tp.plan(tp.trace(loss, model, *TYPES), mesh, entries)
-    optimizer = optimizer or optax.adamw(1e-2)
-    return tp.nnx.Trainer(loss, model, optimizer, plan, checkpoint=folder, **{"ema": 0.9, **options})
+    return tp.plan(tp.trace(loss, Model(hidden), *TYPES), mesh, entries)
+
+
+def trainer_of(folder=None, where="2x4", optimizer=None, hidden=10, **options):
+    optimizer, plan = optimizer or optax.adamw(1e-2), plan_of(where, hidden)
+    return tp.nnx.Trainer(loss, Model(hidden), optimizer, plan, checkpoint=folder, **{"ema": 0.9, **options})
 
 
 def batch(step):
