@@ -49,7 +49,10 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+# One axis is cut as two are, and chunks as within a device.
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=[pytest.mark.thorough] * (place in ("mesh", "chunks"))) for place in PLACES]
+)
 def test_reversed_axes_are_cut(mesh2x4: Any, place: str) -> None:
     flip = tp.Map(reverse, "(6-t) -> t")
     x = normal(7)

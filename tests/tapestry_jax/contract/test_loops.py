@@ -40,7 +40,7 @@ def arguments(batch, width):
 @pytest.mark.parametrize(
     ("sizes", "entries"),
     [
-        ((8, 8), {"b": "data", "f": "model"}),
+        pytest.param((8, 8), {"b": "data", "f": "model"}, marks=pytest.mark.thorough),
         ((5, 6), {"b": "data", "f": "model"}),
         ((5, 6), {"e": "model", "g": "model"}),
     ],

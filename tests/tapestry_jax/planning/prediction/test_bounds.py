@@ -172,7 +172,7 @@ def test_what_a_kernel_makes_of_no_value_is_the_same_in_every_turn(mesh8):
     assert_contract(plan, bounded=True)
 
 
-@pytest.mark.parametrize("cells", [3, 24])
+@pytest.mark.parametrize("cells", [pytest.param(3, marks=pytest.mark.thorough), 24])
 def test_what_a_sum_is_scaled_by_has_no_gradient_to_send(mesh2x4, cells):
     x = tp.TensorType({"c": 4, "a": cells}, jnp.float32)
     plan = tp.plan(tp.trace(lambda x: tp.scan(agg.LogSumExp(), "c a -> c a", over="a")(x), x), mesh2x4, {"a": "model"})

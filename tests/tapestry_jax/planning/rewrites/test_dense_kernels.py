@@ -83,7 +83,7 @@ def _other_state(x: Any) -> Any:
     return jax.nn.logsumexp(x, axis=1), jnp.ones_like(x[:, 0])
 
 
-@pytest.mark.parametrize("platforms", [None, ("cpu", "tpu")])
+@pytest.mark.parametrize("platforms", [pytest.param(None, marks=pytest.mark.thorough), ("cpu", "tpu")])
 def test_a_state_kernel_stands_in_where_the_fold_is_cut_in_space_and_in_time(mesh2x4: Any, platforms: Any) -> None:
     dense = tp.Dense(_other_state, gives="state", platforms=None if platforms is None else ("cpu",))
     plans = [
