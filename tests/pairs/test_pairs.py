@@ -36,12 +36,12 @@ def sample(few: int, all_of_them: int) -> list[Any]:
     return [*range(few), *more]
 
 
-@pytest.mark.parametrize("number", sample(8, 20))
+@pytest.mark.parametrize("number", sample(5, 20))
 def test_planned_is_unplanned(number):
     assert_equal_pairs(f"sample/{number}", 5)
 
 
-@pytest.mark.parametrize("number", sample(4, 10))
+@pytest.mark.parametrize("number", sample(3, 10))
 def test_planned_is_unplanned_where_dimensions_are_empty(number):
     sizes = tuple({"abc"[number % 3]: 0, "abcd"[number % 4]: 3}.items())
     assert_equal_pairs(f"empty/{number}", 3, sizes=sizes)

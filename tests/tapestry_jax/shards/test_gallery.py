@@ -1,4 +1,4 @@
-"""Every plan of the gallery, block by block: proved, the program again, its values, and what is lowered."""
+"""Every plan of the gallery, block by block: proved, its values the program's and plain JAX's, and lowered so."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def test_plans_of_the_gallery_are_proved_run_and_lowered_as_their_blocks_say(scr
     example = load(script).example(**TINY[script])
     graph = tp.trace(example.program, *example.arguments)
     wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(graph(*example.arguments))]
+    for plain, want in zip(jax.tree.leaves(example.automatic(*example.arguments)), wanted, strict=True):
+        np.testing.assert_allclose(plain, want, rtol=1e-4, atol=1e-4, err_msg="plain JAX")
     for planned in example.plans:
         plan = tp.plan(graph, tp.mesh(**planned.mesh), planned.entries, **planned.options)
         shards = plan.shards()
