@@ -21,16 +21,23 @@ PRINTED = re.compile(r"^```python[^\n]*\n(?:(?!^```)[^\n]*\n)*```\n[^`]*```text\
 LINK = re.compile(r"(?:\]\(|src=\"|href=\")(?!https?:|mailto:|#)([^)\"\s#]+)")
 
 RUNNER = """
-import gc, sys
+import gc, os, sys
 gc.set_threshold(100_000, 50, 100)  # as tests/conftest.py does
 root, *documents = sys.argv[1:]
+here = os.getcwd()
 sys.path.insert(0, root)
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
+from tests.collecting import draw_without_our_numbers
 from tests.quickly import quickly
 quickly()
+draw_without_our_numbers()
 for path, source in zip(documents[::2], documents[1::2], strict=True):
+    own = os.path.join(here, os.path.basename(path) + ".files")
+    os.mkdir(own)
+    os.chdir(own)
     exec(compile(source, path, "exec"), {"__name__": "__main__"})
+    print(f"end of {path}", flush=True)
 """
 
 
@@ -45,7 +52,7 @@ def code(document: str) -> str:
 
 
 def run(documents: list[Path], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of each document in a namespace of its own, on eight devices, in an empty directory."""
+    """Run the blocks of each document in a namespace and an empty directory of its own, on eight devices."""
     sources = [text for path in documents for text in (str(path), code(path.read_text(encoding="utf-8")))]
     command = [sys.executable, "-W", "error", "-c", RUNNER, str(ROOT), *sources]
     environment = {**os.environ, **PROCESS}
@@ -60,18 +67,16 @@ def test_readme_has_code():
     assert ROOT / "README.md" in with_code()
 
 
-README, OTHERS = [path for path in with_code() if path.parent == ROOT], [p for p in with_code() if p.parent != ROOT]
-
-
 # Starting a process takes longer than most documents. The traceback names the one that fails.
-@pytest.mark.parametrize("documents", [README, OTHERS], ids=["README", "docs"])
-def test_readme_code_runs(documents: list[Path], tmp_path: Path):
-    done = run(documents, tmp_path)
+def test_readme_code_runs(tmp_path: Path):
+    readme, *others = with_code()
+    done = run([readme, *others], tmp_path)
     assert done.returncode == 0, done.stderr
-    if documents == README:
-        shown = [line for text in PRINTED.findall(README[0].read_text(encoding="utf-8")) for line in text.splitlines()]
-        assert len(shown) > 20
-        assert [line for line in shown if line != "..." and line not in done.stdout.splitlines()] == []
+    printed, _, more = done.stdout.partition(f"end of {readme}\n")
+    assert readme.parent == ROOT and more.count(f"end of {ROOT}") == len(others)
+    shown = [line for text in PRINTED.findall(readme.read_text(encoding="utf-8")) for line in text.splitlines()]
+    assert len(shown) > 20
+    assert [line for line in shown if line != "..." and line not in printed.splitlines()] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -87,7 +92,7 @@ def test_readme_blocks_share_a_namespace_and_a_failure_names_the_line(tmp_path: 
     shared.write_text(f"```python\nn = 3\n```\ntext\n```python\n{later}\n```\n")
     bad.write_text("text\n\n```python\nassert 'n' not in globals()\nraise RuntimeError(1)\n```\n")
     done = run([shared, bad], tmp_path)
-    assert done.returncode != 0 and done.stdout == "so far\n"
+    assert done.returncode != 0 and done.stdout == f"so far\nend of {shared}\n"
     assert 'bad.md", line 5' in done.stderr and "RuntimeError: 1" in done.stderr
 
 
