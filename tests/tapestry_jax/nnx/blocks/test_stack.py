@@ -12,7 +12,8 @@ import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.simulated.sampled import computed
 
-SIZES = {"layers": 4, "embed": 16, "heads": 4, "vocab": 32, "max_len": 8, "mlp": 24}
+# A stage of several layers is held in lowering/time/test_pipelines.py.
+SIZES = {"layers": 2, "embed": 16, "heads": 4, "vocab": 32, "max_len": 8, "mlp": 24}
 TOKENS = jnp.asarray(np.random.default_rng(1).integers(0, 32, (8, 8), np.int32))
 
 
@@ -38,7 +39,7 @@ def flat(state):
     return {".".join(map(str, path)): variable.get_value() for path, variable in nnx.to_flat_state(state)}
 
 
-def stacked_of(plain, layers=4):
+def stacked_of(plain, layers=SIZES["layers"]):
     """The state of a model layer by layer, as the stacked one calls it."""
     whole = flat(plain)
     first = [path.removeprefix("decoder.0.") for path in whole if path.startswith("decoder.0.")]
@@ -62,7 +63,7 @@ def test_weights_values_and_gradients_are_those_of_the_model_layer_by_layer(pair
 def test_parameters_are_named_along_the_layers(pair):
     _, stacked = pair
     kernel = stacked.decoder.layer.attention.query.kernel
-    assert kernel.shape == (4, 16, 4, 4) and kernel.get_metadata()["dims"] == ("layer", "embed", "heads", "head_dim")
+    assert kernel.shape == (2, 16, 4, 4) and kernel.get_metadata()["dims"] == ("layer", "embed", "heads", "head_dim")
     graph = tp.trace(stacked, TOKENS)
     names = {node.name: node.results[0].names for node in graph.inputs}
     assert names["params/decoder/layer/mlp/up/kernel"] == ("layer", "embed", "mlp")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tests.tapestry_jax.storage.round_trips import boxes, made, numbers, read
+from tests.tapestry_jax.storage.round_trips import boxes, made, numbers, read, write
 
 icechunk = pytest.importorskip("icechunk", reason="needs icechunk")
 zarr = pytest.importorskip("zarr", reason="needs zarr")
@@ -134,7 +134,8 @@ def test_what_cannot_be_is_told() -> None:
         tp.open("full.icechunk")
     with pytest.raises(tp.FormatError):
         tp.create("x.icechunk").make((2,), ml_dtypes.bfloat16)
-    source = made(Path("x.icechunk"), np.arange(4096, dtype=np.float32))
+    x = np.arange(4096, dtype=np.float32)
+    source = write(tp.create("x.icechunk").make(x.shape, x.dtype), x, rows=len(x))
     for path in Path("x.icechunk/chunks").iterdir():
         path.write_bytes(path.read_bytes()[:-4] + b"1234")
     with pytest.raises(tp.FormatError, match="cannot read the box"):
