@@ -59,7 +59,7 @@ class Creation:
             there is no room.
           FormatError: for what the format does not hold.
         """
-        return _has(self.format.make, self)(self._making(shape, dtype, names, chunks), self.overwrite)
+        return _has(self.format.make, self)(self._making(shape, dtype, names, chunks))
 
     def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> Sink:
         """Open what an interrupted `make` of the same arguments has left, with all that was written.
@@ -88,7 +88,7 @@ class Creation:
         named = check_names(names, len(sizes), f"`{self.where}`")
         chosen = chunks if self.chunks is None else self.chunks
         cut = None if chosen is None else check_chunks(chosen, sizes, f"`{self.where}`")
-        return Making(self.path, sizes, kind, named, cut)
+        return Making(self.path, sizes, kind, named, cut, self.overwrite)
 
 
 def create(

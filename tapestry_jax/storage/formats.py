@@ -40,6 +40,7 @@ class Making:
       dtype: as it was given.
       names: of the axes, or None.
       chunks: sizes that are stored in one piece, or None.
+      overwrite: whether it takes the place of what is there.
     """
 
     path: Path
@@ -47,6 +48,7 @@ class Making:
     dtype: Any
     names: Names | None
     chunks: tuple[int, ...] | None
+    overwrite: bool
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,14 @@ class Format:
     Attributes:
       suffixes: by which a path is known to be of the format.
       open: to read.
-      make: from what a tensor is made of, and whether it takes the place of another; None where none are made.
+      make: from what a tensor is made of; None where none are made.
       again: goes on with what was made; None where what is interrupted leaves nothing.
       beside: bytes that writing takes beside the arrays, for those of a chunk and of all; None for none.
     """
 
     suffixes: tuple[str, ...]
     open: Open
-    make: Callable[[Making, bool], Sink] | None = None
+    make: Callable[[Making], Sink] | None = None
     again: Callable[[Making], Sink] | None = None
     beside: Callable[[int, int], int] | None = None
 
@@ -101,33 +103,36 @@ def _open_zarr(place: Place, tensor: str | None, names: Names | None) -> Stored:
     return open_fetched(place, names) if place.scheme in OBJECTS else open_zarr(place, names)
 
 
-def _make_npy(making: Making, overwrite: bool) -> Sink:
-    return make_npy(making.path, making.shape, making.dtype, making.names, overwrite=overwrite)
+def _make_npy(making: Making) -> Sink:
+    return make_npy(making.path, making.shape, making.dtype, making.names, overwrite=making.overwrite)
 
 
 def _again_npy(making: Making) -> Sink:
-    return again_npy(making.path, making.shape, making.dtype, making.names)
+    return again_npy(making.path, making.shape, making.dtype, making.names, overwrite=making.overwrite)
 
 
-def _make_safetensors(making: Making, overwrite: bool) -> Sink:
-    return make_safetensors(making.path, making.shape, making.dtype, making.names, overwrite=overwrite)
+def _make_safetensors(making: Making) -> Sink:
+    return make_safetensors(making.path, making.shape, making.dtype, making.names, overwrite=making.overwrite)
 
 
 def _again_safetensors(making: Making) -> Sink:
-    return again_safetensors(making.path, making.shape, making.dtype, making.names)
+    return again_safetensors(making.path, making.shape, making.dtype, making.names, overwrite=making.overwrite)
 
 
-def _make_zarr(version: int, making: Making, overwrite: bool) -> Sink:
+def _make_zarr(version: int, making: Making) -> Sink:
     path, shape, dtype, names, chunks = making.path, making.shape, making.dtype, making.names, making.chunks
-    return make_zarr(path, shape, dtype, names, chunks, version=version, overwrite=overwrite)
+    return make_zarr(path, shape, dtype, names, chunks, version=version, overwrite=making.overwrite)
 
 
 def _again_zarr(making: Making) -> Sink:
-    return again_zarr(making.path, making.shape, making.dtype, making.names, making.chunks)
+    path, shape, dtype, names, chunks = making.path, making.shape, making.dtype, making.names, making.chunks
+    return again_zarr(path, shape, dtype, names, chunks, overwrite=making.overwrite)
 
 
-def _make_icechunk(making: Making, overwrite: bool) -> Sink:
-    return make_icechunk(making.path, making.shape, making.dtype, making.names, making.chunks, overwrite=overwrite)
+def _make_icechunk(making: Making) -> Sink:
+    return make_icechunk(
+        making.path, making.shape, making.dtype, making.names, making.chunks, overwrite=making.overwrite
+    )
 
 
 FORMATS: Mapping[str, Format] = {

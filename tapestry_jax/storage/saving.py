@@ -64,18 +64,21 @@ def save(
     place = where.local("save: a file")
     write = _writer(place, format)
     named = _checked(tensors, str(place))
-    written = partial.begin(place, overwrite=overwrite)
+    # In a folder, as what writes makes its files itself, and more than one.
+    draft = partial.begin(place, Path.mkdir, overwrite=overwrite)
+    written = draft.place / place.name
     try:
         write(written, named)
         with written.open("rb+") as file:
             os.fsync(file.fileno())
     except OSError as error:
-        partial.remove(written)
+        partial.remove(draft.place)
         raise of_system(error, "write a file", str(place)) from error
     except BaseException:
-        partial.remove(written)
+        partial.remove(draft.place)
         raise
-    partial.put_in_place(place)
+    draft.put_in_place(written)
+    draft.let_go()
 
 
 def is_saved(path: Any, format: Any) -> bool:

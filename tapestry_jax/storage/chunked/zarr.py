@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial as given
@@ -40,6 +39,7 @@ from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import filled_again, keep_filled
+from tapestry_jax.storage.unfinished.partial import Draft
 
 _MOST_BYTES_OF_CHUNK = 2**32
 Begin = Callable[[Any, Array], Any]
@@ -164,12 +164,9 @@ class ZarrStored(_Opened, Shown):
 class ZarrSink(_Opened, Shown):
     """A `Sink` into a Zarr folder; each chunk is synced as it is written."""
 
-    def __init__(self, store: Any, metadata: Metadata, names: Names | None, path: Path, written: Path) -> None:
-        super().__init__(store, metadata, names, Place(str(path), path, None))
-        self._path, self._written = path, written
-        self._filled = filled_again(path, written, self.shape)
-        # Also when it is forgotten: what nobody writes any more may be replaced.
-        self._unlock = weakref.finalize(self, partial.let_go, partial.hold(written))
+    def __init__(self, store: Any, metadata: Metadata, names: Names | None, draft: Draft) -> None:
+        super().__init__(store, metadata, names, Place(str(draft.path), draft.path, None))
+        self.draft, self.filled = draft, filled_again(draft, self.shape)
 
     def made_as(self) -> tuple[tuple[int, ...], str, tuple[int, ...], Names | None, bool]:
         """Shape, dtype, chunks, names as they are stored, and whether the array was made here."""
@@ -187,33 +184,34 @@ class ZarrSink(_Opened, Shown):
 
     def _wrote(self, box: Box, array: Array) -> None:
         check_flags(array, self.where)
-        self._filled.add(box)
+        self.filled.add(box)
 
     def flush(self) -> None:
         """As `Sink.flush`: what is under way is waited for, then the names in the folder are synced."""
         self._opened()
         for future in [*self._under_way]:
             future.result()
-        filled = self._filled.to_json()
+        filled = self.filled.to_json()
         try:
-            partial.sync_tree(self._written)
-            keep_filled(filled, self._path)
+            partial.sync_tree(self.draft.place)
+            keep_filled(filled, self.draft.path)
         except OSError as error:
             raise of_system(error, "flush a tensor", self.where) from error
 
     def finish(self) -> ZarrStored:
         """As `Sink.finish`."""
         self.flush()
-        self._filled.check(self.where)
+        self.filled.check(self.where)
+        # The lock is let go when it is in its place: before, another could take it for what a dead process has left.
+        self.draft.put_in_place()
         self.close()
-        partial.put_in_place(self._path)
         return open_zarr(self._place, self.names)
 
     def close(self) -> None:
         """As `Sink.close`."""
         if self._store is not None:
             super().close()
-            self._unlock()
+            self.draft.let_go()
 
 
 def open_zarr(place: Place, names: Names | None = None) -> ZarrStored:
@@ -245,11 +243,11 @@ def make_zarr(
     """
     dtype = read_dtype(dtype, ZARR, "a Zarr array")
     chunks = default_chunks(shape, dtype) if chunks is None else check_chunks(chunks, shape, str(path))
-    written = partial.begin(path, overwrite=overwrite)
+    draft = partial.begin(path, Path.mkdir, overwrite=overwrite)
+    written = draft.place
     spec = spec_of(version, shape, dtype, names, chunks)
     kvstore = _kvstore(Place(str(written), written, None))
     try:
-        written.mkdir()
         tensorstore().open(
             {"driver": _driver(version), "kvstore": kvstore, **spec}, create=True, context=context()
         ).result()
@@ -257,12 +255,19 @@ def make_zarr(
             (written / ".zattrs").write_bytes(attributes_2(names))
     except (ValueError, OSError) as error:
         partial.remove(written)
+        draft.let_go()
         raise _of(error, "make a Zarr array", str(path)) from error
-    return _sink(path, written, names)
+    return _sink(draft, names)
 
 
 def again_zarr(
-    path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None, chunks: tuple[int, ...] | None
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: Any,
+    names: Names | None,
+    chunks: tuple[int, ...] | None,
+    *,
+    overwrite: bool,
 ) -> ZarrSink:
     """Go on with what `make_zarr` began, in the chunks that it has where none are said.
 
@@ -271,7 +276,7 @@ def again_zarr(
       FormatError: where it is an array of another shape, dtype, names or chunks.
     """
     dtype = read_dtype(dtype, ZARR, "a Zarr array")
-    sink = _sink(path, partial.found(path), names)
+    sink = _sink(partial.go_on(path, overwrite=overwrite), names)
     chunks = sink.chunks if chunks is None else check_chunks(chunks, shape, str(path))
     got, expected = sink.made_as(), (shape, dtype.name, chunks, names, True)
     if got != expected:
@@ -282,10 +287,14 @@ def again_zarr(
     return sink
 
 
-def _sink(path: Path, written: Path, names: Names | None) -> ZarrSink:
-    place = Place(str(written), written, None)
-    store, metadata = open_store(place, _kvstore(place), context())
-    return ZarrSink(store, metadata, names, path, written)
+def _sink(draft: Draft, names: Names | None) -> ZarrSink:
+    place = Place(str(draft.place), draft.place, None)
+    try:
+        store, metadata = open_store(place, _kvstore(place), context())
+        return ZarrSink(store, metadata, names, draft)
+    except BaseException:
+        draft.let_go()
+        raise
 
 
 def open_store(place: Place, kvstore: Any, ours: Any) -> tuple[Any, Metadata]:

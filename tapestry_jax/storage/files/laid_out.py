@@ -24,6 +24,7 @@ from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 from tapestry_jax.storage.unfinished import partial
 from tapestry_jax.storage.unfinished.filled import Filled, filled_again, keep_filled
+from tapestry_jax.storage.unfinished.partial import Draft
 
 _MOST_AT_ONCE = 2**30
 
@@ -91,16 +92,14 @@ class LaidOut(Shown):
 class LaidOutSink(Shown):
     """A `Sink` into a file of one tensor, C order; its room is reserved before the first box is written."""
 
-    def __init__(self, path: Path, place: Path, laid: Laid, opened: Callable[[Path], LaidOut], filled: Filled) -> None:
-        self._filled, self._path, self._layout, self._open, self.where = filled, path, laid.layout, opened, str(path)
+    def __init__(self, draft: Draft, laid: Laid, opened: Callable[[Path], LaidOut], filled: Filled) -> None:
+        self.draft, self.filled, self._path, self._layout, self._open = draft, filled, draft.path, laid.layout, opened
+        self.where = str(draft.path)
         self.shape, self.dtype, self.names, self.chunks = laid.shape, laid.dtype, laid.names, one_piece(laid.shape)
-        lock = partial.hold(place)
-        # These also when it is forgotten: what nobody writes any more may be replaced.
-        self._unlock = weakref.finalize(self, partial.let_go, lock)
         try:
-            self._file = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(draft.place, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            self._unlock()
+            draft.let_go()
             raise of_system(error, "write a tensor", self.where) from error
         self._let_go = weakref.finalize(self, os.close, self._file)
         self._threads = Threads(self.where)
@@ -120,7 +119,7 @@ class LaidOutSink(Shown):
 
     def _written(self, box: Box, array: Array) -> None:
         self._write(box, array)
-        self._filled.add(box)
+        self.filled.add(box)
 
     def _write(self, box: Box, array: Array) -> None:
         if self._cells is None or not array.size:
@@ -141,7 +140,7 @@ class LaidOutSink(Shown):
         """As `Sink.flush`: what is under way is waited for, then the file and its name are synced."""
         self._threads.check_open()
         self._threads.drain()
-        filled = self._filled.to_json()
+        filled = self.filled.to_json()
         try:
             os.fsync(self._file)
             keep_filled(filled, self._path)
@@ -151,9 +150,10 @@ class LaidOutSink(Shown):
     def finish(self) -> LaidOut:
         """As `Sink.finish`."""
         self.flush()
-        self._filled.check(self.where)
+        self.filled.check(self.where)
+        # The lock is let go when it is in its place: before, another could take it for what a dead process has left.
+        self.draft.put_in_place()
         self.close()
-        partial.put_in_place(self._path)
         return self._open(self._path)
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class LaidOutSink(Shown):
         if self._threads.close():
             self._cells = None
             self._let_go()
-            self._unlock()
+            self.draft.let_go()
 
 
 def make_file(
@@ -172,9 +172,9 @@ def make_file(
     Raises:
       StorageError: where the tensor is there already, another process writes it, or there is no room.
     """
-    place = partial.begin(path, overwrite=overwrite)
+    draft = partial.begin(path, lambda place: place.touch(exist_ok=False), overwrite=overwrite)
     try:
-        file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        file = os.open(draft.place, os.O_RDWR | os.O_CLOEXEC)
         try:
             os.posix_fallocate(file, 0, len(head) + count(laid.shape) * laid.dtype.itemsize)
             os.pwrite(file, head, 0)
@@ -182,19 +182,23 @@ def make_file(
         finally:
             os.close(file)
     except OSError as error:
-        partial.remove(place)
+        partial.remove(draft.place)
+        draft.let_go()
         raise of_system(error, "make room for a tensor", str(path)) from error
-    return LaidOutSink(path, place, laid, opened, Filled(laid.shape))
+    return LaidOutSink(draft, laid, opened, Filled(laid.shape))
 
 
-def again_file(path: Path, head: bytes, laid: Laid, opened: Callable[[Path], LaidOut]) -> LaidOutSink:
+def again_file(
+    path: Path, head: bytes, laid: Laid, opened: Callable[[Path], LaidOut], *, overwrite: bool
+) -> LaidOutSink:
     """Go on with what `make_file` began.
 
     Raises:
       StorageError: where nothing was begun.
       FormatError: where it is a tensor of another shape, dtype or order.
     """
-    place = partial.found(path)
+    draft = partial.go_on(path, overwrite=overwrite)
+    place = draft.place
     with place.open("rb") as file:
         begins, size = file.read(len(head)), os.fstat(file.fileno()).st_size
     if begins != head or size != len(head) + count(laid.shape) * laid.dtype.itemsize:
@@ -202,9 +206,10 @@ def again_file(path: Path, head: bytes, laid: Laid, opened: Callable[[Path], Lai
             f"expected {laid.dtype.name} {laid.shape} in C order, as it was made",
             f"got {size} bytes",
         )
+        draft.let_go()
         remedy = "Go on with the program that began it, or begin anew with overwrite=True."
         raise FormatError(message(f"`{place}` is not what was begun", *details, remedy=remedy))
-    return LaidOutSink(path, place, laid, opened, filled_again(path, place, laid.shape))
+    return LaidOutSink(draft, laid, opened, filled_again(draft, laid.shape))
 
 
 def _is_run(box: Box, shape: tuple[int, ...]) -> bool:

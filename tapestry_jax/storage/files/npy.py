@@ -37,10 +37,10 @@ def make_npy(path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None
     return make_file(path, head, laid, given(_open, names), overwrite=overwrite)
 
 
-def again_npy(path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None) -> LaidOutSink:
+def again_npy(path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None, *, overwrite: bool) -> LaidOutSink:
     """As `again_file`."""
     head, laid = _planned(shape, dtype, names)
-    return again_file(path, head, laid, given(_open, names))
+    return again_file(path, head, laid, given(_open, names), overwrite=overwrite)
 
 
 def _planned(shape: tuple[int, ...], dtype: Any, names: Names | None) -> tuple[bytes, Laid]:

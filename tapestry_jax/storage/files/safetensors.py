@@ -89,10 +89,12 @@ def make_safetensors(
     return make_file(path, head, laid, _open, overwrite=overwrite)
 
 
-def again_safetensors(path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None) -> LaidOutSink:
+def again_safetensors(
+    path: Path, shape: tuple[int, ...], dtype: Any, names: Names | None, *, overwrite: bool
+) -> LaidOutSink:
     """As `again_file`."""
     head, laid = _planned(path, shape, dtype, names)
-    return again_file(path, head, laid, _open)
+    return again_file(path, head, laid, _open, overwrite=overwrite)
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Stored]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,7 @@ from combinators.errors import FormatError, message
 from tapestry_jax.storage.boxes import check_box, count, shape_of, told, whole
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Box
-from tapestry_jax.storage.unfinished.partial import filled_place, partial, sync_folder
+from tapestry_jax.storage.unfinished.partial import Draft, filled_place, sync_folder
 
 _MANY = 4096
 """Boxes that are kept apart at most before they are merged."""
@@ -29,9 +30,11 @@ class Filled:
     Args:
       shape: of the tensor.
       boxes: that were written before.
+      token: tells the tensor from others that were begun in the same place; a new one where it is None.
     """
 
-    def __init__(self, shape: tuple[int, ...], boxes: Iterable[Box] = ()) -> None:
+    def __init__(self, shape: tuple[int, ...], boxes: Iterable[Box] = (), token: str | None = None) -> None:
+        self.token = secrets.token_hex(8) if token is None else token
         self._shape, self._boxes, self._lock = shape, list(boxes), Lock()
         self._next = _MANY
 
@@ -53,7 +56,7 @@ class Filled:
 
     def to_json(self) -> str:
         """As text."""
-        return json.dumps(self.boxes())
+        return json.dumps({"token": self.token, "boxes": self.boxes()})
 
     def check(self, where: str) -> None:
         """Refuse to take the tensor for a whole one.
@@ -78,10 +81,13 @@ def read_filled(text: str, shape: tuple[int, ...], where: str) -> Filled:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, list):
+    token = None
+    if isinstance(found, dict):  # earlier releases have the boxes alone
+        token, found = found.get("token"), found.get("boxes")
+    if not isinstance(found, list) or not isinstance(token, str | None):
         remedy = "Begin anew: Creation.make makes it."
         raise FormatError(message(f"what is written of `{where}` cannot be read", f"got {text:.80}", remedy=remedy))
-    return Filled(shape, [check_box(each, shape, where) for each in found])
+    return Filled(shape, [check_box(each, shape, where) for each in found], token)
 
 
 def keep_filled(filled: str, path: Path) -> None:
@@ -104,16 +110,17 @@ def keep_filled(filled: str, path: Path) -> None:
     sync_folder(path.parent)
 
 
-def filled_again(path: Path, written: Path, shape: tuple[int, ...]) -> Filled:
+def filled_again(draft: Draft, shape: tuple[int, ...]) -> Filled:
     """What is known of a tensor that is gone on with: all of one in its place, nothing where nothing was flushed.
 
     Raises:
       FormatError: where it cannot be read.
     """
-    if written != partial(path):
-        return Filled(shape, [whole(shape)] if count(shape) else [])
-    place = filled_place(path)
-    return read_filled(place.read_text(), shape, str(path)) if place.is_file() else Filled(shape)
+    place = filled_place(draft.path)
+    known = read_filled(place.read_text(), shape, str(draft.path)) if place.is_file() else Filled(shape)
+    if draft.place != draft.path:
+        return known
+    return Filled(shape, [whole(shape)] if count(shape) else [], known.token)
 
 
 def merged(boxes: Sequence[Box]) -> list[Box]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Array, Sink, Stored
-from tapestry_jax.storage.unfinished.partial import remove
+from tapestry_jax.storage.unfinished.partial import filled_place, remove
 from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
+from tapestry_jax.streaming.kept.begun import begun_sinks, check_begun, forget_sinks
 from tapestry_jax.streaming.kept.extending import Both, Last
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
 from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
@@ -129,14 +130,18 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 _remove_spilled(job, folder)
                 leaves = _result(job, before.arrays, _finished(sinks))
                 check_results(leaves, before.arrays, folder)
+                forget_sinks(sinks)
                 return leaves
+            begun = begun_sinks(job.split, sinks, are_new=before is None)
             if before is None:
-                save(folder, now)
+                save(folder, replace(now, arrays=begun))
+            else:
+                before = replace(before, arrays=check_begun(folder, before.arrays, begun))
             for name, source in _arriving(job).items():
                 source.keep(folder / name)
             runner = job.runner(sinks)
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
-            keeper: running.Keeper = _Keeper(job, checkpoint, now, interrupts)
+            keeper: running.Keeper = _Keeper(job, checkpoint, replace(now, arrays=begun), interrupts)
             last = None if job.goes_on is None else Last(job.split, begin)
             values, stored = job.run(runner, begin, keeper if last is None else Both(last, keeper))
             leaves = job.leaves(values, stored)
@@ -148,6 +153,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 arrays |= behind_last(job.split, last.state) | dict(job.goes_on)
             end = Position(len(job.split.passes), finished=True)
             save(folder, Frozen(now.job, now.sources, now.sinks, end, arrays))
+            forget_sinks(sinks)
             _remove_spilled(job, folder)
             return leaves
 
@@ -207,7 +213,8 @@ def _remove_spilled(job: Resumable, folder: Path) -> None:
     """Remove values between passes, what workers have committed, and rows that have arrived: nobody reads them more."""
     remove_partials(folder)
     for slot in {*job.split.written} - {*job.split.outputs}:
-        remove(place_of(job.split, slot, folder))
+        remove(place := place_of(job.split, slot, folder))
+        remove(filled_place(place))
     for name, source in _arriving(job).items():
         source.close()
         remove(folder / name)
@@ -242,6 +249,7 @@ class _Keeper:
         """Write the state."""
         position, arrays = freeze(self._job.split, snapshot)
         folder = self._checkpoint.folder
+        arrays = {**self._now.arrays, **arrays}
         save(folder, Frozen(self._now.job, self._now.sources, self._now.sinks, position, arrays))
         self._turns, self._since = 0, time.monotonic()
         if self._interrupts.number is not None:

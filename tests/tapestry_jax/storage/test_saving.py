@@ -142,8 +142,9 @@ def test_a_full_disk_is_told_and_nothing_stays(tmp_path: Path, small_files: int,
 
 
 def test_what_a_killed_process_left_beside_a_database_is_no_part_of_it(tmp_path: Path):
-    (tmp_path / "s.duckdb.partial").write_bytes(b"half")
-    (tmp_path / "s.duckdb.partial.wal").write_bytes(b"half")
+    (tmp_path / "s.duckdb.partial").mkdir()
+    (tmp_path / "s.duckdb.partial" / "s.duckdb").write_bytes(b"half")
+    (tmp_path / "s.duckdb.partial" / "s.duckdb.wal").write_bytes(b"half")
     save(tmp_path / "s.duckdb", {"x": stored(numbers((3,)))})
     assert read(tp.open(tmp_path / "s.duckdb")).tolist() == numbers((3,)).tolist()
     assert [each.name for each in tmp_path.iterdir()] == ["s.duckdb"]

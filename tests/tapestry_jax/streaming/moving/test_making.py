@@ -60,7 +60,13 @@ def test_ctrl_c_ends_a_run_whose_rows_do_not_come_and_the_next_one_is_right() ->
 def test_who_waits_long_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PATIENCE", 0.05)
     rows = Blocked()
-    threading.Timer(0.3, rows.free.set).start()
+
+    def free() -> None:
+        rows.reached.wait(60)
+        time.sleep(0.3)
+        rows.free.set()
+
+    threading.Thread(target=free).start()
     with pytest.warns(
         UserWarning, match=r"nothing has come for 0\.05 s: rows that arrive for `x`; the stream waits for"
     ):

@@ -1,0 +1,70 @@
+"""Sinks are those that a job has begun: while it was stopped, another one may have begun its own in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from combinators.errors import message
+from tapestry_jax.storage.protocols import Array, Sink
+from tapestry_jax.storage.unfinished.filled import Filled
+from tapestry_jax.storage.unfinished.partial import Draft, filled_place, remove
+from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.kept.origins import origins
+from tapestry_jax.streaming.split import Split
+
+_PREFIX = "sink/"
+
+
+def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], *, are_new: bool) -> dict[str, Array]:
+    """What tells the sinks of a job from others in the same places, for its states; it stays beside those that end.
+
+    Args:
+      split: of the job.
+      sinks: of values that passes make, by slot.
+      are_new: whether nothing is kept of them yet.
+
+    Raises:
+      FormatError: where one cannot be flushed: a state must not name what a kill would lose.
+    """
+    names, found = origins(split), dict[str, Array]()
+    for slot, several in sinks.items():
+        for number, sink in enumerate(several):
+            draft, filled = getattr(sink, "draft", None), getattr(sink, "filled", None)
+            if isinstance(draft, Draft) and isinstance(filled, Filled):
+                draft.leaves_filled = True
+                if are_new:
+                    sink.flush()
+                found[f"{_PREFIX}{names[slot]}/{number}"] = np.frombuffer(filled.token.encode(), np.uint8)
+    return found
+
+
+def check_begun(folder: Path, before: Mapping[str, Array], now: Mapping[str, Array]) -> dict[str, Array]:
+    """Raise where a sink is not the one that the job has begun.
+
+    Args:
+      folder: of the job.
+      before: the arrays of its state; those of earlier releases say nothing of sinks.
+      now: what `begun_sinks` gives for the sinks that are there.
+
+    Returns:
+      The other arrays of the state.
+
+    Raises:
+      StreamError: for cells that another job has written.
+    """
+    if any(not np.array_equal(before[name], now[name]) for name in now if name in before):
+        headline = f"another job has begun a sink of the one in {folder} anew since that was stopped"
+        remedy = "Compute it again: name another folder, and a place that nothing else writes to."
+        raise StreamError(message(headline, remedy=remedy))
+    return {name: array for name, array in before.items() if not name.startswith(_PREFIX)}
+
+
+def forget_sinks(sinks: Mapping[int, Sequence[Sink]]) -> None:
+    """Remove what was left beside sinks that are in their places: the job has noted that."""
+    for sink in (each for several in sinks.values() for each in several):
+        draft = getattr(sink, "draft", None)
+        if isinstance(draft, Draft):
+            remove(filled_place(draft.path))
