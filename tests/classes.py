@@ -53,7 +53,7 @@ def sending(jaxpr: Any, within: tuple[str, ...] = ()) -> Iterator[Any]:
     """
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if is_collective(name):
+        if is_collective(equation):
             yield within, name, len(_mesh_axes(equation)) > 1
         if name.startswith("custom_"):
             yield within, name, frozenset(kind for part in _inside(equation) for kind, *_ in operations(part))

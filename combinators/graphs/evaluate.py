@@ -158,14 +158,14 @@ def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
         return leaves
     inputs = graph.inputs
     if len(leaves) != len(inputs):
+        other = _no_arrays(args)
         raise GraphError(
             message(
                 f"`{graph.name}` takes {len(inputs)} arrays, got {len(leaves)}",
                 "inputs: " + ", ".join(f"{node.name} {node.results[0]}" for node in inputs[:8]),
                 *_counts(graph, args),
-                remedy="Its layers are stacked: pass tp.stack_layers(graph, params) in the place of params."
-                if len(leaves) > len(inputs) and any(_STACKED.search(node.name) for node in inputs)
-                else "Pass the arguments that it was traced with.",
+                *([f"no arrays: {', '.join(other[:8])}"] if other else []),
+                remedy=_remedy(len(leaves), len(inputs), [node.name for node in inputs], len(other)),
             )
         )
     expected = _keys(jax.tree.unflatten(graph.in_tree, leaves))
@@ -179,6 +179,20 @@ def flatten_arguments(graph: Graph, args: Sequence[Any]) -> list[Any]:
                 )
             )
     return leaves
+
+
+def _remedy(got: int, wanted: int, names: Sequence[str], other: int) -> str:
+    if other and got - other <= wanted:
+        return "Pass None in the place of what is no array, as equinox.filter(model, equinox.is_array) does."
+    if got > wanted and any(_STACKED.search(name) for name in names):
+        return "Its layers are stacked: pass tp.stack_layers(graph, params) in the place of params."
+    return "Pass the arguments that it was traced with."
+
+
+def _no_arrays(args: Sequence[Any]) -> list[str]:
+    """The leaves that are no arrays, such as the functions and options of a module that is a pytree, by their paths."""
+    paths = zip(_keys(tuple(args)), jax.tree.leaves(tuple(args)), strict=True)
+    return [f"{'/'.join(path)} {type(leaf).__name__}" for path, leaf in paths if not hasattr(leaf, "dtype")]
 
 
 def _counts(graph: Graph, args: Sequence[Any]) -> tuple[str, ...]:

@@ -77,12 +77,16 @@ def _with_slope(name: str, params: Params, operand: Any) -> Any:
 
 
 def plain(params: dict[str, Any]) -> Params | None:
-    """Parameters as plain data, sorted; None where one of them is a program, a function or an object without fields."""
-    found = {name: _plain(value) for name, value in params.items()}
+    """Parameters as plain data, sorted; None where one of them is a program, a function or an object without fields.
+
+    Where a result lies is the plan's to say: JAX writes it into conversions that it differentiates inside of a loop.
+    """
+    found = {name: None if name in _PLACES else _plain(value) for name, value in params.items()}
     return None if any(value is _NOT for value in found.values()) else tuple(sorted(found.items()))
 
 
 _NOT = object()
+_PLACES = frozenset({"sharding", "out_sharding"})
 
 
 def _plain(value: Any) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from combinators import monoids
 from combinators.frozen import dataclass
@@ -110,4 +112,22 @@ def arg_extremum(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | N
 FOLDS = frozenset(_MONOIDS)
 """Primitives that fold axes by a monoid."""
 
-TABLE = dict.fromkeys(_MONOIDS, reduce) | dict.fromkeys(("argmax", "argmin"), arg_extremum)
+
+_OVER_MAPPED: dict[str, Any] = {"psum": lax.reduce_sum, "pmax": lax.reduce_max, "pmin": lax.reduce_min}
+
+
+def over_mapped(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
+    """A collective over the axis of a `jax.vmap(..., axis_name=)`, which is an axis of the array by then."""
+    listed, reduced = equation.params["axes"], _OVER_MAPPED[equation.primitive.name]
+    if equation.params.get("axis_index_groups") is not None or not all(isinstance(axis, int) for axis in listed):
+        return None
+    kinds = [jax.ShapeDtypeStruct(walk.shape(atom), walk.dtype(atom)) for atom in atoms]
+    program = jax.make_jaxpr(lambda *blocks: [reduced(block, listed) for block in blocks])(*kinds)
+    return walk.run(program.jaxpr, program.consts, atoms)
+
+
+TABLE = (
+    dict.fromkeys(_MONOIDS, reduce)
+    | dict.fromkeys(("argmax", "argmin"), arg_extremum)
+    | dict.fromkeys(_OVER_MAPPED, over_mapped)
+)

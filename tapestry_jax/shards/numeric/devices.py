@@ -61,9 +61,11 @@ class Devices:
         return self.group(device, axes).index(device)
 
 
-def is_collective(name: str) -> bool:
-    """Whether a primitive reads several devices, or says which one this is."""
-    return name in COLLECTIVES
+def is_collective(equation: Any) -> bool:
+    """Whether it reads several devices, or says which one this is; `jax.vmap` leaves some over axes of one array."""
+    axes = equation.params.get("axes", ())
+    is_of_array = bool(axes) and all(isinstance(axis, int) for axis in axes)
+    return equation.primitive.name in COLLECTIVES and not is_of_array
 
 
 def run_collective(equation: Any, devices: Devices, operands: Sequence[Lanes]) -> list[Lanes]:

@@ -131,7 +131,7 @@ class Simulation:
         control = {"scan": self._scan, "while": self._while, "cond": self._cond, "shard_map": self._shard_map}
         if name in control:
             return control[name](equation, operands, devices)
-        if is_collective(name):
+        if is_collective(equation):
             return self.meaning.collective(equation, devices, operands)
         if all(len(lanes) == 1 for lanes in operands):
             return [[result] for result in self.meaning.run(equation, [lanes[0] for lanes in operands])]

@@ -172,3 +172,10 @@ def test_a_callable_pytree_is_a_module_whose_arrays_are_inputs() -> None:
     assert [node.name for node in graph.inputs] == ["params/weight", "params/bias", "x"]
     held = Affine(model.weight, model.bias, None)  # pyright: ignore[reportArgumentType]
     close(graph(held, X), model(X), 1e-6, "unplanned")
+    with pytest.raises(tp.GraphError) as caught:
+        graph(model, X)
+    assert str(caught.value).endswith(
+        "\n  arrays in each argument: expected 2 and 1, got 3 and 1"
+        "\n  no arrays: 0/activation PjitFunction"
+        "\n  Pass None in the place of what is no array, as equinox.filter(model, equinox.is_array) does."
+    )

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jax.sharding import SingleDeviceSharding
 
@@ -61,6 +62,13 @@ CASES: dict[str, tuple[Any, ...]] = {
         floats(4, 4),
     ),
     "put on a device": (lambda x: jax.device_put(x * 2) + 1, X),
+    "collectives over a mapped axis": (
+        lambda x: jax.vmap(
+            lambda r: (r - lax.pmean(r, "i"), lax.pmax(lax.stop_gradient(r).sum(), "i"), lax.psum((r, r * 2), "i")),
+            axis_name="i",
+        )(x),
+        X,
+    ),
     "computed again": (lambda x: jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)))(x), X),
 }
 
@@ -69,6 +77,17 @@ CASES: dict[str, tuple[Any, ...]] = {
 def test_every_cut_of_what_is_lifted_gives_what_the_function_gives(name: str) -> None:
     function, *args = CASES[name]
     assert agrees(function, *args).opaque() == ()
+
+
+def test_conversions_that_are_differentiated_inside_of_a_loop_lie_nowhere() -> None:
+    def short(row: Any, w: Any) -> Any:
+        return ((row @ w.astype(jnp.bfloat16)).astype(jnp.float32) ** 2).sum()
+
+    def slopes(x: Any, w: Any) -> Any:  # JAX writes a sharding into the conversion of a cotangent
+        return lax.scan(lambda s, row: (s + jax.grad(short, 1)(row, w), None), w, x)[0]
+
+    x, w = np.sign(X).astype(jnp.bfloat16), np.sign(W)
+    assert agrees(slopes, x, w, grads=False).opaque() == ()
 
 
 def test_no_rule_of_another_family_takes_a_primitive_that_acts_cell_by_cell() -> None:
