@@ -42,6 +42,7 @@ def lift(
     names: str | Mapping[str, Any] | None = None,
     state: bool = False,
     stack: str | None = None,
+    maps: bool = False,
 ) -> Graph:
     """The graph of a JAX function that knows nothing of this library, from its jaxpr.
 
@@ -64,6 +65,9 @@ def lift(
       stack: what to call the dimension of equal layers that follow each other: they become one loop, and their
         parameters one input each, with that dimension in front. `tp.stack_layers(graph, params)` makes what the graph
         then takes in their place, `tp.unstack_layers` brings it back.
+      maps: whether loops whose turns hand nothing on, as those of `jax.lax.map`, are taken all at once, as `jax.vmap`
+        takes them, so that a plan can cut them. What holds one turn at a time again is the plan: `tp.chunks(size=1)`.
+        A loop stays one where turns take different branches of a `cond`.
 
     Returns:
       The graph; it takes what `function` takes, behind what it holds, and None in the place of what is no array.
@@ -132,7 +136,7 @@ def lift(
         raise GraphError(message(f"`{source.name}` returns nothing", remedy="Return at least one array."))
     wanted = read_names(names, arguments)
     wanted.check(told)
-    graph = _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted, stack)
+    graph = _graph(closed, told, types, outputs, (in_tree, out_tree), source.name, wanted, stack, maps)
     check_counts(graph, counts)
     return graph
 
@@ -146,10 +150,11 @@ def _graph(
     name: str,
     wanted: Names,
     stack: str | None,
+    maps: bool,
 ) -> Graph:
     values = Values()
     listed = [Input(values.new(k.shape, k.dtype), label, k) for label, k in zip(inputs, types, strict=True)]
-    steps = _unfused(closed, values, [told.value for told in listed], name)
+    steps = _unfused(closed, values, [told.value for told in listed], name, maps)
     in_tree, out_tree = trees
     if stack is not None:
         check_free_of(stack, listed, wanted)
@@ -189,9 +194,9 @@ def steps_of(closed: Any, values: Values, numbers: Sequence[int]) -> Steps:
     return fuse(_unfused(closed, values, numbers, ""))
 
 
-def _unfused(closed: Any, values: Values, numbers: Sequence[int], root: str) -> Steps:
+def _unfused(closed: Any, values: Values, numbers: Sequence[int], root: str, maps: bool = False) -> Steps:
     walk = Walk(RULES, unknown, values, THROUGH)
-    walk.root = root  # what scopes begin with that say all of it
+    walk.root, walk.maps = root, maps  # what scopes begin with that say all of it
     steps = walk.finish(numbers, walk.run(closed.jaxpr, closed.consts, numbers))
     return with_attention(unmerged(steps, values), values)
 

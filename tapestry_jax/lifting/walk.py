@@ -42,6 +42,7 @@ class Walk:
       outer: texts of the functions whose derivatives this program is, or is in, the outermost first; a loop's is not.
       around: those and all around.
       regions: the paths of what is under `jax.checkpoint`.
+      maps: whether loops that hand nothing on are maps.
     """
 
     def __init__(self, rules: dict[str, Lift], unknown: Lift, values: Values, through: Collection[str] = ()) -> None:
@@ -50,7 +51,7 @@ class Walk:
         self.place, self.scope, self.root = "", "", ""
         self.within: Any = None
         self.outer, self.around = tuple[str, ...](), frozenset[str]()
-        self.regions = set[str]()
+        self.regions, self.maps = set[str](), False
 
     def run(
         self, jaxpr: Any, constants: Sequence[Any], atoms: Sequence[Atom], *, as_written: bool = False
@@ -106,6 +107,7 @@ class Walk:
         """A walk for the body of a loop."""
         made = Walk(self.rules, self.unknown, self.values, self.through)
         made.root, made.place, made.around, made.regions = self.root, self.place, self.around, self.regions
+        made.maps = self.maps
         return made
 
     def shape(self, atom: Atom) -> tuple[int, ...]:

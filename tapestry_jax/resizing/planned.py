@@ -27,6 +27,7 @@ def planned(
     names: str | Mapping[str, Any] | None = None,
     state: bool = False,
     stack: str | None = None,
+    maps: bool = False,
 ) -> Planned:
     """Run a plan on arguments of other sizes too: the last batch of an epoch, evaluation, other lengths.
 
@@ -41,6 +42,7 @@ def planned(
       names: as `tp.lift` was given them.
       state: as `tp.lift` was given it.
       stack: as `tp.lift` was given it.
+      maps: as `tp.lift` was given it.
 
     Returns:
       A function of the arguments that `plan.compile()` takes.
@@ -61,7 +63,7 @@ def planned(
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         details = f"got {type(plan).__name__}: {plan!r:.80}"
         raise PlanError(message("tp.planned takes a plan first", details, remedy="Write tp.planned(plan, f, *specs)."))
-    return Planned(plan, program, specs, {"names": names, "state": state, "stack": stack})
+    return Planned(plan, program, specs, {"names": names, "state": state, "stack": stack, "maps": maps})
 
 
 class Planned(Immutable):

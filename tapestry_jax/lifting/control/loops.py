@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from combinators.kernels.jaxprs import scan_parts
+import jax
+
+from combinators.kernels.jaxprs import as_function, programs_inside, scan_parts
 from tapestry_jax.lifting.kernels.primitives import Bound
 from tapestry_jax.lifting.rules.named import apply, plain_names
 from tapestry_jax.lifting.values import Atom, LoopStep
@@ -17,6 +19,8 @@ def scan(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     constants, carries = scan_parts(equation)
     if length == 0:
         return None
+    if walk.maps and not carries and (found := _mapped(walk, equation, atoms, constants)) is not None:
+        return found
     is_reversed = bool(equation.params["reverse"])
     values = [walk.value(atom) for atom in atoms]
     fixed, carried, stacked = values[:constants], values[constants : constants + carries], values[constants + carries :]
@@ -32,6 +36,29 @@ def scan(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     if is_reversed:
         return [*results[:carries], *(_turned(walk, value) for value in results[carries:])]
     return list(results)
+
+
+def _mapped(walk: Walk, equation: Any, atoms: list[Atom], constants: int) -> list[Atom] | None:
+    """All turns of a loop that hands nothing on at once; None where the program would be another one.
+
+    JAX takes every branch of a `cond` whose choice differs from turn to turn, and so do slopes: one that is infinite in
+    a branch that was not taken would be NaN.
+    """
+    body = equation.params["jaxpr"]
+    kinds = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in equation.invars]
+    axes = [None if at < constants else 0 for at in range(len(kinds))]
+    every = jax.vmap(as_function(body), axes, axis_size=int(equation.params["length"]))
+    program = jax.make_jaxpr(every)(*kinds)
+    if _choices(program) < _choices(body):
+        return None
+    return walk.run(program.jaxpr, program.consts, atoms)
+
+
+def _choices(program: Any) -> int:
+    """How many equations of a program, and of those inside, take one of several branches."""
+    equations = getattr(program, "jaxpr", program).eqns
+    inside = sum(_choices(inner) for equation in equations for inner in programs_inside(equation))
+    return inside + sum(equation.primitive.name == "cond" for equation in equations)
 
 
 def _turned(walk: Walk, value: int) -> int:

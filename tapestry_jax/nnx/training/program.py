@@ -15,6 +15,7 @@ from combinators.arrows.tracing import trace
 from combinators.errors import message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
+from combinators.graphs.walk import loops
 from combinators.index_space.tensor_type import type_of
 from tapestry_jax.lifting.lift import lift
 from tapestry_jax.lowering.devices import require_running
@@ -143,7 +144,8 @@ def _graph(loss: Callable[..., Any], model: Any, batch: Sequence[Any], like: Gra
 
 def _as_lifted(graph: Graph) -> dict[str, Any]:
     axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in graph.inputs}
-    return {"names": axes, "state": _writes(graph)}
+    maps = all(loop.carries for _, loop in loops(graph))
+    return {"names": axes, "state": _writes(graph), "maps": maps}
 
 
 def _computing(model: Any, precision: Precision) -> Any:

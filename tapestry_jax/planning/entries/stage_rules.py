@@ -51,7 +51,7 @@ def no_microbatches(node: Loop, path: str, stopped: Sequence[str] = ()) -> PlanE
             message(
                 f"the plan places `{node.over}`, whose {node.length} turns of `{path}` are written as a loop",
                 "turns hand nothing on, so they are no stages of a pipeline; a loop takes them one after the other",
-                remedy=f"Write jax.vmap for the loop, and `{node.over}` goes where others go; or leave it out.",
+                remedy=f"Lift with maps=True, or write jax.vmap for it, and `{node.over}` goes where others go.",
             )
         )
     carried = ", ".join(f"`{kind}`" for kind in node.results[: node.carries])

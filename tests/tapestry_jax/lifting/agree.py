@@ -70,15 +70,16 @@ def agrees(
     rtol: float = 2e-5,
     grads: bool = True,
     apart: bool = False,
+    maps: bool = False,
 ) -> tp.Graph:
     """Lift a function; hold the graph, and its gradients under plans, against the function's.
 
     Without `plans` one that cuts its first dimensions over two mesh axes and in time; with `make thorough` every plan
-    that cuts one dimension. `apart` computes values and gradients each by itself.
+    that cuts one dimension. `apart` computes values and gradients each by itself; `maps` as `tp.lift` has it.
     """
     # JAX 0.10 refuses NumPy's arrays where a mapped function with a derivative of its own meets them as constants.
     args = jax.tree.map(jnp.asarray, args)
-    graph = tp.lift(function, *args, names=names)
+    graph = tp.lift(function, *args, names=names, maps=maps)
     probe = (lambda f: weighed(f, args, apart)) if grads else (lambda f: lambda: (f(*args), ()))
     runs: dict[str, Any] = {}
     for entries in plans if plans is not None else _plans(graph):

@@ -135,6 +135,16 @@ def test_planned_lifts_again_as_it_was_lifted(mesh2x4):
     np.testing.assert_allclose(written["mean"].get_value(), 0.01 * x[:6].mean(0), rtol=1e-4, atol=1e-6)
 
 
+def test_planned_lifts_loops_again_as_maps(mesh2x4):
+    def rows(w, x):
+        return jax.lax.map(lambda row: jnp.tanh(row @ w), x)
+
+    (x, w), names = drawn((8, 4), (4, 3)), "_, batch embed"
+    plan = tp.plan(tp.lift(rows, w, x, names=names, maps=True), mesh2x4, {"batch": "data"})
+    found = tp.planned(plan, rows, w, x, names=names, maps=True)(w, x[:5])
+    np.testing.assert_allclose(found, rows(w, x[:5]), rtol=1e-4, atol=1e-6)
+
+
 def test_planned_lifts_layers_again_as_one_loop(mesh2x4):
     def layers(weights, x):
         for w in weights:

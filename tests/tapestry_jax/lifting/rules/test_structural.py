@@ -14,7 +14,7 @@ from jax import lax
 
 import tapestry_jax as tp
 from combinators.graphs.nodes import Loop
-from combinators.graphs.walk import operations
+from combinators.graphs.walk import loops, operations
 from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.index_space.signature import Signature
@@ -133,15 +133,29 @@ def test_layers_that_are_scanned_are_one_loop() -> None:
     assert {"batch", "embed"} <= set(dims(graph))
 
 
-def test_loops_that_hand_nothing_on_are_told_to_be_maps() -> None:
-    def rows(x: Any) -> Any:
-        return lax.map(lambda row: jnp.sort(row) * 2, x)
+def test_loops_that_hand_nothing_on_are_maps_where_that_is_asked_for() -> None:
+    def rows(x: Any, w: Any, keys: Any) -> Any:
+        def row(given: Any) -> Any:
+            x, key = given
+            return jnp.sort(jnp.tanh(x @ w)) + jax.random.uniform(jax.random.wrap_key_data(key), (3,))
 
-    names = {"x": "row _"}
-    with pytest.raises(tp.PlanError, match="turns hand nothing on"):
-        tp.plan(tp.lift(rows, X, names=names), mesh(), {"row": "a"})
-    graph = agrees(jax.vmap(lambda row: jnp.sort(row) * 2), X, names={"row": "row _"}, plans=[{"row": "a"}])
-    assert "row" in dims(graph)
+        return lax.map(row, (x, keys))
+
+    w, names = floats(6, 3), {"x": "row in", "w": "in out"}
+    keys = jax.random.key_data(jax.random.split(jax.random.key(0), 4))
+    with pytest.raises(tp.PlanError, match=r"turns hand nothing on.*\n.*maps=True"):
+        tp.plan(tp.lift(rows, X, w, keys, names=names), mesh(), {"row": "a"})
+    plans = [{"row": "b", "in": "a"}, {"row": ("a", tp.chunks(size=1))}]
+    graph = agrees(rows, X, w, keys, names=names, plans=plans, maps=True)
+    assert {"row", "in"} <= set(dims(graph)) and not list(loops(graph))
+
+
+def test_turns_that_take_different_branches_stay_a_loop() -> None:
+    def roots(x: Any) -> Any:  # of all branches at once the slope would be NaN
+        return lax.map(lambda cell: lax.cond(cell > 0, jnp.sqrt, lambda cell: cell * 0, cell), x)
+
+    graph = agrees(roots, np.asarray([4.0, 0.0, 1.0], np.float32), plans=[{}], maps=True)
+    assert len(list(loops(graph))) == 1
 
 
 WHOLE: dict[str, tuple[Any, ...]] = {

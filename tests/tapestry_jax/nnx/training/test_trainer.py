@@ -187,11 +187,12 @@ def test_a_lifted_model_of_flax_with_written_state_is_trained(mesh2x4):
 
     def told(model, x, labels):
         logits = model(x)
-        value = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+        one = optax.softmax_cross_entropy_with_integer_labels
+        value = jax.lax.map(lambda row: one(*row), (logits, labels)).mean()
         return value, {"accuracy": (logits.argmax(-1) == labels).mean()}
 
     model, other = Normal(nnx.Rngs(0)), Normal(nnx.Rngs(0))
-    graph = tp.lift(told, model, *TYPES, state=True)
+    graph = tp.lift(told, model, *TYPES, state=True, maps=True)
     trainer = tp.nnx.Trainer(told, model, optax.sgd(0.1), tp.plan(graph, mesh2x4, {"batch": "data"}))
     optimizer = nnx.Optimizer(other, optax.sgd(0.1), wrt=nnx.Param)
 
