@@ -23,7 +23,7 @@ from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
-from tapestry_jax.lowering.on_device.valid import is_torn, on_valid_rows
+from tapestry_jax.lowering.on_device.valid import asked_for, is_repeated, is_torn, on_valid_rows, pulls_otherwise
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
@@ -136,6 +136,12 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
+    if is_repeated(cuts, here) and pulls_otherwise(whole.operation.kernel, blocks):
+        # Few kernels have a derivative that somebody wrote, and that is not linear.
+        from tapestry_jax.lowering.time.once import without_slopes
+
+        blocks = without_slopes(step.path, cuts, blocks, here)
+    blocks = asked_for(whole.operation.kernel, blocks, here)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:

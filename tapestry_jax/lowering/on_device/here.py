@@ -13,6 +13,9 @@ from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import is_time, ring_of, turns_of
 
+_ASKED = "asked"
+"""Among the counters, with which it goes wherever these go."""
+
 
 @dataclass(frozen=True, eq=False)
 class Here(MeshShape):
@@ -53,6 +56,20 @@ class Here(MeshShape):
     def turning(self, axis: str, counter: Any) -> Here:
         """The same place inside a loop."""
         return self.at({**self.counters, axis: counter})
+
+    def asking(self, asked: Any) -> Here:
+        """The same place in a turn that computes what is asked for, or, where `asked` is 0, what nobody reads."""
+        return self.at({**self.counters, _ASKED: asked * self.counters.get(_ASKED, 1)})
+
+    @property
+    def asked(self) -> Any:
+        """Whether somebody reads what this turn computes, an int32 scalar; None where somebody always does."""
+        return self.counters.get(_ASKED)
+
+    @property
+    def loops(self) -> list[str]:
+        """The loops around."""
+        return [axis for axis in self.counters if axis != _ASKED]
 
     def beginning(self, axis: str, nodes: frozenset[int]) -> Here:
         """The same place, before a loop in which the scans `nodes` begin with nothing."""

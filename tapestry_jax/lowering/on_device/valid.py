@@ -3,6 +3,9 @@
 Padding repeats the last valid row, and a kernel that reads one row of each operand takes it for that row. A window that
 reads padding makes rows that the program does not have: differences that are zero, variances of copies. Where the slope
 of a kernel may be infinite on these, that times a cotangent of zero is NaN, in the gradient of all that it reads.
+
+What nobody asks for has a cotangent of zero, and derivatives that are linear in it, as those of JAX, make zeros of it.
+One that somebody wrote need not be (`g / norm(g)`): it is called for what the program has alone, rows and turns.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ _PRODUCTS = frozenset(("conv_general_dilated", "dot_general", "integer_pow", "mu
 _ORDINARY = 1e6
 """What the product of two numbers may be in a program that does not overflow."""
 _AROUND = frozenset((*WRAPPERS, "cond", "scan"))
+_WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
 
 
 def on_valid_rows(
@@ -73,7 +77,7 @@ def on_valid_rows(
       states: whether it makes the leaves of a state, or those of the result.
     """
     ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
-    if not here.torn or not ranges or is_level(shaped.operation.kernel, blocks):
+    if not ranges or not _needs_rows(shaped.operation.kernel, blocks, here):
         return run(sizes, blocks)
     axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
     chosen: Any = 0
@@ -126,20 +130,76 @@ def _windowed(shaped: Shaped) -> set[str]:
     return {term.name for axis in axes for term in axis.terms}
 
 
-def is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
-    """Whether no slope of a kernel is infinite where its operands are finite, as far as its program tells.
+def asked_for(kernel: Callable[..., Any], blocks: list[Any], here: Here) -> list[Any]:
+    """The blocks, which get no cotangent of a derivative that somebody wrote in a turn whose results nobody reads."""
+    if here.asked is None or not pulls_otherwise(kernel, blocks):
+        return blocks
+    axes, asked = sorted(varying_axes(here.asked)), here.asked != 0
+    moved = [vary(block, axes) for block in blocks]
+    return [
+        jnp.where(asked, block, lax.stop_gradient(block)) if jnp.issubdtype(block.dtype, jnp.inexact) else block
+        for block in moved
+    ]
 
-    Infinite constants and products that overflow make operands of other primitives infinite, so such kernels are not.
-    """
+
+def _needs_rows(kernel: Callable[..., Any], blocks: Sequence[Any], here: Here) -> bool:
+    """Whether padding may not be given to a kernel: its derivative makes something of nothing, or has no bounds."""
+    program = _program(kernel, blocks)
+    is_steep = here.torn and program is not None and not _has_level(program)
+    return is_steep or _pulls_otherwise(program, kernel, blocks)
+
+
+def is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
+    """Whether no slope of a kernel is infinite where its operands are finite, as far as its program tells."""
+    program = _program(kernel, blocks)
+    return program is None or _has_level(program)
+
+
+def _program(kernel: Callable[..., Any], blocks: Sequence[Any]) -> Any:
+    """What a kernel does with its blocks; None where it fails on them, and says so where it is run."""
     structs = [jax.ShapeDtypeStruct(block.shape, block.dtype) for block in blocks]
     try:
-        program = jax.make_jaxpr(lambda *blocks: jax.tree.leaves(kernel(*blocks)))(*structs)
+        return jax.make_jaxpr(lambda *blocks: jax.tree.leaves(kernel(*blocks)))(*structs)
     except Exception:  # noqa: BLE001 - it fails on its box, and says so where it is run
-        return True
-    return _has_level(program)
+        return None
+
+
+def is_repeated(cuts: Cuts, here: Here) -> bool:
+    """Whether cells are computed several times: in turns that do not cut them, or by neighbours behind a deep halo."""
+    own = {axis for cut in cuts.values() for axis in cut.axes}
+    windows = [cut.window for cut in cuts.values() if cut.window is not None]
+    return not own.issuperset(here.loops) or any(window.before + window.after for window in windows)
+
+
+def pulls_otherwise(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
+    """Whether somebody wrote a derivative of a kernel that is not linear in what it pulls back, as far as it tells."""
+    return _pulls_otherwise(_program(kernel, blocks), kernel, blocks)
+
+
+def _pulls_otherwise(program: Any, kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
+    if program is None or not _pulls(program):
+        return False
+    # Few kernels have a derivative that somebody wrote.
+    from tapestry_jax.planning.derivatives.linear import pulls_linearly
+
+    try:
+        return not pulls_linearly(kernel, [jax.ShapeDtypeStruct(block.shape, block.dtype) for block in blocks])
+    except Exception:  # noqa: BLE001 - its author's derivative fails, and says so where it is taken
+        return False
+
+
+def _pulls(program: Any) -> bool:
+    """Whether somebody wrote how a program, or one inside of it, pulls cotangents back."""
+    equations = getattr(program, "jaxpr", program).eqns
+    inside = (inner for equation in equations for inner in programs_inside(equation))
+    return any(equation.primitive.name in _WRITTEN for equation in equations) or any(map(_pulls, inside))
 
 
 def _has_level(program: Any) -> bool:
+    """Whether no slope of a program is infinite.
+
+    Infinite constants and products that overflow make operands of other primitives infinite, so such programs are not.
+    """
     constants: Sequence[Any] = getattr(program, "consts", ())
     equations = getattr(program, "jaxpr", program).eqns
     return all(map(_is_finite, constants)) and all(map(_is_level_equation, equations))

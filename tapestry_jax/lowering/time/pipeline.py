@@ -33,7 +33,8 @@ def run_pipeline(step: Region, here: Here, arrays: Sequence[Any], run_body: RunB
 
     def at(counter: Any) -> Here:
         # Before its first and behind its last chunk a device computes on cells that are real but not asked for.
-        return here.turning(step.axis, jnp.clip(counter - device, 0, chunks - 1))
+        number = jnp.clip(counter - device, 0, chunks - 1)
+        return here.turning(step.axis, number).asking((number == counter - device).astype(jnp.int32))
 
     def taken(moving: list[Any], own: list[Any], counter: Any) -> list[Any]:
         """What a stage works on: a chunk of the program's, on the first device, or what it was handed."""

@@ -71,6 +71,27 @@ def test_a_device_without_an_index_hands_on_nothing_that_is_read(after: Any) -> 
     _agrees(lambda s, x: after(_SCALE(s, _NORM(_change()(x)))), 10, {"a": 8}, {"y": "a"})
 
 
+@jax.custom_vjp
+def _doubled(x: Any) -> Any:
+    return x * 2
+
+
+def _pulled(x: Any, cotangent: Any) -> Any:
+    """A derivative that somebody wrote, and which is not zero where its cotangent is."""
+    return (cotangent + jnp.cos(x),)
+
+
+_doubled.defvjp(lambda x: (x * 2, x), _pulled)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "entries"),
+    [({"a": 8}, {"y": "a"}), ({"a": 1}, {"y": tp.chunks(3)}), ({"a": 2}, {"y": ("a", tp.chunks(3))})],
+)
+def test_a_derivative_that_makes_something_of_nothing_meets_no_padding(mesh: Any, entries: Any) -> None:
+    _agrees(lambda s, x: tp.Map(_doubled)(_SCALE(s, x)), 7, mesh, entries)
+
+
 def _looked_up(x: Any) -> Any:
     """Rows of a table, which are NaN outside of it; neighbours that are equal, as copies are, lie there."""
     return jnp.take(jnp.arange(1.0, 4.0), (x[1:] == x[:-1]).astype(jnp.int32) * 9, mode="fill") * x[1:]

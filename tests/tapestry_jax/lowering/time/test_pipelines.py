@@ -13,6 +13,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.planning.scheduling.schedule import Region
 from tests.contract import assert_contract, assert_holds, assert_same
+from tests.simulated.evaluate import simulated
 from tests.tapestry_jax.draw import normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
@@ -388,3 +389,23 @@ def _recomputed(jaxpr: Any) -> Iterator[Any]:
                 yield inner
             else:
                 yield from _recomputed(inner)
+
+
+@jax.custom_vjp
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+doubled.defvjp(lambda x: (x * 2, x), lambda x, cotangent: (cotangent + jnp.cos(x),))
+
+
+def test_a_derivative_that_makes_something_of_nothing_is_called_in_turns_that_somebody_reads() -> None:
+    @tp.program("batch embed, layer embed -> batch embed")
+    def run(x: Any, scale: Any) -> Any:
+        return tp.stack(lambda x, scale: tp.Map(doubled)(x * scale), 4)(x, scale)
+
+    args = draw((8, 3), (4, 3))
+    graph = tp.trace(run, *args)
+    planned = tp.plan(graph, tp.mesh(stage=2), {"layer": "stage", "batch": tp.chunks(4)}).compile()
+    slopes = [simulated(jax.grad(lambda *a, of=of: of(*a).sum(), (0, 1)), *args) for of in (planned, graph)]
+    chex.assert_trees_all_close(*slopes, rtol=1e-5)

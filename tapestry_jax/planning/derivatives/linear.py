@@ -1,0 +1,85 @@
+"""Whether a function is linear in some of its arguments: read off its jaxpr, nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
+
+_CALLS = frozenset((*WRAPPERS, "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"))
+_FIRST = (
+    "broadcast_in_dim convert_element_type copy cumsum div dynamic_slice expand_dims gather imag neg pcast psum"
+    " psum_invariant pvary real reduce_precision reduce_sum reshape rev slice squeeze transpose"
+)
+_TOGETHER = "add add_any concatenate dynamic_update_slice pad scatter-add select_n sub"
+_MOVED, _ADDED = frozenset(_FIRST.split()), frozenset(_TOGETHER.split())
+"""Linear in their first operand; in all that they move or add up, together."""
+_PRODUCTS = frozenset(("conv_general_dilated", "dot_general", "mul"))
+_STILL, _MOVES, _ZERO = "still", "moves", "zero"
+
+
+def pulls_linearly(kernel: Callable[..., Any], kinds: Sequence[Any]) -> bool:
+    """Whether the derivative of a kernel is linear in what it pulls back, as far as its program tells.
+
+    Those that JAX knows are; one that somebody wrote need not be, and its program may not tell.
+
+    Args:
+      kernel: arrays to a pytree of arrays.
+      kinds: types of the arrays.
+    """
+    smooth = [at for at, kind in enumerate(kinds) if is_inexact(kind.dtype)]
+    found = _smooth(jax.eval_shape(kernel, *kinds))
+
+    def pulled(arrays: Sequence[Any], cotangents: list[Any]) -> Any:
+        def run(*moved: Any) -> list[Any]:
+            given = dict(zip(smooth, moved, strict=True))
+            return _smooth(kernel(*(given.get(at, array) for at, array in enumerate(arrays))))
+
+        return jax.vjp(run, *(arrays[at] for at in smooth))[1](cotangents)
+
+    program = jax.make_jaxpr(pulled)(list(kinds), found)
+    states = _through(program.jaxpr, [_STILL] * len(kinds) + [_MOVES] * len(found))
+    return states is not None and all(state != _STILL for state in states)
+
+
+def _smooth(tree: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(tree) if is_inexact(leaf.dtype)]
+
+
+def _through(jaxpr: Any, given: Sequence[str]) -> list[str] | None:
+    """Of each result whether it moves linearly, is zero, or stands still; None where something is not linear."""
+    states: dict[Any, str] = dict(zip(jaxpr.invars, given, strict=True))
+
+    def of(atom: Any) -> str:
+        if is_literal(atom):
+            return _STILL if bool(atom.val != 0) else _ZERO
+        return states.get(atom, _STILL)
+
+    for equation in jaxpr.eqns:
+        found = _equation(equation, [of(atom) for atom in equation.invars])
+        if found is None:
+            return None
+        states.update(zip(equation.outvars, found, strict=True))
+    return [of(atom) for atom in jaxpr.outvars]
+
+
+def _equation(equation: Any, states: list[str]) -> list[str] | None:
+    name = equation.primitive.name
+    if _MOVES not in states:
+        is_zero = name in ("broadcast_in_dim", "reshape", "convert_element_type") and states[0] == _ZERO
+        return [_ZERO if is_zero else _STILL] * len(equation.outvars)
+    if name in _CALLS:
+        inner = next(programs_inside(equation))
+        return _through(getattr(inner, "jaxpr", inner), states)
+    if name in _ADDED:
+        smooth = [s for s, atom in zip(states, equation.invars, strict=True) if is_inexact(atom.aval.dtype)]
+        fits = _STILL not in smooth and (name != "select_n" or states[0] != _MOVES)
+    elif name in _PRODUCTS:
+        fits = states.count(_MOVES) == 1
+    else:
+        fits = name in _MOVED and _MOVES not in states[1:]
+    return [_MOVES] * len(equation.outvars) if fits else None
