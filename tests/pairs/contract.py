@@ -1,22 +1,28 @@
 """The collective contract on drawn pairs: `python -m tests.pairs.contract --seed 0 --programs 100`.
 
 Never less than is compiled is predicted; and what is predicted beyond it is told by entries that say they are bounds.
+With `--machine v5e:2x4` or `h100:1x8` a production compiler is asked, where it is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import tapestry_jax as tp
 from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.pinned import lower_pinned
 from tests.contract import table
+
+if TYPE_CHECKING:
+    from tests.pairs.plans import Placing
 
 PLANS = 2
 """Plans of one program, each of which XLA compiles twice: forward, and with its gradient."""
@@ -41,6 +47,23 @@ def differences(plan: tp.Plan, grad: bool) -> dict[str, tuple[int, int, int]]:
     }
 
 
+def differences_there(plan: tp.Plan, grad: bool) -> dict[str, tuple[int, int, int]]:
+    """The same of a plan for devices that are not here: what their compiler runs, by `tests.aot.held`."""
+    import jax
+
+    from tests.aot.held import assert_held
+
+    # At their usual precision TPUs round the operands of a product before they send them: half is sent.
+    with jax.default_matmul_precision("highest"):
+        seen = plan.compile_only(grad=grad)
+    try:
+        assert_held(seen)
+    except AssertionError as broken:
+        predicted, sent = (sum(each.bytes * each.times for each in some) for some in (seen.predicted, seen.collectives))
+        return {str(broken): (predicted, sent, predicted if predicted != sent else sent + 1)}
+    return {}
+
+
 def verdict(found: dict[str, tuple[int, int, int]]) -> str:
     """`equal`, `bound` (more is predicted, and said to be a bound), or what is broken: `less` or `more`."""
     if any(predicted < compiled for predicted, compiled, _ in found.values()):
@@ -56,6 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=100, help=f"how many; {PLANS} plans for each")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--only", default="", help="steps to draw from, with commas between them")
+    parser.add_argument("--machine", default="", help="of eight devices, that are not here: v5e:2x4, h100:1x8")
     parser.add_argument("--seconds", type=float, default=300, help="of CPU, after which no other program is drawn")
     options = parser.parse_args(arguments)
     verdicts: Counter[str] = Counter()
@@ -74,6 +98,7 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     from tests.pairs.plans import repaired
 
     only = tuple(filter(None, options.only.split(",")))
+    devices = list(tp.topology(options.machine, all=8).devices.flat) if options.machine else None
     for index in range(options.first, options.first + options.programs):
         if time.process_time() > options.seconds:
             print(f"stopped before program {index}")
@@ -82,18 +107,28 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             draw_pair(f"{options.seed}/{index}", PLANS, dtype="float32", only=only)
         ):
             pair = f"{options.seed}/{index}/{number}"
-            placing, plan, _ = repaired(placing, program.graph, pair)
+            placing, plan, _ = repaired(_over_eight(placing) if devices else placing, program.graph, pair)
             if plan is not None and plan.collectives(True):
-                shown = f"{program.graph.show()}\n{placing}"
-                yield from ((f"{pair} {phase}: {d}\n{shown}", v) for phase, d, v in _phases(plan))
+                shown, compared = f"{program.graph.show()}\n{placing}", differences
+                if devices:
+                    plan, compared = placing.plan(program.graph, tp.mesh(devices, **placing.mesh)), differences_there
+                yield from ((f"{pair} {phase}: {d}\n{shown}", v) for phase, d, v in _phases(plan, compared))
         if index % CLEARED == CLEARED - 1:
             jax.clear_caches()
 
 
-def _phases(plan: tp.Plan) -> Iterator[tuple[str, Any, str]]:
+def _over_eight(placing: Placing) -> Placing:
+    """The same with the sizes of its mesh axes changed where they do not multiply to eight."""
+    if math.prod(placing.mesh.values()) == 8:
+        return placing
+    sizes = {1: (8,), 2: (2, 4), 3: (2, 2, 2)}[len(placing.mesh)]
+    return replace(placing, mesh=dict(zip(placing.mesh, sizes, strict=True)))
+
+
+def _phases(plan: tp.Plan, compared: Callable[..., Any]) -> Iterator[tuple[str, Any, str]]:
     for phase, grad in (("forward", False), ("gradient", True)):
         try:
-            found = differences(plan, grad)
+            found = compared(plan, grad)
         except Exception as error:  # noqa: BLE001, any error is a finding
             yield phase, repr(error)[:800], "error"
             return

@@ -4,7 +4,8 @@ The TPU compiler sums zeros and one's own part where it does not gather or scatt
 single collectives over eight devices of a v5e, float32 and bfloat16 (docs/design/accelerators.md):
 
 - a vector is gathered where the part of a device is a multiple of 128 elements, the lanes of the machine, and summed
-  where not, however long it is; arrays of more dimensions are always gathered. Dimensions of size 1 count as none;
+  where not, however long it is; arrays of more dimensions are gathered, but those of which a device has no multiple of
+  128 elements may be laid out as vectors. Dimensions of size 1 count as none;
 - a vector is never scattered, but summed; so are arrays of which a device has fewer than 128 elements; above, arrays
   are scattered where their layout lets them, and from 256 KiB on where the part of a device is a multiple of 8 along
   the dimension that is cut. A v6e does the same; a v5p was seen to sum at 256 KiB as well: nothing is sure there.
@@ -50,7 +51,8 @@ def _is_summed(found: Collective, scatters: bool) -> bool | None:
         return None
     is_vector = math.prod(found.part[1:]) == 1
     if found.kind == "all-gather":
-        return is_vector and found.part[0] % LANES != 0
+        # Who reads an array as a vector, such as a loop over its rows, has it gathered as one.
+        return (is_vector or None) if math.prod(found.part) % LANES else False
     if is_vector or math.prod(found.part) < SUMMED:
         return True
     return False if scatters and found.bytes >= SCATTERED and found.part[0] % SUBLANES == 0 else None

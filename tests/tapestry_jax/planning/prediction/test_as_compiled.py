@@ -10,8 +10,10 @@ from tapestry_jax.planning.prediction.collective import Collective
 from tapestry_jax.planning.prediction.platform import as_compiled
 
 # One device's part in float32, the dimension that is cut first.
-GATHERED = [(128,), (256,), (1152,), (4096,), (1, 128), (16, 8), (1, 8), (1024, 8)]
+GATHERED = [(128,), (256,), (1152,), (4096,), (1, 128), (16, 8), (1024, 8)]
 GATHERS_SUMMED = [(100, 1), (8,), (64,), (127,), (129,), (200,), (1000,), (1025,), (65537,), (524289,)]
+# The first as it is where nobody flattens it; of (1, 7) two were summed as one vector, and one was gathered.
+GATHERS_EITHER = [(1, 8), (1, 7), (5, 24)]
 SCATTERED = [(8, 1024), (16, 512), (32, 256), (64, 128), (16, 1024), (32, 1024), (128, 64), (64, 512)]
 SCATTERS_SUMMED = [(8,), (1024,), (131072,), (1, 8), (16, 2), (2, 8, 4), (8, 8, 1)]
 # Of the first six the last three were scattered, and so was (16, 64) over two and four devices.
@@ -31,6 +33,7 @@ def _found(kind: str, part: tuple[int, ...], machine: str = "TPU v5 lite") -> Co
     [
         ("all-gather", GATHERED, "all-gather", ""),
         ("all-gather", GATHERS_SUMMED, "all-reduce", ""),
+        ("all-gather", GATHERS_EITHER, "all-gather", "all-reduce"),
         ("reduce-scatter", SCATTERED, "reduce-scatter", ""),
         ("reduce-scatter", SCATTERS_SUMMED, "all-reduce", ""),
         ("reduce-scatter", EITHER, "reduce-scatter", "all-reduce"),
