@@ -6,6 +6,7 @@ the loops, what is computed again, and which values gradients flow through.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,16 @@ from tapestry_jax.planning.pricing.overlapped import share_of_layers
 from tapestry_jax.planning.scheduling.reads import operand_layouts
 from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Schedule
 from tapestry_jax.searching.exact.classes import classes
-from tapestry_jax.searching.exact.homes import Chosen, Home, Known, NotModelledError, Option, Reading, Scope
+from tapestry_jax.searching.exact.homes import (
+    Chosen,
+    DoesNotFitError,
+    Home,
+    Known,
+    NotModelledError,
+    Option,
+    Reading,
+    Scope,
+)
 from tapestry_jax.searching.exact.model import Model, Value
 from tapestry_jax.searching.exact.operations import Operations
 from tapestry_jax.searching.exact.picks import Picks
@@ -42,10 +52,20 @@ class Builder:
         self._values: dict[Any, tuple[Value, int]] = {}
         self._classes: dict[Any, Known] = {}
         # Values are known by the identity of their homes, which have to live as long.
-        self._seen: list[Home] = []
+        self._between: list[tuple[Scope, int, Home, list[Reading]]] = []
 
-    def model(self, schedule: Schedule, flow: Flow) -> Model:
-        """The model of a program whose schedule cuts nothing."""
+    def model(self, schedule: Schedule, flow: Flow, memory: float = math.inf) -> Model:
+        """The model of a program whose schedule cuts nothing.
+
+        Args:
+          schedule: that one.
+          flow: in it.
+          memory: bytes of a device.
+
+        Raises:
+          NotModelledError: for what the model does not know.
+          DoesNotFitError: where picks alone hold more, whatever is chosen; what lies between them is not looked at.
+        """
         scope = Scope(schedule, flow, classes=classes(schedule, flow, self._apart(schedule)))
         homes: dict[int, Home] = {}
         known: dict[int, Home] = {}
@@ -57,6 +77,10 @@ class Builder:
                 self.picks.once_more(known[kind].pick, schedule.graph.inputs[position].name)
             homes[slot] = known[kind]
         self._walk(scope, homes)
+        if (least := self.picks.least_held()) > memory:
+            raise DoesNotFitError(least)
+        for between in self._between:
+            self._add_value(*between)
         values = tuple(times_alike(*value) for value in self._values.values())
         return Model(self.picks.made(), values, together=dict(self.prices.latencies))
 
@@ -115,7 +139,7 @@ class Builder:
         else:
             self._come_round(scope, scope.loop, homes, readings)
         for slot, found in readings.items():
-            self._between(own.of_slot(slot), slot, homes[slot], found)
+            self._between.append((own.of_slot(slot), slot, homes[slot], found))
 
     def _come_round(
         self, scope: Scope, loop: Repeat, homes: dict[int, Home], readings: dict[int, list[Reading]]
@@ -269,9 +293,8 @@ class Builder:
             inside.append(Layout(free.cuts[:at] + free.cuts[at + 1 :]))
         return Home(home.pick, tuple(inside), loop=loop.length, given=home.given)
 
-    def _between(self, scope: Scope, slot: int, home: Home, readings: list[Reading]) -> None:
+    def _add_value(self, scope: Scope, slot: int, home: Home, readings: list[Reading]) -> None:
         """A value, or another one that is alike: of the same makers and the same readers."""
-        self._seen.append(home)
         kind = scope.schedule.slots[slot].type
         alike = (
             id(scope.schedule),

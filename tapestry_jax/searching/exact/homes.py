@@ -18,6 +18,10 @@ class NotModelledError(Exception):
     """The program does something that the model does not know."""
 
 
+class DoesNotFitError(Exception):
+    """Whatever is chosen, more stays on a device than fits there."""
+
+
 @dataclass(frozen=True, eq=False)
 class Option:
     """One option of a pick.

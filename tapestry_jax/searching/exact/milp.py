@@ -18,7 +18,7 @@ from tapestry_jax.planning.prediction.flow import flow_of
 from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
 from tapestry_jax.searching.exact.asked import asked_for
 from tapestry_jax.searching.exact.build import Builder
-from tapestry_jax.searching.exact.homes import Chosen, NotModelledError
+from tapestry_jax.searching.exact.homes import Chosen, DoesNotFitError, NotModelledError
 from tapestry_jax.searching.exact.model import Model, undominated
 from tapestry_jax.searching.exact.prices import Prices
 from tapestry_jax.searching.exact.solve import solve
@@ -61,9 +61,12 @@ def milp(problem: Problem, space: Space, seed: int, stop: Stop) -> Iterator[Prop
         if bounds and stop():
             return
         try:
-            modelled = modelled_as(problem, remat, prices)
+            modelled = modelled_as(problem, remat, prices, _memory(problem))
         except NotModelledError:
             return
+        except DoesNotFitError:
+            bounds.append(math.inf)
+            continue
         for proposal in _solved(problem, modelled, stop, best):
             if isinstance(proposal, Bound):
                 bounds.append(proposal.seconds)
@@ -100,16 +103,18 @@ def placed_beside(problem: Problem, taken: Sequence[str], whole: Sequence[str], 
     return modelled.asked_for(problem, solution.choice) if solution.choice else None
 
 
-def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:
+def modelled_as(problem: Problem, remat: Remat, prices: Prices, memory: float = math.inf) -> Modelled:
     """The model of a problem.
 
     Args:
       problem: the program, and where it runs.
       remat: the scopes that are computed again.
       prices: on its mesh.
+      memory: bytes of a device.
 
     Raises:
       NotModelledError: for what the model does not know: loops in time, stages, halos.
+      DoesNotFitError: where it is found before the model is whole that nothing fits.
     """
     fixed = problem.fixed
     items = [item for entries in (fixed.entries, *(own for _, own in fixed.ops)) for _, own in entries for item in own]
@@ -121,7 +126,7 @@ def modelled_as(problem: Problem, remat: Remat, prices: Prices) -> Modelled:
     layouts = fixed.input_layouts(problem.graph, problem.shape), fixed.output_layouts(problem.graph, problem.shape)
     builder = Builder(prices, placer, *layouts)
     sources = {whole.inputs[at] for at in differentiated(problem.graph, problem.grad)}
-    model = undominated(builder.model(whole, flow_of(whole, sources)))
+    model = undominated(builder.model(whole, flow_of(whole, sources), memory))
     return Modelled(model, tuple(builder.picks.chosen), asked, placer)
 
 
@@ -135,7 +140,7 @@ def _remats(problem: Problem) -> list[Remat]:
 def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> Iterator[Proposal]:
     """The best choices of a model, and a bound; with less memory as long as what it finds does not fit."""
     model = modelled.model
-    limit = math.inf if problem.memory is None else float(problem.memory)
+    limit = _memory(problem)
     memory, refused, held = limit, 0.0, limit
     for attempt in range(TIGHTER):
         solution = solve(model, memory, than=best, limit=_left(stop))
@@ -160,6 +165,11 @@ def _solved(problem: Problem, modelled: Modelled, stop: Stop, best: float) -> It
         # What an operation keeps inside of it, and what is alive for a while, is not in the model.
         held = model.held(solution.choice)
         memory = max(held - 1.05 * (weigh(problem, found).total - limit), (held + refused) / 2)
+
+
+def _memory(problem: Problem) -> float:
+    """Bytes of a device."""
+    return math.inf if problem.memory is None else float(problem.memory)
 
 
 def _left(stop: Stop) -> float:

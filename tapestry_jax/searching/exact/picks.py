@@ -53,6 +53,10 @@ class Picks:
         """What it computes in a pass of a loop, behind which others may send, by option; and its share of `excess`."""
         self._rooms[pick].append((number, list(seconds), share))
 
+    def least_held(self) -> float:
+        """Bytes that stay on a device at least, whatever is chosen, without what lies between picks."""
+        return sum(min(self._held_by(number)) for number in range(len(self.chosen)))
+
     def made(self) -> tuple[Pick, ...]:
         """All of them."""
         return tuple(map(self._made, range(len(self.chosen))))
@@ -64,6 +68,10 @@ class Picks:
             self.chosen[number].paths[0],
             tuple(times * each + own for each, (own, _) in zip(self._seconds[number], more, strict=True)),
             tuple(times * each for each in self._excess[number]),
-            tuple(times * each + own for each, (_, own) in zip(self._held[number], more, strict=True)),
+            self._held_by(number),
             tuple((at, tuple(times * each for each in rooms), share) for at, rooms, share in self._rooms[number]),
         )
+
+    def _held_by(self, number: int) -> tuple[float, ...]:
+        times, more = self._count[number], self._more[number]
+        return tuple(times * each + own for each, (_, own) in zip(self._held[number], more, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -47,24 +47,23 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
     made = {key: label for label, key in enumerate(dict.fromkeys(made_keys))}
     read = {key: label for label, key in enumerate(dict.fromkeys(key for keys in read_keys for key in keys))}
     stored = {want: want.layout.stored(kind.shape, prices.mesh) for want, _, _, _ in read}
-    alone, wants = len(read) == 1 or len(readings) == 1, {want for want, _, _, _ in read}
-    found = _Found(
-        prices, scope, slot, home, frozenset(map(_forwards, wants - {*map(_forwards, wants)})) & wants, alone
-    )
+    alone = len(read) == 1 or len(readings) == 1
+    found = _Found(prices, scope, slot, home, _both({want for want, _, _, _ in read}), alone)
     leaves = any(reading.leaves for reading in readings)
-    wanted = [(*key, label, prices.number(key[0])) for key, label in read.items()]
+    # There are many pairs: what is asked of each is found once for either side of them.
+    wanted = [(*key, label, prices.number(key[0]), prices.number(key[0].layout)) for key, label in read.items()]
     shaped = prices.number((kind.shape, kind.dtype, home.loop or 1))
     for (have, scattered, making, stay), number in made.items():
-        lies = prices.number(have)
-        for want, same, live, reading, label, reads in wanted:
+        lies, held = prices.number(have), spread(have.axes)
+        for want, same, live, reading, label, reads, lay in wanted:
             # What is scattered all read as it lies; and what a loop carries lies as the first reads it.
             if (scattered or same) and stored[want] != have:
                 continue
             if not live:
                 found.seconds[number, label] = 0.0
                 continue
-            found.add((number, label), have, want, (shaped, lies, reads))
-            is_same = have == want.layout and spread(have.axes) == want.varying
+            found.add((number, label), have, want, (shaped, lies, reads), lay)
+            is_same = lies == lay and held == want.varying
             if is_same and making and reading and found.fuse((number, label), making, reading):
                 continue
             if stay and is_same and reading:
@@ -85,10 +84,14 @@ def value_between(prices: Prices, scope: Scope, slot: int, home: Home, readings:
 class _Found:
     """Prices and sizes of pairs, as far as they have been looked at."""
 
-    def __init__(self, prices: Prices, scope: Scope, slot: int, home: Home, both: frozenset[Want], alone: bool) -> None:
+    def __init__(
+        self, prices: Prices, scope: Scope, slot: int, home: Home, both: Mapping[Want, Want], alone: bool
+    ) -> None:
         self.prices, self.scope, self.slot, self.home, self.alone = prices, scope, slot, home, alone
-        # Wants of readers that do not need the value backwards, beside others that do.
         self.both = both
+        # What is the same in every turn is changed once, before the loop.
+        self.times = scope.outside if home.constant else scope.times
+        self.leading = home.loop or 1
         self.known = scope.schedule.slots[slot]
         self.seconds: dict[Pair, float] = {}
         self.saved: dict[Pair, tuple[float, float]] = {}
@@ -100,13 +103,13 @@ class _Found:
         self.together: dict[Pair, tuple[frozenset[str], ...]] = {}
         self._bytes: dict[int, int] = {}
 
-    def add(self, pair: Pair, have: Layout, want: Want, known: tuple[int, int, int]) -> None:
-        """A change of layout, and the numbers by which its price is known."""
-        # What is the same in every turn is changed once, before the loop.
-        times = self.scope.outside if self.home.constant else self.scope.times
-        parts = self.prices.parts(self.known.type, have, want, self.home.loop or 1, known)
-        own = parts.own + (sum(each for _, each in parts.common) if self.alone else 0.0)
-        self.seconds[pair] = times * own
+    def add(self, pair: Pair, have: Layout, want: Want, known: tuple[int, int, int], lay: int) -> None:
+        """A change of layout, the numbers by which its price is known, and that of the layout which is read."""
+        parts = self.prices.parts(self.known.type, have, want, self.leading, known)
+        own = parts.own
+        if parts.common and self.alone:
+            own += sum(each for _, each in parts.common)
+        self.seconds[pair] = self.times * own
         if parts.sums and self.home.given and self.scope.outside == 1:
             self.seconds[pair] -= sum(self.prices.latencies[axes] for axes in parts.sums)
             self.together[pair] = parts.sums
@@ -114,13 +117,13 @@ class _Found:
             self._behind(pair, self.scope.group, parts)
         size = self._size(pair, have, want, parts)
         if size:
-            self.kept[pair] = self.sizes.setdefault((pair[0], want.layout), (len(self.sizes), size))[0]
+            self.kept[pair] = self.sizes.setdefault((pair[0], lay), (len(self.sizes), size))[0]
         if parts.common and not self.alone:
             for key, each in parts.common:
-                self._share(pair, key, times * each)
-        if (forwards := _forwards(want)) in self.both:
+                self._share(pair, key, self.times * each)
+        if self.both and (forwards := self.both.get(want)):
             # One change serves both kinds of readers; what is gathered once more comes on top.
-            once = times * self.prices.parts(self.known.type, have, forwards, self.home.loop or 1).own
+            once = self.times * self.prices.parts(self.known.type, have, forwards, self.leading).own
             self.seconds[pair] -= once
             self._share(pair, forwards, once)
 
@@ -132,6 +135,8 @@ class _Found:
     def _behind(self, pair: Pair, group: int, parts: Parts) -> None:
         """What it sends behind computing, and what it computes."""
         forward, backward = parts.behind
+        if not (forward or backward or any(parts.copied)):
+            return
         # What readers have in common is sent once: it is left out, so that the price is none too high.
         passes = (forward if self.alone else 0.0, backward)
         found = (
@@ -192,6 +197,13 @@ def times_alike(value: Value, times: int) -> Value:
         sizes=tuple(times * each for each in value.sizes),
         behind={pair: tuple((at, times * each) for at, each in own) for pair, own in value.behind.items()},
     )
+
+
+def _both(wants: Set[Want]) -> dict[Want, Want]:
+    """Wants that begin with what readers do that do not need the value backwards, beside others that do."""
+    forwards = {want: _forwards(want) for want in wants}
+    both = {forwards[want] for want in wants - {*forwards.values()}} & wants
+    return {want: once for want, once in forwards.items() if once in both}
 
 
 def _forwards(want: Want) -> Want:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
@@ -35,7 +36,7 @@ def problem_of(
     return Problem(graph, mesh, find(machine), memory, grad, Asked((), (), (), ()))
 
 
-def modelled(problem: Problem, remat: Any = ()) -> Modelled:
+def modelled(problem: Problem, remat: Any = (), memory: float = math.inf) -> Modelled:
     """The whole model, changes of layout that nobody has to choose as well."""
     asked = Asked((), (), (), (), remat=remat)
     placer = asked.placer(problem.shape)
@@ -43,7 +44,7 @@ def modelled(problem: Problem, remat: Any = ()) -> Modelled:
     whole = planned(problem.graph, problem.mesh, asked)
     builder = Builder(prices, placer, {}, {})
     sources = {whole.inputs[at] for at in differentiated(problem.graph, problem.grad)}
-    model = builder.model(whole, flow_of(whole, sources))
+    model = builder.model(whole, flow_of(whole, sources), memory)
     return Modelled(model, tuple(builder.picks.chosen), asked, placer)
 
 

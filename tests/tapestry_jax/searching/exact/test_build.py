@@ -20,11 +20,19 @@ from tapestry_jax.planning.geometry.layout import Layout, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.pricing.priced import price
+from tapestry_jax.searching.exact.homes import DoesNotFitError
 from tapestry_jax.searching.exact.model import undominated
 from tapestry_jax.searching.exact.prices import Prices, Want
 from tapestry_jax.searching.exact.solve import solve
 from tests.pairs.programs import draw_program
-from tests.tapestry_jax.searching.exact.modelled import abstract, asked_of, drawn, modelled, problem_of, settled
+from tests.tapestry_jax.searching.exact.modelled import (
+    abstract,
+    asked_of,
+    drawn,
+    modelled,
+    problem_of,
+    settled,
+)
 from tests.tapestry_jax.searching.programs import apart, mlp
 
 
@@ -127,6 +135,16 @@ def test_of_layers_one_by_one_that_are_computed_again_one_at_a_time_is_held():
         held = found.model.held(settled(found, choice, schedule))
         shares.append(held / memory_needed(schedule, problem.mesh, True).total)
     assert shares == pytest.approx([1.0, 1.0], rel=0.1)
+
+
+def test_a_model_of_which_picks_alone_hold_too_much_is_not_built():
+    problem = problem_of(apart(3, 64, 16, 32), abstract(data=2), grad=True)
+    found, chance = modelled(problem), Random(0)
+    least = sum(min(pick.held) for pick in found.model.picks)
+    assert min(found.model.held(drawn(found, chance)) for _ in range(20)) >= least > 0
+    assert modelled(problem, memory=least).model.picks == found.model.picks
+    with pytest.raises(DoesNotFitError):
+        modelled(problem, memory=0.99 * least)
 
 
 def test_prices_on_a_torus_are_those_of_the_schedule():
