@@ -62,7 +62,7 @@ class Cut:
     @property
     def in_blocks(self) -> Cut:
         """The same cut of the axis in its own order."""
-        return replace(self, striped=False)
+        return replace(self, striped=False) if self.striped else self
 
     @property
     def low(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
 
 from combinators.graphs.nodes import Ref, Rename
 from tapestry_jax.planning.derivatives.gradients import maybe_unread
@@ -54,7 +53,7 @@ def marked(
         for key, maker in own.items():
             makers.setdefault(key, set()).add(maker)
     for (_, sent), own in zip(found, keys, strict=True):
-        yield replace(sent, bound=sent.bound or any(len(makers[key]) > 1 for key in own))
+        yield sent.at_most(any(len(makers[key]) > 1 for key in own))
 
 
 def _like(sent: Collective) -> Hashable:

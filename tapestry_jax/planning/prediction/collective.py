@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from combinators.frozen import dataclass
 
 
@@ -34,6 +36,10 @@ class Collective:
     part: tuple[int, ...] = ()
     perhaps: str = ""
     alike: int = 1
+
+    def at_most(self, is_bound: bool) -> Collective:
+        """The same, which is a bound if it was one or `is_bound`."""
+        return replace(self, bound=True) if is_bound and not self.bound else self
 
     def __str__(self) -> str:
         repeated = f" x{self.times}" if self.times > 1 else ""

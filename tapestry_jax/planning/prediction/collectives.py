@@ -41,10 +41,19 @@ def collectives(schedule: Schedule, grad: bool | int | Sequence[int] = False) ->
 
 
 def placed_collectives(
-    schedule: Schedule, grad: bool | int | Sequence[int] = False
+    schedule: Schedule, grad: bool | int | Sequence[int] = False, *, bounds: bool = True
 ) -> tuple[tuple[Place, Collective], ...]:
-    """The same collectives, each with the step that sends it."""
+    """The same collectives, each with the step that sends it.
+
+    Args:
+      schedule: of a plan.
+      grad: as for `collectives`.
+      bounds: whether to ask which of them may run less often; where a schedule is priced that says nothing, and takes
+        as long as all else.
+    """
     sources = {schedule.inputs[i] for i in differentiated(schedule.graph, grad)}
+    if not bounds:
+        return _nonempty(_of(schedule, flow_of(schedule, sources), turning=None))
     found = _sent(schedule, sources)
     if not has_unread(schedule):
         return found
@@ -53,9 +62,13 @@ def placed_collectives(
 
 
 def _sent(schedule: Schedule, sources: set[int], *, surely: bool = False) -> tuple[tuple[Place, Collective], ...]:
-    # XLA drops what moves no bytes.
     flow, turning = flow_of(schedule, sources, surely=surely), (from_call_to_call(schedule, surely=surely),)
-    return tuple((place, found) for place, found in _of(schedule, flow, turning=turning) if found.bytes)
+    return _nonempty(_of(schedule, flow, turning=turning))
+
+
+def _nonempty(found: Iterable[tuple[Place, Collective]]) -> tuple[tuple[Place, Collective], ...]:
+    # XLA drops what moves no bytes.
+    return tuple((place, each) for place, each in found if each.bytes)
 
 
 def _at_most(place: Place, found: Collective, surely: Counter[tuple[Place, Collective]]) -> Collective:
@@ -66,8 +79,13 @@ def _at_most(place: Place, found: Collective, surely: Counter[tuple[Place, Colle
     return replace(found, bound=True)
 
 
-def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -> Iterator[tuple[Place, Collective]]:
-    """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass."""
+def _of(
+    schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning | None = ()
+) -> Iterator[tuple[Place, Collective]]:
+    """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass.
+
+    Where `turning` is None nobody asks which of them are bounds.
+    """
     seen: set[Any] = set()
     again = again_in(schedule, flow)
     brought: dict[Hashable, set[Any]] = {}
@@ -78,9 +96,18 @@ def _of(schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning = ()) -
         twice = _Twice(again, unit, brought)
         for place, each in _of_step(schedule, step, flow, loops, turning, seen, twice):
             places.append((number, *place))
-            still = is_still(schedule, step, turning) or (each.backward and passes_still(step, turning))
-            found.append((None if place else step, replace(each, bound=each.bound or still)))
+            found.append((None if place else step, _stood_still(schedule, step, each, turning)))
+    if turning is None:
+        return zip(places, (each for _, each in found), strict=True)
     return zip(places, marked(schedule, found, is_whole=len(turning) == 1), strict=True)
+
+
+def _stood_still(schedule: Schedule, step: Step, sent: Collective, turning: Turning | None) -> Collective:
+    """A collective, which is a bound where its step does the same in every turn."""
+    if not turning:
+        return sent
+    still = is_still(schedule, step, turning) or (sent.backward and passes_still(step, turning))
+    return sent.at_most(still)
 
 
 @dataclass(frozen=True)
@@ -106,7 +133,7 @@ class _Twice:
 
 
 def _of_step(
-    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning, seen: set[Any], twice: _Twice
+    schedule: Schedule, step: Step, flow: Flow, loops: int, turning: Turning | None, seen: set[Any], twice: _Twice
 ) -> Iterator[tuple[Place, Collective]]:
     """What a step sends, and where in it: at the empty place what is its own."""
     match step:
@@ -115,9 +142,9 @@ def _of_step(
             yield from _here(_of_repeated(schedule, step, flow, loops, twice))
         case Run():
             yield from _here(sent_by_gathers(schedule, step, flow, seen, loops))
-            yield from _here(sent_by_run(schedule, step, flow, turning))
+            yield from _here(sent_by_run(schedule, step, flow, turning or ()))
         case Finish():
-            yield from _here(sent_by_run(schedule, step, flow, turning))
+            yield from _here(sent_by_run(schedule, step, flow, turning or ()))
         case Repeat():
             yield from _of_repeat(step, flow, loops, turning, seen)
         case Region():
@@ -138,7 +165,7 @@ def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: int, twic
 
 
 def _of_region(
-    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning, seen: set[Any]
+    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning | None, seen: set[Any]
 ) -> Iterator[tuple[Place, Collective]]:
     turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
     for position in step.rotating:
@@ -148,7 +175,7 @@ def _of_region(
             moved = value.local_bytes
             # Between two devices no loop is left, and XLA merges equal rotations of several rings.
             key = (slot, "rotated", ring)
-            still = any(slot not in turns.values for turns in turning)
+            still = any(slot not in turns.values for turns in turning or ())
             sent = Collective("collective-permute", (ring,), moved, step.path, turns - 1, bound=still)
             if turns > 2 or key not in seen:
                 yield (), sent
@@ -158,7 +185,7 @@ def _of_region(
     inner = flow_of_region(step, flow)
     for place in step.handed:
         yield from _here(_of_handing_on(step, step.body.inputs[place], inner, turns))
-    for inside, found in _of(step.body, inner, loops + 1, turning_in(step, turning)):
+    for inside, found in _of(step.body, inner, loops + 1, _turning_in(step, turning)):
         yield inside, replace(found, times=found.times * turns)
 
 
@@ -176,13 +203,13 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
 
 
 def _of_repeat(
-    step: Repeat, flow: Flow, loops: int, turning: Turning, outside: set[Any]
+    step: Repeat, flow: Flow, loops: int, turning: Turning | None, outside: set[Any]
 ) -> Iterator[tuple[Place, Collective]]:
     if step.length == 0:
         return
     body, inner, first = step.body, flow_of_body(step, flow), step.carries + len(step.axes)
-    inside_turning = turning_in(step, turning)
-    around = inside_turning[:-1]
+    inside_turning = _turning_in(step, turning)
+    around = None if inside_turning is None else inside_turning[:-1]
     stacked = set(body.inputs[step.carries : first])
     # What comes before the loop stands beside it: an equal gather of what is captured is one.
     captured = dict(zip(body.inputs[first:], step.operands[first:], strict=True))
@@ -193,9 +220,12 @@ def _of_repeat(
             stacked.add(early.result)
         # It is no step of the loop's own turns, and may be the same in all turns of a loop around.
         for found in sent_by_convert(body, early, inner, seen, leading):
-            still = is_still(body, early, around) or (found.backward and passes_still(early, around))
-            yield (), replace(found, bound=found.bound or still)
+            yield (), _stood_still(body, early, found, around)
     outside.update((captured[source], *rest) for source, *rest in seen if source in captured)
     for inside, found in _of(body, inner, loops + step.remat, inside_turning):
         # How many turns a condition leaves depends on data.
         yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until)
+
+
+def _turning_in(step: Region | Repeat, turning: Turning | None) -> Turning | None:
+    return None if turning is None else turning_in(step, turning)

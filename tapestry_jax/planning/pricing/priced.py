@@ -55,11 +55,16 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
     _add(schedule, flow_of(schedule, sources), sums, Around(1, 0, (), 0.0))
     places: list[Place] = []
     transfers: list[TransferCost] = []
-    for place, each in placed_collectives(schedule, grad):
-        took = each.times * transfer_seconds(laid, each.kind, each.axes, each.bytes)
+    # Looked up by what differs: to hash the machine with it takes longer than to price a collective.
+    known: dict[tuple[str, tuple[str, ...], int], float] = {}
+    for place, each in placed_collectives(schedule, grad, bounds=False):
+        key = each.kind, each.axes, each.bytes
+        if key not in known:
+            known[key] = transfer_seconds(laid, *key)
+        took = each.times * known[key]
         places.append(place)
-        alone = TransferCost(each.path, each.kind, each.axes, each.bytes, each.times, each.backward, took)
-        transfers.append(replace(alone, alike=each.alike))
+        said = each.path, *key, each.times, each.backward
+        transfers.append(TransferCost(*said, took, alike=each.alike))
     sent = combined(schedule, laid, zip(places, transfers, strict=True))
     cost = Cost(
         schedule.graph.name,

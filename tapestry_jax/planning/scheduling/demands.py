@@ -52,7 +52,8 @@ class Demands:
         striped = self._placer.striped(node, shaped, self.prefix + node.path, placed)
         found = {dim: cut for dim, cut in cuts.items() if cut is not None}
         # What has one place on each device lies there in its own order.
-        return {dim: replace(cut, striped=dim in striped and cut.piece > 1) for dim, cut in found.items()}
+        stripes = {dim for dim, cut in found.items() if dim in striped and cut.piece > 1}
+        return {dim: replace(cut, striped=True) if dim in stripes else cut for dim, cut in found.items()}
 
     def _place_stages(self, index: int, node: Loop) -> None:
         """A repetition whose turns lie on a mesh axis is a pipeline: its devices are stages."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh
 
 import tapestry_jax as tp
+from tapestry_jax.planning.prediction.collectives import placed_collectives
+from tests.pairs.plans import draw_placing, repaired
+from tests.pairs.programs import draw_program
 from tests.tapestry_jax.draw import named
 
 MESH = AbstractMesh((2, 4), ("data", "model"))
@@ -35,3 +40,18 @@ def test_states_that_loops_add_up_may_have_fewer_leaves_than_results():
     over_data = [str(each) for each in tp.plan(graph, MESH, {"a": "data"}).collectives()]
     both = tp.plan(graph, MESH, {"a": ("data", tp.chunks(2))}).collectives()
     assert [str(each) for each in both] == over_data
+
+
+def test_what_is_priced_is_all_that_is_sent_bound_or_not():
+    bounds = 0
+    for seed in map("priced {}".format, range(8)):
+        program = draw_program(seed)
+        _, plan, _ = repaired(draw_placing(seed, program.graph, program.dtype), program.graph, seed)
+        assert plan is not None
+        told = placed_collectives(plan.schedule, True)
+        bounds += sum(each.bound for _, each in told)
+        sent = placed_collectives(plan.schedule, True, bounds=False)
+        assert [(at, replace(each, bound=False)) for at, each in told] == [
+            (at, replace(each, bound=False)) for at, each in sent
+        ]
+    assert bounds
