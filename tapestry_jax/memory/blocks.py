@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from combinators.frozen import dataclass
@@ -84,3 +84,24 @@ def joined(blocks: Sequence[Block]) -> list[Block]:
             found[key] = block
         first[id(block)] = key
     return list(found.values())
+
+
+def moved(blocks: Sequence[Block], ticks: int, makers: Mapping[int, Node]) -> list[Block]:
+    """The blocks of a program that is the same but runs so many ticks later.
+
+    Args:
+      blocks: of the first.
+      ticks: by which they begin and end later.
+      makers: the nodes of the second, by the identity of those of the first.
+    """
+    found: dict[int, Block] = {}
+    for block in blocks:
+        chain, under = [], block
+        while under is not None and id(under) not in found:
+            chain.append(under)
+            under = under.over
+        for each in reversed(chain):
+            over = None if each.over is None else found[id(each.over)]
+            maker, start, end = makers[id(each.maker)], each.start + ticks, each.end + ticks
+            found[id(each)] = Block(start, end, each.value, maker, over, each.freed + ticks, each.joint)
+    return [found[id(block)] for block in blocks]

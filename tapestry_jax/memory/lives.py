@@ -3,28 +3,72 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import fields
+from functools import cached_property
+from operator import attrgetter
 
-from tapestry_jax.memory.blocks import Block, joined, lent
+from tapestry_jax.memory.blocks import Block, joined, lent, moved
 from tapestry_jax.memory.buffers import Buffers
 from tapestry_jax.memory.program import BRANCH, COSTLY, LOOP, UPDATE, Node, Program
 
 _ELSEWHERE = frozenset(("apart", "turns"))
 """What reads other elements of an operand than that which it writes."""
+_SAID = attrgetter(*(each.name for each in fields(Node) if each.name not in ("path", "backward", "name", "bodies")))
+"""All that says how long the values of an operation live, but for its bodies."""
 
 
 def blocks_of(program: Program) -> list[Block]:
     """The blocks of temporaries: neither the inputs of the program nor its outputs are there."""
     outputs = {number for number in program.outputs if number is not None}
-    found = Lives(program, outputs, free=outputs)
+    found = Lives(program, outputs, free=outputs, known=Bodies())
     found.host()
     return joined(lent(found.blocks(0)[0], found.places()))
 
 
-def _turn(node: Node, body: Program, tick: int) -> tuple[list[Block], int]:
+class Bodies:
+    """The blocks inside of loops and branches, found once for those that are alike, such as those of equal layers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._of: dict[int, int] = {}
+        self._known: dict[Hashable, tuple[Node, int, list[Block], int]] = {}
+
+    def inside(self, node: Node, tick: int) -> tuple[list[Block], int]:
+        """The blocks of one turn, or of all branches one after the other, and the tick after them."""
+        if node.kind not in (LOOP, BRANCH):
+            return [], tick
+        key = node.kind, node.held, node.carries, tuple(map(self._number, node.bodies))
+        known = self._known.get(key)
+        if known is None:
+            blocks, after = _inside(node, tick, self)
+            self._known[key] = node, tick, blocks, after
+            return blocks, after
+        like, began, blocks, after = known
+        return moved(blocks, tick - began, dict(_pairs(like, node))), after + tick - began
+
+    def _number(self, program: Program) -> int:
+        """The same for programs that are alike, but for where their operations come from."""
+        if id(program) not in self._of:
+            nodes = tuple((*_SAID(node), *map(self._number, node.bodies)) for node in program.nodes)
+            # Types are written once: values of one type are one object, which lives as long as its program.
+            key = tuple(map(id, program.values)), program.inputs, nodes, program.outputs
+            self._of[id(program)] = self._numbers.setdefault(key, len(self._numbers))
+        return self._of[id(program)]
+
+
+def _pairs(node: Node, other: Node) -> Iterator[tuple[int, Node]]:
+    """The nodes inside of one, by their identity, and those of another that is alike."""
+    for own, its in zip(node.bodies, other.bodies, strict=True):
+        for one, two in zip(own.nodes, its.nodes, strict=True):
+            yield id(one), two
+            yield from _pairs(one, two)
+
+
+def _turn(node: Node, body: Program, tick: int, known: Bodies) -> tuple[list[Block], int]:
     """The blocks inside of one turn of a loop, without its operands and without what the loop gives."""
     carried = [out for out in body.outputs[: node.carries] if out is not None]
-    found = Lives(body, carried, free=())
+    found = Lives(body, carried, free=(), known=known)
     # The new value takes the place of the old one where nobody reads that any more.
     pairs = zip(body.inputs[node.held :], body.outputs[: node.carries], strict=False)
     found.overwrite({new: old for old, new in pairs if new is not None})
@@ -36,7 +80,8 @@ def _turn(node: Node, body: Program, tick: int) -> tuple[list[Block], int]:
 class Lives:
     """How long the buffers of a program live, in its order."""
 
-    def __init__(self, program: Program, wanted: Iterable[int], free: Iterable[int]) -> None:
+    def __init__(self, program: Program, wanted: Iterable[int], free: Iterable[int], known: Bodies) -> None:
+        self.known = known
         self.program, self.buffers = program, Buffers(program, wanted)
         self.made = {result: at for at, node in enumerate(program.nodes) for result in node.results}
         self.last: dict[int, int] = {}
@@ -74,8 +119,10 @@ class Lives:
     def host(self) -> None:
         """What becomes an output cell by cell lies where the output will."""
         for at, node in reversed([*enumerate(self.program.nodes)]):
-            held = {*self._held(node).values()}
             places = {result: self.program.values[result].bytes for result in node.results if result in self.free}
+            if not places:
+                continue
+            held = {*self._held(node).values()}
             for buffer in sorted(self.buffers.read(node)):
                 size = self.program.values[buffer].bytes
                 if self.last.get(buffer) != at or buffer in self.free or buffer not in self.made:
@@ -96,7 +143,7 @@ class Lives:
         inner: list[Block] = []
         for at, node in enumerate(self.program.nodes):
             self.ticks.append((tick, tick))
-            found, after = _inside(node, tick + 1)
+            found, after = self.known.inside(node, tick + 1)
             inner += found
             ending = [buffer for buffer in self.buffers.read(node) if self.last[buffer] == at and buffer in begun]
             held = self._held(node)
@@ -129,7 +176,7 @@ class Lives:
             freed = self.ticks[self.last[root]][1]
             blocks[root] = Block(start, end, self.program.values[root], maker, below, freed, len(group) > 1)
         # The order in which compilers look at them where nothing else decides.
-        order = {at: place for place, at in enumerate(_post_order(self.program, self.made))}
+        order = self.order
         for root in sorted(blocks, key=lambda root: order.get(self.made[root], len(order))):
             yield blocks[root]
 
@@ -162,6 +209,11 @@ class Lives:
     def _bytes(self, number: int) -> int:
         return self.program.values[number].bytes
 
+    @cached_property
+    def order(self) -> dict[int, int]:
+        """Operations by their places, and where each comes as outputs ask for them."""
+        return {at: place for place, at in enumerate(_post_order(self.program, self.made))}
+
     def places(self) -> list[tuple[int, int]]:
         """The bytes of outputs, and when they are written: the smallest first, of alike ones the last."""
         until: dict[int, int] = {}
@@ -171,8 +223,7 @@ class Lives:
         for buffer, output in self.place.items():
             if output in until:
                 until[output] = min(until[output], self.ticks[self.made[buffer]][0])
-        order = {at: place for place, at in enumerate(_post_order(self.program, self.made))}
-        asked = sorted(until, key=lambda output: (self._bytes(output), -order[self.made[output]]))
+        asked = sorted(until, key=lambda output: (self._bytes(output), -self.order[self.made[output]]))
         return [(self._bytes(output), until[output]) for output in asked]
 
 
@@ -198,14 +249,14 @@ def _in_place(node: Node) -> bool:
     return node.kind in (LOOP, UPDATE) or node.kind <= 2 or node.library == "sorts"
 
 
-def _inside(node: Node, tick: int) -> tuple[list[Block], int]:
+def _inside(node: Node, tick: int, known: Bodies) -> tuple[list[Block], int]:
     """The blocks of one turn, or of all branches one after the other."""
     if node.kind == LOOP:
-        return _turn(node, node.bodies[0], tick)
+        return _turn(node, node.bodies[0], tick, known)
     made: list[Block] = []
-    for body in node.bodies if node.kind == BRANCH else ():
+    for body in node.bodies:
         outputs = {number for number in body.outputs if number is not None}
-        found = Lives(body, outputs, free=outputs)
+        found = Lives(body, outputs, free=outputs, known=known)
         found.host()
         blocks, tick = found.blocks(tick)
         made += lent(blocks, found.places())

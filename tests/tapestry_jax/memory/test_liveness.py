@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tapestry_jax.memory import lives
 from tapestry_jax.memory.compilers.rounded import rounded
 from tapestry_jax.memory.liveness import peak
 from tapestry_jax.memory.read import read_program
@@ -115,3 +116,21 @@ def test_a_while_loop_holds_what_its_condition_reads():
         return jax.lax.while_loop(lambda s: s[0] < w[0, 0], lambda s: (s[0] + 1, s[1] @ w), (0.0, x))[1]
 
     assert 1 <= peak_of(looped, SQUARE, SQUARE).bytes / ONE < 2
+
+
+def test_bodies_that_are_alike_have_blocks_of_their_own(monkeypatch):
+    def layer(x, w):
+        turned = turns(3, lambda carry, w: jnp.tanh(carry @ w) @ w)(x, w)
+        return jax.lax.cond(x[0, 0] > 0, lambda x: jnp.sort((x @ w) * 2) @ w, lambda x: x @ w @ w, turned)
+
+    structs = [jax.ShapeDtypeStruct((N, N), kind) for kind in (jnp.float32, jnp.float32, jnp.bfloat16)]
+    # Two layers that are alike, and one that holds half as many bytes.
+    traced = jax.make_jaxpr(lambda x, w, v: (layer(layer(x, w) @ w, w), layer(v, v)))(*structs)
+    program = read_program(traced)
+    shared, often = lives.blocks_of(program), iter(range(10**6))
+    monkeypatch.setattr(lives.Bodies, "_number", lambda self, program: next(often))
+    apart = lives.blocks_of(program)
+    assert [(each.start, each.end, each.value, each.freed, each.joint) for each in shared] == [
+        (each.start, each.end, each.value, each.freed, each.joint) for each in apart
+    ]
+    assert all(one.maker is two.maker for one, two in zip(shared, apart, strict=True))
