@@ -23,7 +23,14 @@ from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
-from tapestry_jax.lowering.on_device.valid import asked_for, is_repeated, is_torn, on_valid_rows, pulls_otherwise
+from tapestry_jax.lowering.on_device.valid import (
+    asked_for,
+    is_repeated,
+    is_torn,
+    on_valid_rows,
+    pulls_otherwise,
+    without_rows_of_nothing,
+)
 from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
@@ -155,15 +162,17 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         results = _alike(shaped, blocks, results, _varying(schedule, step))
         if not step.carried:
             results = _merged(shaped, step, here, results)
+            results = without_rows_of_nothing(shaped, cuts, here, results)
     elif scans:
         steps = [vary(leaf, sorted(step.axes)) for leaf in results]
         assert operation.over is not None
         cut = cuts[operation.over]
         if step.carried:
             scanned, after = scan_in_turn(shaped, cut, here, steps, before, here.begun(step.node, cut.axes))
-            results = [*present(shaped, scanned), *after]
+            results = [*without_rows_of_nothing(shaped, cuts, here, present(shaped, scanned)), *after]
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
+            results = without_rows_of_nothing(shaped, cuts, here, results)
     return _as_stored(schedule, step, results)
 
 
@@ -196,7 +205,8 @@ def finish_fold(schedule: Schedule, step: Finish, here: Here, state: list[Any]) 
     if shaped.operation.over is not None:
         before = total_before(shaped, dict(step.cuts)[shaped.operation.over], here, state)
         return _as_stored(schedule, step, before)
-    return _as_stored(schedule, step, _merged(shaped, step, here, state))
+    results = without_rows_of_nothing(shaped, dict(step.cuts), here, _merged(shaped, step, here, state))
+    return _as_stored(schedule, step, results)
 
 
 def _merged(shaped: Shaped, step: Run | Finish, here: Here, state: list[Any]) -> list[Any]:

@@ -22,6 +22,7 @@ import numpy as np
 from jax import lax
 
 from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
+from combinators.operations import execute
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
@@ -77,7 +78,7 @@ def on_valid_rows(
       states: whether it makes the leaves of a state, or those of the result.
     """
     ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
-    if not ranges or not _needs_rows(shaped.operation.kernel, blocks, here):
+    if not ranges or not _needs_rows(shaped, blocks, here, states=states):
         return run(sizes, blocks)
     axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
     chosen: Any = 0
@@ -106,6 +107,27 @@ def on_valid_rows(
     return lax.switch(vary(jnp.asarray(chosen, jnp.int32), axes), branches, blocks)
 
 
+def without_rows_of_nothing(shaped: Shaped, cuts: Cuts, here: Here, results: Sequence[Any]) -> list[Any]:
+    """What is made of states, zeros where this device has no row that they are of.
+
+    A state of zeros is none that the kernel makes: a mean of it is 0 / 0, which would come back times zero.
+    """
+    monoid = shaped.operation.monoid
+    if not here.torn or monoid is None or (monoid.native is not None and shaped.operation.present is None):
+        return list(results)
+    found: Any = None
+    for dim in sorted(_uneven(shaped, cuts, here)):
+        kinds, codes = _ranges(cuts[dim], shaped.sizes[dim], here)
+        filled = np.array([high > low for low, high in kinds])[codes]
+        if not filled.all():
+            own = jnp.asarray(filled)[here.index(cuts[dim].axes)]
+            found = own if found is None else found & own
+    if found is None:
+        return list(results)
+    axes = sorted(frozenset[str]().union(varying_axes(found), *map(varying_axes, results)))
+    return [jnp.where(vary(found, axes), vary(leaf, axes), jnp.zeros(leaf.shape, leaf.dtype)) for leaf in results]
+
+
 def is_torn(schedule: Schedule) -> bool:
     """Whether windows are read along some dimension with padding, so that this is not everywhere a copy of a row."""
     for step in schedule.steps:
@@ -122,6 +144,20 @@ def _uneven(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> set[str]:
     """The cut dimensions of the results that have padding on some device, in some turn."""
     mapped = (dim for dim in cuts if dim not in shaped.signature.fold_dims and shaped.sizes[dim] and cuts[dim].extent)
     return {dim for dim in mapped if _ranges(cuts[dim], shaped.sizes[dim], mesh)[0] != [(0, cuts[dim].extent)]}
+
+
+def _made(shaped: Shaped, *, states: bool) -> Callable[..., Any]:
+    """All that is computed of a row: by the kernel, of its states, and what is presented of them."""
+    if shaped.operation.monoid is None:
+        return shaped.operation.kernel
+
+    def made(*blocks: Any) -> Any:
+        state = execute.states(shaped, blocks)
+        merges = states or shaped.operation.over is not None
+        merged = execute.combine(shaped, shaped.carrier, state, state) if merges else state
+        return state, merged, execute.present(shaped, merged)
+
+    return made
 
 
 def _windowed(shaped: Shaped) -> set[str]:
@@ -142,11 +178,10 @@ def asked_for(kernel: Callable[..., Any], blocks: list[Any], here: Here) -> list
     ]
 
 
-def _needs_rows(kernel: Callable[..., Any], blocks: Sequence[Any], here: Here) -> bool:
+def _needs_rows(shaped: Shaped, blocks: Sequence[Any], here: Here, *, states: bool) -> bool:
     """Whether padding may not be given to a kernel: its derivative makes something of nothing, or has no bounds."""
-    program = _program(kernel, blocks)
-    is_steep = here.torn and program is not None and not _has_level(program)
-    return is_steep or _pulls_otherwise(program, kernel, blocks)
+    is_steep = here.torn and not is_level(_made(shaped, states=states), blocks)
+    return is_steep or pulls_otherwise(shaped.operation.kernel, blocks)
 
 
 def is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:

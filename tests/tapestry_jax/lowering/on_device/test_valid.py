@@ -92,6 +92,37 @@ def test_a_derivative_that_makes_something_of_nothing_meets_no_padding(mesh: Any
     _agrees(lambda s, x: tp.Map(_doubled)(_SCALE(s, x)), 7, mesh, entries)
 
 
+_AVERAGE = tp.aggregators.Mean()
+_LENGTH = tp.Aggregator(lambda x: x * x, tp.monoids.Sum, jnp.sqrt)
+_DIFFERENCE = tp.Map(lambda x: x[:, 1:] - x[:, :-1], "c (y+[dy]) -> c y", sizes={"dy": 2}, boundary="periodic")
+
+
+@pytest.mark.parametrize("chunks", [{}, {"c": tp.chunks(2)}], ids=["whole", "chunks"])
+@pytest.mark.parametrize("of", [_LENGTH, _AVERAGE, tp.aggregators.LogSumExp()], ids=["length", "mean", "logsumexp"])
+def test_what_is_presented_is_of_rows_that_there_are(of: tp.Aggregator, chunks: dict[str, Any]) -> None:
+    # The kernels are level, what is made of their sums is not: the root of no difference, and a mean of nothing.
+    for size, devices in ((5, 2), (5, 4)):
+        _agrees(
+            lambda s, x: _SCALE(s, tp.fold(of, "c y -> y")(_DIFFERENCE(x))),
+            size,
+            {"a": devices},
+            {"y": "a", **chunks},
+            3,
+        )
+
+
+def test_prefixes_of_nothing_are_not_presented() -> None:
+    running = tp.scan(_AVERAGE, "c y -> c y", over="c")
+    entries = {"y": "a", "c": tp.chunks(2)}
+    _agrees(
+        lambda s, x: _SCALE(s, tp.fold(tp.aggregators.Sum(), "c y -> y")(running(_DIFFERENCE(x)))),
+        5,
+        {"a": 4},
+        entries,
+        3,
+    )
+
+
 def _looked_up(x: Any) -> Any:
     """Rows of a table, which are NaN outside of it; neighbours that are equal, as copies are, lie there."""
     return jnp.take(jnp.arange(1.0, 4.0), (x[1:] == x[:-1]).astype(jnp.int32) * 9, mode="fill") * x[1:]
