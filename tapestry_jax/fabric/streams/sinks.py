@@ -69,12 +69,12 @@ class FabricCreation:
           FabricError: for a name that is taken. Whoever was writing it already is told so at the next flush.
         """
         kind = self._kind(shape, dtype, names, chunks)
-        opened = self.opened
+        opened, filled = self.opened, Filled(kind.type.shape)
         with opened.changing():
             check_free(opened, [self.name], self.overwrite, "create")
             number = writes.add_version(opened.catalogue, kind, {})
-            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number, "[]")
-        return FabricSink(self, Version(number, kind), Filled(kind.type.shape))
+            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number, filled.to_json())
+        return FabricSink(self, Version(number, kind), filled)
 
     def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """Go on with what an interrupted `make` of the same arguments has left, with all that was flushed.
@@ -93,9 +93,8 @@ class FabricCreation:
                 left = "nothing is left" if found is None else f"left is {found[1].kind.type}"
                 remedy = "Begin anew: Creation.make makes it."
                 raise FabricError(message(f"{self.name!r} was not begun as {kind.type}", left, remedy=remedy))
-            text = reads.filled(opened.catalogue, self.name)
-            filled = read_filled(text, kind.type.shape, self.where)
-            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, found[1].number, text)
+            filled = read_filled(reads.filled(opened.catalogue, self.name), kind.type.shape, self.where)
+            writes.set_pending(opened.catalogue, self.name, opened.blocks.session, found[1].number, filled.to_json())
         return FabricSink(self, found[1], filled)
 
     def _kind(self, shape: Sequence[int], dtype: Any, names: Names | None, chunks: Any) -> Kind:
@@ -109,12 +108,12 @@ class FabricSink(OfVersion):
     Args:
       creation: where it will lie.
       version: what is being written.
-      filled: which cells of it are written.
+      filled: which cells of it are written, and which of those that were begun under the name it is.
     """
 
     def __init__(self, creation: FabricCreation, version: Version, filled: Filled) -> None:
         super().__init__(creation.opened, creation.name, version)
-        self._creation, self._filled = creation, filled
+        self._creation, self.filled = creation, filled
         self._turn = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._fresh: dict[int, Block] = {}
@@ -133,14 +132,14 @@ class FabricSink(OfVersion):
             for piece in pieces(box, kind.type.shape, kind.chunks):
                 with self._lock(piece), told(self._creation.name, kind, piece):
                     self._put(piece, array[slices(piece.part, box)])
-            self._filled.add(box)
+            self.filled.add(box)
 
         return self._threads.submit(put)
 
     def flush(self) -> None:
         """All that was written survives the end of the process, for `FabricCreation.again`."""
         self._threads.drain()
-        filled = self._filled.to_json()
+        filled = self.filled.to_json()
         with self._turn:
             fresh, self._fresh = self._fresh, {}
         try:
@@ -172,7 +171,7 @@ class FabricSink(OfVersion):
           StorageError: where cells were never written.
         """
         self.flush()
-        self._filled.check(self.where)
+        self.filled.check(self.where)
         opened, name = self._opened, self._creation.name
         with opened.changing():
             self._check_ours()

@@ -18,13 +18,15 @@ from tapestry_jax.streaming.split import Split
 _PREFIX = "sink/"
 
 
-def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], *, are_new: bool) -> dict[str, Array]:
+def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], known: Mapping[str, Array]) -> dict[str, Array]:
     """What tells the sinks of a job from others in the same places, for its states; it stays beside those that end.
+
+    A state names the sinks of passes that are still to come as well, which nobody flushes before it is written.
 
     Args:
       split: of the job.
       sinks: of values that passes make, by slot.
-      are_new: whether nothing is kept of them yet.
+      known: the arrays of the state that is gone on from; sinks of which it says nothing are flushed.
 
     Raises:
       FormatError: where one cannot be flushed: a state must not name what a kill would lose.
@@ -33,11 +35,13 @@ def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], *, are_new: b
     for slot, several in sinks.items():
         for number, sink in enumerate(several):
             draft, filled = getattr(sink, "draft", None), getattr(sink, "filled", None)
-            if isinstance(draft, Draft) and isinstance(filled, Filled):
+            if isinstance(draft, Draft):
                 draft.leaves_filled = True
-                if are_new:
+            name = f"{_PREFIX}{names[slot]}/{number}"
+            if isinstance(filled, Filled):
+                if name not in known:
                     sink.flush()
-                found[f"{_PREFIX}{names[slot]}/{number}"] = np.frombuffer(filled.token.encode(), np.uint8)
+                found[name] = np.frombuffer(filled.token.encode(), np.uint8)
     return found
 
 

@@ -132,7 +132,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 check_results(leaves, before.arrays, folder)
                 forget_sinks(sinks)
                 return leaves
-            begun = begun_sinks(job.split, sinks, are_new=before is None)
+            begun = begun_sinks(job.split, sinks, {} if before is None else before.arrays)
             if before is None:
                 save(folder, replace(now, arrays=begun))
             else:

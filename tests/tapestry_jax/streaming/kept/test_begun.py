@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.streaming.errors import StreamError
+from tapestry_jax.streaming.frozen import load, save
 from tapestry_jax.streaming.jobs.outputs import whole
 from tests.tapestry_jax.streaming.kept.stops import Stop
 
@@ -18,8 +21,14 @@ twice = tp.Map(lambda a: a * 2, "row c -> row c")
 thrice = tp.Map(lambda a: a * 3, "row c -> row c")
 
 
-def job(program: Any, folder: Path, name: str) -> Any:
-    sink = tp.create(folder.parent / name)
+@tp.program("row c -> row c")
+def centred(x: Any) -> Any:
+    largest = tp.fold(tp.aggregators.Max(), "row c -> c")(x)
+    return tp.Map(lambda a, b: a - b, "row c, c -> row c")(x, largest)
+
+
+def job(program: Any, folder: Path, name: str | Any) -> Any:
+    sink = tp.create(folder.parent / name) if isinstance(name, str) else name
     return tp.stream(program, {"row": tp.chunks(size=2)}, X, sink, checkpoint=folder, save_every=1)
 
 
@@ -44,3 +53,35 @@ def test_cells_of_another_job_are_not_taken_for_its_own(
     made = job(thrice, tmp_path / "two", name).run()
     assert (whole(made) == 3 * X).all()
     assert {path.name for path in tmp_path.iterdir()} == {"one", "two", name}
+
+
+def test_nor_are_those_under_a_name_in_a_fabric(tmp_path: Path, stopping: Any):
+    with tp.Fabric(tmp_path / "f") as fabric:
+        for program, folder, states in ((twice, "one", 3), (thrice, "two", 5)):
+            stopping(states, False)
+            with pytest.raises(Stop):
+                job(program, tmp_path / folder, fabric.create("y")).run()
+        stopping(None, False)
+        with pytest.raises(StreamError, match=r"another job has begun a sink of the one in .*one anew since"):
+            job(twice, tmp_path / "one", fabric.create("y")).run()
+        job(thrice, tmp_path / "two", fabric.create("y")).run().close()
+        assert (fabric.read("y") == 3 * X).all()
+
+
+def test_states_and_sinks_of_earlier_releases_are_gone_on_with_and_know_their_sinks_then(tmp_path: Path, stopping: Any):
+    stopping(1, False)
+    with pytest.raises(Stop):
+        job(centred, tmp_path / "one", "y.npy").run()
+    filled, before = tmp_path / "y.npy.partial.filled", load(tmp_path / "one")
+    assert before is not None
+    filled.write_text(json.dumps(json.loads(filled.read_text())["boxes"]))
+    save(tmp_path / "one", replace(before, arrays={}))
+    # In the first pass, which does not write it, and in the second one.
+    for states in (2, 6):
+        stopping(states, False)
+        with pytest.raises(Stop):
+            job(centred, tmp_path / "one", "y.npy").run()
+    stopping(None, False)
+    made = job(centred, tmp_path / "one", "y.npy").run()
+    assert (whole(made) == X - X.max(0)).all()
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "y.npy"}
