@@ -67,7 +67,8 @@ def lift(
         then takes in their place, `tp.unstack_layers` brings it back.
       maps: whether loops whose turns hand nothing on, as those of `jax.lax.map`, are taken all at once, as `jax.vmap`
         takes them, so that a plan can cut them. What holds one turn at a time again is the plan: `tp.chunks(size=1)`.
-        A loop stays one where turns take different branches of a `cond`.
+        A loop stays one where turns take different branches of a `cond`, draw numbers from keys that are not
+        Threefry's, or do what `jax.vmap` takes one by one or not at all, such as some callbacks.
 
     Returns:
       The graph; it takes what `function` takes, behind what it holds, and None in the place of what is no array.

@@ -158,6 +158,29 @@ def test_turns_that_take_different_branches_stay_a_loop() -> None:
     assert len(list(loops(graph))) == 1
 
 
+def _drawn(key: Any) -> Any:
+    return jax.random.uniform(jax.random.wrap_key_data(key, impl="rbg"), (3,))
+
+
+def _called(method: str | None) -> Callable[[Any], Any]:
+    return lambda row: jax.pure_callback(np.sin, jax.typeof(row), row, vmap_method=method)
+
+
+@pytest.mark.parametrize(
+    ("turn", "x"),
+    [
+        (_drawn, np.arange(12, dtype=np.uint32).reshape(3, 4)),  # all at once it draws other numbers
+        (_called("sequential"), X),  # jax.vmap makes a loop of it again
+        (_called(None), X),  # jax.vmap refuses it
+    ],
+    ids=["drawn", "sequential", "unmapped"],
+)
+def test_turns_that_jax_maps_otherwise_or_not_at_all_stay_a_loop(turn: Callable[[Any], Any], x: Any) -> None:
+    graph = tp.lift(lambda x: lax.map(turn, x), x, maps=True)
+    assert len(list(loops(graph))) == 1
+    np.testing.assert_allclose(graph(x), np.stack([turn(row) for row in x]), rtol=1e-6)
+
+
 WHOLE: dict[str, tuple[Any, ...]] = {
     "sort": (lambda x: jnp.sort(x, 1), X),
     "rev": (lambda x: x[:, ::-1] * 1, X),
