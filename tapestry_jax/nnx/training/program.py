@@ -71,7 +71,7 @@ class LossProgram:
             model = _computing(model, precision)
             plan = make_plan(_graph(loss, model, batch, plan.graph), plan.mesh, asked_of(plan))
         program = Program(loss, None) if isinstance(model, Module) else loss
-        run = planned(plan, program, model, *batch, **_as_lifted(plan.graph))
+        run = planned(plan, program, model, *batch, **_as_lifted(loss, model, batch, plan.graph))
         return LossProgram(run, told, takes_step, precision)
 
     def __call__(self, held: Any, batch: Sequence[Any], step: Any) -> Any:
@@ -139,13 +139,22 @@ def _graph(loss: Callable[..., Any], model: Any, batch: Sequence[Any], like: Gra
     """The graph of a loss of another model, made as one that is there."""
     if isinstance(model, Module):
         return trace(Program(loss, None), model, *batch)
-    return lift(loss, model, *batch, **_as_lifted(like))
+    return lift(loss, model, *batch, **_as_lifted(loss, model, batch, like))
 
 
-def _as_lifted(graph: Graph) -> dict[str, Any]:
+def _as_lifted(loss: Callable[..., Any], model: Any, batch: Sequence[Any], graph: Graph) -> dict[str, Any]:
+    """What `tp.lift` was told of a loss: with maps, if it has fewer loops than without."""
     axes = {node.name: " ".join(name or "_" for name in node.results[0].names) for node in graph.inputs}
-    maps = all(loop.carries for _, loop in loops(graph))
-    return {"names": axes, "state": _writes(graph), "maps": maps}
+    told: dict[str, Any] = {"names": axes, "state": _writes(graph)}
+    kept = _handing_nothing_on(graph)
+    if not kept or isinstance(model, Module):
+        return {**told, "maps": True}
+    return {**told, "maps": _handing_nothing_on(lift(loss, model, *batch, **told)) > kept}
+
+
+def _handing_nothing_on(graph: Graph) -> int:
+    """How many loops hand nothing on from turn to turn."""
+    return sum(not loop.carries for _, loop in loops(graph))
 
 
 def _computing(model: Any, precision: Precision) -> Any:
