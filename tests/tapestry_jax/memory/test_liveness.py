@@ -124,8 +124,18 @@ def test_bodies_that_are_alike_have_blocks_of_their_own(monkeypatch):
         return jax.lax.cond(x[0, 0] > 0, lambda x: jnp.sort((x @ w) * 2) @ w, lambda x: x @ w @ w, turned)
 
     structs = [jax.ShapeDtypeStruct((N, N), kind) for kind in (jnp.float32, jnp.float32, jnp.bfloat16)]
-    # Two layers that are alike, and one that holds half as many bytes.
-    traced = jax.make_jaxpr(lambda x, w, v: (layer(layer(x, w) @ w, w), layer(v, v)))(*structs)
+
+    def swapped(x, w, places):
+        def turn(carry, _):
+            made = jnp.tanh(carry[0] @ w), carry[1] * 2
+            return tuple(made[place] for place in places), None
+
+        return jax.lax.scan(turn, (x, x), None, length=3)[0]
+
+    # Two layers that are alike, one that holds half as many bytes, and two loops that hand on in another order.
+    traced = jax.make_jaxpr(
+        lambda x, w, v: (layer(layer(x, w) @ w, w), layer(v, v), swapped(x, w, (0, 1)), swapped(x, w, (1, 0)))
+    )(*structs)
     program = read_program(traced)
     shared, often = lives.blocks_of(program), iter(range(10**6))
     monkeypatch.setattr(lives.Bodies, "_number", lambda self, program: next(often))
