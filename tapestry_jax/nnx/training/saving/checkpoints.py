@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 
 from combinators.errors import message
@@ -57,6 +58,9 @@ class Checkpoints:
         self._open().wait_until_finished()
         if jax.process_index() == 0:
             _write_sums(self.folder / str(step))
+        if jax.process_count() > 1:
+            # Without its sums a checkpoint is none: who reads it at once would fail, and the others wait for ever.
+            multihost_utils.sync_global_devices(f"the sums of step {step}")
 
     def remove(self, step: int) -> None:
         """Remove the checkpoint of a step."""

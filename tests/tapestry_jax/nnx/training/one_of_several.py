@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 import jax
 
@@ -20,6 +21,7 @@ import optax
 from flax import nnx
 
 import tapestry_jax as tp
+from tapestry_jax.nnx.training.saving import checkpoints
 
 
 class Model(tp.nnx.Module):
@@ -73,6 +75,17 @@ def losses(folder):
     return [*found, trainer.evaluate([batch(5)])["loss"]]
 
 
+def slowly(written):
+    """Process 0 is slow with the last file of a checkpoint: no other one may read it before."""
+
+    def run(folder):
+        time.sleep(0.5)
+        written(folder)
+
+    return run
+
+
 if __name__ == "__main__":
+    checkpoints._write_sums = slowly(checkpoints._write_sums)
     told = {"losses": losses(folder), "devices": len(jax.devices()), "local": len(jax.local_devices())}
     print("told", json.dumps(told), flush=True)
