@@ -21,6 +21,8 @@ from tapestry_jax.storage.errors import StorageError, of_system
 
 _OF_TENSORS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 """What lies in a folder of Zarr."""
+_OURS = (".partial", ".partial.filled", ".partial.filled.new", ".replaced")
+"""How names end of what lies beside a tensor while it is written, and is removed without a question."""
 
 
 def partial(path: Path) -> Path:
@@ -109,8 +111,8 @@ def begin(path: Path, make: Callable[[Path], None], *, overwrite: bool) -> Draft
       overwrite: whether it takes the place of what is there.
 
     Raises:
-      StorageError: where the tensor is there already and `overwrite` is not said, a living process writes one, or a
-        folder is there that holds no tensor.
+      StorageError: where the tensor is there already and `overwrite` is not said, a living process writes one, a
+        folder is there that holds no tensor, or the name is one of what lies beside another tensor.
     """
     place = partial(path)
     try:
@@ -146,6 +148,13 @@ def go_on(path: Path, *, overwrite: bool) -> Draft:
 
 
 def _check_free(path: Path, *, overwrite: bool) -> None:
+    if path.name.endswith(_OURS):
+        details = (
+            f"expected no name that ends in {', '.join(_OURS)}",
+            "what lies there goes when its tensor is written",
+        )
+        remedy = "Choose another name."
+        raise StorageError(message(f"`{path}` is no name of a tensor", *details, remedy=remedy))
     if not overwrite and os.path.lexists(path):
         remedy = "Say overwrite=True, or choose another name."
         raise StorageError(message(f"`{path}` is there already", remedy=remedy))

@@ -82,3 +82,27 @@ def test_a_folder_takes_the_place_of_a_file_and_a_file_that_of_a_folder(tmp_path
         sink.write(((0, 8),), X).result()
         assert read(sink.finish()).tolist() == X.tolist()
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.parametrize("suffix", ["partial", "partial.filled", "partial.filled.new", "replaced"])
+def test_what_lies_beside_a_tensor_while_it_is_written_is_no_place_for_another(tmp_path: Path, suffix: str):
+    for begin in (
+        lambda: tp.create(tmp_path / f"x.npy.{suffix}", format="zarr", overwrite=True).make((8,), np.int32),
+        lambda: save(tmp_path / f"x.npy.{suffix}", {"x": stored(X)}, format="npz"),
+    ):
+        with pytest.raises(tp.StorageError, match=r"is no name of a tensor\n.*\n.*goes when its tensor is written"):
+            begin()
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.zarr"])
+def test_what_somebody_else_has_put_beside_a_place_is_not_moved_into_it(tmp_path: Path, name: str):
+    sink = tp.create(tmp_path / name).make((8,), np.int32)
+    sink.write(((0, 8),), X).result()
+    (tmp_path / f"{name}.partial").rename(tmp_path / "mine")
+    made(tmp_path / name, X + 1).close()
+    (tmp_path / name).rename(tmp_path / f"{name}.partial")
+    with pytest.raises(tp.StorageError, match="somebody else has begun"):
+        sink.draft.put_in_place()  # pyright: ignore[reportAttributeAccessIssue]
+    sink.close()
+    assert not (tmp_path / name).exists()

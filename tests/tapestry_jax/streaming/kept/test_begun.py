@@ -85,3 +85,13 @@ def test_states_and_sinks_of_earlier_releases_are_gone_on_with_and_know_their_si
     made = job(centred, tmp_path / "one", "y.npy").run()
     assert (whole(made) == X - X.max(0)).all()
     assert {path.name for path in tmp_path.iterdir()} == {"one", "y.npy"}
+
+
+def test_a_job_knows_its_sink_that_was_in_its_place_before_that_was_kept(tmp_path: Path, stopping: Any):
+    stopping(8, True)
+    with pytest.raises(Stop):
+        job(twice, tmp_path / "one", "y.npy").run()
+    assert (tmp_path / "y.npy").exists()
+    stopping(None, False)
+    assert (whole(job(twice, tmp_path / "one", "y.npy").run()) == 2 * X).all()
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "y.npy"}
