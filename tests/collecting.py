@@ -22,9 +22,16 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, Any, Any]:
-    """Leave out files in which no doctest can be: pytest imports each, and asks each of its objects."""
+    """Leave out files in which no doctest can be: pytest imports each, and asks each of its objects.
+
+    The others are imported as Python does it. pytest would set the module as its package's attribute, in the place of
+    what the package has: `infer` of `tapestry_jax.inference` is a function, not the module of that name.
+    """
     collectors = yield
-    if all(type(collector) is pytest.Module for collector in collectors) or b">>>" in file_path.read_bytes():
+    if all(type(collector) is pytest.Module for collector in collectors):
+        return collectors
+    if b">>>" in file_path.read_bytes():
+        _import(file_path)
         return collectors
     return [collector for collector in collectors if type(collector) is pytest.Module]
 
@@ -36,7 +43,12 @@ def pytest_collection(session: pytest.Session) -> None:
     if session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS or int(worker) % 2 == 0:
         return
     for path in sorted((ROOT / "tests").rglob("test_*.py"), reverse=True):
-        # What is wrong with a file is told where pytest imports it.
+        _import(path)
+
+
+def _import(path: Path) -> None:
+    """Import a file of ours; what is wrong with it is told where pytest imports it."""
+    if path.is_relative_to(ROOT) and path.name != "__init__.py":
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 

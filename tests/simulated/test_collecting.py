@@ -58,3 +58,17 @@ def test_every_other_worker_imports_from_the_last_test_on(
 def test_numbers_of_our_sources_are_not_read():
     providers: Any = importlib.import_module("hypothesis.internal.conjecture.providers")
     assert len(providers._get_local_constants()) == 0
+
+
+def test_a_module_with_doctests_does_not_hide_what_its_package_calls_by_its_name(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    package = tmp_path / "of_one_name"
+    package.mkdir()
+    (package / "__init__.py").write_text("from of_one_name.found import found as found\n")
+    (package / "found.py").write_text(f"{DOCTEST}\n\ndef found():\n    pass\n")
+    monkeypatch.setattr(collecting, "ROOT", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for collector in request.config.hook.pytest_collect_file(file_path=package / "found.py", parent=request.session):
+        assert len(list(collector.collect())) == 1
+    assert callable(importlib.import_module("of_one_name").found)
