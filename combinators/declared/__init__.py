@@ -1,5 +1,6 @@
 """Whether a kernel does what its signature says, as far as its program tells.
 
 Read `flow`, what is known of a value of the program; `rules`, what primitives do with it; `followed`, the program from
-end to end; `numbers`, those by which it counts cells; then `check`, which holds it against the signature.
+end to end; `numbers`, those by which it counts cells; then `check`, which holds it against the signature. `derivative`
+does so with a derivative that somebody wrote, of whose program `backward` and `parts` tell.
 """

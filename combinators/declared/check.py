@@ -60,14 +60,14 @@ def check_declared(
     Raises:
       SignatureError: when the signature is false, as far as the program tells.
     """
-    dims = _carried(claim, results)
-    flows = followed(program, list(_operands(claim.signature, dims)), dims) if dims else []
+    dims = carried(claim, results)
+    flows = followed(program, list(operands_of(claim.signature, dims)), dims) if dims else []
     for flow, names in zip(flows, results, strict=False):
         for axis, name in enumerate(names):
-            if name in dims and name not in flow.lost and (problem := _problem(flow, axis, name)) is not None:
+            if name in dims and name not in flow.lost and (problem := problem_of(flow, axis, name)) is not None:
                 raise _false(claim, name, problem)
     steps = steps_of(program.jaxpr)
-    for name in sorted(dims | _folded(claim)):
+    for name in sorted(dims | folded(claim)):
         if not may_count(name, claim.sizes, steps):
             continue
         # A number may be there by chance: with one cell more it is another one, or it is no size.
@@ -79,7 +79,7 @@ def check_declared(
             raise _mean(claim, name)
 
 
-def _carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset[str]:
+def carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset[str]:
     """The dimensions that are judged: carried by results, and an axis of their own wherever they stand."""
     signature = claim.signature
     axes = [axis for tensor in (*signature.operands, *signature.results) for axis in tensor.axes]
@@ -91,7 +91,8 @@ def _carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset
     return frozenset(dim for dim in dims if claim.sizes[dim] > 1 and all(claim.sizes.values()))
 
 
-def _operands(signature: Signature, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:
+def operands_of(signature: Signature, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:
+    """What lies along the axes of each operand, coordinates included."""
     for operand in signature.operands:
         if operand.coordinate is not None:
             yield (operand.coordinate if operand.coordinate in dims else OTHER,)
@@ -105,7 +106,7 @@ def _tag(axis: Axis, dims: frozenset[str]) -> Tag:
     return axis.name if axis.name in dims else OTHER
 
 
-def _problem(flow: Flow, axis: int, name: str) -> str | None:
+def problem_of(flow: Flow, axis: int, name: str) -> str | None:
     """What is wrong with an axis of a result that should be a dimension; None where nothing is known to be."""
     tag = flow.axes[axis]
     if (how := flow.reads.get(name)) is not None or (how := flow.one_of(name)) is not None:
@@ -120,7 +121,7 @@ def _problem(flow: Flow, axis: int, name: str) -> str | None:
     return f"it gives `{name}` along axis {others[0]} of its result, not {axis}" if others else None
 
 
-def _folded(claim: Claim) -> frozenset[str]:
+def folded(claim: Claim) -> frozenset[str]:
     """The dimensions that are folded by arithmetic on numbers, which have no count beside them."""
     if claim.over is not None or claim.combine not in _ON_NUMBERS:
         return frozenset()

@@ -40,7 +40,7 @@ def followed(closed: Any, operands: Sequence[Sequence[Tag]], dims: frozenset[str
 def _run(program: Any, operands: Sequence[Flow], dims: frozenset[str]) -> list[Flow]:
     jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
     known: dict[Any, Flow] = dict(zip(jaxpr.invars, operands, strict=True))
-    known.update(zip(jaxpr.constvars, map(_of_constant, constants), strict=False))
+    known.update(zip(jaxpr.constvars, map(of_constant, constants), strict=False))
 
     def flow(atom: Any) -> Flow:
         if is_literal(atom):
@@ -50,11 +50,19 @@ def _run(program: Any, operands: Sequence[Flow], dims: frozenset[str]) -> list[F
     numbers = said(jaxpr, {})
     for equation in jaxpr.eqns:
         flows = list(map(flow, equation.invars))
-        known.update(zip(equation.outvars, _step(equation, flows, dims, numbers), strict=True))
+        known.update(zip(equation.outvars, step(equation, flows, dims, numbers), strict=True))
     return list(map(flow, jaxpr.outvars))
 
 
-def _step(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mapping[Any, Any]) -> list[Flow]:
+def step(equation: Any, flows: list[Flow], dims: frozenset[str], numbers: Mapping[Any, Any]) -> list[Flow]:
+    """What is known of the results of an equation.
+
+    Args:
+      equation: of a jaxpr.
+      flows: what is known of its operands.
+      dims: the dimensions that are followed.
+      numbers: those that the program says, by their variables.
+    """
     name: str = equation.primitive.name
     shapes = [tuple(getattr(out.aval, "shape", ())) for out in equation.outvars]
     inner = list(programs_inside(equation))
@@ -78,7 +86,8 @@ def _nothing_known(atoms: Iterable[Any], dims: frozenset[str]) -> list[Flow]:
     return [Flow((None,) * len(getattr(atom.aval, "shape", ())), lost=dims) for atom in atoms]
 
 
-def _of_constant(constant: Any) -> Flow:
+def of_constant(constant: Any) -> Flow:
+    """What is known of an array that a program holds."""
     shape = np.shape(constant)
     if not isinstance(constant, (np.ndarray, np.generic)) or not 0 < constant.size <= _LARGEST:
         return Flow((OTHER,) * len(shape))

@@ -26,6 +26,8 @@ from combinators.operations.operation import Operation
 from combinators.operations.results import Struct, check_results, result_axes, struct_of
 from combinators.operations.states import carrier_of, check_monoid, check_state, presented_state
 
+_WRITTEN = "somebody wrote its derivative"
+
 
 @dataclass(frozen=True)
 class Shaped(Immutable):
@@ -103,7 +105,8 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
         axes = result_axes(operation, leaves)
         check_results(operation, leaves, axes, sizes)
         _check_declared(operation, operands, sizes, program, [[axis.name for axis in each] for each in axes])
-        return Shaped(operation, sizes, (), (), None, tuple(map(struct_of, leaves)), axes, tree)
+        results = list(map(struct_of, leaves))
+        return _noted(Shaped(operation, sizes, (), (), None, tuple(results), axes, tree), program)
     carrier = carrier_of(operation, leaves)
     check_state(operation, leaves, carrier, sizes)
     _check_declared(operation, operands, sizes, program, carrier)
@@ -111,7 +114,29 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     results, axes, result_tree = presented_state(operation, carrier, leaves, tree)
     check_results(operation, results, axes, sizes)
     state = tuple(map(struct_of, leaves))
-    return Shaped(operation, sizes, carrier, state, tree, tuple(results), axes, result_tree)
+    return _noted(Shaped(operation, sizes, carrier, state, tree, tuple(results), axes, result_tree), program)
+
+
+def is_written(shaped: Shaped, operands: Sequence[Any]) -> bool:
+    """Whether somebody wrote a derivative of the kernel, or of a function that it calls.
+
+    Args:
+      shaped: the operation.
+      operands: arrays of the types of its array operands, or their types.
+    """
+    if _WRITTEN not in shaped.known:
+        blocks = block_structs(shaped.signature, [Struct(each.shape, each.dtype) for each in operands], shaped.sizes)
+        _noted(shaped, program_at(shaped.operation.kernel, blocks))
+    return bool(shaped.known[_WRITTEN])
+
+
+def _noted(shaped: Shaped, program: Any) -> Shaped:
+    """The same, which knows of its kernel whether somebody wrote its derivative."""
+    # Here, not at the top: a library that is imported need not load it.
+    from combinators.declared.backward import has_written
+
+    shaped.known[_WRITTEN] = program is not None and has_written(program)
+    return shaped
 
 
 def block_structs(signature: Signature, operands: Sequence[Struct], sizes: dict[str, int]) -> list[Struct]:

@@ -13,7 +13,7 @@ from jax import lax
 from combinators.merging.blocks import identity_block
 from combinators.operations.execute import present, run_blocks, states
 from combinators.operations.outside import answering
-from combinators.operations.shaped import Shaped
+from combinators.operations.shaped import Shaped, is_written
 from tapestry_jax.lowering import time as loops
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.exchange.fold import merge_states, partial_states
@@ -148,6 +148,11 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         from tapestry_jax.lowering.time.once import without_slopes
 
         blocks = without_slopes(step.path, cuts, blocks, here)
+    elif is_written(whole, arrays):
+        # Few kernels have a derivative that somebody wrote.
+        from tapestry_jax.lowering.time.transposed import true_of_parts
+
+        blocks = true_of_parts(whole, cuts, step.path, arrays, blocks)
     blocks = asked_for(whole.operation.kernel, blocks, here)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
 

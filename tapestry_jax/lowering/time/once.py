@@ -40,6 +40,11 @@ def without_slopes(path: str, cuts: Mapping[str, Cut], blocks: list[Any], here: 
             remedy="Leave that loop or depth out of the plan, or write a derivative that is linear in its cotangents.",
         )
     )
+    return refusing(blocks, error)
+
+
+def refusing(blocks: Sequence[Any], error: Exception) -> list[Any]:
+    """The blocks, through which no derivative can be taken: that raises the error."""
     return [_without_slope(block, error) if jnp.issubdtype(block.dtype, jnp.inexact) else block for block in blocks]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-
+from combinators.declared.backward import backward
 from combinators.index_space.tensor_type import is_inexact
 from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
 
@@ -31,23 +30,9 @@ def pulls_linearly(kernel: Callable[..., Any], kinds: Sequence[Any]) -> bool:
       kernel: arrays to a pytree of arrays.
       kinds: types of the arrays.
     """
-    smooth = [at for at, kind in enumerate(kinds) if is_inexact(kind.dtype)]
-    found = _smooth(jax.eval_shape(kernel, *kinds))
-
-    def pulled(arrays: Sequence[Any], cotangents: list[Any]) -> Any:
-        def run(*moved: Any) -> list[Any]:
-            given = dict(zip(smooth, moved, strict=True))
-            return _smooth(kernel(*(given.get(at, array) for at, array in enumerate(arrays))))
-
-        return jax.vjp(run, *(arrays[at] for at in smooth))[1](cotangents)
-
-    program = jax.make_jaxpr(pulled)(list(kinds), found)
-    states = _through(program.jaxpr, [_STILL] * len(kinds) + [_MOVES] * len(found))
+    program, count = backward(kernel, kinds)
+    states = _through(program.jaxpr, [_STILL] * len(kinds) + [_MOVES] * count)
     return states is not None and all(state != _STILL for state in states)
-
-
-def _smooth(tree: Any) -> list[Any]:
-    return [leaf for leaf in jax.tree.leaves(tree) if is_inexact(leaf.dtype)]
 
 
 def _through(jaxpr: Any, given: Sequence[str]) -> list[str] | None:

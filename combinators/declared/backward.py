@@ -1,0 +1,63 @@
+"""The program of a kernel's derivative: what it makes of the cotangents of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from combinators.index_space.tensor_type import is_inexact
+from combinators.kernels.jaxprs import programs_inside
+
+_WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
+_PUSHED = frozenset(("custom_jvp_call", "custom_jvp_call_jaxpr"))
+
+
+def smooth_of(tree: Any) -> list[int]:
+    """The numbers of the leaves that have a derivative."""
+    return [at for at, leaf in enumerate(jax.tree.leaves(tree)) if is_inexact(leaf.dtype)]
+
+
+def backward(kernel: Callable[..., Any], kinds: Sequence[Any]) -> tuple[Any, int]:
+    """The closed jaxpr of a kernel's derivative, and how many results of the kernel have a cotangent.
+
+    It takes all operands, then the cotangents of the results that have one; it gives those of the operands that do.
+
+    Args:
+      kernel: arrays to a pytree of arrays.
+      kinds: types of the arrays.
+    """
+    smooth, out = smooth_of(list(kinds)), jax.tree.leaves(jax.eval_shape(kernel, *kinds))
+    found = [out[at] for at in smooth_of(out)]
+
+    def pulled(arrays: Sequence[Any], cotangents: list[Any]) -> Any:
+        def run(*moved: Any) -> list[Any]:
+            given = dict(zip(smooth, moved, strict=True))
+            leaves = jax.tree.leaves(kernel(*(given.get(at, array) for at, array in enumerate(arrays))))
+            return [leaves[at] for at in smooth_of(leaves)]
+
+        return jax.vjp(run, *(arrays[at] for at in smooth))[1](cotangents)
+
+    return jax.make_jaxpr(pulled)(list(kinds), found), len(found)
+
+
+def has_written(program: Any) -> bool:
+    """Whether somebody wrote a derivative of a program, or of one inside of it: not JAX, whose own are true."""
+    return any(_is_written(equation) for equation in getattr(program, "jaxpr", program).eqns)
+
+
+def _is_written(equation: Any) -> bool:
+    name = equation.primitive.name
+    if name in _WRITTEN:
+        return True
+    inside = list(programs_inside(equation))
+    if name in _PUSHED and not any(map(_is_of_jax, inside)):
+        return True
+    return any(map(has_written, inside))
+
+
+def _is_of_jax(program: Any) -> bool:
+    """Whether the function that a program was traced from stands in JAX itself: `jax.nn.relu`."""
+    told = getattr(getattr(program, "jaxpr", program), "debug_info", None)
+    return "/jax/_src/" in str(getattr(told, "func_src_info", "")).replace("\\", "/")
