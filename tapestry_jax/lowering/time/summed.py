@@ -12,16 +12,18 @@ from jax import lax
 
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import is_inexact
+from combinators.operations.shaped import block_structs, is_written
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.range import keeps_range, traced
+from tapestry_jax.lowering.on_device.valid import pulls_otherwise
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
 from tapestry_jax.lowering.time.held import held_in_turn
 from tapestry_jax.planning.folding.merges import merges
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.time_axis import turns_of
-from tapestry_jax.planning.scheduling.schedule import Convert, Region, Schedule
+from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule
 
 if TYPE_CHECKING:
     from tapestry_jax.lowering.time.presented import Presented
@@ -34,7 +36,8 @@ def ends_in_sum(step: Region, schedule: Schedule) -> bool:
     """Whether all that a loop gives is scalars that are added up, one of them with a derivative.
 
     Where an operand is the same on devices whose sums differ, a turn would compute the gradient of all their sums by
-    it, and not of this device's own: such a loop is differentiated as others are.
+    it, and not of this device's own: such a loop is differentiated as others are. So is one with a derivative that
+    somebody wrote, and that is not linear: a turn pulls back a cotangent of one, and scales what comes of it.
     """
     body = step.body
     if step.rotating or step.scans or len(body.outputs) != sum(leaves for _, leaves in step.folds):
@@ -45,6 +48,8 @@ def ends_in_sum(step: Region, schedule: Schedule) -> bool:
     sums = frozenset[str]().union(*(body.slots[slot].varying for slot in body.outputs))
     operands = [body.slots[slot] for slot in body.inputs]
     if any(is_inexact(operand.type.dtype) and not sums <= operand.varying for operand in operands):
+        return False
+    if _pulls_otherwise(body):
         return False
     operations = [schedule.graph.shaped(node) for node, _ in step.folds]
     return all(
@@ -203,6 +208,21 @@ class _Summed:
 
     def _added(self, sums: list[Any], leaves: list[Any]) -> list[Any]:
         return [total + vary(leaf, sorted(varying_axes(total))) for total, leaf in zip(sums, leaves, strict=True)]
+
+
+def _pulls_otherwise(body: Schedule) -> bool:
+    for step in body.steps:
+        if isinstance(step, (Region, Repeat)) and _pulls_otherwise(step.body):
+            return True
+        if isinstance(step, Run):
+            shaped, count = body.graph.shaped(step.node), len(body.graph.nodes[step.node].operands)
+            kinds = [body.slots[slot].type for slot in step.operands[:count]]
+            types = [jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in kinds]
+            if is_written(shaped, types):
+                blocks = block_structs(shaped.signature, types, shaped.sizes)
+                if pulls_otherwise(shaped.operation.kernel, blocks):
+                    return True
+    return False
 
 
 def _undivided(loop: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

@@ -77,3 +77,10 @@ def test_one_that_is_called_once_may_be_any() -> None:
     run = tp.plan(graph, tp.mesh(a=2), {"y": "a"}).compile()
     got, want = (simulated(jax.grad(lambda x, of=of: of(x).sum()), x) for of in (run, graph))
     assert jnp.allclose(got, want, rtol=1e-5)
+
+
+def test_a_loss_in_chunks_pulls_back_its_own_cotangent() -> None:
+    total = tp.Reduce(lambda x: clipped(x).sum(0), "y -> ", tp.monoids.Sum)
+    graph, x = tp.trace(total, jnp.ones(6)), normal(6)
+    run = tp.plan(graph, tp.mesh(a=2), {"y": tp.chunks(3)}).compile()
+    assert jnp.allclose(simulated(jax.grad(lambda x: run(x) * 3), x), 0.5)
