@@ -25,6 +25,7 @@ from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
 from tapestry_jax.lowering.on_device.valid import (
     asked_for,
+    has_seams,
     is_repeated,
     is_torn,
     on_valid_rows,
@@ -143,7 +144,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
-    if is_repeated(cuts, here) and pulls_otherwise(whole.operation.kernel, blocks):
+    if (is_repeated(cuts, here) or has_seams(whole, cuts)) and pulls_otherwise(whole.operation.kernel, blocks):
         # Few kernels have a derivative that somebody wrote, and that is not linear.
         from tapestry_jax.lowering.time.once import without_slopes
 

@@ -199,6 +199,11 @@ def _program(kernel: Callable[..., Any], blocks: Sequence[Any]) -> Any:
         return None
 
 
+def has_seams(shaped: Shaped, cuts: Cuts) -> bool:
+    """Whether blocks read cells of their neighbours, through windows along what is cut."""
+    return any(cuts[dim].extent < shaped.sizes[dim] for dim in _windowed(shaped) & cuts.keys())
+
+
 def is_repeated(cuts: Cuts, here: Here) -> bool:
     """Whether cells are computed several times: in turns that do not cut them, or by neighbours behind a deep halo."""
     own = {axis for cut in cuts.values() for axis in cut.axes}

@@ -43,7 +43,15 @@ def steps(kernel: Any) -> tp.Graph:
     return tp.trace(tp.iterate(lambda x: window(tp.Map(kernel)(x)), 4), tp.TensorType({"y": 16}))
 
 
+def differences(kernel: Any) -> tp.Graph:
+    """A fold whose kernel reads each cell through two windows."""
+    fold = tp.Reduce(lambda x: (jnp.diff(kernel(x)) ** 2).sum(0), "(y+[dy]) -> ", tp.monoids.Sum, sizes={"dy": 2})
+    return tp.trace(fold, tp.TensorType({"y": 9}))
+
+
 PLANS: list[Any] = [
+    (differences, {"y": "a"}, "read through its windows by the blocks on both sides"),
+    (differences, {"y": tp.chunks(4)}, "read through its windows by the blocks on both sides|in each turn over"),
     (layers, {"batch": tp.chunks(4)}, "in each turn over `batch`"),
     (layers, {"layer": "a", "batch": tp.chunks(4)}, "in each turn over `batch`"),
     (steps, {"y": ("a", tp.halo(depth=2))}, "behind a deep halo"),
