@@ -144,17 +144,9 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         # What they hold does not matter, and XLA sends what it sees that somebody reads.
         arrays = [jnp.zeros(array.shape, array.dtype) for array in arrays]
     blocks = read_blocks(shaped, cuts, sizes, here, step.axes, arrays)
-    if (is_repeated(cuts, here) or has_seams(whole, cuts)) and pulls_otherwise(whole.operation.kernel, blocks):
-        # Few kernels have a derivative that somebody wrote, and that is not linear.
-        from tapestry_jax.lowering.time.once import without_slopes
-
-        blocks = without_slopes(step.path, cuts, blocks, here)
-    elif is_written(whole, arrays):
-        # Few kernels have a derivative that somebody wrote.
-        from tapestry_jax.lowering.time.transposed import true_of_parts
-
-        blocks = true_of_parts(whole, cuts, step.path, arrays, blocks)
-    blocks = asked_for(whole.operation.kernel, blocks, here)
+    written = is_written(whole, arrays)
+    if written:
+        blocks = _pulled_as_written(whole, step, here, arrays, blocks)
     folds, scans = bool(fold_axes(shaped, cuts)), operation.over in cuts
 
     def run(box: Mapping[str, int], blocks: list[Any]) -> list[Any]:
@@ -163,7 +155,7 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
             return partial_states(own, cuts, box, here, blocks)
         return states(own, blocks) if scans else run_blocks(own, blocks, here.platforms)
 
-    results = on_valid_rows(whole, cuts, sizes, here, blocks, run, states=folds or scans)
+    results = on_valid_rows(whole, cuts, sizes, here, blocks, run, states=folds or scans, written=written)
     if folds:
         results = _alike(shaped, blocks, results, _varying(schedule, step))
         if not step.carried:
@@ -180,6 +172,20 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))
             results = without_rows_of_nothing(shaped, cuts, here, results)
     return _as_stored(schedule, step, results)
+
+
+def _pulled_as_written(whole: Shaped, step: Run, here: Here, arrays: Sequence[Any], blocks: list[Any]) -> list[Any]:
+    """The blocks of a kernel of which somebody wrote a derivative; to take it is an error where it would be false."""
+    # Few kernels have one, and to ask of it traces the kernel again.
+    from tapestry_jax.lowering.time.once import without_slopes
+    from tapestry_jax.lowering.time.transposed import true_of_parts
+
+    cuts = dict(step.cuts)
+    if (is_repeated(cuts, here) or has_seams(whole, cuts)) and pulls_otherwise(whole.operation.kernel, blocks):
+        blocks = without_slopes(step.path, cuts, blocks, here)
+    else:
+        blocks = true_of_parts(whole, cuts, step.path, arrays, blocks)
+    return asked_for(whole.operation.kernel, blocks, here)
 
 
 def _varying(schedule: Schedule, step: Run) -> list[frozenset[str]]:

@@ -64,7 +64,15 @@ _WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primi
 
 
 def on_valid_rows(
-    shaped: Shaped, cuts: Cuts, sizes: Mapping[str, int], here: Here, blocks: list[Any], run: Kernels, *, states: bool
+    shaped: Shaped,
+    cuts: Cuts,
+    sizes: Mapping[str, int],
+    here: Here,
+    blocks: list[Any],
+    run: Kernels,
+    *,
+    states: bool,
+    written: bool,
 ) -> list[Any]:
     """What `run` makes of this device's box, called on rows that the program has; rows of padding copy the nearest.
 
@@ -76,9 +84,14 @@ def on_valid_rows(
       blocks: of its operands.
       run: what is called; in a condition, so that it sends nothing.
       states: whether it makes the leaves of a state, or those of the result.
+      written: whether somebody wrote a derivative of the kernel.
     """
+    kernel = shaped.operation.kernel
     ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
-    if not ranges or not _needs_rows(shaped, blocks, here, states=states):
+    # Padding may not be given to a kernel whose derivative makes something of nothing, or has no bounds.
+    if not ranges or not (
+        _is_steep(shaped, blocks, here, states=states) or (written and pulls_otherwise(kernel, blocks))
+    ):
         return run(sizes, blocks)
     axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
     chosen: Any = 0
@@ -178,10 +191,9 @@ def asked_for(kernel: Callable[..., Any], blocks: list[Any], here: Here) -> list
     ]
 
 
-def _needs_rows(shaped: Shaped, blocks: Sequence[Any], here: Here, *, states: bool) -> bool:
-    """Whether padding may not be given to a kernel: its derivative makes something of nothing, or has no bounds."""
-    is_steep = here.torn and not is_level(_made(shaped, states=states), blocks)
-    return is_steep or pulls_otherwise(shaped.operation.kernel, blocks)
+def _is_steep(shaped: Shaped, blocks: Sequence[Any], here: Here, *, states: bool) -> bool:
+    """Whether a slope of what is computed of a row may be infinite on padding that is no copy of a row."""
+    return here.torn and not is_level(_made(shaped, states=states), blocks)
 
 
 def is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
