@@ -15,12 +15,27 @@ from combinators.index_space.tensor_type import TensorType
 from combinators.recording.reorder import astype
 
 lecun_normal: Callable[..., Any] = jax.nn.initializers.lecun_normal()
-orthogonal: Callable[..., Any] = jax.nn.initializers.orthogonal()
 he_uniform: Callable[..., Any] = jax.nn.initializers.he_uniform()
 embedding_normal: Callable[..., Any] = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
 position_normal: Callable[..., Any] = jax.nn.initializers.normal(0.02)
 zeros: Callable[..., Any] = jax.nn.initializers.zeros
 ones: Callable[..., Any] = jax.nn.initializers.ones
+
+
+def orthogonal(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+    """An orthogonal matrix as `jax.nn.initializers.orthogonal` draws it; narrower than float32 it is rounded from that.
+
+    No matrix of 16 bits has a QR decomposition in XLA.
+
+    Source: Saxe, McClelland and Ganguli 2014.
+    """
+    wide = jnp.promote_types(dtype, jnp.float32)
+    return jax.nn.initializers.orthogonal()(key, shape, wide).astype(dtype)
+
+
+def default_orthogonal(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+    """The same drawn in JAX's default dtype and rounded, whatever `dtype` is: so with 64 bits other numbers."""
+    return jax.nn.initializers.orthogonal()(key, shape).astype(dtype)
 
 
 def parameter(

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from flax import nnx
 
 from combinators.arguments import read_count, read_function
+from combinators.frozen import dataclass
 from combinators.leaves.map import Map
-from combinators.leaves.rearrange import rearrange
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.module import Module
 from tapestry_jax.nnx.options import read_dtypes
-from tapestry_jax.nnx.parameter import cast, lecun_normal, orthogonal, zeros
+from tapestry_jax.nnx.parameter import cast, default_orthogonal, lecun_normal, orthogonal, zeros
 from tapestry_jax.nnx.projections.linear import Linear
 
 State = Any
@@ -88,7 +88,7 @@ class LSTMCell(Cell):
         gate_fn: Callable[..., Any] = jax.nn.sigmoid,
         activation_fn: Callable[..., Any] = jnp.tanh,
         kernel_init: Any = lecun_normal,
-        recurrent_kernel_init: Any = orthogonal,
+        recurrent_kernel_init: Any = default_orthogonal,
         bias_init: Any = zeros,
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -172,7 +172,22 @@ class GRUCell(Cell):
         return h, h
 
 
+@dataclass(frozen=True)
+class Apart:
+    """The parts that lie side by side along the last axis, each as wide."""
+
+    parts: int
+
+    def __call__(self, x: Any) -> Any:
+        """`(..., parts * width)` to so many `(..., width)`."""
+        return tuple(jnp.split(x, self.parts, axis=-1))
+
+
 def _apart(x: Value) -> list[Value]:
-    """The three gates that lie side by side."""
-    gates = rearrange("... (gate cell) -> ... gate cell", gate=3)(x)
-    return [gates[..., at, :] for at in range(3)]
+    """The three gates that lie side by side.
+
+    They are slices of them: an axis that says which gate it is would lie in memory as no tile of a TPU does.
+    """
+    wide = x.shape[-1] // 3
+    parts = Map(Apart(3), "... [gates] -> ... [r], ... [z], ... [n]", sizes=dict.fromkeys("rzn", wide), name="apart")(x)
+    return [part.rename(**{name: "cell"}) for name, part in zip("rzn", parts, strict=True)]
