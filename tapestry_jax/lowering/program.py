@@ -166,7 +166,8 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         assert operation.over is not None
         cut = cuts[operation.over]
         if step.carried:
-            scanned, after = scan_in_turn(shaped, cut, here, steps, before, here.begun(step.node, cut.axes))
+            met, begins = here.begun(step.node, cut.axes), here.begins_now(step.node)
+            scanned, after = scan_in_turn(shaped, cut, here, steps, before, met, begins)
             results = [*without_rows_of_nothing(shaped, cuts, here, present(shaped, scanned)), *after]
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))

@@ -49,6 +49,7 @@ class Pass:
       made: what its turns write, piece by piece.
       still: likewise what every turn makes the same.
       entering: how many of its operands are no first totals of scans.
+      anew: the nodes of scans that begin with nothing in whatever turn runs first.
     """
 
     region: Region
@@ -56,6 +57,7 @@ class Pass:
     made: tuple[Made, ...]
     still: tuple[Made, ...]
     entering: int
+    anew: frozenset[int] = frozenset()
 
     @property
     def turns(self) -> int:

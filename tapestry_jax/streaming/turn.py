@@ -105,20 +105,38 @@ class Programs:
         """From what a pass carries after some turns, and after those behind them alone, to what it does after all.
 
         Args:
-          part: the pass; without scans.
+          part: the pass; of its scans nothing is merged.
           least: of both, the number of the lowest turn.
         """
         key = "merged", part.region.results
         if key not in self._known:
             carried = Carried.of(part.region, self.schedule)
-            count = len(carried.slots)
+            count = carried.folded
             self._known[key] = self._jitted(
                 lambda both, *least: carried.joined(both[:count], both[count:], self.here, least),
-                [*carried.slots] * 2,
-                carried.slots,
+                [*carried.slots[:count]] * 2,
+                carried.slots[:count],
                 numbers=2,
             )
         return lambda first, second: self._known[key]([*first, *second], *map(np.int32, least))
+
+    def behind(self, part: Pass, number: int) -> Callable[[Sequence[Any], Sequence[Any], bool], Arrays]:
+        """From the total of one of the scans of a pass after some turns, and after those behind them alone, to both.
+
+        The last argument says whether the first of these turns hold something.
+        """
+        key, carried = ("behind", part.region.results, number), Carried.of(part.region, self.schedule)
+        begin = carried.folded + sum(leaves for _, leaves in part.region.scans[:number])
+        count = part.region.scans[number][1]
+        slots = carried.slots[begin : begin + count]
+        if key not in self._known:
+            self._known[key] = self._jitted(
+                lambda both, there: carried.behind(number, both[:count], both[count:], there),
+                [*slots] * 2,
+                slots,
+                numbers=1,
+            )
+        return lambda before, own, there: self._known[key]([*before, *own], np.bool_(there))
 
     def _turn(self, part: Pass) -> Any:
         region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)
@@ -135,7 +153,7 @@ class Programs:
             for piece, array in zip(part.pieces, parts, strict=True):
                 values[piece.slot] = vary(array, sorted(body.slots[piece.slot].varying))
             since, older = begun
-            here = replace(self.here, older=older)
+            here = replace(self.here, older=older, since=dict.fromkeys(part.anew, (region.axis, since)))
             # How many elements attain an extremum matters to its gradient alone.
             outputs = list(map(value_of, run_steps(body, values, carried.turning(here, number))))
             rest = outputs[count:]

@@ -27,6 +27,7 @@ class Here(MeshShape):
       torn: whether padding is not everywhere a copy of a row (`valid.py`).
       anew: for every loop around the nodes of the scans that began with nothing there, and not behind other devices.
       older: whether loops go on from what an older run has come to, in their first turn too.
+      since: for scans that begin with nothing in a later turn, by node, their loop and the number of that turn.
     """
 
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -34,6 +35,7 @@ class Here(MeshShape):
     torn: bool = False
     anew: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     older: Any = False
+    since: Mapping[int, tuple[str, Any]] = field(default_factory=dict[int, tuple[str, Any]])
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""
@@ -79,6 +81,11 @@ class Here(MeshShape):
         """Of the `axes` along which a scan runs those along which it has met what was before it."""
         found = [number for number, axis in enumerate(axes) if node in self.anew.get(axis, ())]
         return axes[found[-1] :] if found else axes
+
+    def begins_now(self, node: int) -> Any:
+        """Whether this is the turn in which a scan begins with nothing though others come before; False of most."""
+        loop, turn = self.since.get(node, ("", None))
+        return False if turn is None else self.counters[loop] == turn
 
     def at(self, counters: Mapping[str, Any]) -> Here:
         """The same device in these turns."""

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from combinators.frozen import dataclass
-from combinators.merging.blocks import identity_block
+from combinators.merging.blocks import identity_block, merge_behind
 from tapestry_jax.lowering.on_device.attained import without_elements
 from tapestry_jax.lowering.on_device.filled import first_turn, is_filled, met_before
 from tapestry_jax.lowering.on_device.here import Here
@@ -107,6 +107,20 @@ class Carried:
         """
         there, some = (self._filled(here, number) for number in least)
         return _accumulated(self.folds, list(first), list(then), there, some, reverse=self.reverse)
+
+    def behind(self, number: int, before: Sequence[Any], own: Sequence[Any], there: Any) -> list[Any]:
+        """The total of a scan over two ranges of turns, from that of each.
+
+        Args:
+          number: of the scan, among those that are carried.
+          before: the leaves of the turns that run first.
+          own: those of the turns behind them, alone.
+          there: whether the turns that run first hold something; a boolean scalar.
+        """
+        shaped, _, carrier = self.scans[number]
+        assert shaped.operation.monoid is not None
+        arguments = (shaped.operation.monoid, shaped.state_tree, carrier)
+        return merge_behind(*arguments, list(before), list(own), there, shaped.operation.reverse)
 
     def _filled(self, here: Here, number: Any) -> list[Any]:
         """For every state that is added up whether a turn holds something for it."""

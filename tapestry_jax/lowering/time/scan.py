@@ -48,7 +48,7 @@ def total_before(shaped: Shaped, cut: Cut, here: Here, totals: list[Any]) -> lis
 
 
 def scan_in_turn(
-    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before: list[Any], met: Sequence[str]
+    shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before: list[Any], met: Sequence[str], begins: Any = False
 ) -> tuple[list[Any], list[Any]]:
     """Prefixes of the steps of one turn of a loop, going on from `before`, and the total for the next turn.
 
@@ -59,11 +59,14 @@ def scan_in_turn(
       steps: of this turn.
       before: the total of the turns before.
       met: the axes of `cut` along which `before` has met something: not those around a loop that began anew.
+      begins: whether `before` is nothing although turns come before this one.
     """
     assert shaped.operation.monoid is not None
     index = here.index(met)
     begun = index < here.size(met) - 1 if shaped.operation.reverse else index > 0
     there = begun & (_place(shaped, cut, here) > 0) | here.older
+    if begins is not False:
+        there &= ~begins
     own: list[Any] = []
 
     def given(totals: list[Any]) -> list[Any]:

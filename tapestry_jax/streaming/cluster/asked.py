@@ -13,6 +13,7 @@ from tapestry_jax.storage.opening import Opened, opened
 from tapestry_jax.storage.places import has_secret
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.cluster.local import distributed, local_client
+from tapestry_jax.streaming.cluster.totals import why_not
 from tapestry_jax.streaming.split import Split
 
 
@@ -55,9 +56,11 @@ def check_engine(split: Split, mesh: Any, sources: Sequence[Stored], sinks: Mapp
         why = f"this one has {mesh.devices.size}"
         raise _refused("a mesh of one device: that of a worker", why, "Leave mesh= out: the cluster has the workers.")
     for number, part in enumerate(split.passes):
-        if part.region.scans:
-            why = f"pass {number + 1} scans `{part.dim}`: a turn begins with the total of the one before"
-            raise _refused("passes whose chunks are independent", why, "Leave engine= out: one process turns it.")
+        if part.region.scans and (why := why_not(part)) is not None:
+            why = f"pass {number + 1} scans `{part.dim}`, and {why}"
+            raise _refused(
+                "scans whose totals can be found range by range", why, "Leave engine= out: one process turns it."
+            )
     for number in split.stored:
         if (how := opened(sources[number])) is None:
             why = f"{sources[number].where} is no file that they could open"

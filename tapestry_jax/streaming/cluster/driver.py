@@ -21,7 +21,8 @@ from tapestry_jax.storage.opening import Opened, opened
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.cluster.handed import Handed, as_handed
 from tapestry_jax.streaming.cluster.ranges import merged_in_order, ranges
-from tapestry_jax.streaming.cluster.task import OPERANDS, run_range
+from tapestry_jax.streaming.cluster.task import OPERANDS, run_range, turned_name
+from tapestry_jax.streaming.cluster.totals import Totals, before_ranges, commit_before, rounds, totals_in
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline
 from tapestry_jax.streaming.kept.partials import Partials, key_of, remove_partials
@@ -87,9 +88,10 @@ class OnWorkers(Runner):
         remove_partials(self.work.folder, partials)
         if partials.read(OPERANDS) is None:
             partials.commit(OPERANDS, {f"operand/{at}": array for at, array in enumerate(operands)})
+        self._find_totals(part, handed, partials, keep)
         todo = []
         for first, last in ranges(part):
-            if partials.read(f"turns-{first}-{last}") is None:
+            if partials.read(turned_name(first, last)) is None:
                 todo.append((first, last))
             else:
                 _count(meter, last - first)
@@ -99,6 +101,31 @@ class OnWorkers(Runner):
         state, still = self._merged(part, partials, meter)
         values.update(zip(part.region.results, state, strict=False))
         values.update({each.value: value for each, value in zip(part.still, still, strict=True)})
+
+    def _find_totals(self, part: Pass, handed: Handed, partials: Partials, keep: _Keep) -> None:
+        """Have found what the scans of every range go on from, and commit it for the workers."""
+        assert self.work is not None
+        cut = ranges(part)
+        known: list[Totals] = [{} for _ in cut]
+        # What all ranges come to is what none goes on from.
+        inner = cut[:-1]
+        for number, narrow in enumerate(rounds(part) if inner else ()):
+            todo = [each for each in inner if partials.read(turned_name(*each, number)) is None]
+            for _ in in_any_order(self.work.client, handed, todo, number):
+                keep.if_due()
+            found = [self._totals_of(narrow, partials, each, number) for each in inner]
+            for node in sorted(narrow.anew):
+                before = before_ranges(part, self.programs, node, [each[node] for each in found], inner)
+                for own, leaves in zip(known[1:], before, strict=True):
+                    own[node] = tuple(np.asarray(leaf) for leaf in leaves)
+            for (begin, _), own in zip(cut[1:], known[1:], strict=True):
+                commit_before(partials, number + 1, begin, own)
+
+    def _totals_of(self, narrow: Pass, partials: Partials, cut: tuple[int, int], number: int) -> Totals:
+        found, slots = partials.read(turned_name(*cut, number)), narrow.region.body.outputs
+        if found is None or not _fits(found, [narrow.region.body.slots[slot] for slot in slots]):
+            raise _lost(partials, cut)
+        return totals_in(narrow, [found[f"state/{leaf}"] for leaf in range(len(slots))])
 
     def _handed(self, number: int, part: Pass, stored: Mapping[int, Stored], operands: Sequence[Array]) -> Handed:
         work = self.work
@@ -136,7 +163,7 @@ class OnWorkers(Runner):
         with Writing(meter, self.behind) as writing:
 
             def leaf(at: int) -> tuple[list[Any], int]:
-                found = partials.read("turns-{}-{}".format(*cut[at]))
+                found = partials.read(turned_name(*cut[at]))
                 if found is None or not _fits(found, slots):
                     raise _lost(partials, cut[at])
                 self._write_made(part, found, cut[at], writing)
@@ -213,8 +240,10 @@ def _count(meter: Meter, turns: int) -> None:
         meter.turned()
 
 
-def in_any_order(client: Any, handed: Handed, todo: Sequence[tuple[int, int]]) -> Iterator[int]:
-    """Have ranges run; the number of turns of each, as it is committed."""
+def in_any_order(
+    client: Any, handed: Handed, todo: Sequence[tuple[int, int]], number: int | None = None
+) -> Iterator[int]:
+    """Have ranges run, or a round of them; the number of turns of each, as it is committed."""
     # An optional package, which a client needs as well.
     from distributed import as_completed
 
@@ -223,7 +252,8 @@ def in_any_order(client: Any, handed: Handed, todo: Sequence[tuple[int, int]]) -
     futures: dict[Any, int] = {}
     with _cancelled(client, futures):
         for begin, stop in todo:
-            future = client.submit(run_range, handed, begin, stop, key=f"turns-{begin}-{stop}-{run}", pure=False)
+            key = f"{turned_name(begin, stop, number)}-{run}"
+            future = client.submit(run_range, handed, begin, stop, number, key=key, pure=False)
             futures[future] = stop - begin
         for future in as_completed(list(futures)):
             if future.status != "finished":

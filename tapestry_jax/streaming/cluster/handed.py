@@ -15,9 +15,10 @@ from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.opening import Opened
 from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.streaming.cluster.totals import rounds
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline
-from tapestry_jax.streaming.split import Split, split
+from tapestry_jax.streaming.split import Pass, Split, split
 from tapestry_jax.streaming.turn import Programs
 
 
@@ -94,6 +95,20 @@ class Built:
     def programs(self) -> Programs:
         """What runs on the device."""
         return Programs(self.plan.schedule, self.plan.mesh)
+
+    @cached_property
+    def part(self) -> Pass:
+        """The pass."""
+        found = self.split.parts[self.handed.part]
+        assert isinstance(found, Pass)
+        return found
+
+    @cached_property
+    def rounds(self) -> list[tuple[Pass, Programs]]:
+        """What the pass is turned as: once for every round of its scans, and as itself."""
+        # Of each round the programs are its own: it carries other things than the pass.
+        found = [(part, Programs(self.plan.schedule, self.plan.mesh)) for part in rounds(self.part)]
+        return [*found, (self.part, self.programs)]
 
     @cached_property
     def stored(self) -> dict[int, Stored]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -13,48 +13,69 @@ from combinators.errors import message
 from combinators.settings import under
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.cluster.handed import Built, Handed, built
+from tapestry_jax.streaming.cluster.totals import Totals, read_before, state_of
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.partials import Partials
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
 from tapestry_jax.streaming.split import Pass
+from tapestry_jax.streaming.turn import Programs
+
+T = TypeVar("T")
 
 OPERANDS = "operands"
 """The partial that the driver commits: what the pass reads on the devices."""
 
 
-def run_range(handed: Handed, begin: int, stop: int) -> str:
+def run_range(handed: Handed, begin: int, stop: int, number: int | None = None) -> str:
     """Run some turns of a pass and commit what they come to, unless that was done.
+
+    Args:
+      handed: the pass.
+      begin: the first of the turns, in the order in which they run.
+      stop: behind the last one.
+      number: of the round that finds totals of scans; None for all that the pass makes.
 
     Returns:
       The name of the partial: a reference, and no numbers.
     """
-    job, name = built(handed), f"turns-{begin}-{stop}"
+    job, name = built(handed), turned_name(begin, stop, number)
     partials = Partials(Path(handed.folder), handed.key, handed.step)
     if partials.read(name) is None:
-        operands = partials.read(OPERANDS)
-        if operands is None:
-            headline = f"what a pass of the job in {handed.folder} reads on the devices is not there"
-            remedy = "Give workers the folder that the driver has."
-            raise StreamError(message(headline, f"expected {partials.place / OPERANDS}", remedy=remedy))
+        operands = _given(partials, OPERANDS, partials.read(OPERANDS))
         with under(handed.settings):
-            partials.commit(name, _turned(job, operands, begin, stop))
+            number = len(job.rounds) - 1 if number is None else number
+            before = _given(partials, f"before turn {begin}", read_before(partials, number, begin))
+            partials.commit(name, _turned(job, *job.rounds[number], operands, before, begin, stop))
     return name
 
 
-def _turned(job: Built, given: Mapping[str, Array], begin: int, stop: int) -> dict[str, Array]:
-    part, programs = job.split.parts[job.handed.part], job.programs
-    assert isinstance(part, Pass)
+def turned_name(begin: int, stop: int, number: int | None = None) -> str:
+    """What the partial of a range is called, or that of a round."""
+    return f"turns-{begin}-{stop}" if number is None else f"totals-{number}-{begin}-{stop}"
+
+
+def _given(partials: Partials, name: str, found: T | None) -> T:
+    if found is None:
+        headline = f"what a pass of the job in {partials.folder} reads on the devices is not there"
+        remedy = "Give workers the folder that the driver has."
+        raise StreamError(message(headline, f"expected {partials.place / name}", remedy=remedy))
+    return found
+
+
+def _turned(
+    job: Built, part: Pass, programs: Programs, given: Mapping[str, Array], before: Totals, begin: int, stop: int
+) -> dict[str, Array]:
     body, places, mesh = part.region.body, places_of(job.plan.mesh), programs.schedule.mesh
     slots = [body.slots[slot] for slot in body.inputs[: part.entering]]
     operands = [
         jax.device_put(given[f"operand/{number}"], programs.sharding(slot)) for number, slot in enumerate(slots)
     ]
-    state, turn = programs.first(part)([]), programs.turn(part)
+    state, turn = _begun(part, programs, before), programs.turn(part)
     counts = range(begin, stop)
     order = [part.turns - 1 - count if part.region.reverse else count for count in counts]
-    # The turns before are other workers': nothing is merged with what this one begins with.
+    # The turns before are other workers': folds merge nothing with what this one begins with.
     begun = np.int32(order[0]), np.bool_(False)
     found, still = dict[str, Array](), list[Any]()
     with Feed(part, programs, places, job.stored, order, job.handed.ahead, Meter()) as feed:
@@ -66,3 +87,10 @@ def _turned(job: Built, given: Mapping[str, Array], begin: int, stop: int) -> di
                     found[f"made/{number}/{at}"] = np.array(piece)
     found |= {f"state/{leaf}": np.array(array) for leaf, array in enumerate(state)}
     return found | {f"still/{number}": np.array(array) for number, array in enumerate(still)}
+
+
+def _begun(part: Pass, programs: Programs, before: Totals) -> list[Any]:
+    """What is carried before the first turn: scans whose totals are known go on from them."""
+    state = state_of(part, programs.first(part)([]), before)
+    slots = [part.region.body.slots[slot] for slot in part.region.body.outputs[: len(state)]]
+    return [jax.device_put(leaf, programs.sharding(slot)) for leaf, slot in zip(state, slots, strict=True)]

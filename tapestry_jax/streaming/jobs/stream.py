@@ -66,8 +66,8 @@ def stream(
         with other chunks too, and one that has finished gives its result again.
       save_every: how often: a number of turns, or seconds as text, `"30s"`.
       progress: whether a run shows a bar, by tqdm: turns done, the rate of reading, and the time that is left.
-      engine: a client of `dask.distributed` whose workers turn the chunks, where these are independent; `"dask"` for a
-        cluster of this machine that ends with the job. It needs `checkpoint=`, in a folder that workers have as well.
+      engine: a client of `dask.distributed` whose workers turn the chunks; `"dask"` for a cluster of
+        this machine that ends with the job. It needs `checkpoint=`, in a folder that workers have as well.
       prefetch: bytes of the buffers into which turns are read ahead, such as `"64MiB"`; two turns have buffers in any
         case, and under a limit of memory no more where nothing is said. `tp.tune` finds what is fast.
       cache: a folder in which values are kept, for this and for other jobs: what passes leave and what outputs are, by

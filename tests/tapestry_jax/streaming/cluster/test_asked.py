@@ -17,9 +17,9 @@ running = tp.scan(tp.aggregators.Sum(), "row c -> row c", over="row")
 
 
 def refused(program: Any, source: Any, **more: Any) -> str:
-    given = {"checkpoint": "run", "engine": "dask"} | more
+    given = {"checkpoint": "run", "engine": "dask", "over": {"row": tp.chunks(size=2)}} | more
     with pytest.raises(tp.PlanError) as caught:
-        tp.stream(program, {"row": tp.chunks(size=2)}, source, **given)
+        tp.stream(program, sources=source, **given)
     return str(caught.value)
 
 
@@ -32,8 +32,8 @@ def source(tmp_path: Path) -> Any:
 def test_what_cannot_run_on_workers_is_refused_with_the_reason(source: Any) -> None:
     said = refused(total, source, checkpoint=None)
     assert "needs a folder that the driver and the workers have" in said and 'checkpoint="run/"' in said
-    said = refused(running, source)
-    assert "pass 1 scans `row`: a turn begins with the total of the one before" in said
+    said = refused(running, source, over={"row": tp.chunks(size=2), "c": tp.chunks(size=1)})
+    assert "pass 1 scans `row`" in said and "it scans in a loop inside of its turns" in said
     said = refused(total, np.zeros((8, 3), np.float32))
     assert "an array in memory" in said and "what tp.open gives" in said
     said = refused(total, source, mesh=tp.mesh(data=2))

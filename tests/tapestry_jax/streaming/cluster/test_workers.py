@@ -170,3 +170,63 @@ def test_what_a_worker_begins_with_is_merged_with_nothing(
     found = job.run()
     assert not np.isnan(found).any()
     np.testing.assert_array_equal(found, fold(rows))
+
+
+def running(x: Any, *, reverse: bool = False) -> Any:
+    return tp.scan(agg.Sum(), "row c -> row c", over="row", reverse=reverse)(x)
+
+
+def thrice(x: Any) -> Any:
+    """Scans of what scans give, each with what begins anew in every range, and a fold of them in the same pass."""
+    first = running(x)
+    second = running(tp.Map(lambda a: a % 7)(first))
+    most = tp.scan(agg.Max(), "row c -> row c", over="row")(tp.Map(lambda a, b: a - 3 * b)(second, x))
+    return most, tp.fold(agg.Min() & agg.Last(), "row c -> c")(second)
+
+
+@pytest.mark.parametrize("program", [thrice, lambda x: running(x, reverse=True)])
+def test_scans_have_the_bits_of_one_process(
+    client: Any, place: Path, monkeypatch: pytest.MonkeyPatch, program: Any
+) -> None:
+    monkeypatch.setattr(ranges, "_TASKS", 4)
+    job = stream(program, place, "n.npy", client, size=130)
+    assert len(job.split.passes) == 1 and len(ranges.ranges(job.split.passes[0])) == 4
+    assert bits(job.run()) == bits(program(np.load(place / "n.npy")))
+    assert job.metrics.turns == 8
+
+
+def test_scans_that_are_stopped_find_no_total_twice(client: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "_TASKS", 4)
+    todo: list[tuple[int | None, int]] = []
+    done, stops = driver.in_any_order, [True]
+
+    def seen(client: Any, handed: Any, cut: Any, number: int | None = None) -> Any:
+        todo.append((number, len(cut)))
+        yield from done(client, handed, cut, number)
+        if todo[-1][0] is None and stops:
+            stops.clear()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "in_any_order", seen)
+    with pytest.raises(KeyboardInterrupt):
+        stream(running, place, "n.npy", client, size=130).run()
+    found = stream(running, place, "n.npy", client, size=130).run()
+    np.testing.assert_array_equal(found, np.load(place / "n.npy").cumsum(0))
+    assert todo == [(0, 3), (None, 4), (0, 0), (None, 0)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_of_workers_merge_nothing_with_what_no_turn_has_met(
+    client: Any, tmp_path: Path, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "_TASKS", 4)
+    rows = np.full((13, 2, 2), 0.5, np.float32)
+    rows[::3, 0], rows[-1] = np.inf, np.inf
+    np.save(tmp_path / "m.npy", rows)
+    scan = tp.scan(agg.MatrixProduct(), "row [i] [j] -> row", over="row", reverse=reverse)
+    job = tp.stream(
+        scan, {"row": tp.chunks(8)}, tp.open(tmp_path / "m.npy"), checkpoint=tmp_path / "run", engine=client
+    )
+    found = job.run()
+    assert not np.isnan(found).any()
+    np.testing.assert_array_equal(found, scan(rows))
