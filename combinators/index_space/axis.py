@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from functools import cached_property
 from typing import Literal
 
 from combinators.frozen import dataclass
@@ -50,7 +51,7 @@ class Axis:
     offset: int = 0
     span: Span | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The dimensions of the axis, in the order written."""
         return tuple(term.name for term in self.terms)
@@ -65,7 +66,7 @@ class Axis:
         """The dimension of a bare whole axis such as `[c]`; None for every other axis."""
         return self.terms[0].name if self.is_bare and self.terms[0].whole else None
 
-    @property
+    @cached_property
     def is_bare(self) -> bool:
         """Whether the axis is one dimension as it is: `y` or `[c]`."""
         return self.kind == "affine" and self.offset == 0 and len(self.terms) == 1 and self.terms[0].coefficient == 1

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from combinators.graphs import walk
 from combinators.graphs.graph import Graph
 from tapestry_jax.planning.asked import Asked
-from tapestry_jax.planning.entries.remat import check_remat
+from tapestry_jax.planning.entries.remat import Remat, check_remat
 from tapestry_jax.planning.entries.unused import check_all_used
+from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.refining.regather import regathered
 from tapestry_jax.planning.refining.remat import rematerialised
 from tapestry_jax.planning.rewrites.carriers import carried
 from tapestry_jax.planning.rewrites.deepen import deepened
-from tapestry_jax.planning.rewrites.platforms import chosen, platforms_of
-from tapestry_jax.planning.scheduling.graph import schedule_graph
+from tapestry_jax.planning.rewrites.platforms import Platforms, chosen, platforms_of
+from tapestry_jax.planning.scheduling.demands import Demands
+from tapestry_jax.planning.scheduling.graph import demanded, scheduled
 from tapestry_jax.planning.scheduling.schedule import Schedule
 
+Layouts = Mapping[int, Layout]
 
-def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
+
+def planned(graph: Graph, mesh: Any, asked: Asked, known: dict[Hashable, Schedule] | None = None) -> Schedule:
     """From what was asked to a schedule, every step a function from data to data.
 
     The schedule is all that follows it reads: what is predicted (`Plan.collectives`, `Plan.explain`), what is proved
@@ -30,6 +35,8 @@ def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
       graph: the program.
       mesh: a mesh, abstract or not; its shape is read, and its platform where none was asked for.
       asked: where its dimensions go, and how.
+      known: schedules of this graph on this mesh so far, by how operations are cut. Entries that cut all of them alike
+        are one schedule, which is found once, whatever they say.
 
     Raises:
       PlanError: for entries that no operation has a use for, and whatever cannot be placed, widened or repeated so.
@@ -45,12 +52,27 @@ def planned(graph: Graph, mesh: Any, asked: Asked) -> Schedule:
     ready = chosen(deep, platforms)
     # It is written out as the steps of one device.
     inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
-    schedule = schedule_graph(ready, shape, placer, inputs, outputs)
-    # The schedule is rewritten: what the backward pass computes again, and what is gathered where it is used.
-    refined = regathered(rematerialised(schedule, asked.remat))
+    demands = demanded(ready, shape, placer, inputs, outputs)
+    if known is None or not placer.is_in_space:
+        schedule = _written(demands, inputs, outputs, asked.remat, platforms)
+    else:
+        # Loops in time are ordered by the entries, and halos read from them: those say more than how they cut.
+        rest = replace(asked, entries=(), ops=(), inputs=(), outputs=())
+        key = demands.placed(), tuple(sorted(inputs.items())), tuple(sorted(outputs.items())), rest
+        if key not in known:
+            known[key] = _written(demands, inputs, outputs, asked.remat, platforms)
+        schedule = known[key]
     check_all_used(placer, graph)
     check_remat(graph, asked.remat)
-    if any(node.until for _, node in walk.loops(ready)):
+    return schedule
+
+
+def _written(demands: Demands, inputs: Layouts, outputs: Layouts, remat: Remat, platforms: Platforms) -> Schedule:
+    """The schedule, where it is known how all operations are cut."""
+    schedule = scheduled(demands, inputs, outputs)
+    # It is rewritten: what the backward pass computes again, and what is gathered where it is used.
+    refined = regathered(rematerialised(schedule, remat))
+    if any(node.until for _, node in walk.loops(demands.graph)):
         # Few programs have loops that end by a condition.
         from tapestry_jax.planning.prediction.stopped import stopped
         from tapestry_jax.planning.prediction.turns_apart import refuse_turns_apart

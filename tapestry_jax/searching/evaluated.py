@@ -72,12 +72,17 @@ def evaluate(problem: Problem, asked: Asked, like: Evaluated | None = None) -> E
 
 def _evaluate(problem: Problem, asked: Asked, like: Evaluated | None) -> Evaluated | Refused:
     try:
-        schedule = planned(problem.graph, problem.mesh, asked)
+        schedule = planned(problem.graph, problem.mesh, asked, problem.schedules)
     except PlanError as error:
         return Refused(asked, str(error))
-    if like is not None and schedule == like.schedule:
+    if like is not None and id(schedule) not in problem.priced and schedule == like.schedule:
         return Evaluated(asked, like.schedule, like.seconds, problem.grad)
-    return Evaluated(asked, schedule, price(schedule, problem.machine, problem.grad).seconds, problem.grad)
+    # Schedules that are known are kept, and each of them has one identity.
+    priced = problem.priced.get(id(schedule))
+    if priced is None:
+        priced = schedule, price(schedule, problem.machine, problem.grad).seconds
+        problem.priced[id(schedule)] = priced
+    return Evaluated(asked, schedule, priced[1], problem.grad)
 
 
 def weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import field
 from typing import Any
 
@@ -31,6 +32,8 @@ class Problem:
       evaluated: what was evaluated so far, by what was asked.
       weighed: the memory of those that were weighed.
       weighed_at: by their price the schedules of these.
+      schedules: those that were planned so far, by how operations are cut.
+      priced: schedules and their seconds, by identity.
       unproved: what the proof refused.
     """
 
@@ -47,6 +50,8 @@ class Problem:
     weighed_at: dict[float, list[tuple[Schedule, MemoryNeeded]]] = field(
         default_factory=dict[float, list[tuple[Schedule, MemoryNeeded]]], repr=False
     )
+    schedules: dict[Hashable, Schedule] = field(default_factory=dict[Hashable, Schedule], repr=False)
+    priced: dict[int, tuple[Schedule, float]] = field(default_factory=dict[int, tuple[Schedule, float]], repr=False)
     unproved: set[Asked] = field(default_factory=set[Asked], repr=False)
 
     @property

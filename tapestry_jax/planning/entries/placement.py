@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -138,6 +139,8 @@ class Placer:
         lies on mesh axes and also goes round another one stays in blocks: pieces that are sent round, and pieces that
         are sliced where they do not lie on the ring, would be stripes of different devices.
         """
+        if not self._has_stripes:
+            return frozenset()
         free = [
             (dim, self._wanted(node.bound[dim], path)[1])
             for dim, axes in placed.items()
@@ -167,6 +170,22 @@ class Placer:
     def dims(self) -> tuple[str, ...]:
         """The names that the plan places, in its order: loops of the first are outermost."""
         return tuple(dict.fromkeys(dim for entries in (self.entries, *(e for _, e in self.ops)) for dim, _ in entries))
+
+    @property
+    def is_in_space(self) -> bool:
+        """Whether the entries name mesh axes alone: no loops in time, halos or stripes."""
+        return all(isinstance(item, str) for item in self._items)
+
+    @cached_property
+    def _has_stripes(self) -> bool:
+        return any(isinstance(item, Striped) for item in self._items)
+
+    @property
+    def _items(self) -> Iterator[Item]:
+        """All that the entries say, wherever."""
+        for entries in (self.entries, *(own for _, own in self.ops)):
+            for _, items in entries:
+                yield from items
 
     def _wanted(self, name: str, path: str) -> tuple[str | None, tuple[Item, ...]]:
         """The exception (its path) or the general entry (None) that holds for a name; `""` where none does."""

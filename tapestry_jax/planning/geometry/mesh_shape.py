@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from jax.sharding import AxisType, Mesh
@@ -51,10 +51,17 @@ class MeshShape:
         """The axis names."""
         return tuple(name for name, _ in self.axes)
 
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        return dict(self.axes)
+
     def size(self, axes: Iterable[str]) -> int:
         """The number of pieces along `axes` together: of devices, and of turns where an axis is a loop in time."""
-        sizes = dict(self.axes)
-        return math.prod(turns_of(axis) if is_time(axis) else sizes[axis] for axis in axes)
+        sizes, count = self._sizes, 1
+        for axis in axes:
+            size = sizes.get(axis)
+            count *= size if size is not None else turns_of(axis) if is_time(axis) else sizes[axis]
+        return count
 
     def real(self, axes: Iterable[str]) -> tuple[str, ...]:
         """Those of `axes` that have more than one device, or turn."""

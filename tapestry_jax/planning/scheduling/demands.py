@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from combinators.graphs.graph import Graph
@@ -78,6 +78,12 @@ class Demands:
             if index in self.stages:
                 yield self.prefix + node.path, str(node.over), self.stages[index]
             yield from body.all_cuts()
+
+    def placed(self) -> tuple[Hashable, ...]:
+        """How every operation is cut and every repetition staged, those inside of repetitions too."""
+        cuts = tuple((index, tuple(own.items())) for index, own in self.cuts.items() if own)
+        bodies = tuple((index, body.placed()) for index, body in self.bodies.items())
+        return cuts, bodies, tuple(self.stages.items())
 
     def take_free(self, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> None:
         """Let operations that need a cut axis whole take its mesh axes on free dimensions, loops first."""

@@ -19,10 +19,10 @@ from tapestry_jax.planning.scheduling.schedule import Schedule
 from tapestry_jax.planning.scheduling.time_loops import schedule_region
 
 
-def schedule_graph(
+def demanded(
     graph: Graph, mesh: MeshShape, placer: Placer, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]
-) -> Schedule:
-    """Write a graph out as the steps of one device.
+) -> Demands:
+    """How all operations are cut: with the layouts of inputs and outputs all that a schedule in space depends on.
 
     Args:
       graph: the program.
@@ -36,6 +36,20 @@ def schedule_graph(
     """
     demands = Demands(graph, mesh, placer, "")
     demands.take_free(inputs, outputs)
+    return demands
+
+
+def scheduled(demands: Demands, inputs: Mapping[int, Layout], outputs: Mapping[int, Layout]) -> Schedule:
+    """Write a graph out as the steps of one device.
+
+    Args:
+      demands: how its operations are cut.
+      inputs: as above.
+      outputs: as above.
+
+    Raises:
+      PlanError: where a placement cannot hold.
+    """
     return _Scheduler(demands).run(inputs, outputs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from combinators.index_space.axis import Axis, Term
@@ -16,12 +16,19 @@ Cuts = dict[str, Cut]
 
 
 def operand_layouts(shaped: Shaped, cuts: Cuts) -> list[Layout]:
-    """The layouts in which an operation reads its array operands."""
-    return [
-        Layout(tuple(_axis_cut(axis, mode, shaped.sizes, cuts) for axis, mode in zip(operand.axes, modes, strict=True)))
-        for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True)
-        if operand.coordinate is None
-    ]
+    """The layouts in which an operation reads its array operands; equal layers that are cut alike share them."""
+    key = "reads", tuple(cuts.items())
+    found = shaped.known.get(key)
+    if found is None:
+        found = shaped.known[key] = tuple(_operand_layouts(shaped, cuts))
+    return list(found)
+
+
+def _operand_layouts(shaped: Shaped, cuts: Cuts) -> Iterator[Layout]:
+    for operand, modes in zip(shaped.signature.operands, axis_modes(shaped), strict=True):
+        if operand.coordinate is None:
+            axes = zip(operand.axes, modes, strict=True)
+            yield Layout(tuple(_axis_cut(axis, mode, shaped.sizes, cuts) for axis, mode in axes))
 
 
 def result_layout(axes: tuple[Axis, ...], sizes: Mapping[str, int], cuts: Cuts) -> Layout:

@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh
 import tapestry_jax as tp
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.searching import evaluated
-from tapestry_jax.searching.evaluated import Evaluated, evaluate, weigh
+from tapestry_jax.searching.evaluated import Evaluated, Refused, evaluate, weigh
 from tapestry_jax.searching.finding import auto
 from tapestry_jax.searching.problem import Problem
 from tests.tapestry_jax.searching.programs import mlp
@@ -38,7 +38,23 @@ def test_one_schedule_in_two_words_is_weighed_once(traced: list[Any]):
     named = replace(problem.fixed, entries=(("mlp", ("model",)),))
     words = named, replace(named, entries=(*named.entries, ("embed", ())))
     first, again = (found for each in words if isinstance(found := evaluate(problem, each), Evaluated))
+    # They cut all operations alike: its steps are written out once, and priced once.
+    assert again.schedule is first.schedule and len(problem.schedules) == len(problem.priced) == 1
     assert weigh(problem, first) == weigh(problem, again) and len(traced) == 1
+
+
+def test_entries_that_cut_nothing_are_refused_though_their_schedule_is_known():
+    problem = Problem(mlp(256, 64, 256), MESH, tp.machines.H100, None, True, Asked((), (), (), ()))
+    unused = replace(problem.fixed, entries=(("nothing", ("model",)),))
+    assert isinstance(evaluate(problem, problem.fixed), Evaluated) and isinstance(evaluate(problem, unused), Refused)
+
+
+def test_loops_in_time_are_those_of_the_entries_in_their_order():
+    problem = Problem(mlp(256, 64, 256), MESH, tp.machines.H100, None, True, Asked((), (), (), ()))
+    loops = ("batch", (tp.chunks(2),)), ("mlp", (tp.chunks(2),))
+    words = (replace(problem.fixed, entries=entries) for entries in (loops, loops[::-1]))
+    first, other = (found for each in words if isinstance(found := evaluate(problem, each), Evaluated))
+    assert first.schedule != other.schedule
 
 
 def test_schedules_of_one_price_are_weighed_apart(traced: list[Any]):

@@ -105,7 +105,11 @@ def schedules(problem: Problem, space: Space, choices: Iterable[Sequence[int]]) 
     for choice in choices:
         asked = asked_for(problem, space, choice)
         with contextlib.suppress(PlanError):
-            found |= set() if isinstance(asked, Refused) else {repr(planned(problem.graph, problem.mesh, asked))}
+            if not isinstance(asked, Refused):
+                schedule = planned(problem.graph, problem.mesh, asked)
+                # What cuts all operations alike was planned once.
+                assert planned(problem.graph, problem.mesh, asked, problem.schedules) == schedule
+                found.add(repr(schedule))
     return found
 
 
