@@ -47,13 +47,13 @@ def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Blo
       places: for every output its bytes and the tick at which it is written, in the order in which they are asked: the
         smallest first.
     """
-    rooms = [room for room, _ in places]
+    rooms, until = [room for room, _ in places], [tick for _, tick in places]
     taken: list[list[Block]] = [[] for _ in places]
     kept: list[Block] = []
     for block in sorted(blocks, key=lambda block: -block.bytes):
         end = block.end
         for at in range(bisect_left(rooms, block.bytes), len(rooms)):
-            if places[at][1] > end and _is_free(block, taken[at]):
+            if until[at] > end and _is_free(block, taken[at]):
                 taken[at].append(block)
                 break
         else:
@@ -64,7 +64,8 @@ def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Blo
 def _is_free(block: Block, taken: Sequence[Block]) -> bool:
     """Whether a block may lie in a place beside others: asked for every block and output of a program."""
     start, end, over = block.start, block.end, block.over
-    for other in taken:
+    # What was put there last is the likeliest to be in the way.
+    for other in reversed(taken):
         if start <= other.end and end >= other.start and over is not other and other.over is not block:
             return False
     return True

@@ -51,12 +51,14 @@ class _Said:
 
     Attributes:
       scopes: the names of its scopes.
+      reads: the variables that it reads; None for what is written out.
       inner: the program of a call that compilers inline.
       made: its results.
       node: an operation without operands and results, and with no path.
     """
 
     scopes: str
+    reads: tuple[Any, ...]
     inner: Any
     made: tuple[Value, ...]
     node: Node
@@ -88,22 +90,22 @@ class _Reader:
         return [None if is_literal(out) else known.get(out) for out in jaxpr.outvars]
 
     def _equation(self, equation: Any, known: dict[Any, int | None], path: str) -> None:
-        name, params = equation.primitive.name, equation.params
-        operands = [None if is_literal(v) else known.get(v) for v in equation.invars]
         # Equations live as long as the program that is read.
         said = self._said.get(id(equation))
         if said is None:
             said = self._said[id(equation)] = _said(equation)
-        here, inner = f"{path}/{said.scopes}" if path and said.scopes else path or said.scopes, said.inner
+        operands = [None if variable is None else known.get(variable) for variable in said.reads]
+        here, inner, node = self.paths.inside(path, said.scopes), said.inner, said.node
+        name = node.name
         if name == "shard_map":
-            body = _jaxpr(params["jaxpr"])
+            body = _jaxpr(equation.params["jaxpr"])
             operands = [self._local(number, variable) for number, variable in zip(operands, body.invars, strict=True)]
             inner = body
         if inner is not None:
             made = self.run(inner, dict(zip(inner.invars, operands, strict=True)), here)
             known.update(zip(equation.outvars, made, strict=True))
             return
-        if name == "scan" and params["length"] == 1:
+        if name == "scan" and equation.params["length"] == 1:
             known.update(zip(equation.outvars, self._once(equation, operands, here), strict=True))
             return
         if name == LATER:
@@ -113,14 +115,13 @@ class _Reader:
         self.values += said.made
         known.update(zip(equation.outvars, results, strict=True))
         clean, backward = self.paths.of(here)
-        bodies, held, carries = self._loop(equation, here)
+        bodies, held, carries = self._loop(equation, here) if node.kind in (LOOP, BRANCH) else ((), 0, 0)
         if bodies:
             # The operands of loops stand where their bodies read them; constants are no buffers.
             operands = [self._constant() if number is None else number for number in operands]
             if name == "cond":
                 operands = operands[1:]
-        read = tuple(number for number in operands if number is not None)
-        node = said.node
+        read = tuple([number for number in operands if number is not None])
         kind, library = node.kind, node.library
         if name == "broadcast_in_dim" and read and equation.invars[0].aval.size == equation.outvars[0].aval.size:
             kind = VIEW
@@ -128,7 +129,7 @@ class _Reader:
             # Compilers know which one a constant chooses: the one that is no constant itself.
             varying = [number for number in read if number not in self.uniform]
             kind, read = (VIEW, tuple(varying)) if len(varying) == 1 else (kind, read)
-        if kind <= COSTLY and name not in _COUNTED and all(number in self.uniform for number in read):
+        if kind <= COSTLY and name not in _COUNTED and self.uniform.issuperset(read):
             self.uniform.update(results)
         if library == "scatters" and operands[0] not in self.uniform:
             library = ""
@@ -250,7 +251,8 @@ def _said(equation: Any) -> _Said:
         cuts=name == "all_to_all" and params["split_axis"] != 0,
     )
     made = tuple(_value(variable.aval) for variable in equation.outvars)
-    return _Said(str(equation.source_info.name_stack), _called(name, params), made, node)
+    reads = tuple(None if is_literal(variable) else variable for variable in equation.invars)
+    return _Said(str(equation.source_info.name_stack), reads, _called(name, params), made, node)
 
 
 def _called(name: str, params: Mapping[str, Any]) -> Any:
@@ -289,6 +291,15 @@ class _Paths:
     def __init__(self, known: frozenset[str]) -> None:
         self._known = known
         self._found: dict[str, tuple[str, bool]] = {}
+        self._inside: dict[tuple[str, str], str] = {}
+
+    def inside(self, path: str, scopes: str) -> str:
+        """The scopes of an equation of a program that was called: text that is written once is looked up sooner."""
+        key = path, scopes
+        found = self._inside.get(key)
+        if found is None:
+            found = self._inside[key] = f"{path}/{scopes}" if path and scopes else path or scopes
+        return found
 
     def of(self, scopes: str) -> tuple[str, bool]:
         """The path, and whether the scopes are those of a derivative."""
