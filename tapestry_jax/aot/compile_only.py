@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,10 @@ def compile_only(
             )
         )
     platform, machine = found[0] if found else "", mesh.devices.flat[0].device_kind
-    predicted = tuple(as_compiled(each, platform, machine) for each in collectives(schedule, grad))
+    predicted = tuple(
+        as_compiled(each, platform, machine, math.prod(mesh.shape[axis] for axis in each.axes))
+        for each in collectives(schedule, grad)
+    )
     options = dict(compiler_options or {})
     _check_options(schedule.graph.name, options)
     traced = trace_pinned(schedule, mesh, grad)

@@ -144,7 +144,7 @@ def _lines(seen: Seen) -> Iterator[str]:
     yield from _collective_lines(seen)
     if any(each.perhaps for each in seen.predicted):
         size = sum(each.bytes * each.times for each in seen.predicted if each.perhaps)
-        yield f"  as predicted: {size:,} B of them are scattered, or summed by all-reduces of the same bytes"
+        yield f"  as predicted: {size:,} B of them as they are, or as all-reduces of the same bytes"
     for (kind, axes), size in seen.unpredicted.items():
         yield f"  NOT PREDICTED: {size:,} B of {kind} over {'+'.join(axes)}"
     if seen.cycles is not None:

@@ -9,6 +9,8 @@ single collectives over eight devices of a v5e, float32 and bfloat16 (docs/desig
 - a vector is never scattered, but summed; so are arrays of which a device has fewer than 128 elements; above, arrays
   are scattered where their layout lets them, and from 256 KiB on where the part of a device is a multiple of 8 along
   the dimension that is cut. A v6e does the same; a v5p was seen to sum at 256 KiB as well: nothing is sure there.
+- over 64 devices a v5p sums every gather, a v5e and a v6e those of some arrays; over 16 and 32 all are gathered. So
+  above 32 it may be either.
 
 Parts that do not fit the machine's tiles are padded, and put right by permutations, for which there is no rule here.
 """
@@ -23,17 +25,20 @@ from tapestry_jax.planning.prediction.collective import Collective
 LANES, SUBLANES = 128, 8
 SUMMED, SCATTERED = 128, 256 * 1024
 """Elements of a part below which reduce-scatters are summed; bytes of the whole from which on they are not."""
+SURE = 32
+"""Devices of one collective above which the rules say nothing sure."""
 _SCATTER = ("lite", "v6")
 """Parts of the names of the machines that do."""
 
 
-def as_compiled(found: Collective, platform: str, machine: str = "") -> Collective:
+def as_compiled(found: Collective, platform: str, machine: str = "", devices: int = 1) -> Collective:
     """The collective that the compiler of a platform runs for a predicted one.
 
     Args:
       found: a collective of the program.
       platform: as lowering names it.
       machine: the kind of its devices, as JAX names it.
+      devices: how many of them take part.
 
     Returns:
       It, or an all-reduce in its place; `perhaps` names the all-reduce where the layout decides, which is not known.
@@ -41,7 +46,7 @@ def as_compiled(found: Collective, platform: str, machine: str = "") -> Collecti
     if platform != "tpu" or found.kind not in ("all-gather", "reduce-scatter"):
         return found
     decided = _is_summed(found, any(name in machine for name in _SCATTER))
-    if decided is None:
+    if decided is None or (not decided and devices > SURE):
         return replace(found, perhaps="all-reduce")
     return replace(found, kind="all-reduce") if decided else found
 

@@ -101,7 +101,7 @@ def test_kinds_count_together_where_the_compiler_chooses(told: seen.Seen, perhap
     predicted = tuple(replace(each, kind="reduce-scatter", perhaps=perhaps) for each in told.predicted)
     exchanged = replace(told, predicted=predicted)
     assert sum(exchanged.unpredicted.values()) == unpredicted
-    assert ("summed by all-reduces" in str(exchanged)) == (not unpredicted)
+    assert ("or as all-reduces" in str(exchanged)) == (not unpredicted)
     # It is sent once: not both ways.
     both = replace(exchanged, collectives=(*told.collectives, Found("reduce-scatter", ("data",), 256, 1)))
     assert both.unpredicted

@@ -51,6 +51,14 @@ def test_a_v5p_may_sum_what_others_scatter() -> None:
     assert {_found("reduce-scatter", part, "TPU v5").perhaps for part in SCATTERED} == {"all-reduce"}
 
 
+@pytest.mark.parametrize(("devices", "perhaps"), [(32, ""), (64, "all-reduce")])
+def test_what_many_devices_gather_may_be_summed(devices: int, perhaps: str) -> None:
+    """`v5p:4x4x4` sums every gather over its 64 devices, `v5e:8x8` that of 64 x 8 x 128, not that of 64 x 4096."""
+    gathered = Collective("all-gather", ("data",), devices << 20, "path", part=(64, 4096))
+    found = as_compiled(gathered, "tpu", "TPU v5", devices)
+    assert (found.kind, found.perhaps) == ("all-gather", perhaps)
+
+
 def test_other_platforms_run_what_the_program_says() -> None:
     found = Collective("all-gather", ("data",), 256, "path", part=(8,))
     assert as_compiled(found, "cuda") is found and as_compiled(found, "cpu") is found
