@@ -87,6 +87,7 @@ class Draft:
             details = ("it came while this one was written", f"what was written lies in `{self.place}`")
             remedy = "Move one of them, or write again with overwrite=True."
             raise StorageError(message(f"`{path}` is there already", *details, remedy=remedy))
+        _check_folder(path)
         if os.path.lexists(path) and (path.is_dir() or content.is_dir()):
             remove(aside)
             path.rename(aside)
@@ -115,6 +116,7 @@ def begin(path: Path, make: Callable[[Path], None], *, overwrite: bool) -> Draft
         folder is there that holds no tensor, or the name is one of what lies beside another tensor.
     """
     place = partial(path)
+    _check_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone(path.parent):
@@ -148,16 +150,26 @@ def go_on(path: Path, *, overwrite: bool) -> Draft:
 
 
 def _check_free(path: Path, *, overwrite: bool) -> None:
-    if path.name.endswith(_OURS):
-        details = (
-            f"expected no name that ends in {', '.join(_OURS)}",
-            "what lies there goes when its tensor is written",
-        )
-        remedy = "Choose another name."
-        raise StorageError(message(f"`{path}` is no name of a tensor", *details, remedy=remedy))
     if not overwrite and os.path.lexists(path):
         remedy = "Say overwrite=True, or choose another name."
         raise StorageError(message(f"`{path}` is there already", remedy=remedy))
+    _check_folder(path)
+
+
+def _check_name(path: Path) -> None:
+    """Refuse a place that goes, with all that lies in it, when the tensor beside it is written, before a folder."""
+    # A link leads to a folder under another name.
+    ours = [each for each in (path.name, *Path(os.path.realpath(path.parent)).parts) if each.endswith(_OURS)]
+    if ours:
+        details = (
+            f"expected no name that ends in {', '.join(_OURS)}",
+            f"got {ours[0]!r}: what lies there goes when its tensor is written",
+        )
+        remedy = "Choose another name."
+        raise StorageError(message(f"`{path}` is no name of a tensor", *details, remedy=remedy))
+
+
+def _check_folder(path: Path) -> None:
     # Nobody means all that lies in it by the name of a tensor.
     if path.is_dir() and not path.is_symlink():
         names = {each.name for each in path.iterdir()}

@@ -95,6 +95,30 @@ def test_what_lies_beside_a_tensor_while_it_is_written_is_no_place_for_another(t
     assert not [*tmp_path.iterdir()]
 
 
+def test_nothing_is_made_inside_of_what_is_being_written(tmp_path: Path):
+    (tmp_path / "link").symlink_to(tmp_path / "x.zarr.partial")
+    for folder in ("x.zarr.partial", "link", "x.zarr.replaced/below"):
+        with pytest.raises(
+            tp.StorageError, match=r"is no name of a tensor\n.*\n.*got 'x.zarr.\w+': what lies there goes"
+        ):
+            tp.create(tmp_path / folder / "y.npy").make((8,), np.int32)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_a_folder_that_comes_into_a_place_meanwhile_stays(tmp_path: Path):
+    sink = tp.create(tmp_path / "x.npy", overwrite=True).make((8,), np.int32)
+    sink.write(((0, 8),), X).result()
+    (tmp_path / "x.npy").mkdir()
+    (tmp_path / "x.npy" / "precious").touch()
+    with pytest.raises(tp.StorageError, match="is a folder that holds no tensor"):
+        sink.finish()
+    sink.close()
+    assert (tmp_path / "x.npy" / "precious").exists()
+    (tmp_path / "x.npy").rename(tmp_path / "aside")
+    again = tp.create(tmp_path / "x.npy", overwrite=True).again((8,), np.int32)
+    assert read(again.finish()).tolist() == X.tolist()
+
+
 @pytest.mark.parametrize("name", ["x.npy", "x.zarr"])
 def test_what_somebody_else_has_put_beside_a_place_is_not_moved_into_it(tmp_path: Path, name: str):
     sink = tp.create(tmp_path / name).make((8,), np.int32)
