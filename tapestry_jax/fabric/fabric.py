@@ -16,7 +16,7 @@ from tapestry_jax.fabric import naming
 from tapestry_jax.fabric.arrays import array_of
 from tapestry_jax.fabric.catalogue import reads
 from tapestry_jax.fabric.described import Described, describe
-from tapestry_jax.fabric.drafts import Draft, check_free, commit, kind_of
+from tapestry_jax.fabric.drafts import Draft, commit, kind_of
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.moving import copying, files, reading, writing
 from tapestry_jax.fabric.moving.reading import damages
@@ -266,11 +266,13 @@ class Fabric:
     def create(self, name: str, *, layout: Mapping[str, Any] | None = None, overwrite: bool = False) -> FabricCreation:
         """A name for a tensor that will be made box by box, such as a sink of `tp.stream`.
 
+        A name that is taken is refused when it is made: a job that has finished finds its own result there.
+
         Raises:
-          FabricError: for a name that cannot be or is taken.
+          FabricError: for a name that cannot be.
         """
-        where, flag = f"create {read_tensor_name(name)!r}", read_flag(overwrite, "overwrite=")
-        check_free(self._opened, [name], flag, where)
+        read_tensor_name(name)
+        flag = read_flag(overwrite, "overwrite=")
         places = tuple((dim, (axes,) if isinstance(axes, str) else tuple(axes)) for dim, axes in (layout or {}).items())
         return FabricCreation(self._opened, name, places, flag)
 

@@ -17,6 +17,7 @@ from tapestry_jax.fabric.catalogue import reads, writes
 from tapestry_jax.fabric.drafts import check_free, discard, kind_of, sync, told
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.opened import Opened
+from tapestry_jax.fabric.streams.finished import Finished
 from tapestry_jax.fabric.streams.of_version import OfVersion
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
@@ -76,15 +77,18 @@ class FabricCreation:
             writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number, filled.to_json())
         return FabricSink(self, Version(number, kind), filled)
 
-    def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
+    def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink | Finished:
         """Go on with what an interrupted `make` of the same arguments has left, with all that was flushed.
 
-        Chunks that are not said are those that it has.
+        Chunks that are not said are those that it has. Where nothing is left, and the name stands for such a tensor, it
+        is that one, which takes no box more.
 
         Raises:
           FabricError: where nothing is left, or something else.
         """
         kind, opened = self._kind(shape, dtype, names, chunks), self.opened
+        if (finished := self._finished(kind)) is not None:
+            return finished
         with opened.catalogue.writing():
             found = reads.pending(opened.catalogue, self.name)
             if found is not None and chunks is None:
@@ -96,6 +100,15 @@ class FabricCreation:
             filled = read_filled(reads.filled(opened.catalogue, self.name), kind.type.shape, self.where)
             writes.set_pending(opened.catalogue, self.name, opened.blocks.session, found[1].number, filled.to_json())
         return FabricSink(self, found[1], filled)
+
+    def _finished(self, kind: Kind) -> Finished | None:
+        """What the name stands for, where that is of this type and nothing is being written under it."""
+        catalogue = self.opened.catalogue
+        if not self.names or reads.pending(catalogue, self.name) is not None:
+            return None
+        if (found := reads.current(catalogue, self.name)) is None or found.kind.type != kind.type:
+            return None
+        return Finished(FabricSource.pinned(self.opened, self.name))
 
     def _kind(self, shape: Sequence[int], dtype: Any, names: Names | None, chunks: Any) -> Kind:
         type = TensorType.make((None,) * len(shape) if names is None else names, shape, dtype)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from combinators.arguments import is_whole
-from combinators.errors import PlanError, first_line, message
+from combinators.errors import PlanError, TapestryError, first_line, message
 from combinators.frozen import dataclass
 from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.plan import Plan
-from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.storage.unfinished.partial import filled_place, remove
 from tapestry_jax.streaming import position as running
@@ -123,7 +122,7 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
         slots = [slot for slot in job.filled if not is_finished or slot in job.split.outputs]
         try:
             sinks = job.opened(slots, folder, before is not None)
-        except StorageError as error:
+        except TapestryError as error:
             raise _gone(folder, first_line(error)) if is_finished else error from error
         with closed_on_errors(sinks):
             if before is not None and is_finished:

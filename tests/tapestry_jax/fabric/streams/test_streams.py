@@ -86,6 +86,50 @@ def test_sinks_go_on_with_what_was_flushed(tmp_path: Path):
     assert list((tmp_path / "f" / "blocks").glob("*/[0-9]*")) == []
 
 
+def test_a_finished_job_gives_its_result_again(tmp_path: Path):
+    x = numbers(8, 3)
+    np.save(tmp_path / "x.npy", x)
+    doubled = tp.Map(lambda a: a * 2)
+
+    def run() -> Any:
+        with tp.Fabric(tmp_path / "f") as fabric:
+            source, over = tp.open(tmp_path / "x.npy"), {"_0": tp.chunks(size=4)}
+            job = tp.stream(doubled, over, source, fabric.create("y"), checkpoint=tmp_path / "run")
+            made = job.run()
+            made.read(((0, 8), (0, 3)), into := np.empty((8, 3), np.int32)).result()
+            made.close()
+            return into.tolist(), len(job.meters)
+
+    assert run() == ((x * 2).tolist(), 1)
+    assert run() == ((x * 2).tolist(), 0)
+    # What another has put under the name is not taken for it.
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.delete("y")
+        fabric.load("y", x, names=("_0", "_1"))
+    with pytest.raises(
+        tp.TapestryError, match=r"its result is not there any more\n.*y in the fabric.* was written since"
+    ):
+        run()
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.delete("y")
+    with pytest.raises(tp.TapestryError, match=r"its result is not there any more\n.*'y' was not begun"):
+        run()
+
+
+def test_what_has_its_name_takes_no_box_more(tmp_path: Path):
+    x = numbers(*SHAPE)
+    with tp.Fabric(tmp_path / "f") as fabric:
+        source = fabric.create("x").make(SHAPE, np.int32)
+        written(source, x, 7)
+        source.finish().close()
+        sink = fabric.create("x").again(SHAPE, np.int32)
+        with pytest.raises(tp.FabricError, match="is finished already"):
+            sink.write(((0, 7), (0, 5)), x)
+        sink.close()
+        with pytest.raises(tp.FabricError, match="'x' was not begun as float32"):
+            fabric.create("x").again(SHAPE, np.float32)
+
+
 def test_a_sink_with_holes_is_not_finished(tmp_path: Path):
     x = numbers(*SHAPE)
     with tp.Fabric(tmp_path / "f") as fabric:
