@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tests.forked import run
 from tests.tapestry_jax.fabric.nursery import CHUNKS, X
 from tests.thoroughly import thoroughly
 
@@ -144,9 +145,7 @@ os.waitpid(child, 0)
 fabric.allocate("x", tp.TensorType((2,)))
 print(fabric.list())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "f")], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    done = run(code, tmp_path / "f")
     assert done.stdout.splitlines() == [
         "a fabric does not go over a fork",
         "  Open the fabric in the process that uses it: tp.Fabric(path).",
@@ -173,8 +172,7 @@ if sys.argv[2] == "after":
 fabric.apply(lambda x: (x + 1, x - 1), "x", out=("a", "b"))
 """
     folder = tmp_path / "f"
-    command = [sys.executable, "-c", code, str(folder), moment]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = run(code, folder, moment)
     assert done.returncode == -signal.SIGKILL, done.stderr
     with tp.Fabric(folder) as fabric:
         assert fabric.list() == (("x",) if moment == "before" else ("a", "b", "x"))

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.storage import stored
 from tapestry_jax.storage.places import read_inner
+from tests.forked import run
 from tests.tapestry_jax.storage.round_trips import MADE, made, numbers, read, write
 
 
@@ -354,8 +354,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process leaves that was killed between a write and a flush."""
     folder = tmp_path_factory.mktemp("left")
-    done = subprocess.run([sys.executable, "-c", KILLED, str(folder)], timeout=120, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert run(KILLED, folder).returncode == -signal.SIGKILL
     return folder
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.fabric.blocks import files
 from tapestry_jax.fabric.blocks.session import LOCK, Session, dead_sessions, open_folder
+from tests.forked import run
 
 X = tp.TensorType({"row": 4, "col": 3}, np.int32)
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def block_files(folder: Path) -> list[Path]:
@@ -159,8 +157,7 @@ with tp.Fabric(sys.argv[1]) as fabric:
     resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     print(fabric.list(), fabric.read("x").tolist())
 """
-    command = [sys.executable, "-c", code, str(tmp_path / "f")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = run(code, tmp_path / "f")
     assert done.stdout.splitlines() == [
         "'y': its block 0=0:1048576 cannot be written",
         "  the system says: File too large",

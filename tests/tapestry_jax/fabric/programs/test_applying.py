@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +12,9 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from tests.forked import run
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-ROOT = Path(__file__).parents[4]
 
 
 def linear(seed: int) -> Any:
@@ -125,10 +122,8 @@ def test_a_stream_that_was_killed_goes_on(tmp_path: Path):
     x = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
     with tp.Fabric(tmp_path / "f") as fabric:
         fabric.load("x", x, names=("row", "col"))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     for kept, status in ((6, -signal.SIGKILL), (99, 0)):
-        words = [sys.executable, "-c", KILLED, str(tmp_path), str(kept)]
-        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+        done = run(KILLED, tmp_path, kept)
         assert done.returncode == status, done.stderr[-2000:]
         with tp.Fabric(tmp_path / "f") as fabric:
             assert ("y" in fabric) == (status == 0)

@@ -1,20 +1,19 @@
-"""One process of a run over four CPU devices, which prints its losses: `one_of_several.py COUNT NUMBER PORT FOLDER`."""
+"""Processes of a run over four CPU devices, which tell their losses: `one_of_several.py COUNT PORT FOLDER`.
+
+They are forked, before JAX has looked at a device, from one that has imported everything.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+import traceback
+import warnings
+from pathlib import Path
 
 import jax
-
-if __name__ == "__main__":
-    count, number, port, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-    jax.config.update("jax_num_cpu_devices", 4 // count)
-    if count > 1:
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
-
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -85,7 +84,36 @@ def slowly(written):
     return run
 
 
-if __name__ == "__main__":
+def run(count, number, port, folder):
+    """One of the processes."""
+    jax.config.update("jax_num_cpu_devices", 4 // count)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", count, number)
     checkpoints._write_sums = slowly(checkpoints._write_sums)
     told = {"losses": losses(folder), "devices": len(jax.devices()), "local": len(jax.local_devices())}
-    print("told", json.dumps(told), flush=True)
+    Path(f"{folder}-{number}.json").write_text(json.dumps(told))
+
+
+def forked(*given):
+    """A process that ends with 0, or with 1 and what has failed on its error output."""
+    with warnings.catch_warnings():
+        # No device was looked at here: JAX has no thread yet.
+        warnings.simplefilter("ignore")
+        process = os.fork()
+    if process:
+        return process
+    status = 1
+    try:
+        run(*given)
+        jax.distributed.shutdown()
+        status = 0
+    except BaseException:  # noqa: BLE001, the process ends here
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    count, port, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    running = [forked(count, number, port, folder) for number in range(count)]
+    sys.exit(max(abs(os.waitstatus_to_exitcode(os.waitpid(each, 0)[1])) for each in running))

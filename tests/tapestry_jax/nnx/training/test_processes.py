@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,23 +22,15 @@ def test_two_processes_give_the_losses_of_one(tmp_path: Path):
         port = free.getsockname()[1]
     script = Path(__file__).with_name("one_of_several.py")
     environment = {**os.environ, **PROCESS, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.quickly", script, "2", str(number), str(port), tmp_path / "two"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    try:
-        done = [process.communicate(timeout=300) for process in running]
-    finally:
-        for process in running:
-            process.kill()
-    assert [process.returncode for process in running] == [0, 0], done[0][1][-2000:] + done[1][1][-2000:]
-    told = [json.loads(out.split("told ")[1]) for out, _ in done]
+    words = [sys.executable, "-m", "tests.quickly", script, "2", str(port), tmp_path / "two"]
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        try:
+            _, said = running.communicate(timeout=300)
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+    assert running.returncode == 0, said[-4000:]
+    told = [json.loads((tmp_path / f"two-{number}.json").read_text()) for number in range(2)]
     assert all(each["devices"] == 4 and each["local"] == 2 for each in told)
     assert told[0] == told[1]
     alone = losses(tmp_path / "one")

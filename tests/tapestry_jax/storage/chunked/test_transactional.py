@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tests.forked import run
 from tests.tapestry_jax.storage.round_trips import boxes, made, numbers, read, write
 
 icechunk = pytest.importorskip("icechunk", reason="needs icechunk")
@@ -114,9 +113,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_what_is_killed_before_the_commit_is_not_there() -> None:
     made(Path("x.icechunk"), np.zeros(4, np.float32)).close()
-    root = str(Path(__file__).parents[4])
-    done = subprocess.run([sys.executable, "-c", KILLED], env={"PYTHONPATH": root, "PATH": "/usr/bin"}, check=False)
-    assert done.returncode == -signal.SIGKILL and versions() == 2
+    assert run(KILLED).returncode == -signal.SIGKILL and versions() == 2
     np.testing.assert_array_equal(read(tp.open("x.icechunk")), np.zeros(4))
     # A new transaction is none the worse for it.
     sink = tp.create("x.icechunk", overwrite=True).make((1,), np.float32)

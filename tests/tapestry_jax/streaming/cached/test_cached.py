@@ -6,7 +6,6 @@ import importlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import tapestry_jax as tp
 from tapestry_jax.storage import stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen.encoded import decode, encode
+from tests.forked import run
 from tests.tapestry_jax.streaming.whole import whole
 
 agg = tp.aggregators
@@ -336,8 +336,7 @@ job.run()
 
 def killed_at(number: int) -> int:
     """A process that runs `spread` and is killed when it brings something to the disk for so many times."""
-    command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(number)]
-    return subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False).returncode
+    return run(KILLED, Path(__file__).parent, number).returncode
 
 
 def test_a_job_that_is_killed_leaves_what_it_has_finished() -> None:

@@ -84,7 +84,7 @@ import resource, sys
 import numpy as np
 import tapestry_jax as tp
 small = np.ones((64, 1024), np.float32)
-program = tp.fold(tp.aggregators.Moments(), "row c -> c")
+program = tp.fold(tp.aggregators.Mean(), "row c -> c")
 tp.stream(program, {"row": tp.chunks(size=8)}, small).run()
 job = tp.stream(program, "row", tp.open(sys.argv[1]), memory="12MiB")
 planned = job.plan().total

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +13,7 @@ from combinators.errors import FormatError
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
 from tapestry_jax.streaming.frozen.folder import clear
-
-ROOT = Path(__file__).parents[4]
+from tests.forked import Ran, run
 
 
 def frozen(cells: int, **parts: dict[str, str]) -> Frozen:
@@ -107,10 +104,9 @@ def test_an_error_under_the_lock_is_its_own_and_frees_the_folder(tmp_path: Path)
         pass
 
 
-def in_a_process(text: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(text: str) -> Ran:
     head = "import os, signal\nfrom tapestry_jax.streaming.frozen import locked\n"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-c", head + text], env=environment, capture_output=True, text=True)
+    return run(head + text)
 
 
 def test_folders_that_cannot_be_made_are_told(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,12 +69,18 @@ def source(name: str) -> np.ndarray:
     return random.integers(-99, 99, (ROWS, COLS)).astype(JOBS[name].dtype)
 
 
+@functools.cache
+def traced(name: str) -> tp.Graph:
+    """The program of a job; in a process that forks others, once for all of them."""
+    return tp.trace(JOBS[name].program, tp.TensorType({"row": ROWS, "c": COLS}, JOBS[name].dtype))
+
+
 def stream(name: str, size: int, folder: Path, every: Any = 2, **more: Any) -> Any:
     """The job, over a file in a folder, to which its sinks are written as well."""
     job = JOBS[name]
     if not (folder / "x.npy").exists():
         np.save(folder / "x.npy", source(name))
-    graph = tp.trace(job.program, tp.TensorType({"row": ROWS, "c": COLS}, job.dtype))
+    graph = traced(name)
     made = {output: tp.create(folder / path) for output, path in job.sinks.items()}
     kept = {"checkpoint": folder / "run", "save_every": every} if every is not None else {}
     return tp.stream(graph, {"row": tp.chunks(size=size)}, (tp.open(folder / "x.npy"),), made or None, **kept, **more)

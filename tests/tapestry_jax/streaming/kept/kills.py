@@ -10,6 +10,7 @@ exact. What was lost by a kill is what had been done since the last state: turns
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -27,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from tapestry_jax.streaming.kept import checkpoint
-from tests.tapestry_jax.streaming.kept.killed_jobs import JOBS, arrays, ran
+from tests.quickly import quickly
+from tests.tapestry_jax.streaming.kept.killed_jobs import JOBS, arrays, ran, traced
 
 _PAUSE = 0.002  # seconds by which every sync and every rename of a file takes longer, so that kills fall between them
 _MOST = 0.25  # seconds after the first turn within which a kill falls
@@ -192,6 +194,17 @@ def _note_loss(noted: list[tuple[str, float]], now: float, found: Found) -> None
         found.seconds.append(now - noted[since][1])
 
 
+def _whole(top: Path, name: str) -> list[np.ndarray]:
+    """What a job gives that nobody kills."""
+    folder = top / f"{name}-whole"
+    folder.mkdir()
+    traced(name)
+    process = forked(lambda: run(name, JOBS[name].sizes[-1], folder, 10**6))
+    _ended(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+    with np.load(folder / "result.npz") as stored:
+        return [stored[key] for key in stored.files]
+
+
 def main(words: list[str]) -> int:
     """Kill as often as is asked for; 0 where every job was right."""
     parser = argparse.ArgumentParser()
@@ -200,21 +213,15 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no job after so long")
     asked = parser.parse_args(words)
+    quickly()
     chance, found, begun = random.Random(asked.seed), Found(), time.monotonic()
     with tempfile.TemporaryDirectory() as top:
-        expected: dict[str, list[np.ndarray]] = {}
-        for name in JOBS:
-            folder = Path(top) / f"{name}-whole"
-            folder.mkdir()
-            process = forked(lambda name=name, folder=folder: run(name, JOBS[name].sizes[-1], folder, 10**6))
-            _ended(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
-            with np.load(folder / "result.npz") as stored:
-                expected[name] = [stored[key] for key in stored.files]
+        expected = functools.cache(functools.partial(_whole, Path(top)))
         while found.kills < asked.kills and time.monotonic() - begun < asked.seconds:
             name = chance.choice(list(JOBS))
             folder = Path(top) / f"{found.ends}"
             folder.mkdir()
-            trial(name, folder, expected[name], chance, min(asked.each, asked.kills - found.kills), found)
+            trial(name, folder, expected(name), chance, min(asked.each, asked.kills - found.kills), found)
             if not found.wrong:
                 shutil.rmtree(folder)
     sys.stdout.write(f"{found.told()}\n")
