@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import jax
@@ -81,7 +82,7 @@ def unplanned():
 
 
 @pytest.mark.parametrize(
-    "devices", [each if each in (3, 8) else pytest.param(each, marks=pytest.mark.thorough) for each in MESHES]
+    "devices", [each if each == 8 else pytest.param(each, marks=pytest.mark.thorough) for each in MESHES]
 )
 def test_optimizers_give_the_same_numbers_on_every_mesh(devices, unplanned):
     plan, args = planned(MESHES[devices])
@@ -111,10 +112,12 @@ def test_a_checkpoint_of_one_mesh_is_restored_bitwise_on_every_other(tmp_path: P
         moments = jax.jit(optimizer["adamw"].init, out_shardings=moments_at)(parameters)
         return step_of(plan.compile(), optimizer), {"adamw": (parameters, moments)}, data
 
+    # A mesh that restores is one that saved: what it compiles is there.
+    begun_on = functools.cache(lambda devices: begun(MESHES[devices]))
     saver = ocp.StandardCheckpointer()
     saved, losses = {}, {}
     for devices in (1, 3, 4):
-        step, states, data = begun(MESHES[devices])
+        step, states, data = begun_on(devices)
         states, _ = step(states, *data)
         saver.save(tmp_path / str(devices), states)
         saver.wait_until_finished()
@@ -122,7 +125,7 @@ def test_a_checkpoint_of_one_mesh_is_restored_bitwise_on_every_other(tmp_path: P
         assert [leaf.shape for leaf in jax.tree.leaves(states["adamw"][0])] == [(10,), (10, 5), (6, 10)]
         losses[devices] = float(step(states, *data)[1]["adamw"])
     for source, target in ((1, 4), (3, 4), (4, 3), (4, 1)):
-        step, like, data = begun(MESHES[target])
+        step, like, data = begun_on(target)
         restored = saver.restore(tmp_path / str(source), like)
         jax.tree.map(np.testing.assert_array_equal, restored, saved[source])
         for leaf, wanted in zip(jax.tree.leaves(restored), jax.tree.leaves(like), strict=True):

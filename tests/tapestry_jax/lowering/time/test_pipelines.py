@@ -15,6 +15,7 @@ from tapestry_jax.planning.scheduling.schedule import Region
 from tests.contract import assert_contract, assert_holds, assert_same
 from tests.simulated.evaluate import simulated
 from tests.tapestry_jax.draw import normal
+from tests.thoroughly import thoroughly
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
 gelu = tp.Map(jax.nn.gelu)
@@ -177,7 +178,7 @@ def test_what_stands_around_a_pipeline_shares_no_loop_with_it() -> None:
     regions = [bool(step.stages) for step in plan.schedule.steps if isinstance(step, Region)]
     assert regions == [False, True, True, False]
     assert_same(plan, args)
-    assert_contract(plan)
+    assert_contract(plan, thoroughly())
 
 
 def test_pipelines_have_all_derivatives() -> None:

@@ -79,7 +79,7 @@ def test_parameters_are_named_along_the_layers(pair):
 @pytest.mark.parametrize(
     "entries",
     [
-        {"batch": "data", "heads": "model", "mlp": "model", "vocab": "model"},
+        pytest.param({"batch": "data", "heads": "model", "mlp": "model", "vocab": "model"}, marks=pytest.mark.thorough),
         {"layer": "data", "batch": tp.chunks(2), "heads": "model", "mlp": "model"},
     ],
     ids=["tensors", "pipeline"],

@@ -15,6 +15,7 @@ from flax import nnx
 import tapestry_jax as tp
 from tests.contract import assert_contract
 from tests.simulated.sampled import held
+from tests.thoroughly import thoroughly
 
 X = np.float32(np.random.default_rng(0).standard_normal((3, 4, 6)))
 TYPE = tp.TensorType({"batch": 3, "seq": 4, "embed": 6})
@@ -73,7 +74,8 @@ def outputs_of(run: Any) -> Any:
 
 
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    "switch": ({"top_k": 1, "capacity_factor": 0.7}, [{"batch": "data", "expert": "data"}]),
+    # Experts and rows on one mesh axis: as below, where there are more choices to send.
+    "switch": ({"top_k": 1, "capacity_factor": 0.7}, [{"batch": "data", "expert": "data"}] * thoroughly()),
     "two of them, gated": (
         {"top_k": 2, "capacity_factor": 1.0, "gated": True},
         [{"choice": "model", "expert": "model", "batch": "data", "batch_sent": "data"}],

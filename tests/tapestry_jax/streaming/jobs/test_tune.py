@@ -91,7 +91,8 @@ def test_jobs_of_all_kinds_are_tuned(program: Any, mesh: dict[str, int]) -> None
         assert np.array_equal(one, two)
 
 
-def test_what_is_tried_fits_into_the_memory() -> None:
+def test_what_is_tried_fits_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "cells_a_second", by_size)
     tuned = tp.tune(tp.stream(largest, "row", X, memory="24kB"))
     assert all(each.memory <= 24_000 for each in tuned.tried)
 

@@ -61,7 +61,8 @@ def test_a_job_that_stops_at_every_state_goes_on(name: str, tmp_path: Path, stop
 def test_a_job_goes_on_in_other_chunks(name: str, tmp_path: Path, stopping: Any):
     want = expected(name, tmp_path)
     for begun in (4, 2) if thoroughly() else (4,):
-        for after in JOBS[name].sizes:
+        # Smaller and larger ones than it was begun with, where there are.
+        for after in JOBS[name].sizes if thoroughly() else {JOBS[name].sizes[0], JOBS[name].sizes[-1]}:
             folder = tmp_path / f"{begun}-{after}"
             folder.mkdir()
             stopping(4, False)
