@@ -46,6 +46,18 @@ def computed(function: Call, *args: Any) -> Any:
     return _run(function, args, lambda jaxpr: False)
 
 
+def in_numpy(function: Call) -> Call:
+    """`function`, in the place of `jax.jit(function)` where nothing depends on how XLA rounds: it is `computed`."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return computed(function, *args)
+        except jax.errors.TracerArrayConversionError:
+            return function(*args)  # inside of a program, whose part it is
+
+    return jax.jit(function) if thoroughly() else run
+
+
 def sampled(function: Call, *args: Any) -> Any:
     """What `function(*args)` gives, compiled if its program is the first of its kind, else `computed`."""
     return _run(function, args, lambda jaxpr: is_new("sampled", (*_controls(jaxpr), *sending(jaxpr))))

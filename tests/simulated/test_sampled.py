@@ -80,3 +80,9 @@ def test_what_does_not_hold_is_asked_for_of_compiled_programs_and_told(in_numpy:
     with pytest.raises(AssertionError):
         held(check)
     assert asked == [1, 1]
+
+
+def test_what_is_run_in_numpy_may_be_part_of_a_program() -> None:
+    cubed = subject.in_numpy(lambda x: (x**3).sum())
+    assert np.allclose(cubed(X), (np.asarray(X) ** 3).sum(), rtol=1e-5)
+    assert np.allclose(jax.grad(cubed)(X), 3 * np.asarray(X) ** 2, rtol=1e-5)

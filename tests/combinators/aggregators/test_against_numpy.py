@@ -21,6 +21,7 @@ from combinators.aggregation.aggregator import Aggregator
 from combinators.errors import GraphError
 from laws.shipped_pieces.aggregators import make
 from tests.shipped import VECTORS, each, inputs
+from tests.simulated.sampled import in_numpy
 
 MATRICES = ("MatrixProduct",)  # elements with axes of their own; see test_products_and_decay
 FACTORIES = [name for name in vars(aggregators) if name[0].isupper() and name not in MATRICES]
@@ -34,7 +35,7 @@ def _assert_close(got, want, rtol=1e-5):
 
 def _run(aggregator, *xs):
     """One compilation is less work than one for each operation."""
-    return jax.jit(aggregator.run)(*xs)
+    return in_numpy(aggregator.run)(*xs)
 
 
 # Of each aggregator: runs over inputs of these kinds, pieces of eleven elements merged, and what it makes of none.
@@ -54,7 +55,7 @@ def _computed(name):
         nothing = aggregator.lift_many(*none), aggregator.identity(*types)
         return [aggregator.run(*xs) for xs in runs], (merged, aggregator.run(*eleven)), nothing
 
-    runs, pieces, nothing = jax.jit(compute)([inputs(name, n, kind) for kind, n in KINDS], eleven, none)
+    runs, pieces, nothing = in_numpy(compute)([inputs(name, n, kind) for kind, n in KINDS], eleven, none)
     return dict(zip(KINDS, runs, strict=True)), pieces, nothing
 
 
@@ -75,7 +76,7 @@ def test_lift_many_is_the_fold_of_lifted_elements(name):
         got, want = aggregator.lift_many(*xs), slow.lift_many(*xs)
         return (got, want), (aggregator.present(got), slow.present(want))
 
-    (got, want), presented = jax.jit(both)(*xs)
+    (got, want), presented = in_numpy(both)(*xs)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), got) == jax.tree.map(lambda x: (x.shape, x.dtype), want)
     _assert_close(*presented)
 
@@ -98,7 +99,7 @@ def test_run_is_mapped_by_vmap(name):
     aggregator = make(name)
     xs = inputs(name, 6, "float")
     run = jax.vmap(aggregator.run, in_axes=tuple(1 if x.ndim > 1 else None for x in xs), out_axes=-1)
-    mapped, whole = jax.device_get(jax.jit(lambda *xs: (run(*xs), aggregator.run(*xs)))(*xs))
+    mapped, whole = in_numpy(lambda *xs: (run(*xs), aggregator.run(*xs)))(*xs)
     _assert_close(mapped, jax.tree.map(lambda m, w: np.broadcast_to(w, m.shape), mapped, whole))
 
 
@@ -113,7 +114,7 @@ def test_gradients_of_run_are_finite_on_constant_data(name, n):
         leaves = jax.tree.leaves(aggregator.run(x, *inputs(name, n, "float")[1:]))
         return sum(jnp.sum(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
 
-    gradient = jax.jit(jax.grad(total))
+    gradient = in_numpy(jax.grad(total))
     for value in (0.0, 2.0) + ((-INF,) if name in ("Max", "ArgMax", "LogSumExp") else ()):
         assert np.all(np.isfinite(gradient(np.full((n, 3), value, np.float32))))
 
