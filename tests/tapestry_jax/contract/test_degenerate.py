@@ -22,7 +22,7 @@ def test_contract_maximum_over_the_mesh_in_chunks_of_another_dimension():
     assert_same(plan, args)
 
 
-@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize("length", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_contract_recurrence_over_fewer_steps_than_devices(length):
     # One step is the same on all devices: it is not cut, and nothing is sent. Two steps are two pieces.
     def program(decay, x):

@@ -151,7 +151,9 @@ def reference_product(matrices):
     return np.linalg.multi_dot(list(np.asarray(matrices).reshape(-1, *matrices.shape[-2:])))
 
 
-@pytest.mark.parametrize(("outer", "axes"), [(8, ("data", "model")), (7, ("model", "data"))], ids=str)
+@pytest.mark.parametrize(
+    ("outer", "axes"), [pytest.param(8, ("data", "model"), marks=pytest.mark.thorough), (7, ("model", "data"))], ids=str
+)
 def test_contract_matrix_product_keeps_its_order(mesh2x4, outer, axes):
     args = (normal(outer, 2, 3, 3, scale=0.7),)
     product = tp.Reduce(product_of, "time inner [i] [j] ->", chain)

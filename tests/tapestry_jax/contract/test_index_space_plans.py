@@ -51,7 +51,8 @@ PLACES = {
 
 # One axis is cut as two are, and chunks as within a device.
 @pytest.mark.parametrize(
-    "place", [pytest.param(place, marks=[pytest.mark.thorough] * (place in ("mesh", "chunks"))) for place in PLACES]
+    "place",
+    [pytest.param(place, marks=[pytest.mark.thorough] * (place in ("mesh", "chunks", "two axes"))) for place in PLACES],
 )
 def test_reversed_axes_are_cut(mesh2x4: Any, place: str) -> None:
     flip = tp.Map(reverse, "(6-t) -> t")
@@ -68,7 +69,11 @@ def test_reversed_axes_hold_their_contract(mesh2x4: Any) -> None:
     assert [each.kind for each in plan.collectives()] == ["all-gather"]
 
 
-@pytest.mark.parametrize("entries", [{"t": "model"}, {"t": ("model", tp.chunks(2))}], ids=["mesh", "chunks"])
+@pytest.mark.parametrize(
+    "entries",
+    [pytest.param({"t": "model"}, marks=pytest.mark.thorough), {"t": ("model", tp.chunks(2))}],
+    ids=["mesh", "chunks"],
+)
 def test_folds_and_windows_that_run_backwards(mesh2x4: Any, entries: Any) -> None:
     # The last device has two of its four cells: a block that is cropped keeps the last cells of what runs backwards.
     fold = tp.Reduce(sums_of_reversed, "(13-t), t -> ", tp.monoids.Sum)
@@ -97,7 +102,13 @@ def test_offset_slices_are_cut(mesh2x4: Any, entries: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "entries", [{"r": "model", "a": "data"}, {"r": tp.chunks(2)}, {"a": ("model", tp.chunks(2))}], ids=str
+    "entries",
+    [
+        {"r": "model", "a": "data"},
+        {"r": tp.chunks(2)},
+        pytest.param({"a": ("model", tp.chunks(2))}, marks=pytest.mark.thorough),
+    ],
+    ids=str,
 )
 def test_repetitions_are_cut(mesh2x4: Any, entries: Any) -> None:
     repeat = tp.rearrange("a b -> r b (a s)", r=6, s=2)

@@ -16,7 +16,7 @@ def unit(x, scale):
     return x / jnp.linalg.norm(x, axis=-1, keepdims=True) * scale
 
 
-@pytest.mark.parametrize("batch", [8, 7, 3])
+@pytest.mark.parametrize("batch", [*(pytest.param(batch, marks=pytest.mark.thorough) for batch in (8, 7)), 3])
 def test_contract_norm_of_padding_is_finite(mesh2x4, batch):
     # Zero padding would make 0 / 0, and its gradient would reach the shared scale as NaN.
     args = (normal(batch, 5), normal(5, seed=1))
@@ -33,7 +33,7 @@ def log_mean(x, w):
     return jnp.sum(jnp.log(jnp.sum(x * x, 1)) * w)
 
 
-@pytest.mark.parametrize("rows", [16, 9])
+@pytest.mark.parametrize("rows", [pytest.param(16, marks=pytest.mark.thorough), 9])
 def test_contract_opaque_fold(mesh2x4, rows):
     args = (normal(rows, 3), normal(rows, seed=1))
     reduce = tp.Reduce(log_mean, "row [col], row ->", tp.monoids.Sum)

@@ -21,7 +21,11 @@ rows = tp.Map(softmax_rows, "[a] c -> [a] c")
 columns = tp.Map(jax.nn.softmax, "a [c] -> a [c]")
 
 
-@pytest.mark.parametrize(("shape", "axes"), [((8, 16), "model"), ((7, 10), ("model", "data"))], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [pytest.param((8, 16), "model", marks=pytest.mark.thorough), ((7, 10), ("model", "data"))],
+    ids=str,
+)
 def test_contract_all_to_all(mesh2x4, shape, axes):
     args = (normal(*shape),)
     plan = tp.plan(tp.trace(columns >> rows, *named("a c", *args)), mesh2x4, {"a": axes, "c": axes})
@@ -29,7 +33,7 @@ def test_contract_all_to_all(mesh2x4, shape, axes):
     assert [each.kind for each in inside(plan)] == ["all-to-all"]
 
 
-@pytest.mark.parametrize("shape", [(8, 16), (9, 5)])
+@pytest.mark.parametrize("shape", [pytest.param((8, 16), marks=pytest.mark.thorough), (9, 5)])
 def test_contract_gather_and_slice(mesh2x4, shape):
     # Columns stay on `data` while rows leave `model`: gathered over one mesh axis, sliced over the other.
     args = (normal(*shape),)
@@ -48,7 +52,7 @@ def test_contract_two_axes_down_to_one(mesh2x4):
     assert [(each.kind, each.axes) for each in plan.collectives()] == [("all-gather", ("model",))]
 
 
-@pytest.mark.parametrize("heads", [8, 5])
+@pytest.mark.parametrize("heads", [pytest.param(8, marks=pytest.mark.thorough), 5])
 def test_contract_composition_is_cut_by_its_outer_part(mesh2x4, heads):
     args = (normal(6, heads * 3),)
 
@@ -67,7 +71,7 @@ def test_contract_composed_result(mesh2x4):
     assert_holds(plan, args, reference=lambda x: np.asarray(x).transpose(1, 0, 2).reshape(5, 6))
 
 
-@pytest.mark.parametrize("rows_of_x", [8, 7])
+@pytest.mark.parametrize("rows_of_x", [pytest.param(8, marks=pytest.mark.thorough), 7])
 def test_contract_one_tensor_under_two_names(mesh2x4, rows_of_x):
     # The rows of `x` are wanted over `data` and, renamed, over `model`.
     args = (normal(rows_of_x, 4),)

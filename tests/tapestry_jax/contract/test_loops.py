@@ -42,7 +42,7 @@ def arguments(batch, width):
     [
         pytest.param((8, 8), {"b": "data", "f": "model"}, marks=pytest.mark.thorough),
         ((5, 6), {"b": "data", "f": "model"}),
-        ((5, 6), {"e": "model", "g": "model"}),
+        pytest.param((5, 6), {"e": "model", "g": "model"}, marks=pytest.mark.thorough),
     ],
     ids=str,
 )
@@ -66,7 +66,7 @@ def test_contract_weights_stored_cut_are_gathered_every_turn(mesh8):
     assert_holds(tp.plan(graph, mesh8, {"b": "data"}, inputs=stored), args, reference=reference_deep)
 
 
-@pytest.mark.parametrize("sizes", [(8, 8), (5, 6)])
+@pytest.mark.parametrize("sizes", [pytest.param((8, 8), marks=pytest.mark.thorough), (5, 6)])
 def test_contract_iterated_step_with_a_constant(mesh2x4, sizes):
     batch, width = sizes
     args = (normal(batch, width), normal(width, width, seed=1, scale=0.4))

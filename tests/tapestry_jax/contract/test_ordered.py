@@ -69,9 +69,9 @@ def reference_chain(x):
 @pytest.mark.parametrize(
     ("mesh", "axes", "length"),
     [
-        ({"data": 2, "model": 4}, ("model", "data"), 8),
+        pytest.param({"data": 2, "model": 4}, ("model", "data"), 8, marks=pytest.mark.thorough),
         ({"data": 2, "model": 3}, ("model", "data"), 11),
-        ({"data": 5}, ("data",), 10),
+        pytest.param({"data": 5}, ("data",), 10, marks=pytest.mark.thorough),
     ],
     ids=str,
 )
@@ -86,7 +86,10 @@ def test_contract_tree_of_any_number_of_devices(mesh, axes, length):
 @pytest.mark.usefixtures("free_collectives")
 @pytest.mark.parametrize(
     ("mesh", "axes", "cells"),
-    [({"data": 2, "model": 4}, ("model", "data"), 17), ({"data": 3}, ("data",), 6)],
+    [
+        ({"data": 2, "model": 4}, ("model", "data"), 17),
+        pytest.param({"data": 3}, ("data",), 6, marks=pytest.mark.thorough),
+    ],
     ids=str,
 )
 def test_contract_cells_shared_out(mesh, axes, cells):
@@ -116,7 +119,7 @@ def mean_entry(state):
 
 
 @pytest.mark.usefixtures("free_collectives")
-@pytest.mark.parametrize("cells", ["", "c "], ids=["tree", "cells"])
+@pytest.mark.parametrize("cells", ["", pytest.param("c ", marks=pytest.mark.thorough)], ids=["tree", "cells"])
 def test_contract_leaves_that_are_the_same_everywhere_are_not_sent(mesh8, cells):
     # Eight blocks of two rows: all devices know the count.
     fold = tp.Reduce(
@@ -142,7 +145,7 @@ def second(state):
 
 
 @pytest.mark.usefixtures("free_collectives")
-@pytest.mark.parametrize("cells", [1, 8], ids=["tree", "cells"])
+@pytest.mark.parametrize("cells", [pytest.param(1, marks=pytest.mark.thorough), 8], ids=["tree", "cells"])
 def test_contract_leaf_that_differs_only_once_merged(mesh8, cells):
     # Every device begins with b = 1; only what h = a h + 1 is merged to has to be sent.
     fold = tp.Reduce(geometric, "t c -> c", tp.monoids.AffineRecurrence, carrier="c, c", present=second)

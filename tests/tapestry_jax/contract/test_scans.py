@@ -37,7 +37,7 @@ def test_contract_cumulative_sum(mesh2x4, length, entries):
     ("length", "reverse", "exclusive"),
     [
         pytest.param(16, False, False, id="prefixes", marks=pytest.mark.thorough),
-        pytest.param(11, False, True, id="exclusive"),
+        pytest.param(11, False, True, id="exclusive", marks=pytest.mark.thorough),
         pytest.param(11, True, False, id="reverse"),
         pytest.param(16, True, True, id="reverse exclusive", marks=pytest.mark.thorough),
     ],

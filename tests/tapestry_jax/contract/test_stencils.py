@@ -58,7 +58,7 @@ def test_stencil_planned_exchanges_what_it_reads(boundary: Any) -> None:
     assert all(each.path != "c" for each in plan.collectives())
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("boundary", [pytest.param(BOUNDARIES[0], marks=pytest.mark.thorough), *BOUNDARIES[1:]])
 def test_stencil_takes_deep_halos(boundary: Any) -> None:
     given = args(12, 4)
     graph = tp.trace(program(boundary, 4), *given)

@@ -30,7 +30,7 @@ def dense(image, filters):
         pytest.param(12, {"b": "data", "o": "model"}, marks=pytest.mark.thorough),
         (12, {"y": "data", "x": "model"}),
         (17, {"y": "model", "c": "data"}),
-        (9, {"c": ("data", "model")}),
+        pytest.param(9, {"c": ("data", "model")}, marks=pytest.mark.thorough),
     ],
     ids=str,
 )
@@ -76,7 +76,7 @@ def test_contract_corners_under_every_boundary(mesh2x4):
     assert {each.kind for each in inside(plan, True)} == {"collective-permute"}
 
 
-@pytest.mark.parametrize("axes", [("model", "data"), ("data",)], ids=str)
+@pytest.mark.parametrize("axes", [pytest.param(("model", "data"), marks=pytest.mark.thorough), ("data",)], ids=str)
 def test_contract_strided_and_dilated_windows_of_several_hops(mesh2x4, axes):
     # A window of 13 cells over blocks of 3: up to four neighbours away, around the ends, in the listed order of axes.
     def smooth(block):
@@ -188,7 +188,7 @@ def test_contract_two_windows_of_one_value_over_blocks_of_another_size(mesh2x4):
 @pytest.mark.parametrize(
     ("mode", "size", "width", "axes"),
     [
-        ("zero", 16, 13, ("data", "model")),
+        pytest.param("zero", 16, 13, ("data", "model"), marks=pytest.mark.thorough),
         ("zero", 17, 29, ("data",)),
         pytest.param("zero", 15, 2, ("model",), marks=pytest.mark.thorough),
         ("valid", 24, 9, ("model", "data")),
