@@ -129,7 +129,11 @@ OLD: dict[str, tuple[nn.Module, Any]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "a perceptron")) for name in OLD]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] * (name in ("a perceptron", "attention", "recurrent")))
+        for name in OLD
+    ],
 )
 def test_linen_modules_are_functions_of_their_variables(name: str) -> None:
     model, x = OLD[name]

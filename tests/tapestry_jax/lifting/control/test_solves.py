@@ -49,7 +49,11 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# Directly as by iterations, and of one matrix as of many.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name in ("many matrices", "inverses"))) for name in CASES],
+)
 def test_a_solve_is_cut_along_what_its_programs_map(name: str) -> None:
     function, arguments, entries = CASES[name]
     assert agrees(function, *arguments, plans=[entries], rtol=1e-4).opaque() == ()

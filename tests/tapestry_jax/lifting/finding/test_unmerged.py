@@ -41,7 +41,7 @@ def reshapes(graph: tp.Graph) -> int:
     return sum(isinstance(node, Apply) and isinstance(node.operation.kernel, Reshape) for node in graph.nodes)
 
 
-@pytest.mark.parametrize(("batch", "seq"), [(4, 6), (3, 5), (1, 6), (4, 1)])
+@pytest.mark.parametrize(("batch", "seq"), [pytest.param(4, 6, marks=pytest.mark.thorough), (3, 5), (1, 6), (4, 1)])
 def test_batch_and_heads_that_are_one_axis_are_cut_each(batch: int, seq: int) -> None:
     weights = [draw(8, 8) * 0.4 for _ in range(3)]
     graph = agrees(attention, draw(batch, seq, 8), *weights, plans=[{}], rtol=1e-4)
@@ -107,7 +107,13 @@ MERGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", MERGED)
+# These need it as `places in it` does.
+ALIKE = ("returned as well", "added up as well", "split elsewhere")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in ALIKE)) for name in MERGED]
+)
 def test_what_is_needed_as_one_axis_is_merged_as_it_is_written(name: str) -> None:
     function, arguments, count = MERGED[name]
     assert reshapes(agrees(function, *arguments, rtol=1e-4)) == count

@@ -39,8 +39,9 @@ def routed(x: Any, w: Any, route: Any) -> Any:
 
 PLANS = [
     pytest.param({"row": "b", "expert": "a"}, marks=pytest.mark.thorough),  # As every run takes it below.
-    {"expert": "b", "in": "a"},
-    {"row": ("a", tp.chunks(2)), "out": "b"},
+    # One by one as both at once.
+    pytest.param({"expert": "b", "in": "a"}, marks=pytest.mark.thorough),
+    pytest.param({"row": ("a", tp.chunks(2)), "out": "b"}, marks=pytest.mark.thorough),
     {"expert": tp.chunks(2), "row": "a"},
     {"row": tp.striped("b"), "expert": tp.striped("a")},
 ]
