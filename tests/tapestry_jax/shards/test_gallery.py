@@ -20,7 +20,13 @@ def load() -> Iterator[Any]:
         yield load
 
 
-@pytest.mark.parametrize("script", TINY)
+# Their folds, scans and halos are among the others and in lowered/test_cells.py.
+THOROUGH = ("flash_attention", "parallel_scan", "megatron", "stencil")
+
+
+@pytest.mark.parametrize(
+    "script", [pytest.param(script, marks=[pytest.mark.thorough] * (script in THOROUGH)) for script in TINY]
+)
 def test_plans_of_the_gallery_are_proved_run_and_lowered_as_their_blocks_say(script: str, load: Any) -> None:
     example = load(script).example(**TINY[script])
     graph = tp.trace(example.program, *example.arguments)
