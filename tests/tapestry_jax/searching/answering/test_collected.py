@@ -13,7 +13,9 @@ from tapestry_jax.searching.answering.collected import SELDOM, seldom_collected
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     before = gc.get_threshold()
+    gc.disable()  # What the other tests of a process made need not be looked through here.
     yield
+    gc.enable()
     gc.set_threshold(*before)
 
 
