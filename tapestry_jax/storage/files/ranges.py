@@ -86,7 +86,9 @@ class LocalFile:
 
     def rests_on(self, begin: int, stop: int) -> None:
         """As `Ranges.rests_on`."""
-        self._head = begin, stop, _digest(self._path, begin, stop)
+        head = begin, stop, _digest(self._path, begin, stop)
+        # What was written since it was opened may have come behind the reading of these bytes: then nothing is known.
+        self._head = head if _told(_looked_at(self._path)) == _told(self._opened) else None
 
     def fingerprint(self) -> str:
         """Of the path's size, times of change and number.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import tapestry_jax as tp
 from tapestry_jax.storage import save, stored
 from tapestry_jax.storage.errors import WrittenError
+from tapestry_jax.storage.files.ranges import LocalFile
 from tapestry_jax.storage.formats import FORMATS
 from tests.tapestry_jax.storage.round_trips import made, read
 
@@ -69,3 +71,22 @@ def test_numbers_that_are_written_in_their_place_are_read(tmp_path: Path, name: 
         file.write_bytes(new.read_bytes())
     assert source.fingerprint() != before
     np.testing.assert_array_equal(read(source), X + 1)
+
+
+def test_a_header_that_is_written_while_a_file_is_opened_is_not_taken_for_the_one_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, rests_on = tmp_path / "x.npy", LocalFile.rests_on
+    np.save(place, np.arange(6, dtype=np.int32).reshape(2, 3))
+    os.utime(place, (0, 0))
+
+    def late(file: LocalFile, begin: int, stop: int) -> None:
+        with place.open("r+b") as other:
+            other.write(place.read_bytes().replace(b"(2, 3)", b"(3, 2)"))
+        rests_on(file, begin, stop)
+
+    monkeypatch.setattr(LocalFile, "rests_on", late)
+    source = tp.open(place)
+    with pytest.raises(WrittenError):
+        source.fingerprint()
+    source.close()
