@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from combinators.frozen import dataclass
 from combinators.operations.dense import Dense
@@ -65,7 +66,19 @@ class Rounded:
         """The result, rounded."""
         out = self.function(*arguments) if self.function is not None else arguments[0]
         leaves, tree = jax.tree.flatten(out)
-        return jax.tree.unflatten(tree, [leaf.astype(kind) for leaf, kind in zip(leaves, self.dtypes, strict=True)])
+        return jax.tree.unflatten(tree, [_rounded(leaf, kind) for leaf, kind in zip(leaves, self.dtypes, strict=True)])
+
+
+def _rounded(leaf: Any, dtype: str) -> Any:
+    """The leaf in a dtype, rounded once.
+
+    A float32 sum over devices that nothing but a cast to bfloat16 reads is sent in bfloat16 by the TPU's compiler: each
+    part is rounded, and what is added on the way. A rounding that is no cast keeps the sum as wide as it was asked for.
+    """
+    if leaf.dtype == jnp.float32 and dtype == "bfloat16":
+        kind = jnp.finfo(jnp.bfloat16)
+        leaf = lax.reduce_precision(leaf, kind.nexp, kind.nmant)
+    return leaf.astype(dtype)
 
 
 def float_dtype(dtype: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -56,6 +56,12 @@ def deep(x, up, down):
         return x + linear(tp.Map(jax.nn.gelu)(linear(x, up)), down)
 
     return tp.stack(layer, 4)(x, up, down)
+
+
+@tp.program("rows n, n out -> rows out, rows")
+def sums(x, w):
+    matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
+    return matmul(x, w), tp.Reduce(partial(jnp.sum, axis=1), "i k -> i", tp.monoids.Sum)(x)
 
 
 @cache
@@ -120,6 +126,12 @@ def _windows() -> Any:
     return _traced(windows, (64,))
 
 
+def _carried(devices: Any) -> Any:
+    """Sums of a bfloat16 program in float32, which are sent as wide as they are carried."""
+    kinds = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((8, 64), (64, 16)))
+    return tp.plan(tp.trace(sums, *kinds), tp.mesh(devices, data=8), {"n": "data"}, accumulate=jnp.float32)
+
+
 def _deep() -> Any:
     return _traced(deep, (16, 8), (4, 8, 16), (4, 16, 8))
 
@@ -146,5 +158,6 @@ PLANS: dict[str, Callable[[Any], Any]] = {
     "scans": _planned(_scans, {"t": "data"}, LINE),
     "scans backwards, in chunks": _planned(_backwards, {"t": ("model", tp.chunks(2)), "d": "data"}),
     "halos": _planned(_windows, {"t": "data"}, LINE),
+    "sums carried in float32": _carried,
     "deep halos": _planned(_windows, {"t": ("data", tp.halo(depth=2))}, LINE),
 }

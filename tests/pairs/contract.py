@@ -79,6 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--programs", type=int, default=100, help=f"how many; {PLANS} plans for each")
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--only", default="", help="steps to draw from, with commas between them")
+    parser.add_argument("--dtype", default="float32", help="of what is floating: float32, bfloat16")
     parser.add_argument("--machine", default="", help="of eight devices, that are not here: v5e:2x4, h100:1x8")
     parser.add_argument("--seconds", type=float, default=300, help="of CPU, after which no other program is drawn")
     options = parser.parse_args(arguments)
@@ -104,7 +105,7 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             print(f"stopped before program {index}")
             return
         for number, (program, placing) in enumerate(
-            draw_pair(f"{options.seed}/{index}", PLANS, dtype="float32", only=only)
+            draw_pair(f"{options.seed}/{index}", PLANS, dtype=options.dtype, only=only)
         ):
             pair = f"{options.seed}/{index}/{number}"
             placing, plan, _ = repaired(_over_eight(placing) if devices else placing, program.graph, pair)

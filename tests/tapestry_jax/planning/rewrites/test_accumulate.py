@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from combinators.operations.widening import Rounded
 from tests.contract import assert_contract, assert_exports, assert_holds
 
 BF16 = jnp.bfloat16
@@ -56,7 +57,19 @@ def test_a_wide_matrix_product_holds_the_contract_with_narrow_operands(mesh8) ->
     assert "f32[8,16]" in plan.compile().lower().compile().as_text()
     lowered = str(jax.make_jaxpr(plan.compile().jitted)(a, b))
     assert "preferred_element_type=float32" in lowered
+    # A cast alone lets the TPU's compiler send the sum in bfloat16; tests/aot asks it.
+    assert "reduce_precision" in lowered
     assert "f32[8,512]" not in lowered
+
+
+def test_what_is_rounded_is_what_a_cast_gives() -> None:
+    special = np.array(
+        [0, 1, 0x7FFFFF, 0x800000, 0x3F808000, 0x3F818000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000], np.uint32
+    )
+    bits = np.concatenate([special, RNG.integers(0, 2**32, 4096, np.uint32)])
+    x = jnp.asarray(np.concatenate([bits, bits ^ np.uint32(2**31)]).view(np.float32))
+    rounded = Rounded(None, ("bfloat16",))(x)
+    np.testing.assert_array_equal(np.asarray(rounded).view(np.uint16), np.asarray(x.astype(BF16)).view(np.uint16))
 
 
 def test_gradients_of_a_wide_fold_are_those_of_the_program(mesh2x4) -> None:
