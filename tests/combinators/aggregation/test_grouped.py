@@ -11,6 +11,7 @@ import laws
 from combinators import Aggregator, aggregators, monoids
 from combinators.errors import GraphError
 from combinators.numerics.groups import Groups, fold_all, fold_groups
+from tests.simulated.sampled import in_numpy
 
 F32, I32, BOOL = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.float32, jnp.int32, jnp.bool_))
 SIZE = 5
@@ -38,7 +39,7 @@ def _close(got, want):
 
 
 def test_every_key_has_the_result_of_its_elements():
-    got = jax.jit(EVERYTHING.by_key(None, SIZE).run)(X, KEYS)
+    got = in_numpy(EVERYTHING.by_key(None, SIZE).run)(X, KEYS)
     ((moments, logsumexp), (anything, least)) = got
     for key in range(SIZE):
         mine = X[key == KEYS]
@@ -56,7 +57,7 @@ def test_every_key_has_the_result_of_its_elements():
 def test_monoids_without_commutativity_keep_the_order_within_a_key(is_sorted):
     keys = np.sort(KEYS) if is_sorted else KEYS
     grouped = RECURRENCE.by_segment(None, SIZE) if is_sorted else RECURRENCE.by_key(None, SIZE)
-    got = jax.jit(grouped.run)(X, keys)
+    got = in_numpy(grouped.run)(X, keys)
     for key in range(SIZE):
         state = np.float32(0)
         for x in X[keys == key]:
@@ -84,7 +85,7 @@ def test_pairs_of_aggregators_share_the_inputs_that_each_needs():
     # Values, coordinates and labels: moments see the values, the five best their coordinates as well.
     both = (aggregators.Moments() & aggregators.TopK(5)).by_key(None, SIZE)
     at = np.arange(len(X), dtype=np.int32)
-    moments, best = jax.jit(both.run)(X, at, KEYS)
+    moments, best = in_numpy(both.run)(X, at, KEYS)
     for key in range(SIZE):
         mine = np.flatnonzero(key == KEYS)
         assert moments["count"][key] == best["count"][key] + max(len(mine) - 5, 0) == len(mine)
@@ -93,7 +94,7 @@ def test_pairs_of_aggregators_share_the_inputs_that_each_needs():
         if len(mine):
             np.testing.assert_allclose(moments["mean"][key], X[mine].mean(), rtol=1e-5, atol=1e-6)
     nested = (aggregators.Sum() & aggregators.ArgMax()) & aggregators.Sum().masked()
-    (total, _), masked = jax.jit(nested.run)(X, at)
+    (total, _), masked = in_numpy(nested.run)(X, at)
     np.testing.assert_allclose((total, masked), (X.sum(), X[1:].sum()), rtol=1e-5)
 
 
@@ -101,14 +102,14 @@ def test_masked_elements_may_be_anything_and_have_no_gradient():
     holes = np.where(MASK, X, np.nan).astype(np.float32)
     for aggregator in (aggregators.Moments(), aggregators.LogSumExp(), aggregators.Max()):
         kept = aggregator.masked()
-        _close(jax.jit(kept.run)(holes, MASK), aggregator.reference(X[MASK]))
+        _close(in_numpy(kept.run)(holes, MASK), aggregator.reference(X[MASK]))
         missing = aggregator.masked(lambda x: ~jnp.isnan(x))
-        _close(jax.jit(missing.run)(holes), aggregator.reference(X[MASK]))
+        _close(in_numpy(missing.run)(holes), aggregator.reference(X[MASK]))
 
     def deviation(x):
         return aggregators.Moments().masked().run(x, MASK)["variance"]
 
-    gradient = jax.jit(jax.grad(deviation))(holes)
+    gradient = in_numpy(jax.grad(deviation))(holes)
     kept = X[MASK]
     np.testing.assert_allclose(gradient[MASK], 2 * (kept - kept.mean()) / len(kept), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(gradient[~MASK], 0)
@@ -116,8 +117,8 @@ def test_masked_elements_may_be_anything_and_have_no_gradient():
 
 def test_mask_that_keeps_nothing_gives_the_result_of_nothing():
     nothing = np.zeros(31, bool)
-    assert jax.jit(aggregators.LogSumExp().masked().run)(X, nothing) == -np.inf
-    assert jax.jit(aggregators.Moments().masked().run)(X, nothing)["count"] == 0
+    assert in_numpy(aggregators.LogSumExp().masked().run)(X, nothing) == -np.inf
+    assert in_numpy(aggregators.Moments().masked().run)(X, nothing)["count"] == 0
 
 
 def test_gradient_of_a_grouped_result_is_that_of_its_elements():
@@ -129,12 +130,12 @@ def test_gradient_of_a_grouped_result_is_that_of_its_elements():
         mine = key == KEYS
         if mine.any():
             want[mine] = 2 * (X[mine] - X[mine].mean()) / mine.sum()
-    np.testing.assert_allclose(jax.jit(jax.grad(spread))(X), want, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(in_numpy(jax.grad(spread))(X), want, rtol=1e-4, atol=1e-6)
 
 
 def test_element_of_no_group_does_not_reach_the_gradient():
     x, keys = np.array([1.0, 2.0, 1000.0], np.float32), np.array([0, 0, 7])
-    gradient = jax.jit(jax.grad(lambda x: aggregators.LogSumExp().by_key(None, 1).run(x, keys)[0]))(x)
+    gradient = in_numpy(jax.grad(lambda x: aggregators.LogSumExp().by_key(None, 1).run(x, keys)[0]))(x)
     np.testing.assert_allclose(gradient, [1 / (1 + np.e), np.e / (1 + np.e), 0], rtol=1e-5)
 
 
