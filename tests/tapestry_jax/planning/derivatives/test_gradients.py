@@ -78,7 +78,9 @@ def _operation(function: Any, *sizes: dict[str, int]) -> tuple[tp.Graph, int]:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-@pytest.mark.parametrize("block", [(1, 1), (1, 3), (2, 3), (2, 1)])
+@pytest.mark.parametrize(
+    "block", [*(pytest.param(block, marks=pytest.mark.thorough) for block in ((1, 1), (1, 3))), (2, 3), (2, 1)]
+)
 def test_a_block_says_what_its_mapped_cells_say_among_all_of_them(name: str, block: tuple[int, int]) -> None:
     """The same dependences as of a program that is traced for the block itself, whatever is folded into it."""
     operands = ({"row": 6, "k": 4}, {"k": 4, "col": 9}) if name == "product" else ({"row": 6, "k": 4, "col": 9},)

@@ -32,7 +32,9 @@ def state_of(fold: Any, rows: int, columns: int) -> tuple[Merge, list[Any], list
 
 
 @pytest.mark.parametrize("fold", FOLDS.values(), ids=list(FOLDS))
-@pytest.mark.parametrize("sizes", [(1, 3), pytest.param((2, 1), marks=pytest.mark.thorough), (7, 5)])
+@pytest.mark.parametrize(
+    "sizes", [(1, 3), *(pytest.param(each, marks=pytest.mark.thorough) for each in ((2, 1), (7, 5)))]
+)
 def test_framed_is_what_blocks_of_their_own_size_say(fold, sizes):
     merge, carrier, blocks = state_of(fold, *sizes)
     own = subject._framed(merge, tuple(carrier), tuple(blocks))  # nothing made smaller

@@ -150,7 +150,12 @@ def _widest(size: int, width: int, mode: str) -> tp.Graph:
 
 @pytest.mark.parametrize(
     ("size", "width", "count"),
-    [(2**24, 2**14, 1024), (2**30, 2**20, 1024), (2**40, 2**19, 2), (2**40, 2**24, 16)],
+    [
+        (2**24, 2**14, 1024),
+        pytest.param(2**30, 2**20, 1024, marks=pytest.mark.thorough),
+        (2**40, 2**19, 2),
+        (2**40, 2**24, 16),
+    ],
 )
 def test_windows_that_reach_over_many_devices_and_cells_take_no_tables(size: int, width: int, count: int) -> None:
     # Half of a window is on either side: as many whole blocks, or what is left of one, come from each.
@@ -186,7 +191,9 @@ def test_strides_over_blocks_of_two_sizes_cost_the_same_on_two_mesh_axes(mode: s
     assert _sent(_strided(2**40 + 1, mode), ("a", "b"), AbstractMesh((2**10, 2**10), ("a", "b")))
 
 
-@pytest.mark.parametrize(("held", "wanted"), [(1, 1000), (2**20, 1), (5, 4), (4, 5)])
+@pytest.mark.parametrize(
+    ("held", "wanted"), [(1, 1000), pytest.param(2**20, 1, marks=pytest.mark.thorough), (5, 4), (4, 5)]
+)
 def test_ranges_are_as_many_as_distances(held: int, wanted: int) -> None:
     devices = 2**20
     size = devices * min(held, wanted)

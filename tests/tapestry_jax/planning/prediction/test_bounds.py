@@ -116,7 +116,9 @@ def test_a_value_that_is_dealt_into_stripes_for_two_operations_is_sent_once():
     assert_contract(tp.plan(graph, tp.mesh(x=2, y=4), {"b": tp.striped("x"), "f": "y"}))
 
 
-@pytest.mark.parametrize(("reads", "cells"), [("ends", 1), ("middle", 1), ("ends", 2)])
+@pytest.mark.parametrize(
+    ("reads", "cells"), [("ends", 1), ("middle", 1), pytest.param("ends", 2, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("remat", [pytest.param(None, marks=pytest.mark.thorough), "dots"])
 def test_windows_that_may_pass_all_cells_by_are_bounds(reads, cells, remat):
     kernel = {"ends": lambda x: jnp.tanh(x[:, 2:] * x[:, :-2]), "middle": lambda x: jnp.tanh(x[:, 1:-1])}[reads]

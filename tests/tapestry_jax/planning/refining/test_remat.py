@@ -66,7 +66,7 @@ def backward(plan, kind):
         ({"b": ("data", tp.chunks(2)), "f": "model"}, "dots"),
         ({"f": ("model", tp.chunks(3))}, True),
         ({"layer": "data", "b": tp.chunks(3)}, "dots"),
-        ({"b": tp.chunks(2)}, True),
+        pytest.param({"b": tp.chunks(2)}, True, marks=pytest.mark.thorough),
     ],
     ids=str,
 )

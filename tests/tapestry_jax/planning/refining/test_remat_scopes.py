@@ -72,7 +72,7 @@ def marked(remat, graph=GRAPH, mesh=None):
     [
         pytest.param(ENTRIES, True, marks=pytest.mark.thorough),
         ({"b": ("data", tp.chunks(2)), "f": "model"}, "dots"),
-        ({"f": ("model", tp.chunks(2))}, True),
+        pytest.param({"f": ("model", tp.chunks(2))}, True, marks=pytest.mark.thorough),
     ],
     ids=str,
 )

@@ -47,7 +47,9 @@ def complex_normal(*shape):
     return normal(*shape) + 1j * normal(*shape, seed=1)
 
 
-@pytest.mark.parametrize(("shape", "entry"), [((16, 8), "x"), ((10, 12), "y")], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "entry"), [pytest.param((16, 8), "x", marks=pytest.mark.thorough), ((10, 12), "y")], ids=str
+)
 def test_pencil_fft_is_one_all_to_all(mesh8, shape, entry):
     # Complex values and gradients, even and uneven sizes; one entry is enough.
     args = (complex_normal(*shape),)
