@@ -8,9 +8,8 @@ from typing import Any
 import jax
 
 from combinators.index_space.tensor_type import is_inexact
-from combinators.kernels.jaxprs import programs_inside
+from combinators.kernels.jaxprs import WRITTEN, programs_inside
 
-_WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
 _PUSHED = frozenset(("custom_jvp_call", "custom_jvp_call_jaxpr"))
 
 
@@ -49,7 +48,7 @@ def has_written(program: Any) -> bool:
 
 def _is_written(equation: Any) -> bool:
     name = equation.primitive.name
-    if name in _WRITTEN:
+    if name in WRITTEN:
         return True
     inside = list(programs_inside(equation))
     if name in _PUSHED and not any(map(_is_of_jax, inside)):

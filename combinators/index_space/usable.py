@@ -30,6 +30,11 @@ def check_usable(names: Sequence[str], leaves: Sequence[Any], where: str, device
         ("was deleted: it was donated to another function", "Keep the result of that function instead.", _is_deleted),
         ("is larger than 64 bits", "Pass an array of a dtype that holds it.", _is_out_of_range),
         (
+            "has its bytes in an order that JAX does not take",
+            "Pass array.astype(array.dtype.newbyteorder('=')).",
+            _is_turned,
+        ),
+        (
             "lies on other devices than the plan's",
             "Bring it there with plan.put.",
             lambda leaf: _is_elsewhere(leaf, devices),
@@ -53,6 +58,10 @@ def _is_deleted(leaf: Any) -> bool:
 
 def _is_out_of_range(leaf: Any) -> bool:
     return isinstance(leaf, int) and not isinstance(leaf, bool | np.bool_) and not -(2**63) <= leaf < 2**64
+
+
+def _is_turned(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic) and not leaf.dtype.isnative
 
 
 def _is_elsewhere(leaf: Any, devices: Collection[Any]) -> bool:

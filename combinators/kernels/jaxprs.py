@@ -13,6 +13,9 @@ from typing import Any, cast
 # Calls that only wrap a program, by the names that they have in the versions of jax that we support.
 WRAPPERS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
 
+# Programs with a derivative that somebody wrote; what JAX 0.12 hides in a primitive may have one as well.
+WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
+
 
 def is_literal(atom: Any) -> bool:
     """Whether an atom of a jaxpr is a literal, and no variable."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-import jax
-
 from combinators.frozen import dataclass
+from combinators.settings import settings, under
 
 
 @dataclass(frozen=True)
@@ -16,26 +14,16 @@ class Settings:
     """The settings of JAX that values depend on.
 
     Attributes:
-      doubles: whether there are dtypes of 64 bits.
-      precision: of matrix products that do not say theirs.
-      partitionable: whether random bits are drawn the same way on every mesh.
+      values: their names, and what they are set to.
     """
 
-    doubles: bool
-    precision: str | None
-    partitionable: bool
+    values: tuple[tuple[str, Any], ...]
 
     @classmethod
     def here(cls) -> Settings:
         """Those of this thread now, `with` statements around included."""
-        config: Any = jax.config
-        return cls(config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_threefry_partitionable)
+        return cls(tuple(settings().items()))
 
-    @contextmanager
-    def entered(self) -> Generator[None]:
+    def entered(self) -> AbstractContextManager[None]:
         """Trace under these settings."""
-        with ExitStack() as stack:
-            stack.enter_context(jax.enable_x64(self.doubles))
-            stack.enter_context(jax.default_matmul_precision(self.precision))
-            stack.enter_context(jax.threefry_partitionable(self.partitionable))
-            yield
+        return under(dict(self.values))

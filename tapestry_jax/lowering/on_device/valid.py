@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from combinators.kernels.jaxprs import WRAPPERS, is_literal, programs_inside
+from combinators.kernels.jaxprs import WRAPPERS, WRITTEN, is_literal, programs_inside
 from combinators.operations import execute
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.on_device.here import Here
@@ -60,7 +60,6 @@ _PRODUCTS = frozenset(("conv_general_dilated", "dot_general", "integer_pow", "mu
 _ORDINARY = 1e6
 """What the product of two numbers may be in a program that does not overflow."""
 _AROUND = frozenset((*WRAPPERS, "cond", "scan"))
-_WRITTEN = frozenset(("custom_vjp_call", "custom_vjp_call_jaxpr", "call_hi_primitive"))
 
 
 def on_valid_rows(
@@ -244,7 +243,7 @@ def _pulls(program: Any) -> bool:
     """Whether somebody wrote how a program, or one inside of it, pulls cotangents back."""
     equations = getattr(program, "jaxpr", program).eqns
     inside = (inner for equation in equations for inner in programs_inside(equation))
-    return any(equation.primitive.name in _WRITTEN for equation in equations) or any(map(_pulls, inside))
+    return any(equation.primitive.name in WRITTEN for equation in equations) or any(map(_pulls, inside))
 
 
 def _has_level(program: Any) -> bool:

@@ -18,7 +18,15 @@ def test_settings_are_those_of_the_statement_around():
     first = Settings.here()
     with jax.default_matmul_precision("highest"), jax.enable_x64(True), jax.threefry_partitionable(False):
         inner = Settings.here()
-    assert inner == Settings(doubles=True, precision="highest", partitionable=False) != first
+    found = dict(inner.values)
+    assert (found["enable_x64"], found["default_matmul_precision"], found["threefry_partitionable"]) == (
+        True,
+        "highest",
+        False,
+    )
+    assert inner != first
+    with jax.default_prng_impl("rbg"):  # keys that are made inside draw other numbers
+        assert Settings.here() != first
     with inner.entered():
         assert Settings.here() == inner
     assert Settings.here() == first
