@@ -411,6 +411,9 @@ class Plan(Immutable):
         piece of all else, in an order that their monoid allows; scans go on from what lies before; every change of
         layout leads from the one layout to the other. The cost does not depend on the number of devices, or on sizes.
 
+        Kernels are taken at their word here: what they do with a part is looked at when the program is traced, and when
+        the plan is lowered (`KernelError`).
+
         Raises:
           PlanError: with the operation and the boxes, where one of these does not hold.
         """

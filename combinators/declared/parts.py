@@ -24,6 +24,10 @@ _FIRST = """
     reduce_precision reduce_sum reshape rev slice split squeeze stop_gradient transpose
 """
 _MOVED, _ADDED = frozenset(_FIRST.split()), frozenset(("add", "add_any", "concatenate", "sub"))
+# What leaves every number as it is.
+_ALIKE = frozenset(
+    ("broadcast_in_dim", "copy", "optimization_barrier", "pcast", "pvary", "reshape", "squeeze", "transpose")
+)
 
 FREE, ZERO, CELLS, SUM, MIXED, LOST = "free", "zero", "cells", "sum", "mixed", "lost"
 
@@ -49,7 +53,9 @@ class Part:
         return None if self.state in (ZERO, CELLS, SUM, MIXED, LOST) else self.state
 
 
-def parts(closed: Any, operands: Sequence[Flow], dim: str, dims: frozenset[str]) -> list[Part]:
+def parts(
+    closed: Any, operands: Sequence[Flow], dim: str, dims: frozenset[str], merges: str = "reduce_sum"
+) -> list[Part]:
     """Follow one dimension through a program.
 
     Args:
@@ -57,14 +63,16 @@ def parts(closed: Any, operands: Sequence[Flow], dim: str, dims: frozenset[str])
       operands: of every operand what lies along its axes.
       dim: the dimension.
       dims: all that are followed.
+      merges: the reduction by which parts are merged; where it is no sum, `SUM` says the same of it.
 
     Returns:
       What is known of each result.
     """
-    return _run(closed, [Part(flow, CELLS if dim in dims_of(flow.axes) else FREE) for flow in operands], dim, dims)
+    known = [Part(flow, CELLS if dim in dims_of(flow.axes) else FREE) for flow in operands]
+    return _run(closed, known, dim, dims, merges)
 
 
-def _run(program: Any, operands: Sequence[Part], dim: str, dims: frozenset[str]) -> list[Part]:
+def _run(program: Any, operands: Sequence[Part], dim: str, dims: frozenset[str], merges: str) -> list[Part]:
     jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
     known: dict[Any, Part] = dict(zip(jaxpr.invars, operands, strict=True))
     known.update((atom, _constant(value)) for atom, value in zip(jaxpr.constvars, constants, strict=False))
@@ -75,7 +83,7 @@ def _run(program: Any, operands: Sequence[Part], dim: str, dims: frozenset[str])
         return known.get(atom) or Part(Flow((None,) * len(atom.aval.shape), lost=dims), LOST)
 
     for equation in jaxpr.eqns:
-        found = _step(equation, list(map(part, equation.invars)), dim, dims)
+        found = _step(equation, list(map(part, equation.invars)), dim, dims, merges)
         known.update(zip(equation.outvars, found, strict=True))
     return list(map(part, jaxpr.outvars))
 
@@ -88,18 +96,22 @@ def _of_number(value: Any) -> str:
     return ZERO if np.ndim(value) == 0 and bool(value == 0) else FREE
 
 
-def _step(equation: Any, operands: list[Part], dim: str, dims: frozenset[str]) -> list[Part]:
+def _step(equation: Any, operands: list[Part], dim: str, dims: frozenset[str], merges: str) -> list[Part]:
     inner = list(programs_inside(equation))
     if equation.primitive.name in CALLS - {"cond"} and inner:
         if len(getattr(inner[0], "jaxpr", inner[0]).invars) == len(operands):
-            return _run(inner[0], operands, dim, dims)
+            return _run(inner[0], operands, dim, dims, merges)
     flows = step(equation, [operand.flow for operand in operands], dims, {})
     if len(flows) == len(operands) > 1:  # it hands on each by itself: `optimization_barrier`
         return [Part(flow, operand.state) for flow, operand in zip(flows, operands, strict=True)]
-    return [Part(flow, LOST if dim in flow.lost else _state(equation, operands, flow, dim)) for flow in flows]
+    lost = [dim in flow.lost for flow in flows]
+    return [
+        Part(flow, LOST if is_lost else _state(equation, operands, flow, dim, merges))
+        for flow, is_lost in zip(flows, lost, strict=True)
+    ]
 
 
-def _state(equation: Any, operands: list[Part], flow: Flow, dim: str) -> str:
+def _state(equation: Any, operands: list[Part], flow: Flow, dim: str, merges: str) -> str:
     name, states = equation.primitive.name, [operand.state for operand in operands]
     wrong = [state for state in states if state not in (FREE, ZERO, CELLS, SUM, MIXED, LOST)]
     carries = dim in dims_of(flow.axes)
@@ -114,17 +126,19 @@ def _state(equation: Any, operands: list[Part], flow: Flow, dim: str) -> str:
     if MIXED in states:
         return f"it sums what {flow.reads.get(dim, name)} has mixed" if name in REDUCTIONS | {"dot_general"} else LOST
     if CELLS in states:
-        return _merged(equation, operands, dim)
+        return _merged(equation, operands, dim, merges)
     if SUM in states:
-        return _of_sum(name, states)
+        return _of_sum(name, states) if merges == "reduce_sum" else SUM if name in _ALIKE else LOST
     return ZERO if name in _MOVED | _ADDED and set(states) == {ZERO} else FREE
 
 
-def _merged(equation: Any, operands: list[Part], dim: str) -> str:
+def _merged(equation: Any, operands: list[Part], dim: str, merges: str) -> str:
     """What comes of cells that are merged along the dimension."""
     name = equation.primitive.name
-    if name == "reduce_sum":
+    if name == merges:
         return SUM
+    if merges != "reduce_sum":
+        return LOST
     if name == "dot_general" and SUM not in [operand.state for operand in operands]:
         pairs = zip(*equation.params["dimension_numbers"][0], strict=True)
         met = [{operands[0].flow.axes[left], operands[1].flow.axes[right]} for left, right in pairs]

@@ -1,15 +1,20 @@
-"""Whether a kernel is right for a part of its index space: its shapes there against its signature."""
+"""Whether a kernel is right for a part of its index space: its shapes there, and numbers where it reads sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 
 from combinators.errors import KernelError, message
 from combinators.index_space.extent import axis_size
-from combinators.operations.shaped import Shaped
+from combinators.kernels.captured import program_at
+from combinators.merging.blocks import combine_blocks
+from combinators.operations.execute import present
+from combinators.operations.results import Struct
+from combinators.operations.shaped import Shaped, block_structs
 
 
 def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool) -> None:
@@ -36,6 +41,95 @@ def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *
     ]
     if wrong or len(leaves) != len(named):
         raise not_of_any_size(shaped, sizes, *wrong)
+
+
+def check_numbers(
+    shaped: Shaped, kernel: Callable[..., Any], blocks: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool
+) -> None:
+    """Refuse a kernel that gives other numbers for an index box of `sizes` than for the whole index space.
+
+    Only kernels that hold code of a user are asked, once for each box.
+
+    Args:
+      shaped: the operation.
+      kernel: one of its kernels.
+      blocks: what it is given, or the types of that.
+      sizes: of the box.
+      is_state: whether it gives a state.
+
+    Raises:
+      KernelError: when both, run on a few numbers, differ by more than rounding.
+    """
+    # Here, not at the top: a library that is imported need not load it.
+    from combinators.declared.boxed import holds_code
+
+    known = shaped.known
+    asked = "holds code", id(kernel)
+    if asked not in known:
+        known[asked] = holds_code(kernel)
+    is_own, counts = known[asked]
+    box = "differs", id(kernel), tuple(sizes.items()), is_state
+    if is_own and box not in known:
+        types = [Struct(block.shape, block.dtype) for block in blocks]
+        # Few kernels are asked, so these are loaded by few programs.
+        from concurrent.futures import ThreadPoolExecutor
+
+        # As above.
+        from combinators.settings import settings
+
+        # Inside of a `shard_map`, where plans are traced, nothing can be run; another thread is outside.
+        with ThreadPoolExecutor(1) as outside:
+            asking = outside.submit(_differs, shaped, kernel, types, sizes, settings(), is_state, counts)
+            known[box] = asking.result()
+    if known.get(box):
+        raise not_of_any_size(
+            shaped,
+            sizes,
+            ("it may read how many cells its block has" if counts else "it does not take each cell by itself")
+            + ": such boxes do not come to what it gives for "
+            + ", ".join(f"{name}={size}" for name, size in shaped.sizes.items() if size != sizes[name]),
+        )
+
+
+def _differs(
+    shaped: Shaped,
+    kernel: Callable[..., Any],
+    types: Sequence[Struct],
+    sizes: Mapping[str, int],
+    chosen: Mapping[str, Any],
+    is_state: bool,
+    counts: bool,
+) -> bool:
+    # Here, not at the top: see above.
+    from combinators.declared.boxed import Boxed, differs
+    from combinators.declared.check import Claim
+    from combinators.declared.settled import is_settled
+    from combinators.settings import under
+
+    operation, carrier = shaped.operation, shaped.carrier
+    claim = Claim(operation.name, shaped.signature, shaped.sizes, operation.over)
+    names = carrier if is_state else [[axis.name for axis in axes] for axes in shaped.result_axes]
+    native = operation.monoid.native if is_state and operation.monoid is not None else None
+
+    def settled(program: Any, cut: Collection[str]) -> bool:
+        return is_settled(claim, program, names, cut, native)
+
+    pairs = zip(shaped.signature.operands, types, strict=True)
+    arrays = [each for operand, each in pairs if operand.coordinate is None]
+
+    def at(sizes: dict[str, int]) -> Any:
+        return program_at(kernel, block_structs(shaped.signature, arrays, sizes))
+
+    if not is_state:
+        boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, None, list, at)
+    elif operation.over is not None:  # what a kernel gives for each step
+        boxed = Boxed(shaped.signature, shaped.sizes, carrier, None, list, at)
+    else:
+        assert operation.monoid is not None
+        merge = partial(combine_blocks, operation.monoid, shaped.state_tree, carrier)
+        boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, merge, partial(present, shaped), at)
+    with under(chosen):
+        return differs(boxed, sizes, counts=counts, settled=settled)
 
 
 def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str) -> KernelError:

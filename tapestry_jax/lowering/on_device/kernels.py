@@ -12,7 +12,7 @@ import jax
 from combinators.errors import TapestryError
 from combinators.kernels.consecutive import consecutive
 from combinators.kernels.skipping import unskipped
-from combinators.operations.boxes import check_box, not_of_any_size
+from combinators.operations.boxes import check_box, check_numbers, not_of_any_size
 from combinators.operations.dense import Dense
 from combinators.operations.ready import ready
 from combinators.operations.shaped import Shaped
@@ -44,15 +44,16 @@ def device_kernels(
     """
     operation = shaped.operation
 
-    def on_device(kernel: Callable[..., Any], *, is_state: bool) -> Callable[..., Any]:
+    def on_device(kernel: Callable[..., Any], written: Any = None, *, is_state: bool) -> Callable[..., Any]:
         looped = where_types_are_missing(with_varying_loops(kernel, axes), axes)
         if not cuts:
             return looped
-        return functools.update_wrapper(_held_to_box(looped, shaped, sizes, is_state=is_state), kernel, (), ())
+        held = _held_to_box(looped, kernel if written is None else written, shaped, sizes, is_state=is_state)
+        return functools.update_wrapper(held, kernel, (), ())
 
     own = consecutive(operation.kernel) if _follow(shaped, cuts) else operation.kernel
     own = own if _all_may_skip(shaped, cuts) or "cpu" in (platforms or ("cpu",)) else unskipped(own)
-    kernel = on_device(own, is_state=operation.kind != "map")
+    kernel = on_device(own, operation.kernel, is_state=operation.kind != "map")
     dense = tuple(
         replace(entry, kernel=on_device(entry.kernel, is_state=entry.gives == "state" and operation.kind != "map"))
         if isinstance(entry, Dense)
@@ -68,13 +69,13 @@ def device_kernels(
 
 
 def _held_to_box(
-    kernel: Callable[..., Any], shaped: Shaped, sizes: Mapping[str, int], *, is_state: bool
+    looped: Callable[..., Any], written: Callable[..., Any], shaped: Shaped, sizes: Mapping[str, int], *, is_state: bool
 ) -> Callable[..., Any]:
-    """The kernel, refused where it gives another shape than its box has, or fails on the box."""
+    """The kernel as devices run it, refused where it fails on its box, or gives another shape or other numbers."""
 
     def run(*blocks: Any) -> Any:
         try:
-            found = kernel(*blocks)
+            found = looped(*blocks)
         except TapestryError:
             raise
         except Exception as error:
@@ -83,6 +84,7 @@ def _held_to_box(
                 shaped, sizes, f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.200}"
             ) from error
         check_box(shaped, jax.tree.leaves(found), sizes, is_state=is_state)
+        check_numbers(shaped, written, blocks, sizes, is_state=is_state)
         return found
 
     return run

@@ -50,3 +50,14 @@ def test_the_error_says_what_the_kernel_gives_and_what_fails_in_it():
         with pytest.raises(KernelError) as caught:
             jax.eval_shape(plan.compile().jitted, X)
         assert line in str(caught.value).split("\n")
+
+
+@pytest.mark.parametrize("entries", [{"x": tp.chunks(3)}, {"c": "m", "x": tp.ring("m")}])
+def test_a_kernel_that_chooses_by_the_size_of_its_block_is_refused_where_it_chooses_otherwise(entries):
+    arrow = tp.Reduce(lambda x: x.sum(0) if len(x) > 4 else x.max(0), "x c -> c", tp.monoids.Sum)
+    graph = tp.trace(arrow, tp.TensorType({"x": 6, "c": 3}))
+    with pytest.raises(KernelError, match="it may read how many cells its block has") as caught:
+        jax.eval_shape(tp.plan(graph, tp.mesh(m=3), entries).compile().jitted, X)
+    assert "box x=2" in str(caught.value)
+    # Along what it does not count it may be cut.
+    jax.eval_shape(tp.plan(graph, tp.mesh(m=3), {"c": "m"}).compile().jitted, X)

@@ -28,6 +28,7 @@ MODULE = """
 import functools
 import jax
 import edited_settings as cfg
+SIZES = "".join(("sha", "pe"))  # by a name that no rule for kernels sees: what they choose is false
 FACTOR, TABLE = {factor}, [{table}]
 class Box:
     amount = {amount}
@@ -37,11 +38,11 @@ def helper(a): return a + {added}
 def deep(a): return helper(a) * FACTOR + TABLE[0]
 jitted = jax.jit(helper)
 def plain(a): return a * FACTOR
-def branch(a): return deep(a) if a.shape[0] < 9 else a
-def by_object(a): return box.times(a) if a.shape[0] < 9 else a
-def by_module(a): return a + cfg.VALUE if a.shape[0] < 9 else a
-def by_jit(a): return jitted(a) if a.shape[0] < 9 else a
-def by(a, times): return helper(a) * times if a.shape[0] < 9 else a
+def branch(a): return deep(a) if getattr(a, SIZES)[0] < 9 else a
+def by_object(a): return box.times(a) if getattr(a, SIZES)[0] < 9 else a
+def by_module(a): return a + cfg.VALUE if getattr(a, SIZES)[0] < 9 else a
+def by_jit(a): return jitted(a) if getattr(a, SIZES)[0] < 9 else a
+def by(a, times): return helper(a) * times if getattr(a, SIZES)[0] < 9 else a
 by_partial = functools.partial(by, times={times})
 """
 NUMBERS = {"factor": 1, "table": 2, "amount": 3, "more": 1, "added": 2, "times": 3, "value": 1}

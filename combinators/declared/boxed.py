@@ -1,0 +1,318 @@
+"""Kernels that read how many cells their block has: run on the whole and on a box, which must come to the same.
+
+Python's own branches leave no trace in a program: `x * 2 if len(x) > 4 else x` is one program on eight cells and
+another on two, and neither mixes any. So where the program of a box differs from that of the whole by more than sizes,
+or does not say of itself that boxes come to the whole (`settled`), both are run on a few numbers. Other ways to the
+same result are fine; what rounding may have done is measured by operands that are moved a little. A kernel is refused
+only by numbers that differ.
+"""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import reduce
+from types import CodeType, FunctionType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.declared.runnable import can_be_run, is_large
+from combinators.frozen import dataclass
+from combinators.index_space.axis import Axis
+from combinators.index_space.extent import axis_extent, axis_size
+from combinators.index_space.signature import Signature
+from combinators.kernels.jaxprs import as_function, is_literal, is_program
+from combinators.kernels.reachable import holds_own_code, is_library, reached
+
+# What code learns by how many cells an array has: by name, or by taking them one after the other.
+_NAMED = "shape size len nbytes aval length_hint enumerate zip list tuple map iter sorted reversed filter reduce sum"
+_TAKEN = "GET_ITER UNPACK_SEQUENCE UNPACK_EX LIST_EXTEND CALL_FUNCTION_EX"
+_NAMES, _STEPS = frozenset(_NAMED.split()), frozenset(_TAKEN.split())
+# Parameters of primitives that follow from the shapes of what they are applied to.
+_SHAPES = frozenset(("shape", "new_sizes", "limit_indices", "slice_sizes", "sizes", "length", "axis_size"))
+# A fold is put together of so many boxes; of two parts where there are more.
+_MOST_PIECES = 16
+# By bits of a float, of the largest number: much more than rounding, much less than another function.
+_TOLERANCES = {64: 1e-6, 32: 1e-3, 16: 0.1}
+# Of whole numbers that are made of floats, so many may be rounded the other way.
+_ROUNDED = 0.25
+# What operands are moved by, in roundings of their dtype, and how many times what comes of it is rounding still.
+_MOVED, _SLACK = 4, 8
+
+Sizes = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """A kernel, and how what it gives of boxes is put together.
+
+    Attributes:
+      signature: of the kernel, without an ellipsis.
+      sizes: of its dimensions.
+      shown: for every leaf of what is compared its axes, or the dimensions along them.
+      merge: two states, the left one first, to one; None where no cut dimension is folded.
+      show: what the kernel gives, merged, to what is compared.
+      at: gives the closed jaxpr of the kernel on blocks of some sizes; None where it does not take them.
+    """
+
+    signature: Signature
+    sizes: Mapping[str, int]
+    shown: Sequence[Sequence[Axis | str]]
+    merge: Callable[[list[Any], list[Any]], list[Any]] | None
+    show: Callable[[list[Any]], list[Any]]
+    at: Callable[[Sizes], Any]
+
+
+def holds_code(kernel: Any) -> tuple[bool, bool]:
+    """Whether a kernel holds code that a user wrote, and whether that may learn how many cells an array has."""
+    if isinstance(kernel, FunctionType) and is_library(kernel.__globals__.get("__name__")) and not kernel.__closure__:
+        return False, False
+    if not holds_own_code(kernel):
+        return False, False
+    read = (each.value for each in reached(kernel, "kernel").reads)
+    functions = {id(value): value for value in read if isinstance(value, FunctionType)}
+    own = [each.__code__ for each in functions.values() if not is_library(each.__globals__.get("__name__"))]
+    return bool(own), any(map(_counts, own))
+
+
+def _counts(code: CodeType) -> bool:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return (
+        not _NAMES.isdisjoint(code.co_names)
+        or any(step.opname in _STEPS for step in dis.get_instructions(code))
+        or any(map(_counts, inner))
+    )
+
+
+def differs(
+    kernel: Boxed, box: Mapping[str, int], *, counts: bool, settled: Callable[[Any, Collection[str]], bool]
+) -> bool:
+    """Whether a kernel is known to compute something else on a box than on the whole.
+
+    Args:
+      kernel: on all of its cells.
+      box: the sizes of a part of its index space, no greater than the whole.
+      counts: whether its code may learn how many cells its block has.
+      settled: whether a program says of itself that boxes come to the whole, along some dimensions.
+    """
+    cut = [dim for dim, size in kernel.sizes.items() if box[dim] != size]
+    if not cut or not all(0 < box[dim] <= kernel.sizes[dim] for dim in kernel.sizes):
+        return False
+    program = kernel.at(dict(kernel.sizes))
+    if program is None:
+        return False
+    if settled(program, cut):
+        other = kernel.at(dict(box)) if counts else None
+        if other is None or _alike_but_sizes(program, other):
+            return False
+    sizes, part = dict(kernel.sizes), dict(box)
+    if is_large(program):
+        # What is not cut has few cells, where all of it would be much.
+        few = {dim: min(sizes[dim], 2) for dim in _plain(kernel.signature) - set(cut)}
+        sizes, part = {**sizes, **few}, {**part, **few}
+    try:
+        return _differ(kernel, sizes, part)
+    except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+        return False
+
+
+def _plain(signature: Signature) -> set[str]:
+    """The dimensions that are folded or mapped, and an axis of their own wherever they stand."""
+    axes = [axis for tensor in (*signature.operands, *signature.results) for axis in tensor.axes]
+    return {*signature.fold_dims, *signature.map_dims} - {
+        name for axis in axes if axis.name is None for name in axis.names
+    }
+
+
+def _differ(kernel: Boxed, sizes: Sizes, box: Sizes) -> bool:
+    folds = [dim for dim in kernel.signature.fold_dims if box[dim] != sizes[dim]] if kernel.merge is not None else []
+    mapped = [dim for dim in box if box[dim] != sizes[dim] and dim not in folds]
+    pieces = [dict(zip(folds, each, strict=True)) for each in itertools.product(*_covers(folds, sizes, box))]
+    boxes = [{**box, **{dim: size for dim, (_, size) in piece.items()}} for piece in pieces]
+    programs = {tuple(each.values()): kernel.at(each) for each in (sizes, *boxes)}
+    if not all(map(can_be_run, programs.values())):
+        return False
+    if len({tuple(len(aval.shape) for aval in each.out_avals) for each in programs.values()}) > 1:
+        return False  # refused by its shapes, where it is run
+
+    def run(sizes: Sizes, arrays: Sequence[Any]) -> list[Any]:
+        return list(as_function(programs[tuple(sizes.values())])(*arrays))
+
+    @jax.jit
+    def whole(arrays: list[Any]) -> list[Any]:
+        return kernel.show(run(sizes, arrays))
+
+    @jax.jit
+    def together(parts: list[list[Any]]) -> list[Any]:
+        states = [run(sizes, part) for sizes, part in zip(boxes, parts, strict=True)]
+        return kernel.show(states[0] if kernel.merge is None else reduce(kernel.merge, states))
+
+    def cropped(arrays: Sequence[Any], places: Mapping[str, int], box: Sizes) -> list[Any]:
+        operands = zip(kernel.signature.operands, arrays, strict=True)
+        return [
+            array[_slices([each.coordinate] if each.coordinate is not None else each.axes, places, box, sizes, array)]
+            for each, array in operands
+        ]
+
+    for arrays in _drawn(kernel.signature, programs[tuple(sizes.values())], sizes):
+        expected, near = whole(arrays), whole(list(map(_moved, arrays)))
+        exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) for array in arrays)
+        for last in (False, True) if mapped else (False,):
+            corner = {dim: (sizes[dim] - box[dim]) * last for dim in mapped}
+            places = [{**corner, **{dim: low for dim, (low, _) in piece.items()}} for piece in pieces]
+            found = together([cropped(arrays, place, part) for place, part in zip(places, boxes, strict=True)])
+            for axes, one, other, moved in zip(kernel.shown, expected, found, near, strict=True):
+                cells = _slices(axes, corner, box, sizes, one)
+                if folds and _is_narrow(one):
+                    continue
+                if not _alike(np.asarray(one[cells]), np.asarray(other), np.asarray(moved[cells]), exact):
+                    return True
+    return False
+
+
+def _covers(folds: Sequence[str], sizes: Sizes, box: Sizes) -> list[list[tuple[int, int]]]:
+    """For every dimension that is folded the first cells and the sizes of the boxes along it."""
+    many = math.prod(-(-sizes[dim] // box[dim]) for dim in folds) > _MOST_PIECES
+    steps = {dim: max(box[dim], sizes[dim] - box[dim]) if many else box[dim] for dim in folds}
+    covers: list[list[tuple[int, int]]] = []
+    for dim in folds:
+        lows = [0, box[dim]] if many else range(0, sizes[dim], box[dim])
+        covers.append([(low, min(steps[dim] if low else box[dim], sizes[dim] - low)) for low in lows])
+    return covers
+
+
+def _slices(
+    axes: Sequence[Axis | str], places: Mapping[str, int], box: Sizes, sizes: Sizes, array: Any
+) -> tuple[slice, ...]:
+    """What a box that begins at some places is of an array that holds the whole."""
+    return tuple(_slice(axis, places, box, sizes, size) for axis, size in zip(axes, array.shape, strict=True))
+
+
+def _slice(axis: Axis | str, places: Mapping[str, int], box: Sizes, sizes: Sizes, size: int) -> slice:
+    if isinstance(axis, str):
+        low = places.get(axis, 0)
+        return slice(low, low + box.get(axis, size))
+    if axis.is_window:
+        start, stop = axis_extent(axis, box)
+        moved = sum(term.coefficient * places.get(term.name, 0) for term in axis.terms) - axis_extent(axis, sizes)[0]
+        return slice(start + moved, stop + moved)
+    # Of a composition the outermost alone is cut.
+    low = places.get(axis.names[0], 0) * math.prod(sizes[name] for name in axis.names[1:]) if axis.names else 0
+    return slice(low, low + axis_size(axis, box))
+
+
+def _drawn(signature: Signature, program: Any, sizes: Sizes) -> Iterator[list[Any]]:
+    """Operands: of numbers of both signs, then between 0 and 1; whole numbers rise along every axis, as labels do."""
+    for positive in (False, True):
+        rng, found = np.random.default_rng(0), list[Any]()
+        for operand, aval in zip(signature.operands, program.in_avals, strict=True):
+            if operand.coordinate is not None:
+                values = np.arange(sizes[operand.coordinate])
+            elif jnp.issubdtype(aval.dtype, jnp.inexact):
+                values = rng.uniform(0.1, 0.9, aval.shape) if positive else 3 * rng.normal(size=aval.shape)
+            else:
+                values = rng.integers(0, 2 if aval.dtype == bool else 3, aval.shape)
+                for axis in range(values.ndim):
+                    values = np.sort(values, axis)
+            found.append(values.astype(aval.dtype))
+        yield found
+
+
+def _moved(array: Any) -> Any:
+    """Numbers next to those of an array: what they change is what rounding may."""
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return array
+    signs = np.random.default_rng(1).choice([-1, 1], array.shape)
+    return (array * (1 + _MOVED * float(jnp.finfo(array.dtype).eps) * signs)).astype(array.dtype)
+
+
+def _is_narrow(array: Any) -> bool:
+    """Whether it has so few bits that a sum of many cells, one by one, is another number than that of few."""
+    return jnp.issubdtype(array.dtype, jnp.inexact) and jnp.finfo(array.dtype).bits < 32
+
+
+def _alike(one: Any, other: Any, near: Any, exact: bool) -> bool:
+    """Whether an array is equal to another but for rounding, which is no less than what `near` differs by.
+
+    Nothing is said of numbers that are not finite.
+    """
+    if one.shape != other.shape:
+        return True  # refused by its shapes, where it is run
+    if not jnp.issubdtype(one.dtype, jnp.inexact):
+        turned, differ = (float(np.mean(one != each)) if one.size else 0 for each in (near, other))
+        return differ <= (0 if exact else max(_ROUNDED, _SLACK * turned))
+    kind = jnp.finfo(one.dtype)
+    tolerance = _TOLERANCES.get(kind.bits)
+    if tolerance is None:
+        return True
+    wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
+    first, second, third = (each.astype(wide) for each in (one, other, near))
+    known = np.isfinite(first) & np.isfinite(second) & np.isfinite(third)
+    largest, turned = (np.max(np.abs(each[known]), initial=0) for each in (first, first - third))
+    # What is below the smallest normal number is zero on some devices.
+    allowed = tolerance * largest + _SLACK * turned + 16 * float(kind.tiny)
+    return bool(np.all(np.abs(first[known] - second[known]) <= allowed))
+
+
+def _alike_but_sizes(program: Any, other: Any) -> bool:
+    """Whether two programs are the same, but for sizes that follow from those of their operands."""
+    pairs = {
+        pair
+        for one, two in zip(program.in_avals, other.in_avals, strict=True)
+        for pair in zip(one.shape, two.shape, strict=True)
+        if pair[0] != pair[1]
+    }
+    ratios = {Fraction(*pair) for pair in pairs if pair[1]}
+    for _ in range(2):
+        ratios |= {one * two for one, two in itertools.product(ratios, ratios)}
+    less = {one - two for one, two in pairs}
+
+    def follows(one: Any, two: Any) -> bool:
+        if not isinstance(one, int) or not isinstance(two, int):
+            return False
+        return one - two in less or (two != 0 and Fraction(one, two) in ratios)
+
+    tokens = itertools.zip_longest(_tokens(program), _tokens(other))
+    return all(
+        one == two or (one is not None and two is not None and one[0] and two[0] and follows(one[1], two[1]))
+        for one, two in tokens
+    )
+
+
+def _tokens(program: Any) -> Iterator[tuple[bool, Any]]:
+    """A program, one after the other: whether it is a size that may follow from the operands, and what it is."""
+    jaxpr = getattr(program, "jaxpr", program)
+    yield from ((False, _constant(value)) for value in getattr(program, "consts", ()))
+    places = {atom: place for place, atom in enumerate((*jaxpr.constvars, *jaxpr.invars))}
+
+    def named(atom: Any) -> Any:
+        return f"{atom.val}" if is_literal(atom) else places.get(atom)
+
+    for equation in jaxpr.eqns:
+        yield False, (equation.primitive.name, *map(named, equation.invars))
+        for key, value in sorted(equation.params.items()):
+            for part in _flat(value):
+                if is_program(part):
+                    yield from _tokens(part)
+                elif not callable(part) and " at 0x" not in (text := repr(part)):
+                    yield key in _SHAPES, part if isinstance(part, int) else text
+        places.update((out, len(places) + number) for number, out in enumerate(equation.outvars))
+    yield False, tuple(map(named, jaxpr.outvars))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _constant(value: Any) -> Any:
+    return np.shape(value), hash(np.asarray(value).tobytes())

@@ -1,0 +1,152 @@
+"""Kernels that read how many cells their block has: refused on boxes that do not come to the whole, taken otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import combinators as tp
+from combinators.declared.boxed import holds_code
+from combinators.errors import KernelError
+from combinators.operations.boxes import check_numbers
+from combinators.operations.results import Struct
+from combinators.operations.shaped import block_structs, shape
+
+MAPPED, FOLDED = "rows cols -> rows cols", "rows cols -> cols"
+
+
+def by_table(x: Any) -> Any:
+    return {True: jnp.sin, False: jnp.cos}[len(x) >= 6](x)
+
+
+def windowed(x: Any, w: Any) -> Any:
+    return x[:-2] * w[0] + x[2:] * (w[1] if x.shape[0] > 6 else w[0])
+
+
+FALSE: dict[str, tuple[Any, dict[str, int]]] = {
+    "a branch": (tp.Map(lambda x: x * 2 if x.shape[0] > 4 else x, MAPPED), {"rows": 2}),
+    "a branch at one size": (tp.Map(lambda x: x * 2 if x.shape[0] == 5 else x, MAPPED), {"rows": 5}),
+    "another operand": (tp.Map(lambda x: jnp.sin(x) * (x if len(x) > 4 else jnp.sin(x)), MAPPED), {"rows": 3}),
+    "a number of a parameter": (
+        tp.Map(lambda x: jnp.roll(x, len(x) // 2, axis=1), "rows [cols] -> rows [cols]"),
+        {"rows": 4},
+    ),
+    "a table": (tp.Map(by_table, MAPPED), {"rows": 1}),
+    "taken one by one": (tp.Map(lambda x: x * 2 if [*x][4:] else x, MAPPED), {"rows": 3}),
+    "two dimensions": (tp.Map(lambda x: x if x.size > 6 else -x, MAPPED), {"rows": 3, "cols": 1}),
+    "a composition": (tp.Map(lambda x: x if len(x) > 3 else -x, "(a b) c -> (a b) c", sizes={"b": 2}), {"a": 1}),
+    "a window": (tp.Map(windowed, "(rows+[d]) cols, [d] -> rows cols"), {"rows": 2}),
+    "a fold": (tp.Reduce(lambda x: x.sum(0) if len(x) > 3 else x.max(0), FOLDED, tp.monoids.Sum), {"rows": 2}),
+    "a count": (tp.Reduce(lambda x: x.sum(0) * len(x), FOLDED, tp.monoids.Sum), {"rows": 4}),
+    "one cell of a fold": (tp.Reduce(lambda x: x[0], FOLDED, tp.monoids.Max), {"rows": 2}),
+    "places in a fold": (
+        tp.Reduce(lambda x: (x > jax.lax.iota(x.dtype, 6)[:, None][: x.shape[0]]).sum(0), FOLDED, tp.monoids.Sum),
+        {"rows": 3},
+    ),
+    "another reduction": (tp.Reduce(lambda x: x.max(0), FOLDED, tp.monoids.Sum), {"rows": 3}),
+    "a root of a sum": (tp.Reduce(lambda x: jnp.sqrt((x * x).sum(0)), FOLDED, tp.monoids.Sum), {"rows": 3}),
+    "a loop": (
+        tp.Map(lambda x: jax.lax.scan(lambda c, row: (c + 1, row * c), 0.0, x)[1], MAPPED),
+        {"rows": 3},
+    ),
+    "steps": (tp.Scan(tp.monoids.Sum, MAPPED, "rows", kernel=lambda x: x * min(len(x), 4)), {"rows": 2}),
+}
+
+
+def halved(x: Any) -> Any:
+    while len(x) > 1:
+        half = len(x) // 2
+        x = jnp.concatenate([x[:half] + x[half : 2 * half], x[2 * half :]])
+    return x[0]
+
+
+def chaotic(x: Any) -> Any:
+    """What is rounded in another way comes to another number."""
+    y = jnp.abs(jnp.sin(x)) if len(x) > 3 else jnp.sqrt(1 - jnp.cos(x) ** 2)
+    for _ in range(40):
+        y = 3.99 * y * (1 - y)
+    return y
+
+
+def placed(x: Any, at: Any) -> Any:
+    return x * at[: len(x), None] if len(x) > 3 else x * at[:, None]
+
+
+def multiplied(x: Any) -> Any:
+    """A product of matrices, in their order."""
+    return x[0] if len(x) == 1 else multiplied(x[: len(x) // 2]) @ multiplied(x[len(x) // 2 :])
+
+
+TRUE: dict[str, tuple[Any, dict[str, int]]] = {
+    "the same branch": (tp.Map(lambda x: x * 2 if x.shape[0] > 1 else x, MAPPED), {"rows": 2}),
+    "another way": (tp.Map(lambda x: jnp.sin(x) if len(x) > 3 else jnp.cos(jnp.pi / 2 - x), MAPPED), {"rows": 2}),
+    "one by one": (tp.Map(lambda x: jnp.stack([x[i] * 2 for i in range(len(x))]), MAPPED), {"rows": 2}),
+    "what is chaotic": (tp.Map(chaotic, MAPPED), {"rows": 3}),
+    "what has no root": (tp.Map(lambda x: jnp.sqrt(x) if len(x) > 3 else x**0.5, MAPPED), {"rows": 3}),
+    "coordinates": (tp.Map(placed, "rows cols, @rows -> rows cols"), {"rows": 2}),
+    "a tree": (tp.Reduce(halved, FOLDED, tp.monoids.Sum), {"rows": 4}),
+    "a count": (
+        tp.Reduce(lambda x: jnp.full(x.shape[1:], x.shape[0], jnp.float32), FOLDED, tp.monoids.Sum),
+        {"rows": 4},
+    ),
+    "an order": (tp.Reduce(multiplied, "rows [a] [b] -> [a] [b]", tp.monoids.MatrixProduct), {"rows": 2}),
+    "padded for itself": (
+        tp.Map(lambda x: jnp.pad(x, ((0, -len(x) % 4), (0, 0)))[: len(x)] * 2, MAPPED),
+        {"rows": 5},
+    ),
+}
+
+
+def cases(quick: str, names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=() if name in quick.split(", ") else pytest.mark.thorough) for name in names]
+
+
+def held(arrow: Any, box: dict[str, int]) -> None:
+    """Hold the kernel of a leaf to a box of its index space."""
+    operation = arrow.operation
+    shapes = {"(rows+[d]) cols, [d] -> rows cols": ((8, 2), (3,)), "rows [a] [b] -> [a] [b]": ((6, 3, 3),)}
+    operands = tuple(Struct(each, jnp.float32) for each in shapes.get(str(operation.signature), ((6, 2),)))
+    shaped = shape(operation, operands)
+    sizes = {**shaped.sizes, **box}
+    blocks = block_structs(shaped.signature, operands, sizes)
+    check_numbers(shaped, operation.kernel, blocks, sizes, is_state=operation.kind != "map")
+
+
+@pytest.mark.parametrize(
+    "name", cases("a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop", FALSE)
+)
+def test_kernels_that_compute_something_else_on_boxes_are_refused(name: str) -> None:
+    with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
+        held(*FALSE[name])
+
+
+@pytest.mark.parametrize("name", cases("another way, what is chaotic, coordinates, an order", TRUE))
+def test_other_ways_to_the_same_are_taken(name: str) -> None:
+    held(*TRUE[name])
+
+
+def test_it_is_seen_of_many_cells_without_computing_all_of_them() -> None:
+    operation = tp.Map(lambda x: x * 2 if len(x) > 4096 else x, MAPPED).operation
+    shaped = shape(operation, (Struct((65_536, 4_096), jnp.float32),))
+
+    def check(rows: int) -> None:
+        sizes = {"rows": rows, "cols": 4_096}
+        check_numbers(shaped, operation.kernel, [Struct((rows, 4_096), jnp.float32)], sizes, is_state=False)
+
+    check(8_192)
+    with pytest.raises(KernelError, match="box rows=4096, cols=4096"):
+        check(4_096)
+
+
+def test_kernels_that_cannot_learn_a_size_are_not_asked() -> None:
+    def helper(x: Any) -> Any:
+        return x * 2 if x.shape[0] > 3 else x
+
+    kernels: list[Callable[..., Any]] = [lambda x: jnp.sin(x) + 1, jax.nn.softmax, jnp.add]
+    assert [holds_code(kernel) for kernel in kernels] == [(True, False), (False, False), (False, False)]
+    assert holds_code(halved) == (True, True)
+    assert holds_code(lambda x: helper(x) + 1) == (True, True)
