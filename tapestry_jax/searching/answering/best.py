@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from combinators.errors import PlanError
 from combinators.frozen import dataclass
+from combinators.graphs import walk
 from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.report.weighed import Weighed
 from tapestry_jax.searching.answering.beside import beside
@@ -19,6 +20,8 @@ from tapestry_jax.searching.problem import Problem
 
 WEIGHED = 12
 """So many candidates are weighed before those come first that need least memory by an estimate."""
+WORK = 400
+"""Of short programs more: until these have so many operations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,16 +110,12 @@ def _rank(candidate: Evaluated) -> tuple[float, int]:
 def _first(problem: Problem, ranked: list[Evaluated]) -> tuple[Evaluated | None, bool]:
     """The first that fits and is proved, and whether a cheaper one was passed over without weighing it."""
     heavy, skipped = 0, False
+    most = max(WEIGHED, WORK // max(sum(1 for _ in walk.operations(problem.graph)), 1))
     for candidate in ranked:
         if problem.memory is not None and held(problem, candidate) > problem.memory:
             continue
         known = candidate.asked in problem.weighed
-        if (
-            heavy >= WEIGHED
-            and not known
-            and problem.memory is not None
-            and estimate(problem, candidate) > problem.memory
-        ):
+        if heavy >= most and not known and problem.memory is not None and estimate(problem, candidate) > problem.memory:
             skipped = True
             continue
         if not fits(problem, candidate):
