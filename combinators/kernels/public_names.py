@@ -107,6 +107,7 @@ _KERNELS = {
     "tapestry_jax.nnx.norms.statistics": "CentralSums MeanAndVariance Squares MeanSquare variance_of mean_of",
     "tapestry_jax.nnx.positions": "Rotate RotaryScaling",
     "tapestry_jax.nnx.recurrent.carries": "Flip Kept",
+    "tapestry_jax.nnx.recurrent.cells": "Apart",
     "tapestry_jax.nnx.recurrent.mamba": "Taps SelectiveSteps",
     "tapestry_jax.nnx.recurrent.rnn": "Join",
     "tapestry_jax.nnx.rows": "RowsOfBlock Rows RowsWithin EntryOfBlock Entry",

@@ -124,7 +124,10 @@ class _Watched:
 
     def again(self, shape: Any, dtype: Any, names: Names | None = None, chunks: Any = None) -> FabricSink:
         """As `FabricCreation.again`."""
-        return self._kept(self._creation.again(shape, dtype, names, chunks))
+        sink = self._creation.again(shape, dtype, names, chunks)
+        # What has its name already is found only where names are given.
+        assert isinstance(sink, FabricSink)
+        return self._kept(sink)
 
     @property
     def _creation(self) -> FabricCreation:
