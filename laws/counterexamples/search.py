@@ -18,7 +18,7 @@ from combinators.arguments import read_flag
 from laws.errors import LawError, whole_number
 from laws.law import Law
 from laws.subject import DOMAINS, Recipe, Subject
-from laws.verdicts.conditioning import Magnitudes, magnitudes
+from laws.verdicts.conditioning import magnitudes, wide_sides
 from laws.verdicts.noise import spread
 from laws.verdicts.verdict import Terms, Verdict, compare, unit_roundoff
 
@@ -144,8 +144,12 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
 
         function, key = subject.wide(law), law.name
 
-        def measure(picks: list[int], both: bool) -> Magnitudes | None:
-            return magnitudes(function, arguments, picks, of=law.scaled_by, both=both, cache=subject.cache, key=key)
+        def measure(picks: list[int]) -> np.ndarray[Any, Any] | None:
+            return magnitudes(function, arguments, picks, of=law.scaled_by, cache=subject.cache, key=key)
+
+        @functools.cache
+        def asked() -> tuple[np.ndarray[Any, Any], ...] | None:
+            return wide_sides(function, arguments, cache=subject.cache, key=key)
 
         unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
         depth, oracle = law.depth * subject.depth, law.oracle is not None
@@ -162,7 +166,7 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
                 return None
             return None if found is None else _largest(found, left)
 
-        return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, moved))
+        return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, asked, moved))
 
 
 def _largest(found: np.ndarray[Any, Any], side: Any) -> np.ndarray[Any, Any]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,31 +27,15 @@ PICKS = 16
 FAILURES = (TypeError, ValueError, NotImplementedError, RuntimeError, ArithmeticError, TapestryError)
 
 
-@final
-@dataclass(frozen=True)
-class Magnitudes:
-    """What float64 says about picked entries of two sides.
-
-    Attributes:
-      scale: `|J| |x| + |f(x)|` of each picked entry.
-      sides: the sides in float64, each the inexact leaves as one flat vector; None where float64 could not run, or
-        was not asked for them.
-    """
-
-    scale: np.ndarray[Any, Any]
-    sides: tuple[np.ndarray[Any, Any], ...] | None
-
-
 def magnitudes(
     function: Callable[..., tuple[Any, ...]],
     arguments: Any,
     picks: Sequence[int],
     *,
     of: int,
-    both: bool,
     cache: dict[Any, Any],
     key: str,
-) -> Magnitudes | None:
+) -> np.ndarray[Any, Any] | None:
     """Differentiate one side of a law in float64 at some entries of its result.
 
     Args:
@@ -60,28 +43,50 @@ def magnitudes(
       arguments: pytree of arrays in the working precision.
       picks: positions in the flat vector of the inexact leaves of a side; at most `PICKS`.
       of: the side, or the last one; where the law holds, all sides are one function and have one derivative.
-      both: return the values of all sides as well; without them there is less to compile.
       cache: keeps compiled functions.
       key: of this function in the cache.
 
     Returns:
-      The magnitudes; in the working precision where the function cannot run in float64; None where it has no
-      derivative at all.
+      `|J| |x| + |f(x)|` of each picked entry; in the working precision where the function cannot run in float64; None
+      where it has no derivative at all.
     """
     padded = np.zeros(PICKS, np.int32)
     padded[: len(picks)] = picks
-    name = f"{key} magnitudes {both}"
+    name = f"{key} magnitudes"
     if name not in cache:
-        cache[name] = jax.jit(partial(_measured, function, of, both))
+        cache[name] = jax.jit(partial(_measured, function, of))
     for wide in (True, False):
         try:
             with jax.enable_x64(True) if wide else nullcontext():
                 values = jax.tree.map(widened if wide else np.asarray, arguments)
-                scale, sides = jax.device_get(cache[name](values, padded))
+                return np.asarray(jax.device_get(cache[name](values, padded)))[: len(picks)]
         except FAILURES:
             continue
-        return Magnitudes(np.asarray(scale)[: len(picks)], tuple(sides) if wide and both else None)
     return None
+
+
+def wide_sides(
+    function: Callable[..., tuple[Any, ...]], arguments: Any, *, cache: dict[Any, Any], key: str
+) -> tuple[np.ndarray[Any, Any], ...] | None:
+    """Run the sides of a law in float64: no derivative is asked for, which would be most of what is compiled.
+
+    Args:
+      function: arguments -> sides.
+      arguments: pytree of arrays in the working precision.
+      cache: keeps compiled functions.
+      key: of this function in the cache.
+
+    Returns:
+      Of each side the inexact leaves as one flat vector; None where it cannot run in float64.
+    """
+    name = f"{key} sides"
+    if name not in cache:
+        cache[name] = jax.jit(lambda arguments: [flatten(side) for side in function(*arguments)])
+    try:
+        with jax.enable_x64(True):
+            return tuple(jax.device_get(cache[name](jax.tree.map(widened, arguments))))
+    except FAILURES:
+        return None
 
 
 def widened(leaf: Any) -> Any:
@@ -92,25 +97,25 @@ def widened(leaf: Any) -> Any:
     return array.astype(np.complex128 if jnp.issubdtype(array.dtype, jnp.complexfloating) else np.float64)
 
 
-def _measured(function: Any, of: int, both: bool, arguments: Any, picks: Any) -> tuple[Any, Any]:
+def _measured(function: Any, of: int, arguments: Any, picks: Any) -> Any:
     leaves, tree = jax.tree.flatten(arguments)
     inexact = [index for index, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     xs = [leaves[index] for index in inexact]
 
-    def flat(xs: list[Any]) -> tuple[Any, list[Any]]:
+    def flat(xs: list[Any]) -> Any:
         filled = list(leaves)
         for index, x in zip(inexact, xs, strict=True):
             filled[index] = x
-        sides = [flatten(side) for side in function(*jax.tree.unflatten(tree, filled))]
-        return sides[min(of, len(sides) - 1)], sides if both else []
+        sides = function(*jax.tree.unflatten(tree, filled))
+        return flatten(sides[min(of, len(sides) - 1)])
 
-    value, pull, sides = jax.vjp(flat, xs, has_aux=True)
+    value, pull = jax.vjp(flat, xs)
 
     def row(pick: Any) -> Any:
         (slopes,) = pull(jnp.zeros(value.shape, value.dtype).at[pick].set(1))
         return sum((jnp.sum(_moved(slope, x)) for slope, x in zip(slopes, xs, strict=True)), jnp.abs(value[pick]))
 
-    return jax.vmap(row)(picks), sides
+    return jax.vmap(row)(picks)
 
 
 def _moved(slope: Any, x: Any) -> Any:

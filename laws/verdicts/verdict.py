@@ -17,14 +17,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from laws.verdicts.conditioning import PICKS, Magnitudes
+from laws.verdicts.conditioning import PICKS
 
 STABILITY = 4.0
 """The constant of the conditioned bound. Over 400 draws each, the shipped monoids differ by at most 4.3 times `u` and
 the magnitude, in associativity (where 8 times are allowed) and in bracketings of four states (12)."""
 
 Kind = Literal["exact", "conditioned", "range", "structure", "raised"]
-Measure = Callable[[list[int], bool], Magnitudes | None]
+Measure = Callable[[list[int]], "Array | None"]
+Sides = Callable[[], "tuple[Array, ...] | None"]
 Spread = Callable[[], "Array | None"]
 Array = np.ndarray[Any, Any]
 
@@ -78,7 +79,8 @@ class Terms:
       unit: the largest unit roundoff among the arguments.
       exact: whether the arguments are integers and short dyadic fractions.
       oracle: whether the right side comes from a reference, whose dtypes may be wider.
-      measure: flat positions, and whether the sides are wanted too -> their magnitudes in float64.
+      measure: flat positions -> their magnitudes in float64; None where there is no derivative.
+      sides: -> the sides in float64, each as one flat vector; None where it cannot be asked.
       spread: -> how far every entry moves by rounding that the magnitudes do not know; None where that is nothing.
     """
 
@@ -88,6 +90,7 @@ class Terms:
     exact: bool
     oracle: bool
     measure: Measure
+    sides: Sides
     spread: Spread
 
 
@@ -177,15 +180,15 @@ def _explained(
 ) -> tuple[tuple[int, ...], Verdict] | None:
     """The first of some entries whose difference is more than rounding explains."""
     places = [offset + int(pick) for pick in picks]
-    found = terms.measure(places, False) if places else None
+    found = terms.measure(places) if places else None
     for number, (pick, place) in enumerate(zip(picks, places, strict=True)):
         one, other, gap = a.ravel()[pick], b.ravel()[pick], float(difference.ravel()[pick])
-        here = float(found.scale[number] if found is not None else max(abs(one), abs(other)))
+        here = float(found[number] if found is not None else max(abs(one), abs(other)))
         allowed = STABILITY * terms.depth * terms.unit * here + _FLOOR
         spread = terms.spread() if gap > allowed else None
         own = 0.0 if spread is None else STABILITY * float(spread[place])
         if gap > allowed + own:
-            wide = _wide_difference(terms.measure([place], True), place, one, other, terms.oracle)[0]
+            wide = _wide_difference(terms.sides(), place, one, other, terms.oracle)[0]
             return _index(pick, a), Verdict(
                 False, "conditioned", difference=gap, allowed=allowed + own, own=own, wide=wide
             )
@@ -197,8 +200,8 @@ def _unrounded(
 ) -> tuple[tuple[int, ...], Verdict] | None:
     """The first of some entries that differ though nothing was rounded."""
     for pick in picks:
-        found = terms.measure([offset + int(pick)], True)
-        if _wide_difference(found, offset + int(pick), a.ravel()[pick], b.ravel()[pick], terms.oracle)[1]:
+        place = offset + int(pick)
+        if _wide_difference(terms.sides(), place, a.ravel()[pick], b.ravel()[pick], terms.oracle)[1]:
             return _index(pick, a), Verdict(False, "exact", difference=float(difference.ravel()[pick]))
     return None
 
@@ -212,11 +215,13 @@ def _largest(entries: Array, difference: Array) -> Array:
     return entries[np.argsort(difference.ravel()[entries])[::-1]][:PICKS]
 
 
-def _wide_difference(found: Magnitudes | None, at: int, a: Any, b: Any, oracle: bool) -> tuple[float | None, bool]:
+def _wide_difference(
+    found: tuple[Array, ...] | None, at: int, a: Any, b: Any, oracle: bool
+) -> tuple[float | None, bool]:
     """The difference in float64, and whether what could run there comes out exactly as it did in working precision."""
-    if found is None or found.sides is None:
+    if found is None:
         return None, False
-    sides = [side[at] for side in found.sides]
+    sides = [side[at] for side in found]
     if len(sides) == 2:
         return float(abs(sides[0] - sides[1])), bool(sides[0] == a and sides[1] == b)
     return (float(abs(sides[0] - b)), False) if oracle else (None, bool(sides[0] == b))

@@ -13,7 +13,7 @@ from laws.counterexamples.message import law_error
 from laws.counterexamples.search import Failure, judge
 from laws.pieces import Asked
 from laws.shipped import pieces
-from laws.verdicts.conditioning import magnitudes
+from laws.verdicts.conditioning import magnitudes, wide_sides
 from laws.verdicts.noise import spread
 from laws.verdicts.verdict import Terms, compare, unit_roundoff
 
@@ -35,16 +35,11 @@ def lifted(*numbers):
 def verdict(left, right, scale=1.0, **options):
     settings = {"judged": "rounding", "depth": 1.0, "unit": 2.0**-24, "exact": False, "oracle": False} | options
 
-    def measure(picks, both):
-        del both
+    def measure(picks):
+        return np.full(len(picks), scale)
 
-        class Found:
-            sides = None
-
-        Found.scale = np.full(len(picks), scale)
-        return Found
-
-    return compare(np.asarray(left), np.asarray(right), Terms(measure=measure, spread=lambda: None, **settings))
+    terms = Terms(measure=measure, sides=lambda: None, spread=lambda: None, **settings)
+    return compare(np.asarray(left), np.asarray(right), terms)
 
 
 def test_cancelling_sums_are_not_refused():
@@ -144,10 +139,21 @@ def test_magnitudes_are_those_of_the_derivative():
         return x * y - z, x * y - z
 
     arguments = tuple(np.float32(v) for v in (3, -2, 5))
-    found = magnitudes(sides, arguments, [0], of=1, both=True, cache={}, key="by hand")
-    np.testing.assert_allclose(found.scale, [28.0])
-    assert found.sides is not None
-    assert found.sides[0].dtype == np.float64
+    np.testing.assert_allclose(magnitudes(sides, arguments, [0], of=1, cache={}, key="by hand"), [28.0])
+    found = wide_sides(sides, arguments, cache={}, key="by hand")
+    assert found is not None
+    assert found[0].dtype == np.float64
+
+
+def test_sides_are_known_where_there_is_no_derivative():
+    def sides(x):
+        return (jax.lax.while_loop(lambda y: y < 10, lambda y: y * 2, x),)
+
+    arguments = (np.float32(3),)
+    assert magnitudes(sides, arguments, [0], of=0, cache={}, key="loop") is None
+    found = wide_sides(sides, arguments, cache={}, key="loop")
+    assert found is not None
+    np.testing.assert_array_equal(found[0], [12.0])
 
 
 def spread_of(function, *numbers):
@@ -213,15 +219,12 @@ def test_short_numbers_are_those_that_no_rounding_of_their_precision_leaves(unit
     # A program that casts to bfloat16 inside gives the same in float64; that is no sign that it rounds nothing.
     one, other = -32.75, -33.5
 
-    def measure(picks, both):
-        del both
+    def measure(picks):
+        return np.full(len(picks), 1e6)
 
-        class Found:
-            scale = np.full(len(picks), 1e6)
-            sides = (np.array([one]), np.array([other]))
+    def sides():
+        return np.array([one]), np.array([other])
 
-        return Found
-
-    terms = Terms("rounding", 1.0, unit, exact=True, oracle=False, measure=measure, spread=lambda: None)
+    terms = Terms("rounding", 1.0, unit, exact=True, oracle=False, measure=measure, sides=sides, spread=lambda: None)
     found = compare(np.asarray([one]), np.asarray([other]), terms)
     assert found.holds is holds
