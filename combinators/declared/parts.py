@@ -93,7 +93,7 @@ def _constant(value: Any) -> Part:
 
 
 def _of_number(value: Any) -> str:
-    return ZERO if np.ndim(value) == 0 and bool(value == 0) else FREE
+    return FREE if np.any(value) else ZERO
 
 
 def _step(equation: Any, operands: list[Part], dim: str, dims: frozenset[str], merges: str) -> list[Part]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from combinators.merging.extrema import Attained, Extremum, is_smooth
+from combinators.merging.extrema import Attained, Extremum, is_identity, is_smooth
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.on_device.loops import with_varying_loops
 from tapestry_jax.lowering.on_device.ties import attaining
@@ -56,6 +56,12 @@ def value_of(leaf: Any) -> Any:
     return leaf.value if isinstance(leaf, Attained) else leaf
 
 
+def _at_least_one(kind: Extremum, extremum: Any, count: Any) -> Any:
+    # What no element seems to attain, since it was rounded differently here and there, counts as one. An identity that
+    # none attains is of nothing: of a segment that has no element in this box.
+    return jnp.where(is_identity(kind, extremum), count, jnp.maximum(count, 1))
+
+
 def _counts(shaped: Shaped, blocks: Sequence[Any], leaves: Sequence[Any], kinds: dict[int, Extremum]) -> dict[int, Any]:
     kernel: Any = shaped.operation.kernel
     own = getattr(getattr(kernel, "__wrapped__", kernel), "attained", None)
@@ -65,9 +71,9 @@ def _counts(shaped: Shaped, blocks: Sequence[Any], leaves: Sequence[Any], kinds:
     if own is not None:
 
         def count(*arrays: Any) -> Any:
-            counts = own(places, arrays[: len(leaves)], arrays[len(leaves) :])
-            # What no element seems to attain, since it was rounded differently here and there, counts as one.
-            return [jnp.maximum(each, 1) for each in counts]
+            state = arrays[: len(leaves)]
+            counts = own(places, state, arrays[len(leaves) :])
+            return [_at_least_one(kinds[at], state[at], each) for at, each in zip(places, counts, strict=True)]
 
         return dict(zip(places, with_varying_loops(count, axes)(*leaves, *blocks), strict=True))
     structs = [jax.ShapeDtypeStruct(block.shape, block.dtype) for block in blocks]

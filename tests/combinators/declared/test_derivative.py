@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from combinators.declared.backward import has_written
@@ -48,6 +49,10 @@ _FALSE: dict[str, tuple[Callable[..., Any], str]] = {
     "extremum": (lambda x, w, g: (g * w, (g * x).max(0)), "it takes reduce_max along `rows`"),
     "constant": (lambda x, w, g: (g * w, jnp.ones(3)), "depends on no cell"),
     "decayed": (lambda x, w, g: (g * w, (g * x).sum(0) + 0.1 * w), "it adds something to the sum"),
+    "some zeros": (
+        lambda x, w, g: (g * w, (g * x).sum(0) + np.array([0, 1, 0], np.float32)),
+        "it adds something to the sum",
+    ),
     "sign": (lambda x, w, g: (g * w, jnp.sign((g * x).sum(0))), "it takes sign of the sum"),
     "norm of all": (lambda x, w, g: (g / jnp.linalg.norm(g) * w, (g * x).sum(0)), "it uses reduce_sum along `rows`"),
     "squared": (lambda x, w, g: (g * w, (g * x).sum(0) * (g * x).sum(0)), "it multiplies sums"),
@@ -61,6 +66,7 @@ _TRUE: dict[str, Callable[..., Any]] = {
     "product": lambda x, w, g: (g * w, jnp.einsum("re,re->e", x, g) * jnp.tanh(w)),
     "none": lambda x, w, g: (g * w, None),
     "zeros": lambda x, w, g: (g * w, jnp.zeros_like(w)),
+    "zeros added": lambda x, w, g: (g * w, (g * x).sum(0) + np.zeros(3, np.float32)),
     "scaled": lambda x, w, g: (g * w, -0.5 * (g * x).sum(0) / jnp.abs(w)),
     "chosen": lambda x, w, g: (g * w, jnp.where(w > 0, (g * x).sum(0), 0.0)),
     "narrow": lambda x, w, g: (g * w, (g * x).astype(jnp.bfloat16).sum(0).astype(w.dtype)),
