@@ -12,7 +12,8 @@ from __future__ import annotations
 import dis
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
 from types import CodeType, FunctionType
@@ -22,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.declared.preconditions import preconditions
 from combinators.declared.runnable import can_be_run, is_large
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
@@ -117,9 +119,25 @@ def differs(
         few = {dim: min(sizes[dim], 2) for dim in _plain(kernel.signature) - set(cut)}
         sizes, part = {**sizes, **few}, {**part, **few}
     try:
-        return _differ(kernel, sizes, part)
+        with _apart():
+            return _differ(kernel, sizes, part)
     except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
         return False
+
+
+@contextmanager
+def _apart() -> Generator[None]:
+    """Beside the program: on the CPU, where there is one; its NaN and transfers are not those that are forbidden."""
+    with jax.debug_nans(False), jax.debug_infs(False), jax.transfer_guard("allow"):
+        if jax.default_backend() == "cpu":
+            yield
+            return
+        try:
+            cpu = jax.local_devices(backend="cpu")[0]
+        except RuntimeError:  # JAX was told to use other platforms alone
+            cpu = None
+        with jax.default_device(cpu):
+            yield
 
 
 def _plain(signature: Signature) -> set[str]:
@@ -208,16 +226,25 @@ def _slice(axis: Axis | str, places: Mapping[str, int], box: Sizes, sizes: Sizes
 
 
 def _drawn(signature: Signature, program: Any, sizes: Sizes) -> Iterator[list[Any]]:
-    """Operands: of numbers of both signs, then between 0 and 1; whole numbers rise along every axis, as labels do."""
+    """Operands: of numbers of both signs, then between 0 and 1; whole numbers rise along every axis, as labels do.
+
+    What the program takes to rise, or to be distinct, is so.
+    """
+    taken = preconditions(program)
     for positive in (False, True):
         rng, found = np.random.default_rng(0), list[Any]()
-        for operand, aval in zip(signature.operands, program.in_avals, strict=True):
+        for number, (operand, aval) in enumerate(zip(signature.operands, program.in_avals, strict=True)):
             if operand.coordinate is not None:
                 values = np.arange(sizes[operand.coordinate])
+            elif number in taken.distinct:
+                values = np.arange(math.prod(aval.shape)).reshape(aval.shape)
+                values = values if number in taken.rising else rng.permutation(values.ravel()).reshape(aval.shape)
             elif jnp.issubdtype(aval.dtype, jnp.inexact):
                 values = rng.uniform(0.1, 0.9, aval.shape) if positive else 3 * rng.normal(size=aval.shape)
             else:
                 values = rng.integers(0, 2 if aval.dtype == bool else 3, aval.shape)
+            is_whole = not jnp.issubdtype(aval.dtype, jnp.inexact)
+            if number not in taken.distinct and (is_whole or number in taken.rising):
                 for axis in range(values.ndim):
                     values = np.sort(values, axis)
             found.append(values.astype(aval.dtype))
@@ -254,10 +281,11 @@ def _alike(one: Any, other: Any, near: Any, exact: bool) -> bool:
     wide = np.complex128 if jnp.issubdtype(one.dtype, jnp.complexfloating) else np.float64
     first, second, third = (each.astype(wide) for each in (one, other, near))
     known = np.isfinite(first) & np.isfinite(second) & np.isfinite(third)
-    largest, turned = (np.max(np.abs(each[known]), initial=0) for each in (first, first - third))
+    first, second, third = first[known], second[known], third[known]
+    largest, turned = (np.max(np.abs(each), initial=0) for each in (first, first - third))
     # What is below the smallest normal number is zero on some devices.
     allowed = tolerance * largest + _SLACK * turned + 16 * float(kind.tiny)
-    return bool(np.all(np.abs(first[known] - second[known]) <= allowed))
+    return bool(np.all(np.abs(first - second) <= allowed))
 
 
 def _alike_but_sizes(program: Any, other: Any) -> bool:

@@ -16,6 +16,13 @@ from combinators.operations.execute import present
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
 
+_TAKE_SIZES = "Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes."
+# Of sorted or distinct operands the program itself may tell; of what else is true of data it cannot.
+_WRITE_OR_KEEP = (
+    "Write it for any data (`x.max(0)`, where sorted `x[-1]` would do; `jnp.searchsorted` and `unique_indices=True` "
+    "say what they take), or do not cut these axes."
+)
+
 
 def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool) -> None:
     """Hold what a kernel gives for an index box of `sizes` against its signature.
@@ -88,6 +95,7 @@ def check_numbers(
             ("it may read how many cells its block has" if counts else "it does not take each cell by itself")
             + ": such boxes do not come to what it gives for "
             + ", ".join(f"{name}={size}" for name, size in shaped.sizes.items() if size != sizes[name]),
+            remedy=_WRITE_OR_KEEP,
         )
 
 
@@ -132,7 +140,7 @@ def _differs(
         return differs(boxed, sizes, counts=counts, settled=settled)
 
 
-def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str) -> KernelError:
+def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str, remedy: str = _TAKE_SIZES) -> KernelError:
     """The error of a kernel that a part of its index space is too small for."""
     return KernelError(
         message(
@@ -140,7 +148,7 @@ def not_of_any_size(shaped: Shaped, sizes: Mapping[str, int], *lines: str) -> Ke
             f"signature {shaped.signature}",
             f"box {', '.join(f'{name}={size}' for name, size in sizes.items())}",
             *lines,
-            remedy="Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes.",
+            remedy=remedy,
         )
     )
 

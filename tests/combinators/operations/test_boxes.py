@@ -105,10 +105,39 @@ def cases(quick: str, names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=() if name in quick.split(", ") else pytest.mark.thorough) for name in names]
 
 
+def marked(places: Any, x: Any, *, unique: bool) -> Any:
+    return jnp.zeros(6).at[places.astype(int)].set(x, unique_indices=unique)
+
+
+TOLD = "edges, rows -> rows", "rows, rows -> [n]"
+TRUE.update(
+    {
+        "sorted edges": (tp.Reduce(lambda e, x: jnp.searchsorted(e, x), TOLD[0], tp.monoids.Sum), {"edges": 4}),
+        "a permutation": (
+            tp.Reduce(lambda at, x: marked(at, x, unique=True), TOLD[1], tp.monoids.Sum, sizes={"n": 6}),
+            {"rows": 4},
+        ),
+    }
+)
+FALSE.update(
+    {
+        "places that repeat": (
+            tp.Reduce(lambda at, x: marked(at, x, unique=False), TOLD[1], tp.monoids.Sum, sizes={"n": 6}),
+            {"rows": 4},
+        ),
+        "more than is looked up": (
+            tp.Reduce(lambda e, x: jnp.searchsorted(e, x) + (x > e[0]), TOLD[0], tp.monoids.Sum),
+            {"edges": 4},
+        ),
+    }
+)
+
+
 def held(arrow: Any, box: dict[str, int]) -> None:
     """Hold the kernel of a leaf to a box of its index space."""
     operation = arrow.operation
     shapes = {"(rows+[d]) cols, [d] -> rows cols": ((8, 2), (3,)), "rows [a] [b] -> [a] [b]": ((6, 3, 3),)}
+    shapes |= dict.fromkeys(TOLD, ((6,), (6,)))
     operands = tuple(Struct(each, jnp.float32) for each in shapes.get(str(operation.signature), ((6, 2),)))
     shaped = shape(operation, operands)
     sizes = {**shaped.sizes, **box}
@@ -124,7 +153,7 @@ def test_kernels_that_compute_something_else_on_boxes_are_refused(name: str) -> 
         held(*FALSE[name])
 
 
-@pytest.mark.parametrize("name", cases("another way, what is chaotic, coordinates, an order", TRUE))
+@pytest.mark.parametrize("name", cases("another way, what is chaotic, coordinates, an order, sorted edges", TRUE))
 def test_other_ways_to_the_same_are_taken(name: str) -> None:
     held(*TRUE[name])
 
