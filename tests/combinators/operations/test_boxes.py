@@ -112,7 +112,7 @@ def marked(places: Any, x: Any, *, unique: bool) -> Any:
 TOLD = "edges, rows -> rows", "rows, rows -> [n]"
 TRUE.update(
     {
-        "sorted edges": (tp.Reduce(lambda e, x: jnp.searchsorted(e, x), TOLD[0], tp.monoids.Sum), {"edges": 4}),
+        "sorted edges": (tp.Reduce(lambda e, x: jnp.searchsorted(e, x), TOLD[0], tp.monoids.Sum), {"edges": 3}),
         "a permutation": (
             tp.Reduce(lambda at, x: marked(at, x, unique=True), TOLD[1], tp.monoids.Sum, sizes={"n": 6}),
             {"rows": 4},
@@ -127,7 +127,7 @@ FALSE.update(
         ),
         "more than is looked up": (
             tp.Reduce(lambda e, x: jnp.searchsorted(e, x) + (x > e[0]), TOLD[0], tp.monoids.Sum),
-            {"edges": 4},
+            {"edges": 3},
         ),
     }
 )
@@ -137,7 +137,7 @@ def held(arrow: Any, box: dict[str, int]) -> None:
     """Hold the kernel of a leaf to a box of its index space."""
     operation = arrow.operation
     shapes = {"(rows+[d]) cols, [d] -> rows cols": ((8, 2), (3,)), "rows [a] [b] -> [a] [b]": ((6, 3, 3),)}
-    shapes |= dict.fromkeys(TOLD, ((6,), (6,)))
+    shapes |= {TOLD[0]: ((7,), (8,)), TOLD[1]: ((6,), (6,))}
     operands = tuple(Struct(each, jnp.float32) for each in shapes.get(str(operation.signature), ((6, 2),)))
     shaped = shape(operation, operands)
     sizes = {**shaped.sizes, **box}
