@@ -17,6 +17,10 @@ from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, block_structs
 
 _TAKE_SIZES = "Take sizes from the blocks' shapes and places from coordinates (`@dim`), or do not cut these axes."
+_CHOOSE_OUTSIDE = (
+    "Choose by sizes outside of the kernel (functools.partial), write [dim] for what it needs whole, "
+    "or do not cut these axes."
+)
 # Of sorted or distinct operands the program itself may tell; of what else is true of data it cannot.
 _WRITE_OR_KEEP = (
     "Write it for any data (`x.max(0)`, where sorted `x[-1]` would do; `jnp.searchsorted` and `unique_indices=True` "
@@ -95,7 +99,7 @@ def check_numbers(
             ("it may read how many cells its block has" if counts else "it does not take each cell by itself")
             + ": such boxes do not come to what it gives for "
             + ", ".join(f"{name}={size}" for name, size in shaped.sizes.items() if size != sizes[name]),
-            remedy=_WRITE_OR_KEEP,
+            remedy=_CHOOSE_OUTSIDE if counts else _WRITE_OR_KEEP,
         )
 
 
