@@ -59,6 +59,12 @@ def version(catalogue: Connection, number: int) -> Version | None:
     return Version(number, kind_from_row(*rows[0])) if rows else None
 
 
+def token(catalogue: Connection, number: int) -> str:
+    """What tells a version from all others, also from those that a copy of the fabric has given its number to."""
+    ((made,),) = catalogue.ask("SELECT made FROM versions WHERE number = ?", (number,))
+    return f"version {number} of {made!r}"
+
+
 def _found(catalogue: Connection, number: object, name: str) -> Version:
     found = version(catalogue, number) if isinstance(number, int) else None
     if found is None:

@@ -23,5 +23,6 @@ class OfVersion(Shown):
         self.shape, self.dtype = kind.type.shape, kind.type.dtype
         self.names = kind.type.names if any(kind.type.names) else None
         self.chunks = tuple(min(a, max(b, 1)) for a, b in zip(kind.chunks, self.shape, strict=True))
+        self.number = version.number
         self.where = f"{name} in the fabric {opened.where}"
         self._threads = Threads(self.where)

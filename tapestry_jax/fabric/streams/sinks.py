@@ -70,10 +70,12 @@ class FabricCreation:
           FabricError: for a name that is taken. Whoever was writing it already is told so at the next flush.
         """
         kind = self._kind(shape, dtype, names, chunks)
-        opened, filled = self.opened, Filled(kind.type.shape)
+        opened = self.opened
         with opened.changing():
             check_free(opened, [self.name], self.overwrite, "create")
             number = writes.add_version(opened.catalogue, kind, {})
+            # Not a new one: whoever is killed when it has its name knows it by the version alone.
+            filled = Filled(kind.type.shape, token=reads.token(opened.catalogue, number))
             writes.set_pending(opened.catalogue, self.name, opened.blocks.session, number, filled.to_json())
         return FabricSink(self, Version(number, kind), filled)
 
@@ -81,7 +83,7 @@ class FabricCreation:
         """Go on with what an interrupted `make` of the same arguments has left, with all that was flushed.
 
         Chunks that are not said are those that it has. Where nothing is left, and the name stands for such a tensor, it
-        is that one, which takes no box more.
+        is that one, which takes no box more but from the job that has made it.
 
         Raises:
           FabricError: where nothing is left, or something else.
@@ -108,7 +110,8 @@ class FabricCreation:
             return None
         if (found := reads.current(catalogue, self.name)) is None or found.kind.type != kind.type:
             return None
-        return Finished(FabricSource.pinned(self.opened, self.name))
+        source = FabricSource.pinned(self.opened, self.name)
+        return Finished(source, reads.token(catalogue, source.number))
 
     def _kind(self, shape: Sequence[int], dtype: Any, names: Names | None, chunks: Any) -> Kind:
         type = TensorType.make((None,) * len(shape) if names is None else names, shape, dtype)

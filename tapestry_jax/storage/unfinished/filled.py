@@ -31,10 +31,15 @@ class Filled:
       shape: of the tensor.
       boxes: that were written before.
       token: tells the tensor from others that were begun in the same place; a new one where it is None.
+
+    Attributes:
+      token: the same.
+      is_own: whether who writes is known to have begun it.
     """
 
     def __init__(self, shape: tuple[int, ...], boxes: Iterable[Box] = (), token: str | None = None) -> None:
         self.token = secrets.token_hex(8) if token is None else token
+        self.is_own = False
         self._shape, self._boxes, self._lock = shape, list(boxes), Lock()
         self._next = _MANY
 

@@ -39,9 +39,10 @@ def begun_sinks(split: Split, sinks: Mapping[int, Sequence[Sink]], known: Mappin
                 draft.leaves_filled = True
             name = f"{_PREFIX}{names[slot]}/{number}"
             if isinstance(filled, Filled):
+                found[name] = np.frombuffer(filled.token.encode(), np.uint8)
                 if name not in known:
                     sink.flush()
-                found[name] = np.frombuffer(filled.token.encode(), np.uint8)
+                filled.is_own = np.array_equal(known.get(name, ()), found[name])
     return found
 
 

@@ -95,3 +95,33 @@ def test_a_job_knows_its_sink_that_was_in_its_place_before_that_was_kept(tmp_pat
     stopping(None, False)
     assert (whole(job(twice, tmp_path / "one", "y.npy").run()) == 2 * X).all()
     assert {path.name for path in tmp_path.iterdir()} == {"one", "y.npy"}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_job_gives_its_result_that_has_its_name_in_a_fabric_before_that_was_kept(
+    tmp_path: Path, stopping: Any, monkeypatch: pytest.MonkeyPatch, kept: bool
+):
+    def run() -> Any:
+        with tp.Fabric(tmp_path / "f") as fabric:
+            made = job(twice, tmp_path / "one", fabric.create("y")).run()
+            array = whole(made)
+            made.close()
+            return array
+
+    stopping(8 if kept else 2, True)
+    if not kept:  # all turns are made again
+        monkeypatch.setattr("tapestry_jax.streaming.kept.checkpoint._Keeper.is_due", lambda *_: False)
+    with pytest.raises(Stop):
+        run()
+    monkeypatch.undo()
+    with tp.Fabric(tmp_path / "f") as fabric:
+        assert (fabric.read("y") == 2 * X).all()
+        if kept:
+            names = fabric.describe("y").type.names
+            fabric.snapshot("before")
+            fabric.load("y", 2 * X, names=names, overwrite=True)
+            with pytest.raises(StreamError, match=r"another job has begun a sink of the one in .*one anew since"):
+                run()
+            fabric.restore("before")
+    assert (run() == 2 * X).all()
+    assert (run() == 2 * X).all()
