@@ -6,6 +6,7 @@ Importing takes a second, forking none. In the server no device is looked at, so
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
 import sys
@@ -52,6 +53,12 @@ def run(code: str, *args: object, env: Mapping[str, str] | None = None) -> Ran:
             process.kill()
             raise TimeoutError(f"a process goes on after {_LIMIT} s:\n{code}")
         return Ran(process.exitcode, *(path.read_text() for path in told))
+
+
+def start() -> None:
+    """Have the process that others are forked from, unless it is there."""
+    _server()
+    multiprocessing.forkserver.ensure_running()
 
 
 def _server() -> Any:

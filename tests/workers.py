@@ -1,4 +1,4 @@
-"""A cluster whose one worker is a thread of this process: faults that tests plant here are its own as well."""
+"""Clusters of tests: one worker that is a thread of this process, and workers that are forked, not started."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests import forked
+
 
 @contextmanager
 def worker_in_this_process() -> Generator[Any]:
-    """A client of the cluster, for as long as it is needed; skips where `distributed` is not installed."""
+    """A client of a cluster, for as long as it is needed; skips where `distributed` is not installed.
+
+    Its one worker is a thread of this process: faults that tests plant here are its own as well.
+    """
     distributed = pytest.importorskip("distributed")
     how: dict[str, Any] = {"processes": False, "n_workers": 1, "threads_per_worker": 1}
     # Any free port: the usual one may be another cluster's.
@@ -20,3 +25,17 @@ def worker_in_this_process() -> Generator[Any]:
         distributed.Client(cluster) as found,
     ):
         yield found
+
+
+@contextmanager
+def forked_workers() -> Generator[None]:
+    """Clusters that are made meanwhile fork their workers from one process that has imported the library.
+
+    Skips where `distributed` is not installed.
+    """
+    pytest.importorskip("distributed")
+    config = pytest.importorskip("dask.config")
+    # Dask names packages to be imported, too; what runs already imports no more.
+    forked.start()
+    with config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.workers import forked_workers
+
 
 def test_a_killed_worker_changes_no_bit(example: Any, capsys: Any) -> None:
-    first, second = example("cluster").main(["--rows", "8192", "--kill"])
+    with forked_workers():
+        first, second = example("cluster").main(["--rows", "8192", "--kill"])
     said = capsys.readouterr().out
     assert "killed the worker" in said and "the same bits in every run: True" in said
     rows = np.random.default_rng(0).normal(3.0, 2.0, (8192, 64)).astype(np.float32)

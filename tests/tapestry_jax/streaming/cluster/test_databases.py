@@ -17,6 +17,7 @@ from tapestry_jax.streaming.cluster import driver
 from tapestry_jax.streaming.cluster.local import local_client
 from tapestry_jax.streaming.errors import StreamError
 from tests.tapestry_jax.storage.tables.server import PASSWORD, address, programs, server
+from tests.workers import forked_workers
 
 FOLDER = programs()
 needs_server = pytest.mark.skipif(FOLDER is None, reason="no PostgreSQL is installed: apt-get install postgresql")
@@ -59,7 +60,7 @@ def test_workers_read_tables_and_queries_and_tasks_hold_no_password(
         return given(client, each, todo)
 
     monkeypatch.setattr(driver, "in_any_order", seen)
-    with local_client(1) as client:
+    with forked_workers(), local_client(1) as client:
         client.run(os.environ.update, {"PGPASSWORD": PASSWORD})
         sources = tp.open(bare, "x"), query(bare, "SELECT * FROM x WHERE c0 > 0 ORDER BY c1, c0, c2")
         chosen = ROWS[ROWS[:, 0] > 0]

@@ -18,6 +18,7 @@ import tapestry_jax as tp
 from tapestry_jax.streaming.cluster import driver, ranges
 from tapestry_jax.streaming.cluster.local import local_client
 from tapestry_jax.streaming.kept.partials import PARTIALS
+from tests.workers import forked_workers
 
 agg = tp.aggregators
 ROWS, COLS = 1000, 4
@@ -25,7 +26,7 @@ ROWS, COLS = 1000, 4
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with local_client(2) as found:
+    with forked_workers(), local_client(2) as found:
         yield found
 
 
