@@ -1,7 +1,7 @@
 """The quickstart as its reader runs it, with a model small enough to compile in seconds.
 
-A process of its own where it trains first; elsewhere in the process of the tests, which has imported already what takes
-the quickstart seconds. Thorough: on one device, and what ends with an error, in processes of their own.
+It runs as a script in the process of the tests, which has imported already what takes the quickstart seconds. Thorough:
+where it trains first, on one device, and what ends with an error, in processes of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import io
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import pytest
 
 from tests.example_modules import EXAMPLES, modules_of
 from tests.quickly import PROCESS
+from tests.thoroughly import thoroughly
 
 ROOT = Path(__file__).parents[2]
 # Three heads do not divide over `model`: arrays have their true shapes on every mesh.
@@ -46,13 +48,13 @@ def main() -> Iterator[Any]:
     def printed(*arguments: Any) -> str:
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
             patch.setattr(sys, "argv", ["quickstart.py", *TINY, *map(str, arguments)])
-            load("quickstart").main()
+            runpy.run_path(str(EXAMPLES / "quickstart.py"), run_name="__main__")
         return out.getvalue()
 
     with modules_of(EXAMPLES) as load, pytest.MonkeyPatch.context() as patch:
         # Ten megabytes in 700 files: read once.
         read = functools.cache(load("text").standard_library)
-        for name in ("quickstart", "training"):
+        for name in ("text", "training"):
             patch.setattr(load(name), "standard_library", read)
         yield printed
     jax.config.update("jax_default_device", device)
@@ -65,8 +67,10 @@ def losses(out: Path, step: int) -> list[tuple[int, float]]:
 
 
 @pytest.fixture(scope="module")
-def three_steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def three_steps(main: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("three")
+    if not thoroughly():
+        return out, main("--steps", 3, "--out", out)
     done = quickstart("--steps", 3, "--out", out)
     assert done.code == 0, done.err
     return out, done.out
