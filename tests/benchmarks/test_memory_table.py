@@ -1,0 +1,38 @@
+"""Memory as predicted beside what compilers allot: the table, and what is kept of them. Asking them: tests/aot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.memory import Held, Kept, table
+
+
+def _held(name: str, predicted: int, compiled: int) -> Held:
+    return Held("cpu", name, (8, 8, predicted - 16), (8, 8, compiled - 16))
+
+
+def test_the_worst_row_comes_first_to_whichever_side_it_misses() -> None:
+    lines = table([_held("near", 105, 100), _held("high", 300, 200), _held("low", 150, 300)]).splitlines()
+    assert lines[0].startswith("3 programs: 1 within a tenth, 1 within a fifth; 0.50 to 1.50; Spearman 0.500")
+    assert [line.split(" | ")[0] for line in lines[4:]] == ["| low", "| high", "| near"]
+    assert lines[4] == "| low | 150 | 300 | 0.50 | 134 | 284 |"
+
+
+def test_a_compiler_is_asked_once_for_a_program(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def lowered(text: str) -> Any:
+        def compile_() -> Any:
+            asked.append(text)
+            sizes = {"argument_size_in_bytes": 1, "output_size_in_bytes": 2, "temp_size_in_bytes": 3}
+            return SimpleNamespace(memory_analysis=lambda: SimpleNamespace(**sizes))
+
+        return SimpleNamespace(as_text=lambda: text, compile=compile_)
+
+    for asks in (True, True, False):
+        assert Kept(tmp_path, asks).ask("cpu", lowered("one")) == (1, 2, 3)
+    assert Kept(tmp_path, False).ask("cpu", lowered("another")) is None
+    assert Kept(tmp_path, True).ask("v5e:2x4", lowered("one")) == (1, 2, 3)
+    assert asked == ["one", "one"]
