@@ -12,9 +12,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dim_of
+from combinators.declared.flow import OTHER, POSITION, Flow, Order, Tag, dim_of, ordered
 from combinators.declared.followed import followed
 from combinators.declared.numbers import differing, divides, may_count, steps_of
+from combinators.declared.rules import LONGEST
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
@@ -61,7 +62,7 @@ def check_declared(
       SignatureError: when the signature is false, as far as the program tells.
     """
     dims = carried(claim, results)
-    flows = followed(program, list(operands_of(claim.signature, dims)), dims) if dims else []
+    flows = followed(program, list(operands_of(claim, dims)), dims) if dims else []
     for flow, names in zip(flows, results, strict=False):
         for axis, name in enumerate(names):
             if name in dims and name not in flow.lost and (problem := problem_of(flow, axis, name)) is not None:
@@ -83,7 +84,8 @@ def carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset[
     """The dimensions that are judged: carried by results, and an axis of their own wherever they stand."""
     signature = claim.signature
     axes = [axis for tensor in (*signature.operands, *signature.results) for axis in tensor.axes]
-    apart = {name for axis in axes if axis.name is None for name in axis.names}
+    apart = {name for axis in axes if axis.name is None and not _is_reversed(axis) for name in axis.names}
+    apart |= {name for name in signature.map_dims if claim.sizes[name] > LONGEST and _is_turned(claim, name)}
     twice = {name for tensor in signature.operands for name in tensor.names if tensor.names.count(name) > 1}
     twice |= {name for names in results for name in names if name is not None and names.count(name) > 1}
     dims = set(signature.map_dims) - apart - twice - {claim.over}
@@ -91,19 +93,31 @@ def carried(claim: Claim, results: Sequence[Sequence[str | None]]) -> frozenset[
     return frozenset(dim for dim in dims if claim.sizes[dim] > 1 and all(claim.sizes.values()))
 
 
-def operands_of(signature: Signature, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:
+def operands_of(claim: Claim, dims: frozenset[str]) -> Iterator[tuple[Tag, ...]]:
     """What lies along the axes of each operand, coordinates included."""
-    for operand in signature.operands:
+    for operand in claim.signature.operands:
         if operand.coordinate is not None:
             yield (operand.coordinate if operand.coordinate in dims else OTHER,)
         else:
-            yield tuple(_tag(axis, dims) for axis in operand.axes)
+            yield tuple(_tag(axis, dims, claim.sizes) for axis in operand.axes)
 
 
-def _tag(axis: Axis, dims: frozenset[str]) -> Tag:
+def _tag(axis: Axis, dims: frozenset[str], sizes: Mapping[str, int]) -> Tag:
     if axis.kind == "one":
         return None
+    if _is_reversed(axis) and axis.names[0] in dims:
+        size = sizes[axis.names[0]]
+        return ordered(axis.names[0], range(size)[::-1], size)
     return axis.name if axis.name in dims else OTHER
+
+
+def _is_reversed(axis: Axis) -> bool:
+    """Whether an axis is one dimension backwards, as `(10-t)` is: its block holds the cells of `t` from the last on."""
+    return axis.kind == "affine" and len(axis.terms) == 1 and axis.terms[0].coefficient == -1
+
+
+def _is_turned(claim: Claim, name: str) -> bool:
+    return any(_is_reversed(axis) and name in axis.names for each in claim.signature.operands for axis in each.axes)
 
 
 def problem_of(flow: Flow, axis: int, name: str) -> str | None:
@@ -147,6 +161,8 @@ def _false(claim: Claim, name: str, problem: str) -> SignatureError:
         remedy = f"Take places as an operand `{place}`, and random numbers from tp.random. {remedy}"
     elif "how many" in problem:
         remedy = f"Give the kernel the number, as an operand or by functools.partial. {remedy}"
+    elif _is_turned(claim, name):
+        remedy = f"A block lies as its tensor does: turn what is read backwards along `{called}`, as `x[::-1]` does."
     return SignatureError(
         message(
             f"the kernel of `{claim.name}` does not act on each cell of `{called}` by itself",

@@ -45,7 +45,7 @@ def false_derivative(
     types = kinds(claim.sizes)
     program, count = backward(kernel, types)
     smooth = smooth_of(list(types))
-    operands = [Flow(axes) for axes in operands_of(claim.signature, dims)]
+    operands = [Flow(axes) for axes in operands_of(claim, dims)]
     # Cotangents are of the last results: of those that have one.
     given = [
         Flow(tuple(name if name in dims else OTHER for name in names)) for names in _moving(kernel, types, results)

@@ -12,7 +12,7 @@ from combinators.kernels.regrouped import same_cells
 _REDUCTION_NAMES = "argmax argmin reduce reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum reduce_xor"
 REDUCTIONS = frozenset(_REDUCTION_NAMES.split())
 # The most cells of an axis whose order is written down.
-_LONGEST = 1 << 13
+LONGEST = 1 << 13
 CUMULATIVE = frozenset({"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"})
 
 
@@ -77,7 +77,7 @@ def _taken(flow: Flow, axis: int, cells: range, size: int) -> Flow:
     tag = flow.axes[axis]
     if cells == range(size) or tag in (None, POSITION, OTHER):
         return flow
-    if len(cells) > _LONGEST:
+    if len(cells) > LONGEST:
         flow, tag = flow.losing([tag]), OTHER
     elif isinstance(tag, Order):
         tag = ordered(tag.dim, [tag.cells[cell] for cell in cells], tag.size)

@@ -18,7 +18,7 @@ from combinators.kernels.jaxprs import programs_inside
 # By what a monoid merges single numbers, and how a program reduces by the same.
 _REDUCTIONS = {"sum": "reduce_sum", "max": "reduce_max", "min": "reduce_min", "or": "reduce_or", "and": "reduce_and"}
 # What depends on places, of a program whose windows or composed axes are not followed.
-_PLACED = ("iota", "rev", "sort", "cum", "fft", "scan", "while", "random", "threefry")
+_PLACED = ("iota", "rev", "sort", "cum", "fft", "scan", "while", "random", "threefry", "gather", "transpose")
 
 
 def is_settled(
@@ -36,11 +36,14 @@ def is_settled(
     names = list(_names(program.jaxpr))
     folds = [dim for dim in cut if dim in claim.signature.fold_dims]
     followed_dims = carried(claim, results) | {dim for dim in folds if _stands_alone(claim, dim)}
-    if not followed_dims.issuperset(cut) and any(name.startswith(_PLACED) for name in names):
+    others = set(cut) - followed_dims
+    if not all(_only_shifts(claim, dim) for dim in others):
+        return False
+    if others and any(name.startswith(_PLACED) for name in names):
         return False
     mapped = frozenset(cut) & followed_dims - set(folds)
     if mapped:
-        flows = followed(program, list(operands_of(claim.signature, mapped)), mapped)
+        flows = followed(program, list(operands_of(claim, mapped)), mapped)
         if any(dim in flow.lost for flow in flows for dim in mapped):
             return False
     return all(dim in followed_dims and _adds_up(claim, program, names, dim, native) for dim in folds)
@@ -50,7 +53,7 @@ def _adds_up(claim: Claim, program: Any, names: Sequence[str], dim: str, native:
     if native not in _REDUCTIONS or "iota" in names or program.consts:
         return False
     dims = frozenset((dim,))
-    operands = [Flow(tags) for tags in operands_of(claim.signature, dims)]
+    operands = [Flow(tags) for tags in operands_of(claim, dims)]
     known = (SUM, ZERO) if native == "sum" else (SUM,)
     return all(part.state in known for part in parts(program, operands, dim, dims, _REDUCTIONS[native]))
 
@@ -59,6 +62,19 @@ def _stands_alone(claim: Claim, dim: str) -> bool:
     """Whether a dimension is an axis of its own wherever it stands."""
     operands = claim.signature.operands
     return all(axis.name == dim for operand in operands for axis in operand.axes if dim in axis.names)
+
+
+def _only_shifts(claim: Claim, dim: str) -> bool:
+    """Whether the next cell of a dimension reads one cell further on, wherever it stands.
+
+    Of `(10-t)` and `(2*t)` a program has to take the cells backwards, or every other one; of `(h d)` it has to know
+    `d`. Nothing in a program that does not tells that it should.
+    """
+    tensors = (*claim.signature.operands, *claim.signature.results)
+    axes = [axis for tensor in tensors for axis in tensor.axes if dim in axis.names]
+    return all(
+        axis.kind == "affine" and all(term.coefficient == 1 for term in axis.terms if term.name == dim) for axis in axes
+    )
 
 
 def _names(jaxpr: Any) -> Iterator[str]:

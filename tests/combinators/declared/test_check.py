@@ -140,6 +140,8 @@ def test_what_is_refused_does_break_the_law(name: str) -> None:
         (lambda x: x, "a b -> b a", [(4, 4)], "it gives `a` along axis 0 of its result"),
         (lambda a, b: b[:, None] * a, "a, b -> a b", [(4,), (4,)], "it gives `b` along axis 0 of its result"),
         (lambda x: x - x.mean(), "... -> ...", [(4, 3)], "it uses reduce_sum along `...`"),
+        (jnp.sin, "(3-a) b -> a b", [(4, 3)], "other cells of `a` than it takes, or in another order"),
+        (lambda x, y: x + y, "(3-a), a -> a", [(4,), (4,)], "of cells in two orders along `a`"),
     ],
 )
 def test_axes_that_are_others(kernel: Any, signature: str, shapes: list[tuple[int, ...]], text: str) -> None:
@@ -258,6 +260,13 @@ def test_one_cell_cannot_tell() -> None:
         (6, 4),
         (0, 4),
     )
+
+
+def test_what_is_read_backwards_is_turned_by_the_kernel() -> None:
+    _traced(lambda x: x[::-1].T, "(3-a) b -> b a", (4, 3))
+    _traced(lambda x, y: (x * x)[::-1] + y, "(3-a), a -> a", (4,), (4,))
+    with pytest.raises(SignatureError, match=r"turn what is read backwards along `a`, as `x\[::-1\]` does"):
+        _traced(jnp.sin, "(3-a) -> a", (4,))
 
 
 def test_the_remedy_is_one_for_what_the_kernel_does() -> None:

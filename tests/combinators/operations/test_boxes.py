@@ -131,12 +131,26 @@ FALSE.update(
         ),
     }
 )
+SPLIT, EVERY_OTHER = "(h d) -> h d", "(2*t) -> t"
+FALSE.update(
+    {
+        "the wrong way to split": (tp.Map(lambda x: x.reshape(3, -1).T, SPLIT, sizes={"d": 3}), {"h": 2}),
+        "not every other": (tp.Map(lambda x: jnp.split(x, [(x.size + 1) // 2])[0], EVERY_OTHER), {"t": 3}),
+    }
+)
+TRUE.update(
+    {
+        "a split": (tp.Map(lambda x: x.reshape(-1, 3), SPLIT, sizes={"d": 3}), {"h": 2}),
+        "every other": (tp.Map(lambda x: x[::2], EVERY_OTHER), {"t": 3}),
+    }
+)
 
 
 def held(arrow: Any, box: dict[str, int]) -> None:
     """Hold the kernel of a leaf to a box of its index space."""
     operation = arrow.operation
     shapes = {"(rows+[d]) cols, [d] -> rows cols": ((8, 2), (3,)), "rows [a] [b] -> [a] [b]": ((6, 3, 3),)}
+    shapes |= {SPLIT: ((12,),), EVERY_OTHER: ((11,),)}
     shapes |= {TOLD[0]: ((7,), (8,)), TOLD[1]: ((6,), (6,))}
     operands = tuple(Struct(each, jnp.float32) for each in shapes.get(str(operation.signature), ((6, 2),)))
     shaped = shape(operation, operands)
@@ -146,14 +160,20 @@ def held(arrow: Any, box: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", cases("a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop", FALSE)
+    "name",
+    cases(
+        "a number of a parameter, two dimensions, a window, a fold, one cell of a fold, a loop, the wrong way to split",
+        FALSE,
+    ),
 )
 def test_kernels_that_compute_something_else_on_boxes_are_refused(name: str) -> None:
     with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
         held(*FALSE[name])
 
 
-@pytest.mark.parametrize("name", cases("another way, what is chaotic, coordinates, an order, sorted edges", TRUE))
+@pytest.mark.parametrize(
+    "name", cases("another way, what is chaotic, coordinates, an order, sorted edges, every other", TRUE)
+)
 def test_other_ways_to_the_same_are_taken(name: str) -> None:
     held(*TRUE[name])
 
