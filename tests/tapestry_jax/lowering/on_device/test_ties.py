@@ -252,7 +252,13 @@ BEHIND_MAXIMA = {
 }
 
 
-@pytest.mark.parametrize("name", BEHIND_MAXIMA)
+THOROUGH_BEHIND_MAXIMA = ["least", "floors"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH_BEHIND_MAXIMA)) for name in BEHIND_MAXIMA],
+)
 def test_kernels_with_constants_beside_an_extremum_share_as_plain_ones(name):
     kernel, monoid = BEHIND_MAXIMA[name]
     arrow = tp.Reduce(kernel, "x c -> c", monoid)

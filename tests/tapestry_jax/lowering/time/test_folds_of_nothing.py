@@ -117,12 +117,19 @@ def compare(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_allclose(found, leaf, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", PLANS)
+THOROUGH_PLANS = ["two dimensions", "two dimensions along a tree", "chunks on devices"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH_PLANS)) for name in PLANS]
+)
 def test_what_holds_nothing_takes_no_part_beside_infinities(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(name, monkeypatch)
 
 
-@pytest.mark.parametrize("name", ["along a tree", "chunks on devices", "round a ring"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("along a tree", marks=pytest.mark.thorough), "chunks on devices", "round a ring"]
+)
 def test_what_holds_nothing_has_and_makes_no_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program, run, args = planned(name, monkeypatch)
 

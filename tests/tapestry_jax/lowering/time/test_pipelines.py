@@ -115,7 +115,13 @@ def pipelines(schedule: Any) -> Iterator[Region]:
             {"layer": "stage", "batch": ("data", tp.chunks(3)), "mlp": "model"},
         ),
         # Stages count along the axes as listed, not as the mesh has them.
-        (network(8), mlp_args(8, 10), {"data": 4, "model": 2}, {"layer": ("model", "data"), "batch": tp.chunks(5)}),
+        pytest.param(
+            network(8),
+            mlp_args(8, 10),
+            {"data": 4, "model": 2},
+            {"layer": ("model", "data"), "batch": tp.chunks(5)},
+            marks=pytest.mark.thorough,
+        ),
         # A level of its own inside every layer.
         (
             transformer,

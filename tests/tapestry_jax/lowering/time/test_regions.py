@@ -89,7 +89,12 @@ def regions(plan: Any) -> list[Region]:
         pytest.param(
             *(attend, UNEVEN, {"batch": "data", "q": tp.chunks(2), "keys": tp.chunks(4)}), marks=pytest.mark.thorough
         ),
-        (attend, UNEVEN, {"q": "model", "keys": (tp.ring("model"), tp.chunks(2)), "batch": "data"}),
+        pytest.param(
+            attend,
+            UNEVEN,
+            {"q": "model", "keys": (tp.ring("model"), tp.chunks(2)), "batch": "data"},
+            marks=pytest.mark.thorough,
+        ),
         (softmax, draw((6, 20)), {"r": "data", "c": ("model", tp.chunks(3))}),
         (deep, draw((8, 4), (3, 4, 4)), {"b": ("data", tp.chunks(2))}),
         # The weights are cast before all loops, once.

@@ -76,7 +76,7 @@ def test_what_is_chosen_changes_no_result_and_touches_nothing(tmp_path: Path) ->
     ("program", "mesh"),
     [
         pytest.param(*(tp.scan(agg.Sum(), "row c -> row c", over="row", reverse=True), {}), marks=pytest.mark.thorough),
-        (tp.fold(agg.Sum() & agg.Last(), "row c -> c"), {"data": 2}),
+        pytest.param(tp.fold(agg.Sum() & agg.Last(), "row c -> c"), {"data": 2}, marks=pytest.mark.thorough),
     ],
     ids=["scan backwards", "two devices"],
 )
