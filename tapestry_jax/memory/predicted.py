@@ -14,6 +14,7 @@ from tapestry_jax.memory.compilers.cpu import as_on_cpus
 from tapestry_jax.memory.compilers.gpu import as_on_gpus
 from tapestry_jax.memory.compilers.rounded import rounded
 from tapestry_jax.memory.compilers.tiles import tiled_bytes
+from tapestry_jax.memory.compilers.widened import widened
 from tapestry_jax.memory.liveness import Live, peak
 from tapestry_jax.memory.program import Program
 from tapestry_jax.memory.read import read_program
@@ -23,7 +24,7 @@ from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Schedule, 
 
 _ON: dict[Platforms, Callable[[Program], Program]] = {
     ("tpu",): lambda program: rounded(added(program)),
-    ("cpu",): as_on_cpus,
+    ("cpu",): lambda program: as_on_cpus(widened(program)),
     ("cuda",): as_on_gpus,
 }
 """What the compilers of some platforms make of a program."""

@@ -1,6 +1,6 @@
 """What the compilers of some platforms make of a program before they think of memory.
 
 Read `added`, which all of them do, and `cpu`: `library` says which operations are one kernel there, `parts` what
-all-to-alls cut, `order` when kernels run. `gpu` is what is known of GPUs: `split` says which products are cut into
-parts; `rounded` halves what TPUs round, and `tiles` pads what they are given.
+all-to-alls cut, `order` when kernels run, `widened` what lies there in float32. `gpu` is what is known of GPUs: `split`
+says which products are cut into parts; `rounded` halves what TPUs round, and `tiles` pads what they are given.
 """
