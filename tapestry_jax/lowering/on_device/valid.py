@@ -147,7 +147,9 @@ def is_torn(schedule: Schedule) -> bool:
             return True
         if isinstance(step, Run):
             shaped = schedule.graph.shaped(step.node)
-            if _uneven(shaped, dict(step.cuts), schedule.mesh) & _windowed(shaped):
+            # Few operations read windows, and to lay out ranges is dearer than to ask them.
+            windowed = _windowed(shaped)
+            if windowed and _uneven(shaped, dict(step.cuts), schedule.mesh) & windowed:
                 return True
     return False
 

@@ -124,4 +124,7 @@ def part_of(shape: Sequence[int], axis: int, leading: int = 1) -> tuple[int, ...
 def _forwards(changes: Sequence[Change]) -> tuple[Change, ...]:
     """What of changes XLA sees forwards: neither casts nor what gathers transpose to."""
     seen = (change for change in changes if not isinstance(change, Cast))
-    return tuple(replace(change, varying=True) if isinstance(change, Gather) else change for change in seen)
+    return tuple(
+        replace(change, varying=True) if isinstance(change, Gather) and not change.varying else change
+        for change in seen
+    )

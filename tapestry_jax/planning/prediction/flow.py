@@ -214,9 +214,16 @@ def _edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -> Ed
 
     Nothing flows into or out of a tensor without cells, nor through a fold over nothing.
     """
-    slots = inside.schedule.slots
-    found = _all_edges(inside, step, smooth=smooth)
-    return [(a, b) for a, b in found if slots[a].has_cells and slots[b].has_cells]
+    # Asked forwards, backwards, and once more for every turn that a loop hands on. The step is kept with its edges, so
+    # that no other one takes its identity.
+    key = "edges", id(step), inside.surely, smooth
+    known = inside.schedule.known.get(key)
+    if known is None:
+        slots = inside.schedule.slots
+        found = _all_edges(inside, step, smooth=smooth)
+        edges = [(a, b) for a, b in found if slots[a].has_cells and slots[b].has_cells]
+        known = inside.schedule.known[key] = step, edges
+    return known[1]
 
 
 def _all_edges(inside: _Inside, step: Convert | Run | Finish, *, smooth: bool) -> Edges:

@@ -133,7 +133,7 @@ def copied_bytes(schedule: Schedule, step: Convert) -> float:
     """Bytes that a change of layout reads and writes on the device itself, beside what it sends."""
     moves = any(isinstance(change, Exchange | Deal | Overlap | Gather) for change in step.changes)
     # A block and what neighbours sent are put together; blocks for others are cut out.
-    return 2.0 * schedule.slots[step.result].local_bytes * moves
+    return 2.0 * schedule.slots[step.result].local_bytes if moves else 0.0
 
 
 def _of_copy(path: str, size: float, machine: Machine, around: Around, *, back: bool) -> OperationCost:

@@ -102,21 +102,13 @@ class Builder:
         fixed = self.inputs.get(position)
         named = [label is not None and kind.names.count(label) == 1 for label in kind.names]
         layouts = [fixed] if fixed is not None else even_layouts(kind.shape, named, self.mesh, self.prices.axes)
-        layouts = [layout for layout in layouts if not self._cuts_stack(schedule, slot, layout)]
+        turns = _turns_of(schedule, slot)
+        layouts = [layout for layout in layouts if all(layout.cuts[at] is None for at in turns)]
         copies = 1 + scope.flow.carries_gradient(slot)
         held = [float(copies * replace(schedule.slots[slot], layout=layout).local_bytes) for layout in layouts]
         options = tuple(Option(layout=layout) for layout in layouts)
         pick = self.picks.pick(Chosen("input", (name,), options), [0.0] * len(layouts), held)
         return Home(pick, tuple(layouts), given=True)
-
-    def _cuts_stack(self, schedule: Schedule, slot: int, layout: Layout) -> bool:
-        """Whether a layout cuts an argument along the turns of a loop, which every device runs all of."""
-        for step in schedule.steps:
-            if isinstance(step, Repeat):
-                for operand, at in zip(step.operands[step.carries :], step.axes, strict=False):
-                    if operand == slot and layout.cuts[at] is not None:
-                        return True
-        return False
 
     # Scopes
 
@@ -306,3 +298,14 @@ class Builder:
         known = self._values.get(alike)
         value = known[0] if known is not None else value_between(self.prices, scope, slot, home, readings)
         self._values[alike] = value, 1 if known is None else known[1] + 1
+
+
+def _turns_of(schedule: Schedule, slot: int) -> set[int]:
+    """The axes of an argument along which the turns of a loop take slices: every device runs all of them."""
+    return {
+        at
+        for step in schedule.steps
+        if isinstance(step, Repeat)
+        for operand, at in zip(step.operands[step.carries :], step.axes, strict=False)
+        if operand == slot
+    }
