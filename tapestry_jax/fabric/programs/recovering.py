@@ -26,6 +26,7 @@ from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, show
 from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.files.pieces import read as read_stored
+from tapestry_jax.storage.protocols import Stored
 
 _DEEPEST = 16
 """Generations that are gone back, as far as the catalogue remembers them."""
@@ -75,7 +76,7 @@ class Recovery:
             raise FabricError(message(f"{where}: nobody knows how it was made", told_, remedy=_RESTORE))
         array = np.zeros(shape_of(piece.block), kind.type.dtype)
         for number, output in block.made:
-            array = self._after(array, version, piece, number, output, where, depth)
+            array = self._after(array, version, (piece, block), number, output, where, depth)
         if block.checksum and checksum(np.ascontiguousarray(array)) != block.checksum:
             told_ = "its checksum differs: it was computed on another machine, mesh or release, or what it read changed"
             raise FabricError(message(f"{where}: other bytes came out than were lost", told_, remedy=_RESTORE))
@@ -101,15 +102,16 @@ class Recovery:
         discard(opened, [file])
 
     def _after(
-        self, array: Any, version: Version, piece: Piece, number: int, output: int, where: str, depth: int
+        self, array: Any, version: Version, at: tuple[Piece, Block], number: int, output: int, where: str, depth: int
     ) -> np.ndarray[Any, Any]:
         """What a block is after an operation."""
+        piece, block = at
         operation = reads.operation(self._opened.catalogue, number)
         if operation is None or depth >= _DEEPEST:
             raise FabricError(message(f"{where}: how it was made is no longer remembered", remedy=_RESTORE))
         match operation.kind:
             case "load":
-                return self._loaded(operation, piece, version, where)
+                return self._loaded(operation, piece, block, version, where)
             case "apply":
                 return np.asarray(self._applied(operation, output, where, depth)(piece.block), version.kind.type.dtype)
             case "copy":
@@ -117,7 +119,9 @@ class Recovery:
             case _:
                 raise damaged("an operation is of no kind that is known", f"{operation.kind!r:.40}")
 
-    def _loaded(self, operation: Operation, piece: Piece, version: Version, where: str) -> np.ndarray[Any, Any]:
+    def _loaded(
+        self, operation: Operation, piece: Piece, block: Block, version: Version, where: str
+    ) -> np.ndarray[Any, Any]:
         said = operation.detail
         path = str(said.get("path"))
         # A catalogue may come from anybody: what it says is no reason to ask other machines.
@@ -127,10 +131,13 @@ class Recovery:
         names = version.kind.type.names if any(version.kind.type.names) else None
         found, now = open_source(path, said.get("tensor"), said.get("format"), names)
         try:
-            if now is None or now.detail["fingerprint"] != said.get("fingerprint"):
-                told_ = f"{path!r:.200} is another file by now"
-                raise FabricError(message(f"{where}: what it was loaded from changed", told_, remedy=_RESTORE))
-            return read_stored(found, piece.block)
+            if now is not None and now.detail["fingerprint"] == said.get("fingerprint"):
+                return read_stored(found, piece.block)
+            # A copy of the file, or one that has lost other parts, holds the same bytes here.
+            if (array := _same(found, piece.block, block)) is not None:
+                return array
+            told_ = f"{path!r:.200} is another file by now"
+            raise FabricError(message(f"{where}: what it was loaded from changed", told_, remedy=_RESTORE))
         finally:
             found.close()
 
@@ -218,6 +225,17 @@ class Recovery:
 
 
 _RESTORE = "Restore a snapshot, or make the tensor anew."
+
+
+def _same(source: Stored, box: Box, block: Block) -> np.ndarray[Any, Any] | None:
+    """What is stored in a box, where that is what a block was loaded as; None where it is not, or nobody can tell."""
+    if not block.checksum or block.made is None or len(block.made) != 1:
+        return None
+    try:
+        array = read_stored(source, box)
+    except TapestryError:
+        return None
+    return array if checksum(np.ascontiguousarray(array)) == block.checksum else None
 
 
 def _reader(result: Any) -> Any:

@@ -165,3 +165,24 @@ def test_a_mesh_computes_again_what_it_computed(stored: Path):
         lose(fabric, "z")
         fabric.recover("z")
         assert fabric.read("z").tobytes() == before.tobytes()
+
+
+def test_a_source_that_has_lost_parts_gives_those_that_are_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tapestry_jax.fabric.drafts.choose_chunks", lambda *_: (4, 4))
+    x = np.arange(48, dtype=np.float32).reshape(12, 4)
+    sink = tp.create(tmp_path / "x.zarr").make((12, 4), np.float32, None, (4, 4))
+    sink.write(((0, 12), (0, 4)), x).result()
+    sink.finish().close()
+    with tp.Fabric(tmp_path / "f") as fabric:
+        fabric.load("x", tmp_path / "x.zarr")
+        blocks = [sorted((tmp_path / "f" / "blocks").glob("*/[0-9]*"))[at] for at in (0, 1)]
+        (tmp_path / "x.zarr" / "c" / "1" / "0").unlink()
+        (tmp_path / "x.zarr" / "zarr.json").touch()
+        blocks[0].unlink()
+        assert fabric.recover("x") == (((0, 4), (0, 4)),)
+        assert (fabric.read("x") == x).all()
+        blocks[1].unlink()
+        with pytest.raises(tp.FabricError, match=r"block .*4:8.*: what it was loaded from changed"):
+            fabric.recover("x")
