@@ -51,7 +51,7 @@ NARROWEST, *BETWEEN, WIDEST = PLANS
         (NARROWEST, "training step"),
         *(pytest.param(entries, "training step", marks=pytest.mark.thorough) for entries in BETWEEN),
         (WIDEST, "training step"),
-        (WIDEST, "loss"),
+        pytest.param(WIDEST, "loss", marks=pytest.mark.thorough),
     ],
 )
 def test_plan_sends_no_more_than_xla(entries, direction, mesh2x4):

@@ -46,7 +46,9 @@ def test_one_program_gives_the_same_in_five_embeddings(client: Any) -> None:
     assert laws.assert_embeddings(planned(), engine=client).held == ALL
 
 
-@pytest.mark.parametrize("dtype", ["int32", "bfloat16", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", *(pytest.param(dtype, marks=pytest.mark.thorough) for dtype in ("int32", "bool"))]
+)
 def test_embeddings_of_other_dtypes(dtype: str, client: Any) -> None:
     largest = tp.fold(agg.Max(), "row c -> c")
     assert laws.assert_embeddings(planned(largest, 7, dtype), engine=client).held == ALL

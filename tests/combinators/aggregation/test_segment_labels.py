@@ -54,7 +54,11 @@ def test_one_segment_and_no_element():
     assert run(X[:0], np.zeros(0, np.int32)).tolist() == [0.0]
 
 
-@pytest.mark.parametrize("entry", [tp.chunks(3), "m", ("m", tp.chunks(2))], ids=["chunks", "mesh", "both"])
+@pytest.mark.parametrize(
+    "entry",
+    [*(pytest.param(entry, marks=pytest.mark.thorough) for entry in (tp.chunks(3), "m")), ("m", tp.chunks(2))],
+    ids=["chunks", "mesh", "both"],
+)
 def test_planned_segments_are_those_of_the_whole(entry):
     first = tp.fold(PIECES["First"].by_segment(None, SIZE), "x, x -> ")
     labels = np.asarray(LABELS["before"], np.int32)

@@ -215,6 +215,7 @@ def test_weighted_logsumexp_is_that_of_scipy():
     assert np.all(np.asarray(run(x, 0 * w)) == -INF)
 
 
+@pytest.mark.thorough  # its laws without weights are checked anyway, and its values above
 def test_weighted_logsumexp_is_lawful():
     number = jax.ShapeDtypeStruct((), jnp.float32)
     report = laws.assert_lawful(aggregators.LogSumExp(), [number, number], laws="aggregator", examples=some(12))

@@ -147,7 +147,7 @@ def test_what_is_compiled_for_a_monoid_by_key_does_not_grow_with_the_elements() 
     assert by_key(1000).count("\n") < 1.1 * by_key(300).count("\n")
 
 
-@pytest.mark.parametrize("size", [1, 8, 9, 33, 300, 1100])
+@pytest.mark.parametrize("size", [1, 8, 9, 300, *(pytest.param(n, marks=pytest.mark.thorough) for n in (33, 1100))])
 def test_prefixes_of_stacked_states_are_those_of_a_tree(size: int) -> None:
     states = tuple(np.random.default_rng(size).normal(size=(2, size, 3)))
 

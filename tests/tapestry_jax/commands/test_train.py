@@ -153,15 +153,20 @@ def test_a_function_that_takes_any_setting(said: Callable[[str], str]):
     assert config.settings == {"rate": 1, "folder": "run", "theirs": "any"} and config.fit == {"steps": 1, "every": 2}
 
 
-def test_the_example_is_read_and_trains(said: Callable[[str], str], capsys: pytest.CaptureFixture[str], tmp_path: Path):
+@pytest.mark.thorough  # which trains a model that tests of the examples train too
+def test_the_example_trains(said: Callable[[str], str], capsys: pytest.CaptureFixture[str], tmp_path: Path):
     device = jax.config.jax_default_device
     sizes = "layers = 1\nembed = 8\nheads = 1\nlength = 8\nbatch = 8\n"
     settings = f'checkpoint = "{tmp_path}/run"\nmesh = {{ data = 8 }}\n{sizes}'
     with modules_of(EXAMPLES):
-        assert read_config(str(EXAMPLES / "train.toml"), Trainer.fit, "test").fit["steps"] == 300
         text = f'make = "training:make"\n[settings]\n{settings}[fit]\nsteps = 1\n'
         try:
             assert main(["train", said(text), "--json"]) == 0
         finally:
             jax.config.update("jax_default_device", device)
     assert 5 < rows(capsys)[0]["loss"] < 7  # the logarithm of 256 symbols is 5.5
+
+
+def test_the_example_is_read():
+    with modules_of(EXAMPLES):
+        assert read_config(str(EXAMPLES / "train.toml"), Trainer.fit, "test").fit["steps"] == 300

@@ -8,6 +8,7 @@ import numpy as np
 import tapestry_jax as tp
 from tests.contract import assert_contract, assert_same
 from tests.tapestry_jax.draw import named, normal
+from tests.thoroughly import thoroughly
 
 agg = tp.aggregators
 ROWS = 21
@@ -81,10 +82,10 @@ def test_contract_ordered_aggregators_by_key_and_in_a_row(mesh8):
     pieces = {"sum": agg.CompensatedSum(), "decayed": agg.Decayed(2.0), "product": agg.MatrixProduct("log")}
 
     def program(x, times, matrices, keys):
-        return {
+        few = {} if not thoroughly() else {"sum": tp.fold(pieces["sum"], "row col -> col")(x)}
+        return few | {
             "recurrence": tp.fold(RECURRENCE.by_key(None, 3), "row col, row -> col")(x, keys),
             "masked": tp.fold(agg.Mean().masked(), "row col, row -> col")(x, keys),
-            "sum": tp.fold(pieces["sum"], "row col -> col")(x),
             "decayed": tp.fold(pieces["decayed"], "row col, row -> col")(x, times)["mean"],
             "product": tp.Reduce(pieces["product"].lift_many, "step [i] [j] -> ", tp.monoids.LogProduct)(matrices),
         }
@@ -96,10 +97,10 @@ def test_contract_ordered_aggregators_by_key_and_in_a_row(mesh8):
             for row in np.asarray(x, np.float64)[keys == key]:
                 state = row * state + 1 - row
             states.append(state)
-        return {
+        few = {} if not thoroughly() else {"sum": pieces["sum"].reference(x)}
+        return few | {
             "recurrence": np.stack(states, -1),
             "masked": x[keys != 0].mean(0),
-            "sum": pieces["sum"].reference(x),
             "decayed": pieces["decayed"].reference(x, times)["mean"],
             "product": pieces["product"].reference(matrices),
         }

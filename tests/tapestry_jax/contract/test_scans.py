@@ -74,7 +74,7 @@ def test_contract_affine_recurrence(mesh2x4, length, reverse, exclusive):
     [
         # Forwards the tree of accelerators below goes, by rows as well.
         pytest.param(8 * 64, {}, id="even", marks=pytest.mark.thorough),
-        pytest.param(8 * 50 - 3, {"reverse": True, "exclusive": True}, id="uneven"),
+        pytest.param(8 * 50 - 3, {"reverse": True, "exclusive": True}, id="uneven", marks=pytest.mark.thorough),
     ],
 )
 def test_contract_recurrence_of_many_steps(mesh8, monkeypatch, length, ends):

@@ -155,6 +155,7 @@ def test_until_means_are_those_of_numpy(entries: dict[str, Any]) -> None:
     assert (int(steps), bool(converged)) == (count, True)
 
 
+@pytest.mark.thorough  # of sums over rows in uneven chunks, as the means are
 def test_until_mixture_is_that_of_numpy() -> None:
     args = POINTS[:, 0] + POINTS[:, 1], np.array([1.0, 6.0], np.float32)
     wanted = numpy_mixture(*(each.astype(float) for each in args))
@@ -214,7 +215,13 @@ def test_until_is_passed_by_gradients_that_do_not_need_it() -> None:
     assert_same(plan, (B,))
 
 
-@pytest.mark.parametrize("options", [{"derivative": "unrolled"}, {"derivative": "implicit", "terms": 12}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"derivative": "unrolled"}, marks=pytest.mark.thorough),
+        {"derivative": "implicit", "terms": 12},
+    ],
+)
 def test_until_gradients_of_plans_are_predicted(options: dict[str, Any]) -> None:
     a = 0.1 * A
 

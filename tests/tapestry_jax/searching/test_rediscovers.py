@@ -157,7 +157,9 @@ def test_long_sequences_are_cut():
     assert plan.cost("H100").seconds < 1.05 * tp.plan(plan.graph, MESH, CONTEXT).cost("H100").seconds
 
 
-@pytest.mark.parametrize(("memory", "name"), [("500MB", "token"), ("300MB", "vocab")])
+@pytest.mark.parametrize(
+    ("memory", "name"), [pytest.param("500MB", "token", marks=pytest.mark.thorough), ("300MB", "vocab")]
+)
 def test_a_loss_takes_rows_in_chunks_where_their_logits_fit(memory: str, name: str):
     @tp.program("token embed, embed vocab, token -> ()")
     def loss(x: Any, table: Any, targets: Any) -> Any:

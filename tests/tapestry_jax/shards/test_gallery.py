@@ -20,8 +20,8 @@ def load() -> Iterator[Any]:
         yield load
 
 
-# Their folds, scans and halos are among the others and in lowered/test_cells.py.
-THOROUGH = ("flash_attention", "parallel_scan", "megatron", "stencil")
+# Their folds, scans, rings and halos are among the others and in lowered/test_cells.py.
+THOROUGH = ("flash_attention", "parallel_scan", "megatron", "stencil", "ring_attention", "batch_norm")
 
 
 @pytest.mark.parametrize(

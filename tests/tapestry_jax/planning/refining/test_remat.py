@@ -63,8 +63,9 @@ def backward(plan, kind):
     ("entries", "choice"),
     [
         pytest.param({"b": "data", "f": "model"}, True, marks=pytest.mark.thorough),
-        ({"b": ("data", tp.chunks(2)), "f": "model"}, "dots"),
-        ({"f": ("model", tp.chunks(3))}, True),
+        # As the first, layers that stand one by one are in test_remat_scopes.py.
+        pytest.param({"b": ("data", tp.chunks(2)), "f": "model"}, "dots", marks=pytest.mark.thorough),
+        pytest.param({"f": ("model", tp.chunks(3))}, True, marks=pytest.mark.thorough),
         ({"layer": "data", "b": tp.chunks(3)}, "dots"),
         pytest.param({"b": tp.chunks(2)}, True, marks=pytest.mark.thorough),
     ],
