@@ -86,7 +86,7 @@ def on_valid_rows(
       written: whether somebody wrote a derivative of the kernel.
     """
     kernel = shaped.operation.kernel
-    ranges = {dim: _ranges(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
+    ranges = {dim: ranges_of(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
     # Padding may not be given to a kernel whose derivative makes something of nothing, or has no bounds.
     if not ranges or not (
         _is_steep(shaped, blocks, here, states=states) or (written and pulls_otherwise(kernel, blocks))
@@ -129,7 +129,7 @@ def without_rows_of_nothing(shaped: Shaped, cuts: Cuts, here: Here, results: Seq
         return list(results)
     found: Any = None
     for dim in sorted(_uneven(shaped, cuts, here)):
-        kinds, codes = _ranges(cuts[dim], shaped.sizes[dim], here)
+        kinds, codes = ranges_of(cuts[dim], shaped.sizes[dim], here)
         filled = np.array([high > low for low, high in kinds])[codes]
         if not filled.all():
             own = jnp.asarray(filled)[here.index(cuts[dim].axes)]
@@ -157,7 +157,7 @@ def is_torn(schedule: Schedule) -> bool:
 def _uneven(shaped: Shaped, cuts: Cuts, mesh: MeshShape) -> set[str]:
     """The cut dimensions of the results that have padding on some device, in some turn."""
     mapped = (dim for dim in cuts if dim not in shaped.signature.fold_dims and shaped.sizes[dim] and cuts[dim].extent)
-    return {dim for dim in mapped if _ranges(cuts[dim], shaped.sizes[dim], mesh)[0] != [(0, cuts[dim].extent)]}
+    return {dim for dim in mapped if not is_full(cuts[dim], shaped.sizes[dim], mesh)}
 
 
 def _made(shaped: Shaped, *, states: bool) -> Callable[..., Any]:
@@ -293,16 +293,30 @@ def _overflows(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jnp.inexact) and float(jnp.finfo(dtype).max) < _ORDINARY
 
 
-def _ranges(cut: Cut, size: int, mesh: MeshShape) -> tuple[list[Range], NDArray[np.int32]]:
+def is_full(cut: Cut, size: int, mesh: MeshShape) -> bool:
+    """Whether every place of every device holds an index, in every turn: no device has padding.
+
+    Blocks ascend, so the first and the last device tell it of all. It is asked of every operation, and most are full.
+    """
+    least, end = _bounds(cut, size)
+    return cut.low >= least and (mesh.size(cut.axes) - 1) * cut.block + cut.low + cut.extent <= end
+
+
+def ranges_of(cut: Cut, size: int, mesh: MeshShape) -> tuple[list[Range], NDArray[np.int32]]:
     """The ranges of places that hold indices, on some device in some turn, and which of them each has."""
-    window = cut.window
-    least, end = (-window.before, size + window.after) if window is not None and window.wraps else (0, size)
+    least, end = _bounds(cut, size)
     start = np.arange(mesh.size(cut.axes), dtype=np.int64) * cut.block + cut.low
     low = np.clip(least - start, 0, cut.extent)
     found = np.stack([low, np.maximum(np.clip(end - start, 0, cut.extent), low)], 1)
     found[found[:, 0] == found[:, 1]] = 0
     kinds, codes = np.unique(found, axis=0, return_inverse=True)
     return [(low, high) for low, high in kinds.tolist()], codes.reshape(-1).astype(np.int32)
+
+
+def _bounds(cut: Cut, size: int) -> Range:
+    """The first index that there is, and the one behind the last."""
+    window = cut.window
+    return (-window.before, size + window.after) if window is not None and window.wraps else (0, size)
 
 
 def _places(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.lowering.on_device import valid
+from tapestry_jax.planning.geometry.layout import Cut, Window
+from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tests.simulated.evaluate import simulated
 
 Program = Callable[..., Any]
@@ -214,3 +217,17 @@ def test_slices_of_ordinary_functions_read_what_there_is() -> None:
     got, want = (simulated(jax.grad(lambda *a, of=of: of(*a).sum(), argnums=(0, 1)), *args) for of in (run, change))
     for left, right in zip(got, want, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_and_the_last_device_tell_whether_any_has_padding() -> None:
+    seen = set[bool]()
+    offsets = itertools.product((-2, 0, 1), (1, 2), (0, 1, 2), (0, 1, 2), (False, True))
+    windows = [
+        Window(offset, width, 1, 4, "valid", before, after, wraps) for offset, width, before, after, wraps in offsets
+    ]
+    for window, block, size, devices in itertools.product((None, *windows), (1, 3), (1, 5), (1, 3)):
+        cut, mesh = Cut(("a",), block, window), MeshShape((("a", devices),))
+        told, (kinds, _) = valid.is_full(cut, size, mesh), valid.ranges_of(cut, size, mesh)
+        assert told == (kinds == [(0, cut.extent)]), (cut, size, devices)
+        seen.add(told)
+    assert seen == {False, True}
