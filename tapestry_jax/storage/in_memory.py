@@ -58,7 +58,7 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
       A `Stored`, whose `chunks` are the shape.
 
     Raises:
-      FormatError: for what is no array of numbers, or names that do not fit it.
+      FormatError: for what is no array of numbers, one with a mask, or names that do not fit it.
 
     Example:
       >>> import numpy as np
@@ -68,6 +68,9 @@ def stored(array: Any, *, names: Any = None) -> InMemory:
       >>> row
       array([[3., 4., 5.]])
     """
+    if isinstance(array, np.ma.MaskedArray):
+        remedy = "Pass array.filled(value), or the mask as an input of its own."
+        raise FormatError(message("an array with a mask cannot be stored: the mask would be dropped", remedy=remedy))
     try:
         found = np.asarray(array)
     except (TypeError, ValueError) as error:

@@ -61,7 +61,8 @@ class LocalFile:
     def __init__(self, path: Path) -> None:
         self.where, self._path = str(path), path.absolute()
         try:
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # A pipe that nobody writes is no file, and is not waited for.
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             # Also when it is forgotten: a program may open many.
             self._let_go = weakref.finalize(self, os.close, self._file)
             about = os.fstat(self._file)

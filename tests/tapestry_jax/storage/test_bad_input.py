@@ -404,3 +404,15 @@ def test_fingerprints_change_with_what_is_stored(tmp_path: Path):
     assert stored(x.copy()).fingerprint() == before != stored(x.T.copy()).fingerprint()
     x[1, 2] = 1
     assert stored(x).fingerprint() != before
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.npy")
+    with pytest.raises(tp.StorageError, match="is no file"):
+        tp.open(tmp_path / "x.npy")
+
+
+def test_a_mask_is_not_dropped():
+    masked = np.ma.array(np.ones((3, 2), np.float32), mask=np.eye(3, 2, dtype=bool))
+    with pytest.raises(tp.FormatError, match="the mask would be dropped"):
+        tp.stream(tp.fold(tp.aggregators.Sum(), "row col -> col"), "row", masked)
