@@ -1,4 +1,4 @@
-"""What a program says that its operands meet: `jnp.searchsorted`, that they rise; `unique_indices`, that none repeats.
+"""What a program says that its operands meet: that they rise, that none repeats, that they are places of an array.
 
 A kernel that is right of such operands alone is right, and is to be run on them.
 """
@@ -20,12 +20,14 @@ class Preconditions:
     """Operands of a program, by number, that it takes to be of some kind.
 
     Attributes:
-      rising: those that something is looked up in by halves.
+      rising: those that something is looked up in by halves, or that name places in their order.
       distinct: those that name the places of a scatter, none of them twice.
+      places: those that name places of an array, which is read or written there.
     """
 
     rising: set[int] = field(default_factory=set)
     distinct: set[int] = field(default_factory=set)
+    places: set[int] = field(default_factory=set)
 
 
 def preconditions(program: Any) -> Preconditions:
@@ -41,8 +43,11 @@ def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> None:
         read = [frozenset[int]() if is_literal(each) else origins.get(each, frozenset()) for each in equation.invars]
         if equation.params.get("name") == "searchsorted" and read:
             found.rising.update(read[0])
+        named = _all(read[_places_of(equation)])
+        found.places.update(named)
+        found.rising.update(named if equation.params.get("indices_are_sorted") else ())
         if equation.primitive.name.startswith("scatter") and equation.params.get("unique_indices"):
-            found.distinct.update(read[1])
+            found.distinct.update(named)
         for inner in programs_inside(equation):
             within = getattr(inner, "jaxpr", inner)
             # Of a `cond` the first is the choice; of what takes others nothing is known but all that there are.
@@ -50,6 +55,14 @@ def _follow(jaxpr: Any, given: Sequence[Origins], found: Preconditions) -> None:
             fits = len(passed) == len(within.invars)
             _follow(within, passed if fits else [_all(read)] * len(within.invars), found)
         origins.update(dict.fromkeys(equation.outvars, _all(read)))
+
+
+def _places_of(equation: Any) -> slice:
+    """Which operands of an equation name places."""
+    name = equation.primitive.name
+    if name == "gather" or name.startswith("scatter"):
+        return slice(1, 2)
+    return slice(*{"dynamic_slice": (1, None), "dynamic_update_slice": (2, None)}.get(name, (0, 0)))
 
 
 def _all(read: Iterable[Origins]) -> Origins:

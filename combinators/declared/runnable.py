@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from combinators.declared.drawn import is_key
 from combinators.kernels.jaxprs import programs_inside
 
 # What calls code that is none of JAX's, waits for other devices, or may never end on numbers that were drawn.
@@ -17,11 +18,11 @@ _CELLS, _WORK, _EQUATIONS = 1 << 21, 1 << 26, 1024
 
 
 def can_be_run(program: Any) -> bool:
-    """Whether a closed jaxpr takes numbers alone, not too many, and does nothing but compute for a moment."""
+    """Whether a closed jaxpr takes numbers and keys alone, not too many, and does nothing but compute for a moment."""
     if program is None or program.effects:
         return False
     avals = (*program.in_avals, *program.out_avals)
-    if not all(isinstance(aval.dtype, np.dtype) for aval in avals):
+    if not all(isinstance(aval.dtype, np.dtype) or is_key(aval.dtype) for aval in avals):
         return False
     equations = list(_equations(program.jaxpr, 1))
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -146,13 +147,13 @@ TRUE.update(
 )
 
 
-def held(arrow: Any, box: dict[str, int]) -> None:
+def held(arrow: Any, box: dict[str, int], dtype: Any = jnp.float32) -> None:
     """Hold the kernel of a leaf to a box of its index space."""
     operation = arrow.operation
     shapes = {"(rows+[d]) cols, [d] -> rows cols": ((8, 2), (3,)), "rows [a] [b] -> [a] [b]": ((6, 3, 3),)}
     shapes |= {SPLIT: ((12,),), EVERY_OTHER: ((11,),)}
     shapes |= {TOLD[0]: ((7,), (8,)), TOLD[1]: ((6,), (6,))}
-    operands = tuple(Struct(each, jnp.float32) for each in shapes.get(str(operation.signature), ((6, 2),)))
+    operands = tuple(Struct(each, dtype) for each in shapes.get(str(operation.signature), ((6, 2),)))
     shaped = shape(operation, operands)
     sizes = {**shaped.sizes, **box}
     blocks = block_structs(shaped.signature, operands, sizes)
@@ -176,6 +177,70 @@ def test_kernels_that_compute_something_else_on_boxes_are_refused(name: str) -> 
 )
 def test_other_ways_to_the_same_are_taken(name: str) -> None:
     held(*TRUE[name])
+
+
+def turned(x: Any) -> Any:
+    return x[::-1][0]
+
+
+def runs(x: Any) -> Any:
+    """Wrong where a run goes on in the next block; whole numbers that rise from block to block would hide it."""
+    return (x[1:] < x[:-1]).sum(0)
+
+
+OF_WHOLE = {
+    "the first": (tp.Reduce(lambda x: x[0], FOLDED, tp.monoids.Min), jnp.int32),
+    "the last": (tp.Reduce(lambda x: x[-1], FOLDED, tp.monoids.Max), jnp.uint8),
+    "the last, turned round": (tp.Reduce(turned, FOLDED, tp.monoids.Max), jnp.int64),
+    "the first of truths": (tp.Reduce(lambda x: x[0], FOLDED, tp.monoids.All), bool),
+    "falls": (tp.Reduce(runs, FOLDED, tp.monoids.Sum), jnp.int8),
+    "places in their order": (
+        tp.Reduce(lambda x: jnp.arange(9)[x[-1]], FOLDED, tp.monoids.Max),
+        jnp.int32,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", cases("the first, the first of truths, falls", OF_WHOLE))
+def test_whole_numbers_do_not_rise_for_a_kernel_that_takes_them_to(name: str) -> None:
+    arrow, dtype = OF_WHOLE[name]
+    with pytest.raises(KernelError, match="such boxes do not come to what it gives for"):
+        held(arrow, {"rows": 2}, dtype)
+
+
+def one_key_for_a_block(keys: Any, x: Any) -> Any:
+    def step(key: Any, row: Any) -> Any:
+        return jax.random.split(key, 1)[0], row + jax.random.normal(key, row.shape)
+
+    return jax.lax.scan(step, keys[0], x)[1]
+
+
+def a_key_for_each_row(keys: Any, x: Any) -> Any:
+    return x + jax.lax.map(lambda key: jax.random.normal(key, x.shape[1:]), keys)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_true"),
+    [(one_key_for_a_block, False), pytest.param(a_key_for_each_row, True, marks=pytest.mark.thorough)],
+)
+@pytest.mark.parametrize("impl", ["threefry2x32", pytest.param("rbg", marks=pytest.mark.thorough)])
+def test_keys_are_drawn_as_numbers_are(kernel: Any, is_true: bool, impl: str) -> None:
+    operation = tp.Map(kernel, "rows, rows [cols] -> rows [cols]").operation
+    key = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
+    operands = [Struct((6,), key), Struct((6, 2), jnp.float32)]
+    shaped = shape(operation, tuple(operands))
+    sizes = {**shaped.sizes, "rows": 2}
+    blocks = block_structs(shaped.signature, operands, sizes)
+    with nullcontext() if is_true else pytest.raises(KernelError, match="box rows=2"):
+        check_numbers(shaped, operation.kernel, blocks, sizes, is_state=False)
+
+
+def test_two_parts_of_one_number_are_not_left_to_chance() -> None:
+    operation = tp.Reduce(lambda x: x[0], "rows -> ", tp.monoids.Min).operation
+    for dtype in (jnp.float32, jnp.int32):
+        shaped = shape(operation, (Struct((2,), dtype),))
+        with pytest.raises(KernelError, match="box rows=1"):
+            check_numbers(shaped, operation.kernel, [Struct((1,), dtype)], {"rows": 1}, is_state=True)
 
 
 def test_it_is_seen_of_many_cells_without_computing_all_of_them() -> None:

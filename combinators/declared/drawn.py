@@ -1,0 +1,99 @@
+"""Numbers that kernels are run on: of both signs, between 0 and 1, whole numbers in their order and in none.
+
+What a program takes its operands to be (`preconditions`), they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from combinators.declared.preconditions import Preconditions, preconditions
+from combinators.index_space.signature import Signature
+
+# What operands are moved by, in roundings of their dtype.
+_MOVED = 4
+# Whole numbers begin at 0, since many are places; others are as far from it, on either side.
+_PLACES, _FAR = 3, 5
+
+
+def drawn(signature: Signature, program: Any, sizes: Mapping[str, int], rounds: int = 1) -> Iterator[list[Any]]:
+    """Operands of a program, one list of arrays after the other.
+
+    Floats of both signs, then between 0 and 1. Whole numbers rise along every axis, as labels and edges do; then they
+    come in any order, repeated, and negative where no place is computed of them.
+
+    Args:
+      signature: of the kernel, without an ellipsis.
+      program: its closed jaxpr on all of its cells.
+      sizes: of its dimensions.
+      rounds: how often each kind of numbers is drawn.
+    """
+    taken = preconditions(program)
+    told = taken.rising | taken.distinct
+    ordered = [
+        operand.coordinate is not None or number in told or not _is_whole(aval.dtype)
+        for number, (operand, aval) in enumerate(zip(signature.operands, program.in_avals, strict=True))
+    ]
+    kinds = [(False, True), (True, True), *([] if all(ordered) else [(False, False)])]
+    for seed in range(rounds):
+        for positive, rising in kinds:
+            rng = np.random.default_rng(seed)
+            yield [
+                np.arange(sizes[operand.coordinate]).astype(aval.dtype)
+                if operand.coordinate is not None
+                else _operand(rng, number, aval, taken, positive, rising)
+                for number, (operand, aval) in enumerate(zip(signature.operands, program.in_avals, strict=True))
+            ]
+
+
+def moved(array: Any) -> Any:
+    """Numbers next to those of an array: what they change is what rounding may."""
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return array
+    signs = np.random.default_rng(1).choice([-1, 1], array.shape)
+    return (array * (1 + _MOVED * float(jnp.finfo(array.dtype).eps) * signs)).astype(array.dtype)
+
+
+def is_key(dtype: Any) -> bool:
+    """Whether numbers are random keys."""
+    return jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def _is_whole(dtype: Any) -> bool:
+    return not jnp.issubdtype(dtype, jnp.inexact) and not is_key(dtype)
+
+
+def _operand(
+    rng: np.random.Generator, number: int, aval: Any, taken: Preconditions, positive: bool, rising: bool
+) -> Any:
+    if is_key(aval.dtype):
+        return _keys(int(rng.integers(1 << 30)), aval)
+    if number in taken.distinct:
+        values = np.arange(math.prod(aval.shape)).reshape(aval.shape)
+        values = values if number in taken.rising else rng.permutation(values.ravel()).reshape(aval.shape)
+        return values.astype(aval.dtype)
+    if not _is_whole(aval.dtype):
+        values = rng.uniform(0.1, 0.9, aval.shape) if positive else 3 * rng.normal(size=aval.shape)
+    elif aval.dtype == bool:
+        values = rng.integers(0, 2, aval.shape)
+    elif rising or number in taken.places | taken.rising:
+        values = rng.integers(0, _PLACES, aval.shape)
+    else:
+        least = 0 if jnp.issubdtype(aval.dtype, jnp.unsignedinteger) else -_FAR
+        values = rng.integers(least, _FAR, aval.shape)
+    if number in taken.rising or (rising and _is_whole(aval.dtype)):
+        for axis in range(values.ndim):
+            values = np.sort(values, axis)
+    return values.astype(aval.dtype)
+
+
+def _keys(seed: int, aval: Any) -> Any:
+    kinds: list[Any] = []  # which only arrays tell
+    jax.eval_shape(lambda keys: kinds.append(jax.random.key_impl(keys)), jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+    return jax.random.split(jax.random.key(seed, impl=kinds[0]), aval.shape)
