@@ -78,8 +78,8 @@ def test_folds_and_monoids_keep_what_they_read() -> None:
     def program(x: Any) -> Any:
         made = list[Any]()
         for most in (10.0, 20.0, 30.0):
-            capped = tp.Monoid(0.0, lambda a, b: jnp.minimum(a + b, most))  # noqa: B023
-            made.append(tp.Reduce(lambda a: jnp.minimum(a.sum(), most), "r -> ", capped)(x))  # noqa: B023
+            capped = tp.Monoid(-jnp.inf, lambda a, b: jnp.minimum(jnp.maximum(a, b), most))  # noqa: B023
+            made.append(tp.Reduce(lambda a: jnp.minimum(10 * a.max(), most), "r -> ", capped)(x))  # noqa: B023
         return tuple(made)
 
     for _ in range(2):
