@@ -83,7 +83,8 @@ def _change(parent: Any, key: Any, places: list[tuple[Any, Any]], random: random
                 (value + 1, value - 1, -value, 2 * value, value * 2**33, float(value), str(value))
             )
         case _:
-            parent[key] = _edited(value, random)
+            # A copy: a part that stands in two places, or in HOSTILE, would be changed there too by what comes next.
+            parent[key] = copy.deepcopy(_edited(value, random))
 
 
 def _edited(value: Any, random: random.Random) -> Any:

@@ -19,7 +19,7 @@ from combinators.stored.readable import Readable
 from combinators.stored.step_budget import bounded_steps
 from tests.combinators.hostile import TOLD
 from tests.combinators.hostile_parts import signed
-from tests.mutate_json import mutated, parts
+from tests.mutate_json import HOSTILE, mutated, parts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,6 +72,13 @@ def test_edited_graphs_are_read_or_refused() -> None:
         else:
             assert tp.Graph.from_json(graph.to_json()).key == graph.key
     assert 100 < refused < 150
+
+
+def test_mutations_end_and_leave_what_is_put_in_as_it_was() -> None:
+    before, draws = json.dumps(HOSTILE), random.Random(77)
+    for _ in range(300):
+        mutated({"sizes": [1, 2, None, True], "cuts": {"a": 1, "b": [2, [3]]}, "n": 7}, draws)
+    assert json.dumps(HOSTILE) == before
 
 
 def test_more_steps_than_allowed_end_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
