@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,26 @@ def test_combinators_needs_jax_and_numpy_only(path: Path):
     modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
     roots = {module.partition(".")[0] for module in modules}
     assert roots - sys.stdlib_module_names <= {"combinators", "jax", "numpy"}
+
+
+JSON_ELSEWHERE = {
+    "combinators/stored/json.py": 1,  # `read_json`
+    "tapestry_jax/fabric/tensors/records.py": 1,  # holds plans as texts, longer than a text of a file
+    "tapestry_jax/nnx/training/saving/resuming.py": 1,  # what it has just written
+    "tapestry_jax/searching/question/kept.py": 2,  # what it has just written; holds a plan as a text
+    "tapestry_jax/storage/chunked/fetched.py": 2,  # what TensorStore has read
+    "tapestry_jax/storage/chunked/metadata.py": 1,  # a format of others, with bounds of its own
+    "tapestry_jax/storage/files/safetensors.py": 2,  # a format of others, with bounds of its own
+}
+
+
+def test_json_of_any_origin_is_read_within_bounds():
+    texts = {path: path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    found = {
+        path.relative_to(ROOT).as_posix(): len(re.findall(r"json\.loads?\(", text)) for path, text in texts.items()
+    }
+    # Elsewhere `combinators.stored.json.read_json` reads: bounds, no key twice, no infinity, and errors in our words.
+    assert {path: count for path, count in found.items() if count} == JSON_ELSEWHERE
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tapestry_jax.fabric.catalogue.connection import Connection
+from tapestry_jax.fabric.tensors.records import number_from_row
 
 GENERATIONS = 16
 """How far back lineage is remembered past what is there: `x = step(x)` for ever is not a list for ever."""
@@ -28,8 +29,8 @@ SELECT version, MIN(depth) FROM reached GROUP BY version
 
 def prune(catalogue: Connection) -> None:
     """Forget, inside of a transaction of the caller; files are named in `garbage`, to be removed after it."""
-    needed = {int(version): int(depth) for version, depth in catalogue.ask(_NEEDED)}
-    known = [int(version) for (version,) in catalogue.ask("SELECT number FROM versions")]
+    needed = {number_from_row(version): int(depth) for version, depth in catalogue.ask(_NEEDED)}
+    known = [number_from_row(version) for (version,) in catalogue.ask("SELECT number FROM versions")]
     gone = [version for version in known if version not in needed]
     shadows = [version for version in known if needed.get(version, 0)]
     _throw_away(catalogue, gone + shadows)
@@ -51,7 +52,8 @@ def _throw_away(catalogue: Connection, dead: list[int]) -> None:
     files = {str(f) for v in dead for (f,) in catalogue.ask("SELECT file FROM blocks WHERE version = ?", (v,)) if f}
     dead_set = set(dead)
     for file in files:
-        users = {int(version) for (version,) in catalogue.ask("SELECT version FROM blocks WHERE file = ?", (file,))}
+        rows = catalogue.ask("SELECT version FROM blocks WHERE file = ?", (file,))
+        users = {number_from_row(version) for (version,) in rows}
         if users <= dead_set:
             catalogue.tell("INSERT OR IGNORE INTO garbage (file) VALUES (?)", (file,))
 

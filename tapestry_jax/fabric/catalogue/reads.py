@@ -13,6 +13,7 @@ from tapestry_jax.fabric.tensors.records import (
     detail_from_row,
     kind_from_row,
     made_from_row,
+    number_from_row,
 )
 
 
@@ -75,7 +76,7 @@ def _found(catalogue: Connection, number: object, name: str) -> Version:
 def blocks(catalogue: Connection, number: int) -> dict[int, Block]:
     """The blocks of a version by position; one that is not there is zero."""
     rows = catalogue.ask("SELECT position, file, checksum, made FROM blocks WHERE version = ?", (number,))
-    return {int(position): _block(*row) for position, *row in rows}
+    return {number_from_row(position): _block(*row) for position, *row in rows}
 
 
 def block(catalogue: Connection, number: int, position: int) -> Block | None:
@@ -97,7 +98,7 @@ def operation(catalogue: Connection, number: int) -> Operation | None:
     if not rows:
         return None
     question = "SELECT version FROM operation_inputs WHERE operation = ? ORDER BY position"
-    inputs = tuple(int(each) for (each,) in catalogue.ask(question, (number,)))
+    inputs = tuple(number_from_row(each) for (each,) in catalogue.ask(question, (number,)))
     kind, detail, graph = rows[0]
     return Operation(number, str(kind), detail_from_row(detail), None if graph is None else str(graph), inputs)
 
@@ -118,7 +119,7 @@ def snapshot(catalogue: Connection, name: str) -> dict[str, int] | None:
     if not _is_text(name) or not catalogue.ask("SELECT 1 FROM snapshots WHERE name = ?", (name,)):
         return None
     question = "SELECT name, version FROM snapshot_tensors WHERE snapshot = ? ORDER BY name"
-    return {str(tensor): int(number) for tensor, number in catalogue.ask(question, (name,))}
+    return {str(tensor): number_from_row(number) for tensor, number in catalogue.ask(question, (name,))}
 
 
 def are_live(catalogue: Connection, numbers: Sequence[int]) -> bool:

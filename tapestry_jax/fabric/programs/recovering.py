@@ -23,8 +23,9 @@ from tapestry_jax.fabric.programs.program import Program, read_plan, read_progra
 from tapestry_jax.fabric.programs.streaming import Asked, Streamed, run_streamed
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Box, Piece, pieces, shape_of, shown, slices
-from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged
+from tapestry_jax.fabric.tensors.records import Block, Operation, Version, damaged, number_from_row
 from tapestry_jax.plan import Plan
+from tapestry_jax.storage.boxes import check_box
 from tapestry_jax.storage.files.pieces import read as read_stored
 from tapestry_jax.storage.protocols import Stored
 
@@ -174,10 +175,13 @@ class Recovery:
     ) -> np.ndarray[Any, Any]:
         try:
             start, into = (_box(operation.detail[side]) for side in ("from", "to"))
-            order = tuple(int(axis) for axis in operation.detail["order"])
+            order = tuple(number_from_row(axis) for axis in operation.detail["order"])
         except (KeyError, TypeError, ValueError) as error:
             raise damaged("a copy has no boxes", f"{json.dumps(operation.detail)[:80]}") from error
+        if len(operation.inputs) != 1 or sorted(order) != list(range(version.kind.type.ndim)):
+            raise damaged("a copy has no source, or no order of its axes", f"{operation.inputs}, {order!s:.80}")
         source = self._input(operation.inputs[0], where, depth)
+        start, into = check_box(start, source.kind.type.shape, where), check_box(into, version.kind.type.shape, where)
         called = f"version {source.number}"
         read = moved(self._opened, (called, source), (start, into), order, version.kind.type.dtype, where)
         for part in pieces(into, version.kind.type.shape, version.kind.chunks):
@@ -246,4 +250,4 @@ def _reader(result: Any) -> Any:
 
 
 def _box(found: Any) -> Box:
-    return tuple((int(start), int(stop)) for start, stop in found)
+    return tuple((number_from_row(start), number_from_row(stop)) for start, stop in found)

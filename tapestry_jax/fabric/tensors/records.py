@@ -8,6 +8,7 @@ from typing import Any, cast
 from combinators.errors import FormatError, GraphError, message
 from combinators.frozen import dataclass
 from combinators.index_space.tensor_type import TensorType
+from combinators.stored.json import read_json
 
 Layout = tuple[tuple[str, tuple[str, ...]], ...]
 """Dimension and the mesh axes that cut it, outermost first."""
@@ -118,15 +119,27 @@ def made_from_row(text: Any) -> Made:
     if text is None:
         return None
     try:
-        return tuple((int(operation), int(output)) for operation, output in _listed(text, 2**16))
+        found = [(operation, output) for operation, output in _listed(text, 2**16)]
     except (TypeError, ValueError) as error:
         raise damaged("how a block was made cannot be read", f"{text!r:.80}") from error
+    return tuple((number_from_row(operation), number_from_row(output)) for operation, output in found)
+
+
+def number_from_row(value: Any) -> int:
+    """A whole number that SQLite can hold: its columns take what is put in, of any type.
+
+    Raises:
+      FormatError: for anything else.
+    """
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise damaged("a number cannot be read", f"{value!r:.80}")
+    return value
 
 
 def _listed(text: Any, most: int = _MOST_AXES) -> list[Any]:
     try:
-        found = json.loads(text) if isinstance(text, str) and len(text) <= _MOST_TEXT else None
-    except RecursionError:
+        found = read_json(text, "the row") if isinstance(text, str) and len(text) <= _MOST_TEXT else None
+    except FormatError:
         found = None
     if not isinstance(found, list) or len(cast("list[Any]", found)) > most:
         raise ValueError("expected a list")

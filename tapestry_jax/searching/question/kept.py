@@ -67,6 +67,8 @@ def kept(directory: Path, key: str, problem: Problem) -> Evaluated | None:
     for anew.
     """
     path = _path(directory, key)
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        return _damaged(path, "it is no file")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any
 
 from combinators.errors import FormatError, message
+from combinators.stored.json import read_json
 from tapestry_jax.storage.boxes import check_box, count, shape_of, told, whole
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Box
@@ -83,8 +84,8 @@ def read_filled(text: str, shape: tuple[int, ...], where: str) -> Filled:
       FormatError: for anything else.
     """
     try:
-        found: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        found: Any = read_json(text, "the boxes")
+    except FormatError:
         found = None
     token = None
     if isinstance(found, dict):  # earlier releases have the boxes alone
@@ -122,7 +123,7 @@ def filled_again(draft: Draft, shape: tuple[int, ...]) -> Filled:
       FormatError: where it cannot be read.
     """
     place = filled_place(draft.path)
-    known = read_filled(place.read_text(), shape, str(draft.path)) if place.is_file() else Filled(shape)
+    known = read_filled(place.read_text(errors="replace"), shape, str(draft.path)) if place.is_file() else Filled(shape)
     if draft.place != draft.path:
         return known
     return Filled(shape, [whole(shape)] if count(shape) else [], known.token)

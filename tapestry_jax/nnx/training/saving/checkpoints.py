@@ -13,15 +13,16 @@ import jax
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 
-from combinators.errors import message
+from combinators.errors import FormatError, message
 from combinators.index_space.tensor_type import is_key
+from combinators.stored.json import read_json
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.extras import required
 from tapestry_jax.nnx.training.saving.differences import check_same
 
 _SUMS = "sha256.json"
 # What Orbax, TensorStore and the JSON reader raise for files that are missing, cut short or of another shape.
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, json.JSONDecodeError)
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, FormatError)
 
 
 class Checkpoints:
@@ -197,13 +198,15 @@ def _check_sums(folder: Path) -> None:
     A run that was killed before it wrote the sums, last of all, leaves a checkpoint of which nobody can say that it is
     whole; it looks like one whose sums were removed.
     """
-    if not (folder / _SUMS).exists():
+    if not (folder / _SUMS).is_file():
         raise ValueError(f"{_SUMS} is missing: the run ended before the checkpoint was whole, or it was removed")
-    sums = json.loads((folder / _SUMS).read_text())
+    sums = read_json((folder / _SUMS).read_text(), _SUMS)
     if not isinstance(sums, dict):
         raise ValueError(f"{_SUMS} is damaged")
+    # Names are looked up among the files that are there, and make no path: they may lead anywhere.
+    there = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
     for name, known in sums.items():
-        if not (folder / name).is_file():
+        if name not in there:
             raise ValueError(f"{name} is missing")
         if _sum(folder / name) != known:
             raise ValueError(f"{name} is truncated or changed: {(folder / name).stat().st_size} bytes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +116,9 @@ EDITS: dict[str, str] = {
     "file that is a number": "UPDATE blocks SET file = 7",
     "checksum": "UPDATE blocks SET checksum = 'x'",
     "made": "UPDATE blocks SET made = '[[1]]'",
+    "made without an end": "UPDATE blocks SET made = '[[Infinity, 0]]'",
+    "made beyond numbers": "UPDATE blocks SET made = '[[9223372036854775808, 0]]'",
+    "made by a half": "UPDATE blocks SET made = '[[1.5, 0]]'",
 }
 
 
@@ -150,6 +155,46 @@ def test_edited_lineage_is_told(folder: Path, statement: str):
         (folder / "blocks" / file).unlink()
         with pytest.raises((tp.FormatError, tp.FabricError)):
             fabric.recover("y")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("blocks", "position"), ("operation_inputs", "version"), ("snapshot_tensors", "version"), ("tensors", "version")],
+)
+@pytest.mark.parametrize("value", ["x'ff00'", "'x'", "9e999"])
+def test_numbers_that_are_none_are_told_and_nothing_is_forgotten(folder: Path, table: str, column: str, value: str):
+    with tp.Fabric(folder) as fabric:
+        fabric.snapshot("s")
+    edited(folder, f"UPDATE {table} SET {column} = {value}")
+    for asked in (lambda: fabric.describe("y"), lambda: fabric.restore("s"), lambda: fabric.delete("y")):
+        with tp.Fabric(folder) as fabric, contextlib.suppress(tp.TapestryError):
+            asked()
+    with tp.Fabric(folder) as fabric:
+        assert len(fabric._opened.catalogue.ask("SELECT * FROM versions")) == 2
+
+
+def test_a_copy_that_says_no_boxes_is_told(folder: Path):
+    whole = {"from": [[0, 2], [0, 3]], "to": [[0, 2], [0, 3]], "order": [0, 1]}
+    with tp.Fabric(folder) as fabric:
+        fabric.allocate("z", tp.TensorType({"row": 2, "col": 3}))
+        fabric.copy("x", None, "z")
+        [(file,)] = fabric._opened.catalogue.ask("SELECT file FROM blocks ORDER BY version DESC LIMIT 1")
+    (folder / "blocks" / file).unlink()
+    for damage in (
+        {"order": [float("inf"), 1]},
+        {"order": [5, 5]},
+        {"order": [0]},
+        {"from": [[0, 2]]},
+        {"from": [[0, 2], [0, 1e99]]},
+        {"to": [[0, 2**70], [0, 3]]},
+    ):
+        edited(folder, f"UPDATE operations SET detail = '{json.dumps(whole | damage)}' WHERE kind = 'copy'")
+        with tp.Fabric(folder) as fabric, pytest.raises(tp.FormatError):
+            fabric.recover("z")
+    edited(folder, f"UPDATE operations SET detail = '{json.dumps(whole)}' WHERE kind = 'copy'")
+    with tp.Fabric(folder) as fabric:
+        fabric.recover("z")
+        assert fabric.read("z").tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_a_transaction_is_all_or_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,12 @@ def test_the_key_says_machine_mesh_and_gradients():
     ]
     keys = {kept.key_of(each, "auto", 0) for each in (problem, *others)}
     assert len(keys) == 5
+
+
+def damage_a_pipe(path: Path) -> str:
+    path.unlink()
+    os.mkfifo(path)
+    return "it is no file"
 
 
 def damage_truncated(path: Path) -> str:

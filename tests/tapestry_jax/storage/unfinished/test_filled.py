@@ -98,13 +98,13 @@ def test_what_was_flushed_is_known_to_the_next_process(tmp_path: Path, name: str
     sink.close()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, "[[[0, 9]]]", '[["a", 1]]', "[[[3, 1]]]", "[[0]]"])
+@pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, "[[[0, 9]]]", '[["a", 1]]', "[[[3, 1]]]", "[[0]]", "\udcff"])
 def test_what_is_no_list_of_boxes_is_refused(tmp_path: Path, text: str):
     creation = tp.create(tmp_path / "x.npy")
     sink = creation.make((4,), np.int32)
     sink.flush()
     sink.close()
-    (tmp_path / "x.npy.partial.filled").write_text(text)
+    (tmp_path / "x.npy.partial.filled").write_text(text, errors="surrogateescape")
     with pytest.raises(tp.FormatError):
         creation.again((4,), np.int32)
 

@@ -263,3 +263,24 @@ def test_iterators_of_grain_go_on(tmp_path):
     expected, losses[:] = losses[5:], []
     whole.fit(data.to_iter_dataset(), steps=8, every=1, report=told)
     assert losses == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"../../outside": "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"}', "outside is missing"),
+        ('{"/etc/hostname": ""}', "/etc/hostname is missing"),
+        ("[" * 100_000, "is nested too deeply"),
+        ('{"a": NaN}', "holds what no file of ours holds"),
+        (None, "sha256.json is missing"),  # a pipe, which nobody writes into
+    ],
+)
+def test_sums_are_data_and_name_no_file_elsewhere(tmp_path, written, told):
+    folder = tmp_path / "run" / "3"
+    folder.mkdir(parents=True)
+    (tmp_path / "outside").write_text("b")  # of which the first sum is
+    if written is None:
+        os.mkfifo(folder / "sha256.json")
+    else:
+        (folder / "sha256.json").write_text(written)
+    assert told in refused(Checkpoints(tmp_path / "run", 2).record, 3)
