@@ -2,5 +2,5 @@
 
 Read `monoid`, then `frame` and `product`; `leafwise` says what is meant leaf by leaf, `parts` what lies side by side,
 `extrema` what attains an extremum, `chosen` what is merged where not all counts; `together`, `blocks`, `pieces` and
-`stacked_prefixes` merge many states.
+`stacked_runs` merge many states.
 """

@@ -2,7 +2,7 @@
 
 What a monoid declares decides how. A native one is one segmented reduction a leaf. A framed one is two: the frame of
 every group, then sums of what the states are in it. The parts of a product go each its own way. For any other monoid
-the states are sorted by key and scanned, segment by segment, in logarithmic depth and in their order.
+the states are sorted by key and folded, segment by segment, in logarithmic depth and in their order.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from combinators.merging.frame import Frame
 from combinators.merging.leafwise import Native
 from combinators.merging.monoid import Monoid
 from combinators.merging.parts import by_part
-from combinators.merging.stacked_prefixes import stacked_prefixes
+from combinators.merging.stacked_runs import stacked_runs
 from combinators.merging.together import first_along, reduce_together
-from combinators.monoids.segmented import segmented
 
 
 @final
@@ -234,12 +233,13 @@ def _fold_known(known: _Known, start: Any, places: Any, states: Any) -> Any:
 def _fold_sorted(monoid: Monoid, start: Any, places: Any, states: Any) -> Any:
     """Fold states that are sorted by place; groups without elements are as in `start`."""
     size = jax.tree.leaves(start)[0].shape[0]
-    begins = jnp.concatenate([jnp.ones(1, jnp.bool_), places[1:] != places[:-1]])
-    none = jnp.zeros((), jnp.bool_), cell_identity(monoid, states)
-    _, prefixes = stacked_prefixes(jax.vmap(segmented(monoid).merge), none, (begins, states))
+    # What belongs to no group is not folded either: of an infinity that is dropped even a slope of 0 would be NaN.
+    inside = (places[1:] >= 0) & (places[1:] < size)
+    joins = jnp.concatenate([jnp.zeros(1, jnp.bool_), (places[1:] == places[:-1]) & inside])
+    folds = stacked_runs(monoid, joins, states)
     last = jnp.searchsorted(places, jnp.arange(size), side="right") - 1
     found = (last >= 0) & (places[last] == jnp.arange(size))
-    return keep(found, jax.tree.map(lambda leaf: leaf[last], prefixes), start)
+    return keep(found, jax.tree.map(lambda leaf: leaf[last], folds), start)
 
 
 def _order(places: Any, is_sorted: bool) -> Any:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from combinators.merging.stacked_prefixes import stacked_prefixes
 from tests.work import growth
 
 sin = tp.Map(jnp.sin)
@@ -145,27 +144,3 @@ def by_key(count: int) -> str:
 def test_what_is_compiled_for_a_monoid_by_key_does_not_grow_with_the_elements() -> None:
     # A tree of all steps has two levels of slices for every halving.
     assert by_key(1000).count("\n") < 1.1 * by_key(300).count("\n")
-
-
-@pytest.mark.parametrize("size", [1, 8, 9, 300, *(pytest.param(n, marks=pytest.mark.thorough) for n in (33, 1100))])
-def test_prefixes_of_stacked_states_are_those_of_a_tree(size: int) -> None:
-    states = tuple(np.random.default_rng(size).normal(size=(2, size, 3)))
-
-    def merge(a: Any, b: Any) -> Any:
-        return a[0] * b[0], a[1] * b[0] + b[1]
-
-    def ours(states: Any) -> Any:
-        return stacked_prefixes(merge, (jnp.ones(3), jnp.zeros(3)), states)
-
-    def tree(states: Any) -> Any:
-        return jax.lax.associative_scan(merge, states)
-
-    def moved(run: Callable[[Any], Any], given: Any) -> Any:
-        value, pull = jax.vjp(run, given)
-        return value, pull((jnp.zeros_like(value[0]), jnp.cos(value[1])))
-
-    given = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), states)
-    # Both compiled at once: a tree op by op is hundreds of programs.
-    (got, slopes), (expected, wanted) = jax.jit(lambda given: (moved(ours, given), moved(tree, given)))(given)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), got, expected)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), slopes, wanted)
