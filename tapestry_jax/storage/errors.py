@@ -17,8 +17,8 @@ class StorageError(FormatError):
 class WrittenError(StorageError):
     """What was opened lies there no more, or not as it was opened: a fingerprint of its place is that of another."""
 
-    def __init__(self, where: str) -> None:
-        super().__init__(message(f"`{where}` was written since it was opened", remedy="Open it again."))
+    def __init__(self, where: str, *details: str, remedy: str = "Open it again.") -> None:
+        super().__init__(message(f"`{where}` was written since it was opened", *details, remedy=remedy))
 
 
 def missing_package(what: str, package: str, extra: str) -> StorageError:

@@ -106,7 +106,6 @@ JSON_ELSEWHERE = {
     "tapestry_jax/fabric/tensors/records.py": 1,  # holds plans as texts, longer than a text of a file
     "tapestry_jax/nnx/training/saving/resuming.py": 1,  # what it has just written
     "tapestry_jax/searching/question/kept.py": 2,  # what it has just written; holds a plan as a text
-    "tapestry_jax/storage/chunked/fetched.py": 2,  # what TensorStore has read
     "tapestry_jax/storage/chunked/metadata.py": 1,  # a format of others, with bounds of its own
     "tapestry_jax/storage/files/safetensors.py": 2,  # a format of others, with bounds of its own
 }

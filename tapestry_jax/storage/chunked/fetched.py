@@ -7,16 +7,14 @@ checksums, fill values and errors are those of folders. Of a shard all is fetche
 from __future__ import annotations
 
 import hashlib
-import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any
 
 from combinators.errors import FormatError, message
 from tapestry_jax.storage.boxes import slices
 from tapestry_jax.storage.chunked.futures import context, tensorstore
 from tapestry_jax.storage.chunked.metadata import FILES, Metadata, checksum_of
+from tapestry_jax.storage.chunked.named import Named
 from tapestry_jax.storage.chunked.zarr import Begin, ZarrStored, open_store
 from tapestry_jax.storage.errors import WrittenError
 from tapestry_jax.storage.files.objects import Folder
@@ -59,9 +57,12 @@ class ZarrFetched(ZarrStored):
 
         return cost, lambda: self._threads.submit(fetched)
 
-    @cached_property
-    def _named(self) -> _Named:
-        return _named(self._texts, self._metadata.version, self.where)
+    @property
+    def _named(self) -> Named:
+        if self._metadata.named is None:
+            headline = f"the chunks of `{self.where}` are named in a way that is not known"
+            raise FormatError(message(headline, remedy="Fetch it first, and open the folder."))
+        return self._metadata.named
 
     def fingerprint(self) -> str:
         """Of its metadata, and what the store says of every file: size, and version, `ETag`, checksum or times.
@@ -73,20 +74,6 @@ class ZarrFetched(ZarrStored):
             raise WrittenError(self.where)
         told = hashlib.sha256("\n".join(self._files.told()).encode()).hexdigest()
         return f"zarr{self._metadata.version}:{self._metadata.checksum}:{told}"
-
-
-class _Named:
-    """How the files of chunks are called."""
-
-    def __init__(self, prefix: str, separator: str, whole: str) -> None:
-        self._prefix, self._separator, self._whole = prefix, separator, whole
-
-    def of(self, box: Box, chunks: Sequence[int]) -> Iterator[str]:
-        """The files of the chunks that a box touches."""
-        pairs = zip(box, chunks, strict=True)
-        indices = [range(start // size, -(-stop // size)) for (start, stop), size in pairs]
-        for index in itertools.product(*indices):
-            yield self._prefix + self._separator.join(map(str, index)) if index else self._whole
 
 
 def open_fetched(place: Place, names: Names | None = None) -> ZarrFetched:
@@ -109,18 +96,3 @@ def _holding(files: Mapping[str, bytes]) -> Any:
     for name, content in files.items():
         memory.write(name, content).result()
     return ours
-
-
-def _named(texts: Mapping[str, bytes], version: int, where: str) -> _Named:
-    """What the metadata says, which TensorStore has read without an error."""
-    if version == 2:
-        return _Named("", json.loads(texts[".zarray"]).get("dimension_separator", "."), "0")
-    said = json.loads(texts["zarr.json"]).get("chunk_key_encoding")
-    name, given = (said, {}) if isinstance(said, str) else (said.get("name"), said.get("configuration") or {})
-    if name == "default":
-        separator = given.get("separator", "/")
-        return _Named(f"c{separator}", separator, "c")
-    if name == "v2":
-        return _Named("", given.get("separator", "."), "0")
-    remedy, told = "Fetch it first, and open the folder.", f"got {name!r:.80}"
-    raise FormatError(message(f"the chunks of `{where}` are named in a way that is not known", told, remedy=remedy))

@@ -14,6 +14,7 @@ from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.storage.boxes import check_names
 from tapestry_jax.storage.chunked.futures import WAIT, translated
+from tapestry_jax.storage.chunked.named import Named, named_of
 from tapestry_jax.storage.chunked.plain import Plain, plain_of
 from tapestry_jax.storage.errors import StorageError
 from tapestry_jax.storage.protocols import Names
@@ -37,6 +38,7 @@ class Metadata:
       is_complete: whether a missing chunk is a lost one.
       checksum: of the metadata's bytes.
       plain: how chunks are called whose files hold their cells as they are; None where they have to be decoded.
+      named: how the files of chunks are called; None where that is not known.
     """
 
     version: int
@@ -44,6 +46,7 @@ class Metadata:
     is_complete: bool
     checksum: str
     plain: Plain | None = None
+    named: Named | None = None
 
 
 def read_metadata(kvstore: Any, where: str) -> Metadata:
@@ -72,7 +75,8 @@ def read_metadata(kvstore: Any, where: str) -> Metadata:
     rank = len(shape) if isinstance(shape, list) else 0
     mark = marks.get(MARK) if isinstance(marks, dict) else None
     is_complete = isinstance(mark, dict) and mark.get("complete") is True
-    return Metadata(version, check_names(names, rank, f"`{where}`"), is_complete, checksum, plain_of(version, said))
+    kept, plain, named = check_names(names, rank, f"`{where}`"), plain_of(version, said), named_of(version, said)
+    return Metadata(version, kept, is_complete, checksum, plain, named)
 
 
 def checksum_of(texts: Mapping[str, bytes | None]) -> str:

@@ -89,7 +89,7 @@ class LocalFile:
         """As `Ranges.rests_on`."""
         head = begin, stop, _digest(self._path, begin, stop)
         # What was written since it was opened may have come behind the reading of these bytes: then nothing is known.
-        self._head = head if _told(_looked_at(self._path)) == _told(self._opened) else None
+        self._head = head if told(_looked_at(self._path)) == told(self._opened) else None
 
     def fingerprint(self) -> str:
         """Of the path's size, times of change and number.
@@ -98,12 +98,12 @@ class LocalFile:
           WrittenError: where another file lies there than the one that is read, or what it was opened by has changed.
         """
         about = _looked_at(self._path)
-        if _told(about) != _told(self._opened):
+        if told(about) != told(self._opened):
             # By another file the path says nothing of what is read from this one.
             is_same = (about.st_dev, about.st_ino) == (self._opened.st_dev, self._opened.st_ino)
             if not is_same or self._head is None or _digest(self._path, *self._head[:2]) != self._head[2]:
                 raise WrittenError(self.where)
-        return _told(about)
+        return told(about)
 
     def close(self) -> None:
         """Let the file go; what is under way must have ended."""
@@ -118,7 +118,7 @@ def of_file(path: Path) -> str:
     Raises:
       StorageError: where there is none.
     """
-    return _told(_looked_at(path))
+    return told(_looked_at(path))
 
 
 def _looked_at(path: Path) -> os.stat_result:
@@ -128,7 +128,8 @@ def _looked_at(path: Path) -> os.stat_result:
         raise of_system(error, "look at a file", str(path)) from error
 
 
-def _told(about: os.stat_result) -> str:
+def told(about: os.stat_result) -> str:
+    """As `of_file`, of what the system says of a file."""
     return f"{about.st_size}.{about.st_mtime_ns}.{about.st_ctime_ns}.{about.st_ino}"
 
 
@@ -139,18 +140,6 @@ def _digest(path: Path, begin: int, stop: int) -> bytes:
             return hashlib.sha256(file.read(stop - begin)).digest()
     except OSError as error:
         raise of_system(error, "look at a file", str(path)) from error
-
-
-def of_folder(path: Path) -> str:
-    """What `of_file` says of every file in a folder and below, as one checksum.
-
-    Raises:
-      StorageError: where a file goes away meanwhile.
-    """
-    digest = hashlib.sha256()
-    for file in sorted(each for each in path.rglob("*") if not each.is_dir()):
-        digest.update(f"{file.relative_to(path)} {of_file(file)}\n".encode())
-    return digest.hexdigest()
 
 
 def cut_short(where: str, expected: int, got: int) -> FormatError:

@@ -11,6 +11,7 @@ import zarr
 
 import tapestry_jax as tp
 from tapestry_jax.storage.chunked.metadata import default_chunks
+from tapestry_jax.storage.errors import WrittenError
 from tests.tapestry_jax.storage.round_trips import MADE, made, numbers, read
 
 
@@ -37,6 +38,44 @@ def test_we_read_what_zarr_python_writes(tmp_path: Path, version: Any, dtype: st
     source = tp.open(tmp_path / "x.zarr")
     assert source.chunks == (2, 4) and source.names == (("row", None) if version == 3 else None)
     np.testing.assert_array_equal(read(source), np.concatenate([x[:4], np.zeros((1, 4), x.dtype)]))
+    source.close()
+
+
+@pytest.mark.parametrize(("version", "shards"), [(2, None), (3, None), (3, (4, 4))])
+def test_a_chunk_that_lay_there_when_it_was_opened_is_not_filled_in(tmp_path: Path, version: Any, shards: Any):
+    place, x = tmp_path / "x.zarr", np.arange(1, 33, dtype=np.int32).reshape(8, 4)
+    given: dict[str, Any] = {"shards": shards} if shards else {"compressors": None}
+    theirs: Any = zarr.create_array(place, shape=x.shape, dtype=x.dtype, chunks=(2, 4), zarr_format=version, **given)
+    theirs[:4] = x[:4]
+    source, whole = tp.open(place), np.concatenate([x[:4], np.zeros_like(x[4:])])
+    np.testing.assert_array_equal(read(source), whole)  # what nobody had written has the fill value
+    lost = place / ("c/0/0" if version == 3 else "0.0")
+    lost.unlink()
+    for box in (((0, 8), (0, 4)), ((0, 1), (1, 2))):
+        with pytest.raises(WrittenError, match=rf"the chunk `{lost.relative_to(place)}` lay there then, and is gone"):
+            source.read(box, np.empty([stop - start for start, stop in box], x.dtype)).result()
+    rest = np.empty((4, 4), x.dtype)
+    source.read(((4, 8), (0, 4)), rest).result()
+    assert not rest.any() and not read(tp.open(place))[0].any()
+    theirs[:] = x  # others write on, what was missing too
+    np.testing.assert_array_equal(read(source), x)
+    source.close()
+
+
+def test_chunks_in_a_folder_that_a_link_leads_to_are_seen(tmp_path: Path):
+    place = tmp_path / "x.zarr"
+    theirs: Any = zarr.create_array(place, shape=(4,), dtype="i4", chunks=(2,))
+    theirs[:] = [1, 2, 3, 4]
+    (place / "c").rename(tmp_path / "elsewhere")
+    (place / "c").symlink_to(tmp_path / "elsewhere")
+    (place / "round").symlink_to(place)
+    source = tp.open(place)
+    before = source.fingerprint()
+    theirs[:2] = [5, 6]
+    assert source.fingerprint() != before
+    (tmp_path / "elsewhere" / "1").unlink()
+    with pytest.raises(WrittenError, match="the chunk `c/1` lay there"):
+        read(source)
     source.close()
 
 
