@@ -133,6 +133,14 @@ def test_gradient_of_a_grouped_result_is_that_of_its_elements():
     np.testing.assert_allclose(in_numpy(jax.grad(spread))(X), want, rtol=1e-4, atol=1e-6)
 
 
+def test_slopes_of_a_product_by_key_are_the_products_of_the_others_of_its_key():
+    keys = np.array([-1, 0, 2, 0, 7, 2, 2, 0, 5, -3])
+    x = np.array([np.inf, 2, np.inf, 3, np.inf, 0, 4, -1, np.inf, 0], np.float32)
+    _, pull = jax.vjp(lambda x: aggregators.Prod().by_key(None, 3).run(x, keys), x)
+    # Of infinities of other keys, and of none, nothing is a factor.
+    np.testing.assert_array_equal(*pull(jnp.ones(3)), [0, -3, 0, -2, 0, np.inf, np.nan, 6, 0, 0])
+
+
 def test_element_of_no_group_does_not_reach_the_gradient():
     x, keys = np.array([1.0, 2.0, 1000.0], np.float32), np.array([0, 0, 7])
     gradient = in_numpy(jax.grad(lambda x: aggregators.LogSumExp().by_key(None, 1).run(x, keys)[0]))(x)
