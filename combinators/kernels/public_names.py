@@ -184,7 +184,7 @@ MOVED: Mapping[str, str] = MappingProxyType(
         "combinators.widening": "combinators.operations.widening",
         "combinators.window": "combinators.leaves.window",
         "tapestry_jax.nnx.cast:Cast": "combinators.recording.reorder:Cast",
-        "tapestry_jax.nnx.norm": "tapestry_jax.nnx.norms.layer_norm",
+        "tapestry_jax.nnx.norm": "tapestry_jax.nnx.norms.layer",
         "tapestry_jax.nnx.positions": "tapestry_jax.nnx.attention.positions",
     }
 )

@@ -45,11 +45,11 @@ from tapestry_jax.nnx.modules.arrow import ModuleArrow as ModuleArrow
 from tapestry_jax.nnx.modules.mattering import Auxiliary as Auxiliary
 from tapestry_jax.nnx.modules.module import Module as Module
 from tapestry_jax.nnx.modules.sequential import Sequential as Sequential
-from tapestry_jax.nnx.norms.batch_norm import BatchNorm as BatchNorm
-from tapestry_jax.nnx.norms.group_norm import GroupNorm as GroupNorm
-from tapestry_jax.nnx.norms.group_norm import InstanceNorm as InstanceNorm
-from tapestry_jax.nnx.norms.layer_norm import LayerNorm as LayerNorm
-from tapestry_jax.nnx.norms.layer_norm import RMSNorm as RMSNorm
+from tapestry_jax.nnx.norms.batch import BatchNorm as BatchNorm
+from tapestry_jax.nnx.norms.group import GroupNorm as GroupNorm
+from tapestry_jax.nnx.norms.group import InstanceNorm as InstanceNorm
+from tapestry_jax.nnx.norms.layer import LayerNorm as LayerNorm
+from tapestry_jax.nnx.norms.layer import RMSNorm as RMSNorm
 from tapestry_jax.nnx.projections.einsum import Einsum as Einsum
 from tapestry_jax.nnx.projections.embed import Embed as Embed
 from tapestry_jax.nnx.projections.embed import PositionEmbed as PositionEmbed

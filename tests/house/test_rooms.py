@@ -39,6 +39,23 @@ def test_a_room_can_be_seen_at_once(room: str) -> None:
     assert len(rooms.files(room)) <= 15
 
 
+def repeating(room: str, names: list[str]) -> list[str]:
+    """Names that say the name of their room again; the thing itself that a room is about may have it alone."""
+    of_room = room.rpartition(".")[2]
+    said = {of_room, of_room.removesuffix("s")}
+    return [name for name in names if "_" in name and said & {*name.rstrip("/").split("_")}]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_does_not_repeat_its_room(room: str) -> None:
+    assert repeating(room, rooms.files(room)) == []
+
+
+def test_names_that_repeat_their_room_are_found() -> None:
+    names = ["graph", "graph_json", "json", "of_graphs", "paragraph", "old_graphs/"]
+    assert repeating("combinators.graphs", names) == ["graph_json", "of_graphs", "old_graphs/"]
+
+
 def test_pictures_are_the_imports() -> None:
     page = rooms.PAGE.read_text(encoding="utf-8")
     assert set(rooms.drawn(page)) == DRAWN <= {*FLOORS}

@@ -21,7 +21,7 @@ from tapestry_jax.nnx.attention.cache import Within, positions_after, put_rows, 
 from tapestry_jax.nnx.attention.positions import RotaryScaling, rotary
 from tapestry_jax.nnx.dropout import drawn_key
 from tapestry_jax.nnx.modules.module import Module
-from tapestry_jax.nnx.norms.layer_norm import LayerNorm
+from tapestry_jax.nnx.norms.layer import LayerNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.linear import LinearGeneral
 

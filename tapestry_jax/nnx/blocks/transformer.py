@@ -15,7 +15,7 @@ from tapestry_jax.nnx.attention.multi_head import MultiHeadAttention
 from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.blocks.residual import Residual
-from tapestry_jax.nnx.norms.layer_norm import LayerNorm
+from tapestry_jax.nnx.norms.layer import LayerNorm
 from tapestry_jax.nnx.options import read_dtypes, read_rngs
 from tapestry_jax.nnx.projections.embed import Embed, PositionEmbed
 from tapestry_jax.nnx.projections.linear import Linear

@@ -19,7 +19,7 @@ from tapestry_jax.nnx.models.fields import check, check_divides, read_config, re
 from tapestry_jax.nnx.models.published.hugging_face import read_fields_of
 from tapestry_jax.nnx.models.published.model import Published
 from tapestry_jax.nnx.models.published.named_llama import LLAMA, LLAMA_TOLD
-from tapestry_jax.nnx.norms.layer_norm import RMSNorm
+from tapestry_jax.nnx.norms.layer import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import Embed
 from tapestry_jax.nnx.projections.gated import SwiGLU

@@ -13,7 +13,7 @@ from tapestry_jax.nnx.blocks.language_model import LanguageModel
 from tapestry_jax.nnx.blocks.repeated import make_blocks
 from tapestry_jax.nnx.models.fields import read_config, read_fields
 from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
-from tapestry_jax.nnx.norms.layer_norm import RMSNorm
+from tapestry_jax.nnx.norms.layer import RMSNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import Embed
 from tapestry_jax.nnx.projections.linear import Linear

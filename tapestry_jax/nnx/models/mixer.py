@@ -16,7 +16,7 @@ from tapestry_jax.nnx.models.classifier import Classifier
 from tapestry_jax.nnx.models.fields import check_divides, read_config, read_fields
 from tapestry_jax.nnx.models.patches import Patches, mean_of_positions
 from tapestry_jax.nnx.modules.sequence_layer import SequenceLayer
-from tapestry_jax.nnx.norms.layer_norm import LayerNorm
+from tapestry_jax.nnx.norms.layer import LayerNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.linear import Linear
 from tapestry_jax.nnx.projections.mlp import MLP

@@ -20,7 +20,7 @@ from tapestry_jax.nnx.images.pooling import max_pool
 from tapestry_jax.nnx.models.classifier import Classifier
 from tapestry_jax.nnx.models.fields import check, read_config, read_fields
 from tapestry_jax.nnx.modules.module import Module
-from tapestry_jax.nnx.norms.batch_norm import BatchNorm
+from tapestry_jax.nnx.norms.batch import BatchNorm
 from tapestry_jax.nnx.options import read_rngs, read_sizes
 from tapestry_jax.nnx.projections.linear import Linear
 

@@ -14,7 +14,7 @@ from tapestry_jax.nnx.blocks.transformer import Block, TransformerConfig
 from tapestry_jax.nnx.models.classifier import Classifier
 from tapestry_jax.nnx.models.fields import check_divides, read_config, read_fields
 from tapestry_jax.nnx.models.patches import Patches, mean_of_positions
-from tapestry_jax.nnx.norms.layer_norm import LayerNorm
+from tapestry_jax.nnx.norms.layer import LayerNorm
 from tapestry_jax.nnx.options import read_rngs
 from tapestry_jax.nnx.projections.embed import PositionEmbed
 from tapestry_jax.nnx.projections.linear import Linear
