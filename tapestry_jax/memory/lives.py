@@ -86,8 +86,8 @@ class Lives:
         self.made = {result: at for at, node in enumerate(program.nodes) for result in node.results}
         self.last: dict[int, int] = {}
         self.readers = Counter[int]()
-        for at, node in enumerate(program.nodes):
-            for buffer in self.buffers.read(node):
+        for at in self.buffers.run:
+            for buffer in self.buffers.read(at):
                 self.last[buffer] = at
                 self.readers[buffer] += 1
         for out in program.outputs:
@@ -112,18 +112,19 @@ class Lives:
         """Results that are written elsewhere as soon as they are made; then nobody else keeps them alive."""
         for number in results:
             for buffer in self.buffers.of(number):
-                uses = [at for at, node in enumerate(self.program.nodes) if buffer in self.buffers.read(node)]
+                uses = [at for at in self.buffers.run if buffer in self.buffers.read(at)]
                 if buffer in self.made and buffer not in self.free:
                     self.last[buffer] = max([self.made[buffer], *uses])
 
     def host(self) -> None:
         """What becomes an output cell by cell lies where the output will."""
-        for at, node in reversed([*enumerate(self.program.nodes)]):
+        for at in reversed(self.buffers.run):
+            node = self.program.nodes[at]
             places = {result: self.program.values[result].bytes for result in node.results if result in self.free}
             if not places:
                 continue
             held = {*self._held(node).values()}
-            for buffer in sorted(self.buffers.read(node)):
+            for buffer in sorted(self.buffers.read(at)):
                 size = self.program.values[buffer].bytes
                 if self.last.get(buffer) != at or buffer in self.free or buffer not in self.made:
                     continue
@@ -141,11 +142,13 @@ class Lives:
         over: dict[int, int] = {}
         kept: dict[int, int] = {}
         inner: list[Block] = []
-        for at, node in enumerate(self.program.nodes):
+        for at in self.buffers.run:
+            tick = self._until(at, tick)
+            node = self.program.nodes[at]
             self.ticks.append((tick, tick))
             found, after = self.known.inside(node, tick + 1)
             inner += found
-            ending = [buffer for buffer in self.buffers.read(node) if self.last[buffer] == at and buffer in begun]
+            ending = [buffer for buffer in self.buffers.read(at) if self.last[buffer] == at and buffer in begun]
             held = self._held(node)
             for buffer in filter(self._counts, node.results):
                 begun[buffer] = tick, node
@@ -158,8 +161,15 @@ class Lives:
                     ending.remove(under)
                     over[buffer] = under
             self.ticks[-1], tick = (tick, after - 1), after
+        tick = self._until(len(self.program.nodes), tick)
         self.ticks.append((tick, tick))
         return [*inner, *self._own(begun, kept, over)], tick
+
+    def _until(self, at: int, tick: int) -> int:
+        """The tick of an operation, if what is before it and was not looked at is only computed later."""
+        ahead = tick + at - len(self.ticks)
+        self.ticks += [(each, each) for each in range(tick, ahead)]
+        return ahead
 
     def _own(self, begun: dict[int, tuple[int, Node]], kept: dict[int, int], over: dict[int, int]) -> Iterator[Block]:
         """The blocks of values by where they begin, are updated in place, and may be written over another one."""
@@ -229,14 +239,15 @@ class Lives:
 
 def _post_order(program: Program, made: dict[int, int]) -> Iterator[int]:
     """The places of operations, each behind those that its operands come from, as outputs ask for them."""
+    opened: set[int] = set()
     seen: set[int] = set()
     todo = [made[out] for out in reversed(program.outputs) if out in made]
     while todo:
         at = todo[-1]
-        before = [made[number] for number in reversed(program.nodes[at].operands) if number in made]
-        waits = [each for each in before if each not in seen] if at not in seen else []
-        if waits:
-            todo += waits
+        if at not in opened:
+            opened.add(at)
+            before = [made[number] for number in reversed(program.nodes[at].operands) if number in made]
+            todo += [each for each in before if each not in opened]
             continue
         todo.pop()
         if at not in seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import is_literal, scan_parts
 from tapestry_jax.hlo.cycles import path_of
 from tapestry_jax.lowering.on_device.recomputed import LATER
+from tapestry_jax.memory.called import Called
 from tapestry_jax.memory.equations import extents_of, library_of, merged, parts_of, reduces_rows, turned
 from tapestry_jax.memory.needed import needed
 from tapestry_jax.memory.primitives import kind_of
@@ -27,6 +29,8 @@ _PLACES = frozenset(
 _PRODUCTS = frozenset(("dot_general", "conv_general_dilated"))
 _EVENT = 4
 """Bytes of the number by which a value waits for others."""
+_Way = tuple[int, tuple[bool | None, ...]]
+"""A program that is called, and of each operand whether it is the same everywhere; None for constants."""
 _COUNTED = frozenset(("iota", "axis_index"))
 """What differs from element to element, or from device to device, although it reads nothing."""
 
@@ -38,7 +42,7 @@ def read_program(jaxpr: Any, paths: Collection[str] = ()) -> Program:
       jaxpr: of the program of a plan.
       paths: of its operations; an equation belongs to the innermost that its scopes name.
     """
-    reader = _Reader(_Paths(frozenset(paths)), {})
+    reader = _Reader(_Paths(frozenset(paths)), _Known({}, Counter(), {}))
     inputs = [reader.value(variable) for variable in jaxpr.jaxpr.invars]
     known: dict[Any, int | None] = dict(zip(jaxpr.jaxpr.invars, inputs, strict=True))
     outputs = reader.run(jaxpr.jaxpr, known, "")
@@ -64,12 +68,28 @@ class _Said:
     node: Node
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What was found out, for all that is read of one program. Its equations and programs live as long.
+
+    Attributes:
+      said: of an equation, by its identity.
+      times: how often a program was called in the same way.
+      called: what was called twice; None for what has to be read where it stands.
+    """
+
+    said: dict[int, _Said]
+    times: Counter[_Way]
+    called: dict[_Way, Called | None]
+
+
 class _Reader:
     """Nodes and values of one program, while they are found."""
 
-    def __init__(self, paths: _Paths, said: dict[int, _Said]) -> None:
+    def __init__(self, paths: _Scopes, known: _Known) -> None:
         self.paths = paths
-        self._said = said
+        self._known = known
+        self._is_cut = False
         self.values: list[Value] = []
         self.nodes: list[Node] = []
         self.uniform: set[int] = set()
@@ -90,10 +110,9 @@ class _Reader:
         return [None if is_literal(out) else known.get(out) for out in jaxpr.outvars]
 
     def _equation(self, equation: Any, known: dict[Any, int | None], path: str) -> None:
-        # Equations live as long as the program that is read.
-        said = self._said.get(id(equation))
+        said = self._known.said.get(id(equation))
         if said is None:
-            said = self._said[id(equation)] = _said(equation)
+            said = self._known.said[id(equation)] = _said(equation)
         operands = [None if variable is None else known.get(variable) for variable in said.reads]
         here, inner, node = self.paths.inside(path, said.scopes), said.inner, said.node
         name = node.name
@@ -102,8 +121,7 @@ class _Reader:
             operands = [self._local(number, variable) for number, variable in zip(operands, body.invars, strict=True)]
             inner = body
         if inner is not None:
-            made = self.run(inner, dict(zip(inner.invars, operands, strict=True)), here)
-            known.update(zip(equation.outvars, made, strict=True))
+            known.update(zip(equation.outvars, self._called(inner, operands, here), strict=True))
             return
         if name == "scan" and equation.params["length"] == 1:
             known.update(zip(equation.outvars, self._once(equation, operands, here), strict=True))
@@ -154,6 +172,39 @@ class _Reader:
         )
         self.nodes.append(made)
 
+    def _called(self, inner: Any, operands: list[int | None], here: str) -> list[int | None]:
+        """Inline a program that is called: the second time it is read by itself, from then on it is known."""
+        way: _Way = id(inner), tuple([None if number is None else number in self.uniform for number in operands])
+        self._known.times[way] += 1
+        if self._known.times[way] == 1:
+            return self.run(inner, dict(zip(inner.invars, operands, strict=True)), here)
+        if way not in self._known.called:
+            self._known.called[way] = self._by_itself(inner, way[1])
+        called = self._known.called[way]
+        if called is None:
+            return self.run(inner, dict(zip(inner.invars, operands, strict=True)), here)
+        paths, numbers = self.paths, called.numbers(operands, len(self.values))
+        self.values += called.values
+        self.nodes += called.placed(numbers, {scopes: paths.of(paths.inside(here, scopes)) for scopes in called.scopes})
+        self.uniform.update([numbers[number] for number in called.uniform])
+        return [None if number is None else numbers[number] for number in called.outputs]
+
+    def _by_itself(self, inner: Any, way: tuple[bool | None, ...]) -> Called | None:
+        """What a program makes, whoever calls it with constants, and with what is the same everywhere, there."""
+        reader = _Reader(_Scopes(), self._known)
+        inputs = [
+            None if is_uniform is None else reader.value(variable)
+            for is_uniform, variable in zip(way, inner.invars, strict=True)
+        ]
+        given = {number for number, is_uniform in zip(inputs, way, strict=True) if number is not None and is_uniform}
+        count = len(reader.values)
+        reader.uniform |= given
+        outputs = reader.run(inner, dict(zip(inner.invars, inputs, strict=True)), "")
+        if reader._is_cut:
+            return None
+        made = frozenset(reader.uniform - given)
+        return Called(count, tuple(reader.values[count:]), tuple(reader.nodes), tuple(outputs), made)
+
     def _later(self, equation: Any, operands: list[int | None], here: str) -> list[int | None]:
         """What is not there before some events: each value waits for a number that is read off all of them."""
         path, count = self.paths.of(here), equation.params["count"]
@@ -196,6 +247,7 @@ class _Reader:
         """What enters a `shard_map` is a piece from now on; what stood outside of it is never there as a whole."""
         if number is not None:
             self.values[number] = _value(variable.aval)
+        self._is_cut = True
         return number
 
     def _constant(self) -> int:
@@ -203,7 +255,7 @@ class _Reader:
         return len(self.values) - 1
 
     def _body(self, jaxpr: Any, path: str) -> Program:
-        reader, inner = _Reader(self.paths, self._said), _jaxpr(jaxpr)
+        reader, inner = _Reader(self.paths, self._known), _jaxpr(jaxpr)
         inputs = [reader.value(variable) for variable in inner.invars]
         outputs = reader.run(inner, dict(zip(inner.invars, inputs, strict=True)), path)
         return reader.program(inputs, outputs)
@@ -285,12 +337,10 @@ def _array(shape: tuple[int, ...], dtype: Any) -> Value:
     return Value(math.prod(shape) * size, f"{dtype}[{','.join(map(str, shape))}]")
 
 
-class _Paths:
-    """The paths of operations, found in the names of JAX's scopes."""
+class _Scopes:
+    """The names of JAX's scopes as they stand inside of a program that is called."""
 
-    def __init__(self, known: frozenset[str]) -> None:
-        self._known = known
-        self._found: dict[str, tuple[str, bool]] = {}
+    def __init__(self) -> None:
         self._inside: dict[tuple[str, str], str] = {}
 
     def inside(self, path: str, scopes: str) -> str:
@@ -302,17 +352,44 @@ class _Paths:
         return found
 
     def of(self, scopes: str) -> tuple[str, bool]:
+        """The scopes, from which whoever calls the program finds the path."""
+        return scopes, False
+
+
+class _Paths(_Scopes):
+    """The paths of operations, found in the names of JAX's scopes."""
+
+    def __init__(self, known: frozenset[str]) -> None:
+        super().__init__()
+        self._known = known
+        self._found: dict[str, tuple[str, bool]] = {}
+        self._plain: dict[str, str] = {}
+
+    def inside(self, path: str, scopes: str) -> str:
+        """The same; each scope is whole, so what is plain of both is plain of them together."""
+        found = super().inside(path, scopes)
+        if found not in self._plain:
+            self._plain[found] = "/".join(plain for plain in (self._plainly(path), self._plainly(scopes)) if plain)
+        return found
+
+    def of(self, scopes: str) -> tuple[str, bool]:
         """The path, and whether the scopes are those of a derivative."""
         if scopes not in self._found:
             self._found[scopes] = self._read(scopes), "transpose(" in scopes
         return self._found[scopes]
 
     def _read(self, scopes: str) -> str:
-        plain = scopes
-        while (shorter := _WRAPPED.sub(r"\1", plain)) != plain:
-            plain = shorter
-        plain = "/".join(part for part in plain.split("/") if part not in _PLACES)
+        plain = self._plainly(scopes)
         # What is no operation's own belongs to the loop around it.
         found = path_of(plain, self._known)
         is_told = found in plain and found in self._known
         return found if is_told or any(path in plain for path in self._known) else plain
+
+    def _plainly(self, scopes: str) -> str:
+        """The names that users gave, and operations."""
+        if scopes not in self._plain:
+            plain = scopes
+            while (shorter := _WRAPPED.sub(r"\1", plain)) != plain:
+                plain = shorter
+            self._plain[scopes] = "/".join(part for part in plain.split("/") if part not in _PLACES)
+        return self._plain[scopes]

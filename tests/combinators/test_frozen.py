@@ -222,3 +222,10 @@ def test_classes_of_as_many_fields_share_a_text() -> None:
 def test_our_values_are_copied_and_pickled() -> None:
     axis = Axis("one")
     assert pickle.loads(pickle.dumps(axis)) == axis == copy.deepcopy(axis)
+
+
+def test_changed_is_what_replace_makes() -> None:
+    given = many(OURS)(1, "x", c=[3], d=4)
+    same = combinators.frozen.changed(given, b="y", d=5)
+    assert (same, vars(same), given.b) == (expected := dataclasses.replace(given, b="y", d=5), vars(expected), "x")
+    assert same.c is given.c

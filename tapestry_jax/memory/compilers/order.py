@@ -22,7 +22,7 @@ def breadth_first(program: Program) -> Program:
     waits: dict[int, set[int]] = {}
     users: dict[int, list[int]] = defaultdict(list)
     for at in kernels:
-        waits[at] = {makers[number] for number in buffers.read(program.nodes[at]) if number in makers} - {at}
+        waits[at] = {makers[number] for number in buffers.read(at) if number in makers} - {at}
         for before in waits[at]:
             users[before].append(at)
     anew = _made_anew(program)

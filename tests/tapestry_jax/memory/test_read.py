@@ -6,7 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from tapestry_jax.memory import read as subject
 from tapestry_jax.memory.read import read_program
@@ -44,3 +46,56 @@ def test_what_is_shared_reads_what_each_call_gives_it_and_belongs_to_it() -> Non
     shared, apart = (read_program(_deep(layer), PATHS) for layer in (jax.jit(_layer), _layer))
     assert shared == apart
     assert [node.path for node in shared.nodes] == [path for path in PATHS for _ in range(3)]
+
+
+def _ways(layer: Any) -> Any:
+    """Calls with arrays, constants, what is the same everywhere and one array twice, in any order, also in a call."""
+
+    def pair(x: Any, other: Any) -> Any:
+        x, kept = layer(x, other)
+        return layer(kept, x)
+
+    def run(x: Any, y: Any) -> Any:
+        ones, twos = jnp.ones((64, 64)), np.full((64, 64), 2, np.float32)
+        given = [(x, y), (y, x), (x, x), (x, twos), (ones, x), (x, ones), (twos, x), (ones, ones), (x, twos), (ones, y)]
+        for path, (one, other) in zip(PATHS * 4, given, strict=False):
+            with jax.named_scope(path):
+                one, other = layer(one, other)
+                x, y = pair(other, x + one)
+        return x, y
+
+    return jax.make_jaxpr(run)(X, X)
+
+
+def _every_kind(x: Any, y: Any) -> tuple[Any, Any]:
+    """What a constant chooses, a loop with scopes of its own, a branch, a loop of one turn, an input handed on."""
+    bare = jax.lax.abs(x)
+    chosen = jax.lax.select(jax.lax.gt(x, bare), y, x)
+
+    def turn(total: Any, row: Any) -> Any:
+        with jax.named_scope("turn"):
+            return total + row @ x, jnp.tanh(total)
+
+    total, rows = jax.lax.scan(turn, chosen[0], chosen)
+    once, _ = jax.lax.scan(lambda total, _: (total @ y, None), rows, None, length=1)
+    picked = jax.lax.cond(total[0] > 0, lambda each: each @ each, lambda each: each * 2, once)
+    return jax.lax.select(jax.lax.gt(bare, x), picked + total, bare), bare
+
+
+def test_calls_of_one_program_are_each_as_if_it_stood_there() -> None:
+    shared, apart = (read_program(_ways(layer), PATHS) for layer in (jax.jit(_every_kind), _every_kind))
+    assert shared == apart
+    assert {node.path.split("/")[0] for node in shared.nodes} >= {*PATHS}
+
+
+def test_what_cuts_arrays_into_pieces_is_read_where_it_stands() -> None:
+    mesh = AbstractMesh((2,), ("data",), axis_types=(AxisType.Auto,))
+    row = PartitionSpec("data")
+
+    def layer(x: Any) -> Any:
+        return jax.shard_map(lambda x: jnp.tanh(x @ x.T), mesh=mesh, in_specs=row, out_specs=row)(x) * 2
+
+    def read(layer: Any) -> Any:
+        return read_program(jax.make_jaxpr(lambda *xs: [layer(x) for x in xs])(X, X, X))
+
+    assert read(jax.jit(layer)) == read(layer)
