@@ -65,6 +65,8 @@ class Plan(Immutable):
         where that is not known, as of plans by hand and those read from files.
       weighed: of a plan that was searched for, the candidates that were evaluated best beside it, which `show` lists;
         None of other plans, as for `gap`.
+      machine: of a plan that was searched for, the one that it was found for, on which it is priced where no other is
+        named; None of other plans, as for `gap`.
     """
 
     graph: Graph = field(repr=False)
@@ -79,6 +81,7 @@ class Plan(Immutable):
     remat: Remat = ()
     gap: float | None = None
     weighed: Weighed | None = field(default=None, repr=False)
+    machine: Machine | None = field(default=None, repr=False)
 
     @property
     def in_shardings(self) -> Any:
@@ -257,8 +260,8 @@ class Plan(Immutable):
 
         Args:
           machine: a `tp.machines.Machine`, such as `tp.machines.H100` or what `tp.machines.measure(mesh)` gives; or a
-            name, with a shape if need be: `"v5p"`, `"v5e:4x4"`, `"h100:8x8"`. By default the one that the devices of
-            the mesh are, here or those of `tp.topology`.
+            name, with a shape if need be: `"v5p"`, `"v5e:4x4"`, `"h100:8x8"`. By default the one that the plan was
+            searched for, else the one that the devices of the mesh are, here or those of `tp.topology`.
           grad: as in `collectives`: False for the program alone, True for values and gradients.
 
         Returns:
@@ -362,7 +365,7 @@ class Plan(Immutable):
 
         Args:
           path: of the file; what is there is replaced at once. By default a new temporary file.
-          machine: as in `cost`. Where neither this nor the mesh says it, the page has no prices.
+          machine: as in `cost`. Where nothing says it, the page has no prices.
           grad: as in `collectives`: False for the program alone, True for values and gradients.
           memory: whether the page also shows what `memory` finds, for which the program is traced.
           others: plans of the same program to list beside it, with what they say otherwise, such as those that
@@ -379,7 +382,8 @@ class Plan(Immutable):
         """
         positions = read_positions(grad, self.graph)
         own, beside = self._side(positions), [other._side(positions) for other in _plans_of(others)]
-        told = on_request.told_of(own, self.mesh, machine, positions, memory, beside, self.gap, self.weighed)
+        priced = self.machine if machine is None else machine
+        told = on_request.told_of(own, self.mesh, priced, positions, memory, beside, self.gap, self.weighed)
         return on_request.show_plan(self.graph, self.schedule, path, told, open)
 
     def _repr_html_(self) -> str:
@@ -447,7 +451,9 @@ class Plan(Immutable):
         return plan_from_json(text, graph, mesh, make_plan)
 
     def _machine(self, machine: Any) -> Machine:
-        return on_request.machine_of(self.mesh) if machine is None else on_request.find(machine)
+        if machine is not None:
+            return on_request.find(machine)
+        return on_request.machine_of(self.mesh) if self.machine is None else self.machine
 
     def _position(self, argument: Any, name: str) -> int:
         argument = read_integer(argument, f"argument= of plan.{name}", PlanError)
@@ -467,10 +473,11 @@ def plan_of(
     schedule: Schedule,
     gap: float | None = None,
     weighed: Weighed | None = None,
+    machine: Machine | None = None,
 ) -> Plan:
     """The plan whose schedule is known."""
     entries = asked.entries, asked.ops, asked.inputs, asked.outputs
-    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat, gap, weighed)
+    return Plan(graph, mesh, *entries, schedule, asked.accumulate, asked.platforms, asked.remat, gap, weighed, machine)
 
 
 def _plan_of(other: Plan) -> Plan:

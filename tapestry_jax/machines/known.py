@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from combinators.errors import MeshError, message
+from tapestry_jax.machines.cpu import CPU
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.nvidia import A100, B200, H100, H200
 from tapestry_jax.machines.tpu import V4, V5E, V5P, V6E
 
-KNOWN = {machine.name: machine for machine in (A100, B200, H100, H200, V4, V5E, V5P, V6E)}
+KNOWN = {machine.name: machine for machine in (A100, B200, H100, H200, V4, V5E, V5P, V6E, CPU)}
 """The machines that come with the library, by name."""
 _SHAPE = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){0,2}")
 

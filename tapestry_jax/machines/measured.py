@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from itertools import accumulate
@@ -15,6 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from combinators.errors import MeshError, first_line, message
 from combinators.frozen import dataclass
+from tapestry_jax.machines.cpu import shared_memory
 from tapestry_jax.machines.figures import Figure, Link, Table
 from tapestry_jax.machines.machine import Machine
 from tapestry_jax.machines.of_mesh import machine_of_devices
@@ -198,9 +198,7 @@ def _memory(device: Any) -> float:
     stats = device.memory_stats() or {}
     if stats.get("bytes_limit"):
         return float(stats["bytes_limit"])
-    # Simulated devices share the memory of their host.
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return float(total) / jax.local_device_count(device.platform)
+    return shared_memory()
 
 
 def _rate(table: Table) -> float:

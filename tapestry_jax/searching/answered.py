@@ -35,7 +35,10 @@ def answer(question: Question, problem: Problem) -> Best:
 
 def plan_for(problem: Problem, best: Best) -> Plan:
     """The plan of an answer."""
-    return plan_of(problem.graph, problem.mesh, best.found.asked, best.found.schedule, best.gap, best.weighed)
+    found = best.found
+    return plan_of(
+        problem.graph, problem.mesh, found.asked, found.schedule, best.gap, best.weighed, machine=problem.machine
+    )
 
 
 def _best(question: Question, problem: Problem) -> Best:

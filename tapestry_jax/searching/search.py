@@ -40,7 +40,8 @@ def search(
       graph: from `tp.trace`.
       mesh: as for `tp.plan`; it needs no devices. A list of meshes, or a number of devices, for the best plan on any of
         them: a number is laid out along one axis, `data`, or along two, `data` and `model`, in every way.
-      machine: as for `plan.cost`: a `tp.machines.Machine` or a name; by default the one that the mesh is.
+      machine: as for `plan.cost`: a `tp.machines.Machine` or a name; by default the one that the mesh is, for CPUs that
+        are here `tp.machines.CPU` with their memory. The plan found keeps it, for `plan.cost()` and the like.
       memory: bytes of one device, as a number or as text such as `"70GB"` or `"64GiB"`; by default the machine's.
       method: `"exhaustive"` tries all candidates and is for small programs; `"anneal"` walks; `"milp"` solves an
         integer program (`pip install 'tapestry-jax[search]'`); `"auto"` takes the first for few candidates, the last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -17,6 +17,7 @@ from combinators.graphs.graph import Graph
 from combinators.graphs.scopes import is_inside
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.jaxprs import is_program
+from tapestry_jax.machines.known import find
 from tapestry_jax.planning.scheduling.schedule import Schedule
 from tapestry_jax.shards.abstract import abstract
 from tapestry_jax.shards.blocks_at import BlockAt, blocks_at, cells_read, count_blocks, families
@@ -26,6 +27,9 @@ from tapestry_jax.shards.parts import Block, Program, Shared
 from tapestry_jax.shards.proof.prove import MISFITS, prove
 from tapestry_jax.shards.show import show
 from tapestry_jax.shards.writing.written import written
+
+if TYPE_CHECKING:
+    from tapestry_jax.planning.pricing.cost import Cost
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,6 +157,36 @@ class ShardedGraph(Immutable):
 
         leaves = check_arguments(self.abstract(), args)
         return jax.tree.unflatten(self.program.out_tree, run(self.shared, self.program, leaves))
+
+    def cost(self, machine: Any) -> Cost:
+        """What one run costs on a machine, in seconds, found from the blocks alone: forwards, as they are written.
+
+        Blocks are priced by the roofline, and what devices send by the links that it goes over, as `plan.cost` prices
+        the plan that they are of; blocks from a file, or written by hand, have no plan. The two are equal but for what
+        only a plan says: an operation that brings its own operand together is taken to copy it as well.
+
+        Args:
+          machine: a `tp.machines.Machine`, such as `tp.machines.H100`, or a name: `"v5p"`, `"h100:8x8"`.
+
+        Returns:
+          A `Cost`, which prints as a table.
+
+        Raises:
+          MeshError: for an unknown machine, or a mesh that does not fill it.
+          PlanError: when a cost is no number.
+
+        Example:
+          >>> import jax.numpy as jnp
+          >>> import tapestry_jax as tp
+          >>> double = tp.trace(tp.Map(jnp.negative), tp.TensorType({"n": 4096}))
+          >>> plan = tp.plan(double, tp.mesh(data=1), {})
+          >>> plan.shards().cost("H100") == plan.cost("H100")
+          True
+        """
+        # Loaded where it is asked for: what is proved, printed and stored needs no prices.
+        from tapestry_jax.shards.pricing.priced import price
+
+        return price(self.shared, self.program, find(machine))
 
     def blocks(self, path: str = "") -> Iterator[BlockAt]:
         """Every block of the operations at or below a path, one by one; in loops, those of one turn.

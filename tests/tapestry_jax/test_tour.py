@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,6 +113,25 @@ def test_tour_exceptions_by_operation_path(arrays: tuple[jax.Array, ...]):
     graph = tp.trace(mlp, *arrays)
     plan = tp.plan(graph, tp.mesh(data=2, model=4), {"batch": "data", "mlp": "model"}, ops={"matmul_1": {"mlp": None}})
     assert {item.kind for item in plan.collectives()} == {"all-gather"}
+    np.testing.assert_allclose(plan.compile()(*arrays), mlp(*arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_tour_plan_by_search_is_priced_on_its_machine(arrays: tuple[jax.Array, ...], tmp_path: Path):
+    graph, mesh = tp.trace(mlp, *arrays), tp.mesh(data=2, model=4)
+    plan = tp.search(graph, mesh, machine=tp.machines.H100, memory="70GB", method="auto", seed=0)
+    assert plan.gap is None or plan.gap >= 0
+    assert "on H100" in str(plan.why("matmul", {"mlp": "data"}))
+    assert plan.cost() == plan.cost(tp.machines.H100) and plan.timeline().machine == "H100"
+    assert "H100" in plan.show(tmp_path / "plan.html").read_text()
+    assert plan.diff(tp.plan(graph, mesh, {"mlp": "model"}), tp.machines.H100)
+    shards = plan.shards()
+    shards.verify(graph)
+    assert shards.abstract() == graph and shards.cost(tp.machines.H100) == plan.cost()
+
+
+def test_tour_search_needs_no_machine_where_its_devices_are(arrays: tuple[jax.Array, ...]):
+    plan = tp.search(tp.trace(mlp, *arrays), tp.mesh(data=2, model=4))
+    assert plan.machine is not None and plan.machine.name == "CPU" and plan.cost().machine == "CPU"
     np.testing.assert_allclose(plan.compile()(*arrays), mlp(*arrays), rtol=1e-4, atol=1e-5)
 
 

@@ -10,6 +10,7 @@ from combinators.arguments import read_flag, read_integer
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
+from tapestry_jax.machines.cpu import cpu_of
 from tapestry_jax.machines.known import find
 from tapestry_jax.machines.of_mesh import machine_of
 from tapestry_jax.plan import Plan, asked_of
@@ -70,7 +71,7 @@ def read_question(graph: Any, mesh: Any, machine: Any, memory: Any, options: Map
     grad = read_positions(options.get("grad", False), graph)
     problems: list[Problem] = []
     for each in read_meshes(mesh):
-        found = machine_of(each) if machine is None else find(machine)
+        found = (cpu_of(each) or machine_of(each)) if machine is None else find(machine)
         fixed = _read_fixed(graph, MeshShape.of(each), options)
         amount, free = read_memory(memory, found), options.get("remat") is None
         start = _read_start(options.get("start"), graph, each, fixed)
