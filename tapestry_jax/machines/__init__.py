@@ -1,8 +1,8 @@
 """Machines as data: what they compute, hold and send, each figure with its source, and how a mesh lies on them.
 
-Read `figures` and `machine`, its text in `json`; then `nvidia`, `tpu` and `cpu` (the machines), `known` (names), `of_mesh`
-(the machine of a mesh), `laid` (a mesh on a machine), `transfer` (how long a collective takes there) and `measured`
-(the machine that is here).
+Read `figures` and `machine`, its text in `json`; then `nvidia`, `tpu` and `cpu` (the machines), `known` (names),
+`of_mesh` (the machine of a mesh), `laid` (a mesh on a machine), `transfer` (how long a collective takes there) and
+`measured` (the machine that is here).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What blocks compute and move between a device and its memory, by the counts and the roofline of every plan's price."""
+"""What blocks compute and move between a device and its memory, by the counts and the roofline of plans."""
 
 from __future__ import annotations
 
