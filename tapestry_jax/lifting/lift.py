@@ -19,6 +19,7 @@ from combinators.recording.function import check_labels, label_of
 from combinators.recording.trace import Trace
 from tapestry_jax.lifting.assign import Assigner
 from tapestry_jax.lifting.callables.arguments import Source, is_type, source_of, split_argument, struct_of
+from tapestry_jax.lifting.callables.concrete import numbers_told
 from tapestry_jax.lifting.callables.inputs import Input, check_free_of, no_layers, stacked_inputs
 from tapestry_jax.lifting.callables.layers import stacked_label
 from tapestry_jax.lifting.callables.names import Names, check_free, read_names
@@ -75,8 +76,8 @@ def lift(
 
     Raises:
       GraphError: for what cannot be called, or not with so many arguments, two inputs of one name, side effects, what
-        is written to modules and not returned, random keys among the results, names that do not fit, or no layers to
-        stack. What JAX cannot trace raises its own errors.
+        is written to modules and not returned, random keys among the results, names that do not fit, no layers to
+        stack, or what cannot be traced since it asks for numbers. What is wrong without lifting raises what it raises.
       KernelError: when the function holds a large array.
 
     Example:
@@ -128,7 +129,8 @@ def lift(
         return [_words(leaf, label, source) for (_, leaf), label in zip(found, out[-1][0], strict=True)]
 
     flat_types = [kind.struct for kind in types]
-    closed = jax.make_jaxpr(flat)(*flat_types)
+    with numbers_told(source.name, told):
+        closed = jax.make_jaxpr(flat)(*flat_types)
     while not out:
         decided |= decide(closed.jaxpr, opened, told)
         closed = jax.make_jaxpr(partial(flat))(*flat_types)  # another function, which JAX has not traced yet

@@ -14,6 +14,7 @@ from combinators.recording.trace import Trace
 from combinators.recording.value import Value
 from tapestry_jax.lifting import dims
 from tapestry_jax.lifting.assign import Applied, Assigned, Assigner, Named, Repeated
+from tapestry_jax.lifting.callables.concrete import numbers_told
 from tapestry_jax.lifting.dims import Dim, labels
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.lift import stem_of, steps_of
@@ -36,7 +37,7 @@ def lift_onto(function: Callable[..., Any], values: Sequence[Value], called: Seq
       The same pytree of values.
 
     Raises:
-      GraphError: when it returns something that is no array.
+      GraphError: when it returns something that is no array, or asks for numbers of what is traced.
       KernelError: when the function holds a large array.
     """
     program = current_trace() or trace_of(values, name)
@@ -52,7 +53,8 @@ def lift_onto(function: Callable[..., Any], values: Sequence[Value], called: Seq
         out.append(tree)
         return found
 
-    closed = jax.make_jaxpr(flat)(*(value.struct for value in own))
+    with numbers_told(name, called):
+        closed = jax.make_jaxpr(flat)(*(value.struct for value in own))
     known = Values()
     numbers = [known.new(value.shape, value.dtype) for value in own]
     steps = steps_of(closed, known, numbers)

@@ -65,6 +65,11 @@ class RowsOfBlock(Searching):
         return _rows(self.size, numbers, table, at, locate)
 
     @property
+    def looked_up(self) -> tuple[int, int]:
+        """Which operand holds the numbers, and how many rows there are for them."""
+        return 0, self.size
+
+    @property
     def consecutive(self) -> Callable[..., Any]:
         """The rows without a search."""
         return partial(_rows, self.size, find=place_after)
@@ -102,6 +107,11 @@ class EntryOfBlock(Searching):
     def __call__(self, scores: Any, numbers: Any, at: Any) -> Any:
         """The shape of `numbers`."""
         return _entries(self.size, scores, numbers, at, locate)
+
+    @property
+    def looked_up(self) -> tuple[int, int]:
+        """Which operand holds the numbers, and how many entries there are for them."""
+        return 1, self.size
 
     @property
     def consecutive(self) -> Callable[..., Any]:

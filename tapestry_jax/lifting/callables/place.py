@@ -1,9 +1,10 @@
-"""Where in the user's source an equation was written."""
+"""Where in the user's source an equation was written, or an error raised."""
 
 from __future__ import annotations
 
 import sysconfig
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 _LIBRARIES = frozenset({"jax", "flax", "combinators", "tapestry_jax"})
@@ -27,6 +28,13 @@ def place_of(equation: Any, around: str = "") -> str:
         return ""
     frame = found[0]
     return f"{frame.file_name}:{frame.line_num} ({frame.function_name})"
+
+
+def place_of_error(error: BaseException) -> str:
+    """`file:line (function)` of the innermost frame of a traceback that the user wrote; empty where there is none."""
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if not _is_library(code.co_filename)]
+    return "" if not own else f"{own[-1][0].co_filename}:{own[-1][1]} ({own[-1][0].co_qualname})"
 
 
 def _is_library(file: str) -> bool:

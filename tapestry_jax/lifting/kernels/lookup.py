@@ -53,6 +53,11 @@ class OfBlock(Searching):
         return self._looked_up(locate, table, numbers, at)
 
     @property
+    def looked_up(self) -> tuple[int, int] | None:
+        """Which operand holds the numbers, and how many cells there are for them, where others give NaN."""
+        return (1, self.size) if self.fill is not None and self.fill != self.fill else None
+
+    @property
     def consecutive(self) -> Callable[..., Any]:
         """The same without a search."""
         return partial(self._looked_up, place_after)

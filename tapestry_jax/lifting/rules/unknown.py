@@ -78,6 +78,14 @@ def check(equation: Any, place: str) -> None:
                 remedy="Leave it out, or call it outside of what is lifted: a graph is a pure program.",
             )
         )
+    if name == "shard_map":
+        raise GraphError(
+            message(
+                "tp.lift cannot take a `shard_map`: what is in it runs on blocks of a mesh of its own",
+                *where,
+                remedy="Lift the function of whole arrays, without it and its collectives: a plan says where they lie.",
+            )
+        )
     for var in (*equation.invars, *equation.outvars):
         if not hasattr(var.aval, "shape") or not hasattr(var.aval, "dtype"):
             raise GraphError(

@@ -24,6 +24,7 @@ from tapestry_jax.nnx.training.program import LossProgram, argument_types, check
 from tapestry_jax.nnx.training.results import by_path, read_results
 from tapestry_jax.nnx.training.rows import Rows
 from tapestry_jax.nnx.training.saving.saved import Saved
+from tapestry_jax.nnx.training.stepping.batch import faults_of
 from tapestry_jax.nnx.training.stepping.begun import begun, places_begun
 from tapestry_jax.nnx.training.stepping.finite import described, stopped
 from tapestry_jax.nnx.training.stepping.places import everywhere, places_of, sent
@@ -116,7 +117,11 @@ class Trainer:
         self._program = LossProgram.of(loss, model, self.plan, chosen)
         self._stepper, self._loss = Stepper(self._program, optimizer, ema, nan), loss
         self._evaluated: Stepper | None = None
-        self._graphdef, self._programs, self._unseen = nnx.graphdef(model), dict[Any, Any](), list[tuple[int, Any]]()
+        self._graphdef, self._programs, self._unseen = (
+            nnx.graphdef(model),
+            dict[Any, Any](),
+            list[tuple[int, Any, Any]](),
+        )
         self._rows = Rows.of(argument_types(self.plan.graph)[1:])
         scale = read_scale(loss_scale, chosen)
         self._types, self._places = places_begun(model, optimizer, self.plan, wrt, ema=ema is not None, scale=scale)
@@ -159,7 +164,7 @@ class Trainer:
         with uninterrupted():
             self._state, metrics = program(self._state, given)
             self.steps += 1
-            self._unseen.append((self.steps, metrics))
+            self._unseen.append((self.steps, metrics, args))
         while len(self._unseen) > 1:
             self._look_at_first()
         return {name: value for name, value in metrics.items() if name != FAULT}
@@ -322,19 +327,20 @@ class Trainer:
 
     def _look_at_first(self) -> None:
         """See whether the first step that was not looked at gave numbers; waits for it."""
-        step, metrics = self._unseen[0]
+        step, metrics, args = self._unseen[0]
         fault = np.asarray(metrics.get(FAULT, 0))
         self._unseen.pop(0)
         if not fault.any():
             return
         words = described(fault, self._paths)
+        batch = faults_of(self.plan_of(*args).graph, args)
         if self._stepper.nan == "skip":
-            self.skipped.append(f"step {step}: {'; '.join(words)}")
+            self.skipped.append(f"step {step}: {'; '.join((words[0], *batch[:1], *words[1:]))}")
             return
         # No step after it changed anything, since the fault is part of the state: taken out, training may go on.
         self._state = replace(self._state, fault=sent(np.zeros(2, np.int32), self._places.fault))
         self.steps, self._unseen = step - 1, []
-        raise stopped(step, words)
+        raise stopped(step, words, batch)
 
 
 def _result_types(plan: Plan) -> Any:

@@ -132,6 +132,50 @@ def test_what_cannot_be_lifted_is_refused() -> None:
         lift(lambda x: jax.debug.print("{}", x) or x, X)
 
 
+@pytest.mark.parametrize(
+    ("function", "asked", "needed", "remedy"),
+    [
+        (lambda x, n: x if x.sum() > 0 else -x, "whether it is true", "x", "jnp.where or jax.lax.cond"),
+        (lambda x, n: np.sin(x), "as an array of NumPy", "x", "jax.numpy in the place of NumPy"),
+        (lambda x, n: sum(x for _ in range(n)), "as a whole number of Python", "n", "jax.lax.fori_loop"),
+        (lambda x, n: x[: int(n)], "while it is traced", "n", "pass size="),
+        (lambda x, n: x[x > 0], "how many cells a mask leaves", "", "jnp.where(mask, x, 0)"),
+    ],
+)
+def test_what_asks_for_numbers_is_told_by_its_line(function: Any, asked: str, needed: str, remedy: str) -> None:
+    with pytest.raises(tp.GraphError) as caught:
+        lift(function, X, jnp.int32(2))
+    headline, place, *depends, told = str(caught.value).split("\n")
+    assert headline.startswith("`lambda` cannot be traced: it asks for the numbers of an array")
+    assert headline.endswith(asked)
+    assert re.fullmatch(rf"  written at .*test_lift\.py:{function.__code__.co_firstlineno} \(.*\)", place)
+    assert depends == ([f"  they depend on `{needed}`"] if needed else [])
+    assert remedy in told
+
+
+def test_a_plain_layer_that_asks_for_numbers_is_told_by_its_line() -> None:
+    class Asking(nnx.Module):
+        def __call__(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    class Around(tp.nnx.Module):
+        def __init__(self) -> None:
+            self.layer = Asking()
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)
+
+    with pytest.raises(tp.GraphError, match=r"`layer` cannot be traced(.*\n)+  written at .*Asking.__call__"):
+        tp.trace(Around(), X)
+
+
+def test_what_runs_on_blocks_of_its_own_mesh_is_refused() -> None:
+    mesh = tp.mesh(data=2)
+    summed = jax.shard_map(lambda x: jax.lax.psum(x, "data"), mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P())
+    with pytest.raises(tp.GraphError, match=r"cannot take a `shard_map`(.*\n)+  written at .*test_lift\.py:\d+"):
+        lift(lambda x: summed(x), X)
+
+
 def test_names_for_an_argument_that_holds_inputs_say_what_it_holds() -> None:
     with pytest.raises(tp.GraphError) as caught:
         lift(lambda params, x: x * params["scale"], {"scale": X}, X, names="a b, a b")

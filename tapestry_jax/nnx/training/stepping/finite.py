@@ -45,13 +45,24 @@ def described(fault: np.ndarray, paths: Sequence[str]) -> list[str]:
     return told
 
 
-def stopped(step: int, told: Sequence[str]) -> TrainingError:
-    """The error of a run that stops at a step."""
+def stopped(step: int, told: Sequence[str], batch: Sequence[str]) -> TrainingError:
+    """The error of a run that stops at a step.
+
+    Args:
+      step: its number.
+      told: what was not finite, as `described`.
+      batch: what is wrong with the batch, in words; nothing where nothing is.
+    """
+    remedy = "Mend the batches" if batch else "Lower the learning rate, clip gradients (clip=1.0)"
     return TrainingError(
         message(
             f"step {step}: {told[0]}",
+            *batch[:_SHOWN],
             *told[1:],
             f"the trainer stands before step {step}, with the parameters of then",
-            remedy='Lower the learning rate, clip gradients (clip=1.0), or leave such steps out: nan="skip".',
+            remedy=f'{remedy}, or leave such steps out: nan="skip".',
         )
     )
+
+
+_SHOWN = 4

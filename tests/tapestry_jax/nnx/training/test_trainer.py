@@ -288,12 +288,17 @@ def test_a_step_that_gives_no_number_is_named_and_leaves_no_trace(stops):
     if stops:
         with pytest.raises(tp.nnx.TrainingError) as error:
             trainer.step(*good[1])
-        assert "step 2: the loss is not finite\n  the first gradient that is not is by `down.bias`" in str(error.value)
+        assert str(error.value).startswith("step 2: the loss is not finite\n  `x` of the batch is nan at [3, 0]\n")
+        assert "\n  the first gradient that is not is by `down.bias`\n" in str(error.value)
+        assert "Mend the batches, or leave such steps out" in str(error.value)
         assert "the trainer stands before step 2" in str(error.value) and trainer.steps == 1
         assert int(trainer.state.step) == 1
     else:
         assert int(trainer.state.step) == 2
-        assert trainer.skipped == ["step 2: the loss is not finite; the first gradient that is not is by `down.bias`"]
+        (skipped,) = trainer.skipped
+        assert skipped.startswith(
+            "step 2: the loss is not finite; `x` of the batch is nan at [3, 0]; the first gradient"
+        )
     jax.tree.map(np.testing.assert_array_equal, nnx.to_pure_dict(trainer.state.params), before)
     again = trainer_of("2x4")
     again.step(*good[0])
