@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -24,7 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from combinators.declared.drawn import drawn, is_key, moved
-from combinators.declared.runnable import can_be_run, is_large
+from combinators.declared.runnable import INTERPRETED, is_large, ways
+from combinators.equations.effort import Effort
+from combinators.equations.evaluate import evaluator
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.index_space.extent import axis_extent, axis_size
@@ -46,6 +48,8 @@ _TOLERANCES = {64: 1e-6, 32: 1e-3, 16: 0.1}
 _ROUNDED = 0.25
 # How many times what comes of operands that are moved is rounding still.
 _SLACK = 8
+# What all runs in NumPy may take, in small equations: some seconds.
+_EFFORT = 1 << 18
 # Of fewer numbers than these more are drawn, so often at most.
 _FEW, _ROUNDS = 8, 4
 
@@ -120,11 +124,16 @@ def differs(
         # What is not cut has few cells, where all of it would be much.
         few = {dim: min(sizes[dim], 2) for dim in _plain(kernel.signature) - set(cut)}
         sizes, part = {**sizes, **few}, {**part, **few}
-    try:
-        with _apart():
-            return _differ(kernel, sizes, part)
-    except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+    found = _parts(kernel, sizes, part)
+    if found is None:
         return False
+    for way in found.ways:
+        try:
+            with _apart(), np.errstate(all="ignore"):
+                return _differ(kernel, found, way)
+        except Exception:  # noqa: BLE001 - a kernel for another machine, or a monoid that raises: nothing is known
+            continue
+    return False
 
 
 @contextmanager
@@ -150,28 +159,91 @@ def _plain(signature: Signature) -> set[str]:
     }
 
 
-def _differ(kernel: Boxed, sizes: Sizes, box: Sizes) -> bool:
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What is run of a kernel: all of its cells, and the boxes that are put together.
+
+    Attributes:
+      sizes: of the whole.
+      box: sizes of the first part.
+      mapped: the dimensions that are cut and not folded.
+      places: for every part where it begins along the dimensions that are folded.
+      boxes: the sizes of every part.
+      programs: by sizes, in the order of the dimensions, closed jaxprs of the kernel.
+      joined: by numbers of parts, closed jaxprs of what makes their states what is compared; none of what is mapped.
+    """
+
+    sizes: Sizes
+    box: Sizes
+    mapped: Sequence[str]
+    places: Sequence[Mapping[str, int]]
+    boxes: Sequence[Sizes]
+    programs: Mapping[tuple[int, ...], Any]
+    joined: Mapping[int, Any]
+
+    @cached_property
+    def ways(self) -> list[str]:
+        """How all of it can be run."""
+        return ways([*self.programs.values(), *self.joined.values()])
+
+    def runs(self, way: str, effort: Effort) -> Callable[[Sequence[Sizes], Sequence[Sequence[Any]]], list[Any]]:
+        """What gives what is compared of parts of some sizes and their blocks."""
+
+        def made(program: Any) -> Callable[[Sequence[Any]], list[Any]]:
+            if way == INTERPRETED:
+                return evaluator(program, effort)
+            function = jax.jit(as_function(program))
+            return lambda arrays: list(function(*arrays))
+
+        kernels = {sizes: made(program) for sizes, program in self.programs.items()}
+        joins = {number: made(program) for number, program in self.joined.items()}
+
+        def run(sizes: Sequence[Sizes], blocks: Sequence[Sequence[Any]]) -> list[Any]:
+            states = [kernels[tuple(each.values())](block) for each, block in zip(sizes, blocks, strict=True)]
+            return joins[len(states)](list(itertools.chain(*states))) if joins else states[0]
+
+        return run
+
+
+def _parts(kernel: Boxed, sizes: Sizes, box: Sizes) -> _Parts | None:
+    """What is run; None where shapes alone refuse the kernel, or nothing can be traced."""
     folds = [dim for dim in kernel.signature.fold_dims if box[dim] != sizes[dim]] if kernel.merge is not None else []
     mapped = [dim for dim in box if box[dim] != sizes[dim] and dim not in folds]
     pieces = [dict(zip(folds, each, strict=True)) for each in itertools.product(*_covers(folds, sizes, box))]
     boxes = [{**box, **{dim: size for dim, (_, size) in piece.items()}} for piece in pieces]
     programs = {tuple(each.values()): kernel.at(each) for each in (sizes, *boxes)}
-    if not all(map(can_be_run, programs.values())):
-        return False
+    if None in programs.values():
+        return None
     if len({tuple(len(aval.shape) for aval in each.out_avals) for each in programs.values()}) > 1:
-        return False  # refused by its shapes, where it is run
+        return None  # refused by its shapes, where it is run
+    places = [{dim: low for dim, (low, _) in piece.items()} for piece in pieces]
+    joined: dict[int, Any] = {}
+    if kernel.merge is not None:
+        states = [programs[tuple(each.values())].out_avals for each in boxes]
+        for number, listed in ((1, [programs[tuple(sizes.values())].out_avals]), (len(boxes), states)):
+            joined[number] = _joined(kernel, listed)
+        if None in joined.values():
+            return None
+    return _Parts(sizes, box, mapped, places, boxes, programs, joined)
 
-    def run(sizes: Sizes, arrays: Sequence[Any]) -> list[Any]:
-        return list(as_function(programs[tuple(sizes.values())])(*arrays))
 
-    @jax.jit
-    def whole(arrays: list[Any]) -> list[Any]:
-        return kernel.show(run(sizes, arrays))
+def _joined(kernel: Boxed, states: Sequence[Sequence[Any]]) -> Any:
+    structs = [[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in state] for state in states]
 
-    @jax.jit
-    def together(parts: list[list[Any]]) -> list[Any]:
-        states = [run(sizes, part) for sizes, part in zip(boxes, parts, strict=True)]
-        return kernel.show(states[0] if kernel.merge is None else reduce(kernel.merge, states))
+    def join(*leaves: Any) -> list[Any]:
+        left = iter(leaves)
+        parts = [list(itertools.islice(left, len(state))) for state in states]
+        return list(kernel.show(parts[0] if kernel.merge is None else reduce(kernel.merge, parts)))
+
+    try:
+        return jax.make_jaxpr(join)(*itertools.chain(*structs))
+    except Exception:  # noqa: BLE001 - a monoid may raise in any way, which is told where it runs
+        return None
+
+
+def _differ(kernel: Boxed, parts: _Parts, way: str) -> bool:
+    sizes, boxes = parts.sizes, parts.boxes
+    run = parts.runs(way, Effort(_EFFORT))
 
     def cropped(arrays: Sequence[Any], places: Mapping[str, int], box: Sizes) -> list[Any]:
         operands = zip(kernel.signature.operands, arrays, strict=True)
@@ -180,19 +252,21 @@ def _differ(kernel: Boxed, sizes: Sizes, box: Sizes) -> bool:
             for each, array in operands
         ]
 
-    asked = programs[tuple(sizes.values())]
+    asked = parts.programs[tuple(sizes.values())]
     # Of two parts that give one number chance alone may make that equal.
     told = min((math.prod(aval.shape) for aval in asked.out_avals), default=1) * max(1, len(boxes) - 1)
     for arrays in drawn(kernel.signature, asked, sizes, min(_ROUNDS, -(-_FEW // max(1, told)))):
-        expected, near = whole(arrays), whole(list(map(moved, arrays)))
+        expected, near = run([sizes], [arrays]), run([sizes], [list(map(moved, arrays))])
         exact = not any(jnp.issubdtype(array.dtype, jnp.inexact) or is_key(array.dtype) for array in arrays)
-        for last in (False, True) if mapped else (False,):
-            corner = {dim: (sizes[dim] - box[dim]) * last for dim in mapped}
-            places = [{**corner, **{dim: low for dim, (low, _) in piece.items()}} for piece in pieces]
-            found = together([cropped(arrays, place, part) for place, part in zip(places, boxes, strict=True)])
+        for last in (False, True) if parts.mapped else (False,):
+            corner = {dim: (sizes[dim] - parts.box[dim]) * last for dim in parts.mapped}
+            blocks = [
+                cropped(arrays, {**corner, **place}, part) for place, part in zip(parts.places, boxes, strict=True)
+            ]
+            found = run(boxes, blocks)
             for axes, one, other, beside in zip(kernel.shown, expected, found, near, strict=True):
-                cells = _slices(axes, corner, box, sizes, one)
-                if folds and _is_narrow(one):
+                cells = _slices(axes, corner, parts.box, sizes, one)
+                if len(boxes) > 1 and _is_narrow(one):
                     continue
                 if not _alike(_numbers(one[cells]), _numbers(other), _numbers(beside[cells]), exact):
                     return True

@@ -1,42 +1,64 @@
-"""Whether the program of a kernel can be run while it is traced: it only computes, soon ends, and takes few numbers."""
+"""Whether the program of a kernel can be run while it is traced, and how: it only computes, and takes few numbers.
+
+Most are run in NumPy, equation by equation: compiling a program of a thousand equations may take half a minute. What
+runs many equations, as a long `scan` does, is compiled if there are few to compile. Loops that may never end run in
+NumPy alone, where their turns are counted.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from combinators.declared.drawn import is_key
+from combinators.equations.effort import cost, work
+from combinators.equations.evaluate import CONTROL
+from combinators.equations.primitives import PRIMITIVES
 from combinators.kernels.jaxprs import programs_inside
 
-# What calls code that is none of JAX's, waits for other devices, or may never end on numbers that were drawn.
-_FOREIGN = ("callback", "ffi", "custom_call", "pallas", "triton", "partitioning", "shard_map", "feed", "while")
+# What calls code that is none of JAX's, or waits for other devices.
+_FOREIGN = ("callback", "ffi", "custom_call", "pallas", "triton", "partitioning", "shard_map", "feed")
 # The most cells of operands and results, numbers that are computed on the way, and equations that are compiled.
 _CELLS, _WORK, _EQUATIONS = 1 << 21, 1 << 26, 1024
+# What one run in NumPy may take, loops that may not end turned once, in small equations: a tenth of a second.
+_INTERPRETED = 1 << 14
+INTERPRETED, COMPILED = "interpreted", "compiled"
 
 
-def can_be_run(program: Any) -> bool:
-    """Whether a closed jaxpr takes numbers and keys alone, not too many, and does nothing but compute for a moment."""
+def ways(programs: Collection[Any]) -> list[str]:
+    """How closed jaxprs can be run, all of them alike, the best way first; none of those that cannot."""
+    known = list(map(_ways, programs))
+    ordered = known[0] if known else []
+    return [way for way in ordered if all(way in each for each in known)]
+
+
+def _ways(program: Any) -> list[str]:
     if program is None or program.effects:
-        return False
+        return []
     avals = (*program.in_avals, *program.out_avals)
     if not all(isinstance(aval.dtype, np.dtype) or is_key(aval.dtype) for aval in avals):
-        return False
+        return []
     equations = list(_equations(program.jaxpr, 1))
-    return (
-        cells_of(program) <= _CELLS
+    names = {equation.primitive.name for equation, _ in equations}
+    if cells_of(program) > _CELLS or any(part in name for name in names for part in _FOREIGN):
+        return []
+    compiled = (
+        "while" not in names
         and len(equations) <= _EQUATIONS
-        and not any(part in equation.primitive.name for equation, _ in equations for part in _FOREIGN)
-        and sum(times * _work(equation) for equation, times in equations) <= _WORK
+        and sum(times * work(equation) for equation, times in equations) <= _WORK
     )
+    interpreted = sum(times * cost(equation) for equation, times in equations) <= _INTERPRETED
+    found = [INTERPRETED] * interpreted + [COMPILED] * compiled
+    # Each equation that NumPy does not know is compiled by itself.
+    return found if names <= PRIMITIVES.keys() | CONTROL.keys() else found[::-1]
 
 
 def is_large(program: Any) -> bool:
     """Whether a closed jaxpr takes and gives more cells than are run, or computes more."""
-    work = sum(times * _work(equation) for equation, times in _equations(program.jaxpr, 1))
-    return cells_of(program) > _CELLS or work > _WORK
+    return cells_of(program) > _CELLS or sum(n * work(each) for each, n in _equations(program.jaxpr, 1)) > _WORK
 
 
 def cells_of(program: Any) -> int:
@@ -45,21 +67,9 @@ def cells_of(program: Any) -> int:
 
 
 def _equations(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
-    """Every equation, and how often it is run."""
+    """Every equation, and how often it is run; what a `while` holds once."""
     for equation in jaxpr.eqns:
         yield equation, times
         often = times * max(1, int(equation.params.get("length", 1))) if equation.primitive.name == "scan" else times
         for inner in programs_inside(equation):
             yield from _equations(getattr(inner, "jaxpr", inner), often)
-
-
-def _work(equation: Any) -> int:
-    """Numbers that an equation gives, or multiplies for them: no fewer than there are."""
-    given = sum(math.prod(out.aval.shape) for out in equation.outvars)
-    name = equation.primitive.name
-    if name == "dot_general":
-        (contracted, _), _ = equation.params["dimension_numbers"]
-        return given * math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
-    if name == "conv_general_dilated":
-        return given * math.prod(equation.invars[1].aval.shape)
-    return given

@@ -24,7 +24,7 @@ _CHOOSE_OUTSIDE = (
 # Of sorted or distinct operands the program itself may tell; of what else is true of data it cannot.
 _WRITE_OR_KEEP = (
     "Write it for any data (`x.max(0)`, where sorted `x[-1]` would do; `jnp.searchsorted` and `unique_indices=True` "
-    "say what they take), or do not cut these axes."
+    "say what they take; `jax.vmap` ends a loop for each row), or do not cut these axes."
 )
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.equations.primitives import PRIMITIVES
 from combinators.kernels.jaxprs import programs_inside
 from tapestry_jax.shards.numeric.devices import COLLECTIVES
-from tapestry_jax.shards.numeric.primitives import PRIMITIVES
 from tapestry_jax.shards.numeric.simulated import CALLS
 from tests.classes import is_new, sending
 from tests.simulated.evaluate import run_traced

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.combinators.equations.test_primitives import of_axes, of_cells, traced
 from tests.small_primitives import PRIMITIVES
-from tests.tapestry_jax.shards.numeric.test_primitives import of_axes, of_cells, traced
 from tests.thoroughly import thoroughly
 
 pytestmark = [

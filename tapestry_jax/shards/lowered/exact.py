@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.equations.primitives import run_primitive
 from combinators.graphs.graph import Graph
 from tapestry_jax.shards.lowered import residues
 from tapestry_jax.shards.lowered.in_fields import MERGES, UnfollowedError, found_by, in_pairs, is_float, typed
 from tapestry_jax.shards.lowered.in_floats import has_laws_of_reals, holds_in_floats, padded
 from tapestry_jax.shards.lowered.moved import refuse
 from tapestry_jax.shards.numeric.devices import COLLECTIVES, Devices, Lanes
-from tapestry_jax.shards.numeric.primitives import run_primitive
 from tapestry_jax.shards.numeric.simulated import DisagreementError, EndlessError, Meaning, Simulation
 
 _ENDLESS = 2**31 - 2

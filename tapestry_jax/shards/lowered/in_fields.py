@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
+from combinators.equations.primitives import PRIMITIVES, in_numpy
 from tapestry_jax.shards.lowered import residues
 from tapestry_jax.shards.numeric.devices import Devices, Lanes, reduced
-from tapestry_jax.shards.numeric.primitives import PRIMITIVES, in_numpy
 
 
 class UnfollowedError(Exception):

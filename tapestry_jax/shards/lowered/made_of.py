@@ -15,8 +15,8 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.equations.primitives import PRIMITIVES, in_numpy, run_primitive
 from tapestry_jax.shards.numeric.devices import COLLECTIVES, Devices, Lanes, reduced
-from tapestry_jax.shards.numeric.primitives import PRIMITIVES, in_numpy, run_primitive
 from tapestry_jax.shards.numeric.simulated import Meaning
 
 ANYTHING = -1

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from combinators.equations.evaluate import Run, evaluator
 from combinators.frozen import dataclass
 from combinators.index_space.axis import Axis
 from combinators.merging.blocks import Axes
@@ -17,7 +18,6 @@ from combinators.operations.operation import Operation
 from combinators.operations.ready import plain
 from combinators.operations.results import Struct
 from combinators.operations.shaped import Shaped, shape
-from tapestry_jax.shards.numeric.evaluate import Run, evaluator
 
 Part = Callable[..., list[Any]]
 """Takes a `Shaped` and lists of leaves, gives leaves; a function of a module, since it is part of a key."""

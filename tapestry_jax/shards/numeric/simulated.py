@@ -13,11 +13,11 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.equations.evaluate import constant
+from combinators.equations.primitives import run_primitive
 from combinators.frozen import dataclass
 from combinators.kernels.jaxprs import is_literal, scan_parts
 from tapestry_jax.shards.numeric.devices import Devices, Lanes, is_collective, run_collective
-from tapestry_jax.shards.numeric.evaluate import constant
-from tapestry_jax.shards.numeric.primitives import run_primitive
 
 MOST_TURNS = 10_000
 CALLS = frozenset(

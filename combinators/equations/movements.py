@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tapestry_jax.shards.numeric.elementwise import Primitive
-from tapestry_jax.shards.numeric.indexing import assign, dynamic_slice, dynamic_update_slice, gather, scatter
+from combinators.equations.elementwise import Primitive
+from combinators.equations.indexing import assign, dynamic_slice, dynamic_update_slice, gather, scatter
 
 
 def _broadcast_in_dim(aval: Any, x: Any, broadcast_dimensions: Sequence[int]) -> Any:

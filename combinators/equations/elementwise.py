@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy import special
 
 Primitive = Callable[..., Any]
 
@@ -115,8 +115,8 @@ ELEMENTWISE: dict[str, Primitive] = {
             "rsqrt": lambda x: 1 / np.sqrt(x),
             "square": np.square,
             "not": np.invert,
-            "erf": special.erf,
-            "erfc": special.erfc,
+            "erf": np.frompyfunc(math.erf, 1, 1),
+            "erfc": np.frompyfunc(math.erfc, 1, 1),
             "real": np.real,
             "imag": np.imag,
             "conj": np.conj,
@@ -139,7 +139,7 @@ ELEMENTWISE: dict[str, Primitive] = {
     },
     **{
         name: _of_reals(function)
-        for name, function in {"atan2": np.arctan2, "logistic": special.expit, "pow": np.power}.items()
+        for name, function in {"atan2": np.arctan2, "logistic": lambda x: 1 / (1 + np.exp(-x)), "pow": np.power}.items()
     },
     "mul": _mul,
     "div": _div,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tapestry_jax.shards.numeric.elementwise import Primitive
+from combinators.equations.elementwise import Primitive
 
 
 def _dot_general(aval: Any, x: Any, y: Any, *, dimension_numbers: Any, precision: Any) -> Any:

@@ -10,22 +10,27 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from combinators.equations.effort import Effort, cost
+from combinators.equations.primitives import run_primitive
 from combinators.kernels.jaxprs import is_literal, scan_parts
-from tapestry_jax.shards.numeric.primitives import run_primitive
 
 Run = Callable[[Sequence[Any]], list[Any]]
 """From arrays to arrays."""
 
 
-def evaluator(closed: Any) -> Run:
+def evaluator(closed: Any, effort: Effort | None = None) -> Run:
     """The function that a closed jaxpr is, in NumPy.
 
     Args:
       closed: of one device; without collectives.
+      effort: what may be run, of which each run takes its part; anything where it is None.
+
+    The function raises `EffortError` when there is not so much left.
     """
-    return _program(closed.jaxpr, [constant(each) for each in closed.consts])
+    return _program(closed.jaxpr, [constant(each) for each in closed.consts], effort)
 
 
 def constant(value: Any) -> Any:
@@ -33,7 +38,7 @@ def constant(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, jax.Array | np.generic | int | float | bool) else value
 
 
-def _program(jaxpr: Any, constants: Sequence[Any]) -> Run:
+def _program(jaxpr: Any, constants: Sequence[Any], effort: Effort | None) -> Run:
     places: dict[Any, int] = {}
     start: list[Any] = []
 
@@ -52,12 +57,15 @@ def _program(jaxpr: Any, constants: Sequence[Any]) -> Run:
         put(variable, value)
     inputs = [put(variable) for variable in jaxpr.invars]
     steps = [
-        (_equation(each), [place(atom) for atom in each.invars], [put(variable) for variable in each.outvars])
+        (_equation(each, effort), [place(atom) for atom in each.invars], [put(variable) for variable in each.outvars])
         for each in jaxpr.eqns
     ]
     outputs = [place(atom) for atom in jaxpr.outvars]
+    costs = 0 if effort is None else sum(map(cost, jaxpr.eqns)) or 1
 
     def run(operands: Sequence[Any]) -> list[Any]:
+        if effort is not None:
+            effort.spend(costs)
         values = list(start)
         for at, operand in zip(inputs, operands, strict=True):
             values[at] = operand
@@ -69,21 +77,21 @@ def _program(jaxpr: Any, constants: Sequence[Any]) -> Run:
     return run
 
 
-def _equation(equation: Any) -> Run:
+def _equation(equation: Any, effort: Effort | None) -> Run:
     control = CONTROL.get(equation.primitive.name)
-    return partial(run_primitive, equation) if control is None else control(equation)
+    return partial(run_primitive, equation) if control is None else control(equation, effort)
 
 
-def _call(equation: Any) -> Run:
+def _call(equation: Any, effort: Effort | None) -> Run:
     params = equation.params
     inner = params.get("jaxpr", params.get("call_jaxpr"))
-    return evaluator(inner) if hasattr(inner, "consts") else _program(inner, [])
+    return evaluator(inner, effort) if hasattr(inner, "consts") else _program(inner, [], effort)
 
 
-def _scan(equation: Any) -> Run:
+def _scan(equation: Any, effort: Effort | None) -> Run:
     params = equation.params
     fixed, carries = scan_parts(equation)
-    body, kinds = evaluator(params["jaxpr"]), params["jaxpr"].out_avals[carries:]
+    body, kinds = evaluator(params["jaxpr"], effort), params["jaxpr"].out_avals[carries:]
     turns = range(params["length"])
     ordered = turns[::-1] if params["reverse"] else turns
 
@@ -91,10 +99,10 @@ def _scan(equation: Any) -> Run:
         constants, carry = operands[:fixed], list(operands[fixed : fixed + carries])
         made: dict[int, list[Any]] = {}
         for turn in ordered:
-            results = body([*constants, *carry, *(np.asarray(each[turn]) for each in operands[fixed + carries :])])
+            results = body([*constants, *carry, *(_slice(each, turn) for each in operands[fixed + carries :])])
             carry, made[turn] = results[:carries], results[carries:]
         stacked = [
-            np.stack([made[turn][at] for turn in turns]) if turns else np.zeros((0, *kind.shape), kind.dtype)
+            _stacked([made[turn][at] for turn in turns]) if turns else np.zeros((0, *kind.shape), kind.dtype)
             for at, kind in enumerate(kinds)
         ]
         return [*carry, *stacked]
@@ -102,11 +110,20 @@ def _scan(equation: Any) -> Run:
     return run
 
 
-def _while(equation: Any) -> Run:
+def _slice(array: Any, turn: int) -> Any:
+    # Typed random keys are arrays of JAX alone.
+    return array[turn] if isinstance(array, jax.Array) else np.asarray(array[turn])
+
+
+def _stacked(made: list[Any]) -> Any:
+    return jnp.stack(made) if isinstance(made[0], jax.Array) else np.stack(made)
+
+
+def _while(equation: Any, effort: Effort | None) -> Run:
     params = equation.params
     asked = params["cond_nconsts"]
     fixed = asked + params["body_nconsts"]
-    condition, body = evaluator(params["cond_jaxpr"]), evaluator(params["body_jaxpr"])
+    condition, body = evaluator(params["cond_jaxpr"], effort), evaluator(params["body_jaxpr"], effort)
 
     def run(operands: Sequence[Any]) -> list[Any]:
         carry = list(operands[fixed:])
@@ -117,8 +134,8 @@ def _while(equation: Any) -> Run:
     return run
 
 
-def _cond(equation: Any) -> Run:
-    branches = [evaluator(branch) for branch in equation.params["branches"]]
+def _cond(equation: Any, effort: Effort | None) -> Run:
+    branches = [evaluator(branch, effort) for branch in equation.params["branches"]]
 
     def run(operands: Sequence[Any]) -> list[Any]:
         return branches[min(max(int(operands[0]), 0), len(branches) - 1)](operands[1:])
@@ -127,7 +144,7 @@ def _cond(equation: Any) -> Run:
 
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr", "remat", "remat2", "checkpoint", "custom_jvp_call")
-CONTROL: dict[str, Callable[[Any], Run]] = {
+CONTROL: dict[str, Callable[[Any, Effort | None], Run]] = {
     **dict.fromkeys((*_CALLS, "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"), _call),
     "scan": _scan,
     "while": _while,

@@ -14,8 +14,8 @@ import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from tapestry_jax.shards.numeric.evaluate import evaluator
-from tapestry_jax.shards.numeric.primitives import PRIMITIVES, run_primitive
+from combinators.equations.evaluate import evaluator
+from combinators.equations.primitives import PRIMITIVES, run_primitive
 
 # Conversions of complex numbers, which JAX says as well.
 pytestmark = pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")

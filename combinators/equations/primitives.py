@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tapestry_jax.shards.numeric.elementwise import ELEMENTWISE, Primitive
-from tapestry_jax.shards.numeric.folds import FOLDS
-from tapestry_jax.shards.numeric.movements import MOVEMENTS
+from combinators.equations.elementwise import ELEMENTWISE, Primitive
+from combinators.equations.folds import FOLDS
+from combinators.equations.movements import MOVEMENTS
 
 NO_VALUE = frozenset(
     (
