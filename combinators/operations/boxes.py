@@ -40,7 +40,7 @@ def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *
       is_state: whether they are leaves of a state.
 
     Raises:
-      KernelError: when a leaf has another shape than the box.
+      KernelError: when a leaf has another shape than the box, or another dtype.
     """
     named = shaped.carrier if is_state else [tuple(map(str, axes)) for axes in shaped.result_axes]
     wrong = [
@@ -49,6 +49,12 @@ def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *
             named, map(jnp.shape, leaves), _box_shapes(shaped, sizes, is_state=is_state), strict=False
         )
         if found != expected
+    ]
+    known = shaped.state if is_state else shaped.results
+    wrong += [
+        f"it gives ({' '.join(axes)}) the dtype {leaf.dtype}, and not {struct.dtype}"
+        for axes, leaf, struct in zip(named, leaves, known, strict=False)
+        if hasattr(leaf, "dtype") and leaf.dtype != struct.dtype
     ]
     if wrong or len(leaves) != len(named):
         raise not_of_any_size(shaped, sizes, *wrong)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from combinators.errors import KernelError, TapestryError, message
 from combinators.operations.dense import Dense, as_dense, candidates
 from combinators.operations.execute import axis_modes, present, read_operand, run_blocks
 from combinators.operations.outside import answering
@@ -31,7 +32,36 @@ def run_whole(shaped: Shaped, arrays: Sequence[Any]) -> list[Any]:
             blocks.append(jnp.arange(shaped.sizes[operand.coordinate], dtype=jnp.int32))
         else:
             blocks.append(read_operand(operand, next(remaining), shaped.sizes, operand_modes, fused=fused))
-    return run_blocks(ready(shaped), blocks)
+    return _as_traced(shaped, blocks) if shaped.operation.dense else run_blocks(shaped, blocks)
+
+
+def _as_traced(shaped: Shaped, blocks: Sequence[Any]) -> list[Any]:
+    """What an operation with `dense` kernels gives, held against what its own kernel is known to give."""
+    name = shaped.operation.name
+    try:
+        leaves = run_blocks(ready(shaped), blocks)
+    except TapestryError:
+        raise
+    except Exception as error:
+        told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]:.200}"
+        raise _not_alike(name, f"it raises {told}") from error
+    found = [_told(leaf) for leaf in leaves]
+    expected = [_told(leaf) for leaf in shaped.results]
+    if found != expected:
+        raise _not_alike(name, f"expected {', '.join(expected)}", f"got {', '.join(found) or 'nothing'}")
+    return leaves
+
+
+def _told(leaf: Any) -> str:
+    dtype = getattr(leaf, "dtype", None)
+    return f"{type(leaf).__name__}" if dtype is None else f"{dtype}{list(leaf.shape)}"
+
+
+def _not_alike(name: str, *lines: str) -> KernelError:
+    what = f"a kernel in dense= of `{name}` does not do what the operation's own does"
+    return KernelError(
+        message(what, *lines, remedy="Write it for the same blocks, shapes and dtypes, or leave it out.")
+    )
 
 
 def plain(shaped: Shaped) -> Shaped:

@@ -71,6 +71,38 @@ def test_a_map_takes_conditional_kernels_on_its_whole() -> None:
     np.testing.assert_array_equal(jax.jit(jax.vmap(tp.Map(jnp.sin, "r -> r", dense=tp.Dense(jnp.cos))))(X), jnp.cos(X))
 
 
+ALIKE = "a kernel in dense= of `sin` does not do what the operation's own does\n  "
+
+
+def fails(x: Any) -> Any:
+    raise ValueError("no such block")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        (lambda x: jnp.sin(x[:1]), "expected float32[4, 3]\n  got float32[1, 3]"),
+        (lambda x: jnp.sin(x).astype(jnp.bfloat16), "expected float32[4, 3]\n  got bfloat16[4, 3]"),
+        (lambda x: (x, x), "expected float32[4, 3]\n  got float32[4, 3], float32[4, 3]"),
+        (lambda x: None, "expected float32[4, 3]\n  got nothing"),
+        (lambda x: "x", "expected float32[4, 3]\n  got str"),
+        (fails, "it raises ValueError: no such block"),
+    ],
+    ids=["shape", "dtype", "tree", "nothing", "text", "raises"],
+)
+def test_a_kernel_that_gives_something_else_is_refused(kernel: Any, text: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        tp.Map(jnp.sin, "r c -> r c", dense=kernel)(X)
+    assert str(caught.value).startswith(ALIKE + text + "\n")
+
+
+def test_a_kernel_of_another_dtype_is_refused_on_devices() -> None:
+    narrow = tp.Dense(lambda x: jnp.sin(x).astype(jnp.bfloat16), whole=())
+    graph = tp.trace(tp.Map(jnp.sin, "r c -> r c", dense=narrow), X)
+    with pytest.raises(KernelError, match=r"it gives .r c. the dtype bfloat16, and not float32"):
+        tp.plan(graph, tp.mesh(data=2), {"r": "data"}).compile().lower()
+
+
 def test_conditions_are_stored_and_tell_operations_apart() -> None:
     def graph(**conditions: Any) -> tp.Graph:
         return tp.trace(tp.Reduce(ROWS, "k n -> n", tp.monoids.Sum, dense=tp.Dense(ROWS, **conditions)), X)
