@@ -14,7 +14,7 @@ from combinators.index_space.tensor_type import type_of, words_of
 from combinators.index_space.usable import check_usable
 from combinators.kernels.immutable import Immutable
 from tapestry_jax.lowering.boundary import padded, placed, sharding, spec, without_padding_gradient
-from tapestry_jax.lowering.devices import is_compile_only, is_traced, require_running
+from tapestry_jax.lowering.devices import has_ambient_mesh, is_compile_only, is_traced, require_running
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.program import run_schedule
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
@@ -44,6 +44,8 @@ class Compiled(Immutable):
         made = [sharding(schedule.slots[slot].layout, mesh) for slot in schedule.outputs]
         # XLA would choose layouts of its own for what nobody pins.
         self._pinned = jax.jit(of_leaves, in_shardings=given, out_shardings=made)
+        # Where a mesh is set JAX (0.10.2) does not transpose or batch what is pinned.
+        self._free = jax.jit(of_leaves)
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{name}={size}" for name, size in self._schedule.mesh.axes)
@@ -61,8 +63,11 @@ class Compiled(Immutable):
         return jax.tree.unflatten(self._schedule.graph.out_tree, self._run(leaves, args))
 
     def _run(self, leaves: list[Any], args: tuple[Any, ...]) -> list[Any]:
+        pinned = self._pinned
+        if has_ambient_mesh(self._mesh) and any(map(is_traced, leaves)):
+            pinned = self._free
         try:
-            return self._pinned(*leaves)
+            return pinned(*leaves)
         except TapestryError:
             raise
         except (RuntimeError, OverflowError):
@@ -74,7 +79,7 @@ class Compiled(Immutable):
             moved = [placed(leaf, slot, self._mesh) for leaf, slot in zip(leaves, self._slots, strict=True)]
             if all(new is old for new, old in zip(moved, leaves, strict=True)):
                 raise
-            return self._pinned(*moved)
+            return pinned(*moved)
 
     def lower(self, *args: Any) -> Any:
         """The program as XLA takes it (`.compile()`, `.as_text()`); without arguments for the planned layouts."""
@@ -110,6 +115,7 @@ def build(schedule: Schedule, mesh: Any) -> Any:
     device_program = on_device(schedule)
 
     def run(*args: Any) -> Any:
+        has_ambient_mesh(mesh)  # tells of another one
         leaves = [
             _stored(jax.numpy.asarray(leaf, slot.type.dtype), slot, schedule, mesh)
             for leaf, slot in zip(planned_arguments(schedule, args), slots, strict=True)

@@ -53,6 +53,33 @@ def require_running(mesh: Any) -> Mesh:
     )
 
 
+def has_ambient_mesh(mesh: Any) -> bool:
+    """Whether a program for `mesh` is called where that mesh is set, as by `jax.set_mesh`.
+
+    Raises:
+      MeshError: where another one is.
+    """
+    ambient = jax.sharding.get_abstract_mesh()
+    if ambient.empty:
+        return False
+    own = getattr(mesh, "abstract_mesh", mesh)
+    if ambient == own:
+        return True
+    raise MeshError(
+        message(
+            "a planned program is called where another mesh is set than its plan's",
+            f"the plan's  {_told(own)}",
+            f"set         {_told(ambient)}",
+            remedy="Call it outside of jax.set_mesh, or of jax.shard_map, or plan for the mesh that is set.",
+        )
+    )
+
+
+def _told(mesh: Any) -> str:
+    axes = " x ".join(f"{name}={size}" for name, size in mesh.shape.items())
+    return f"{axes} ({', '.join(sorted({kind.name for kind in mesh.axis_types}))})"
+
+
 def is_traced(leaf: Any) -> bool:
     """Whether an argument stands for an array while a program is traced, and is none itself."""
     try:

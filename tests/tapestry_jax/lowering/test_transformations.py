@@ -198,6 +198,33 @@ def test_a_mesh_with_explicit_axes(sizes):
     close([np.asarray(g)[tuple(map(slice, w.shape))] for g, w in zip(gradients, wanted, strict=True)], list(wanted))
 
 
+@pytest.mark.parametrize("kind", ["Auto", pytest.param("Explicit", marks=pytest.mark.thorough)])
+def test_where_the_mesh_of_a_plan_is_set_derivatives_and_vmap_are_taken(kind):
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType[kind],))
+    x, w = normal(8, 3), normal(3, 2, seed=1)
+    run = tp.plan(tp.trace(tp.einsum("i k, k n -> i n"), x, w), mesh, {"i": "data"}).compile()
+    with jax.set_mesh(mesh):
+        slope = jax.grad(lambda x: jnp.sum(run(x, w)))(x)
+        several = jax.vmap(run, (0, None))(jnp.stack([x, 2 * x, 3 * x]), w)
+    close(slope, np.repeat(w.sum(1)[None], 8, 0))
+    close(several, np.stack([x @ w, 2 * x @ w, 3 * x @ w]))
+
+
+def test_where_another_mesh_is_set_the_error_names_both(run):
+    other = jax.make_mesh((2,), ("rows",), axis_types=(jax.sharding.AxisType.Explicit,))
+    calls = [lambda: run(*ARGS), lambda: jax.jit(run)(*ARGS), run.lower]
+    with jax.set_mesh(other):
+        for call in calls:
+            with pytest.raises(tp.MeshError) as caught:
+                call()
+            assert str(caught.value) == (
+                "a planned program is called where another mesh is set than its plan's\n"
+                "  the plan's  data=2 x model=4 (Auto)\n"
+                "  set         rows=2 (Explicit)\n"
+                "  Call it outside of jax.set_mesh, or of jax.shard_map, or plan for the mesh that is set."
+            )
+
+
 def test_initialisation_straight_into_the_layouts(plan, run):
     # As the tour has it: no host copy of a parameter that is larger than a device; sizes need not divide.
     made = [
