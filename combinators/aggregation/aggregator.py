@@ -29,6 +29,7 @@ from combinators.aggregation.segments import Flags, Labels, LastReference, Prese
 from combinators.arguments import read_function
 from combinators.errors import GraphError, message
 from combinators.frozen import dataclass
+from combinators.index_space.usable import check_together
 from combinators.kernels.immutable import Immutable
 from combinators.kernels.settled import settled
 from combinators.merging.monoid import Monoid
@@ -112,6 +113,8 @@ class Aggregator(Immutable):
         try:
             state = self.lift_many(*xs)
         except (TypeError, ValueError) as error:
+            leaves = jax.tree.leaves(xs)
+            check_together([f"input {number}" for number in range(len(leaves))], leaves, where)
             check_cells(where, self.lift, xs, error)
             raise
         return presented(where, self.present, state)

@@ -11,7 +11,7 @@ import jax
 
 from combinators.arrows.part import Holder, Part
 from combinators.errors import GraphError, message
-from combinators.graphs.evaluate import as_array, compiled
+from combinators.graphs.evaluate import as_array, run_leaves
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType, type_of
 from combinators.index_space.usable import check_usable
@@ -102,7 +102,7 @@ def _traced(function: Any, arguments: Sequence[Any]) -> tuple[Graph, tuple[int, 
 def call_on_arrays(arrow: Arrow[Any, Any], args: Sequence[Any]) -> Any:
     """Run an arrow on arrays: traced once per types, then a jitted function."""
     graph, writers, arrays = _graph_of(arrow, args)
-    result = jax.tree.unflatten(graph.out_tree, compiled(graph)(*arrays))
+    result = run_leaves(graph, arrays)
     if not writers:
         return result
     result, written = result

@@ -14,7 +14,7 @@ from combinators.errors import GraphError, SignatureError, message
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
 from combinators.graphs.walk import operations
 from combinators.index_space.tensor_type import TensorType, type_of, words_of
-from combinators.index_space.usable import check_usable
+from combinators.index_space.usable import check_together, check_usable
 from combinators.kernels.named_apart import name_apart
 from combinators.operations.operation import Operation
 from combinators.operations.ready import run_whole
@@ -77,8 +77,21 @@ def run_loop(node: Loop, operands: Sequence[Any], run_body: Any) -> list[Any]:
 
 def call_graph(graph: Graph, args: Sequence[Any]) -> Any:
     """Run a graph on the arguments it was traced for; checks names, sizes and dtypes first."""
-    leaves = check_arguments(graph, args)
-    return jax.tree.unflatten(graph.out_tree, compiled(graph)(*leaves))
+    return run_leaves(graph, check_arguments(graph, args))
+
+
+def run_leaves(graph: Graph, leaves: Sequence[Any]) -> Any:
+    """Run a graph on arrays that are known to fit.
+
+    Raises:
+      GraphError: when they lie on different devices.
+    """
+    try:
+        results = compiled(graph)(*leaves)
+    except ValueError:
+        check_together([node.name for node in graph.inputs], leaves, graph.name)
+        raise
+    return jax.tree.unflatten(graph.out_tree, results)
 
 
 def compiled(graph: Graph) -> Any:

@@ -138,8 +138,10 @@ def _pair(entry: Any) -> tuple[Any, Any]:
 
 
 def _name(name: Any) -> str | None:
-    if name is None or (isinstance(name, str) and name.isidentifier()):
-        return name
+    if name is None:
+        return None
+    if isinstance(name, str) and name.isidentifier():
+        return name if type(name) is str else str(name)  # a string of NumPy is shown otherwise
     raise GraphError(
         message(
             "an axis of a tensor type has no usable name",

@@ -1,8 +1,8 @@
-"""Arguments that a program cannot run on: types, deleted arrays, arrays of other devices, numbers out of range."""
+"""Arguments that a program cannot run on: types, deleted or masked arrays, numbers out of range, devices apart."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,14 +13,13 @@ from combinators.index_space.tensor_type import TensorType
 from combinators.kernels.fingerprint import is_traced
 
 
-def check_usable(names: Sequence[str], leaves: Sequence[Any], where: str, devices: Collection[Any] = ()) -> None:
+def check_usable(names: Sequence[str], leaves: Sequence[Any], where: str) -> None:
     """Refuse arguments that a program cannot run on, with what to do about each.
 
     Args:
       names: of the arguments.
       leaves: the arguments.
       where: the program, as the error names it.
-      devices: those of the plan's mesh; none where the program is not planned.
 
     Raises:
       GraphError: naming the first kind of trouble, and all arguments that have it.
@@ -34,15 +33,36 @@ def check_usable(names: Sequence[str], leaves: Sequence[Any], where: str, device
             "Pass array.astype(array.dtype.newbyteorder('=')).",
             _is_turned,
         ),
-        (
-            "lies on other devices than the plan's",
-            "Bring it there with plan.put.",
-            lambda leaf: _is_elsewhere(leaf, devices),
-        ),
+        ("has a mask, which would be dropped", "Fill it in, array.filled(0), or pass the mask too.", _is_masked),
     ):
         wrong = [f"`{name}` {problem}" for name, leaf in zip(names, leaves, strict=False) if is_wrong(leaf)]
         if wrong:
             raise GraphError(message(f"`{where}` cannot run on its arguments", *wrong, remedy=remedy))
+
+
+def check_together(names: Sequence[str], leaves: Sequence[Any], where: str) -> None:
+    """Refuse arrays that were put on different devices, on which JAX runs nothing together.
+
+    Args:
+      names: of the arguments.
+      leaves: the arguments.
+      where: the program, as the error names it.
+
+    Raises:
+      GraphError: naming two of them and where they lie.
+    """
+    found = [(name, _devices(leaf)) for name, leaf in zip(names, leaves, strict=False)]
+    placed = [(name, devices) for name, devices in found if devices]
+    for name, devices in placed[1:]:
+        first, here = placed[0]
+        if devices != here:
+            raise GraphError(
+                message(
+                    f"`{where}` cannot run on its arguments",
+                    f"`{first}` lies on {_told(here)}, `{name}` on {_told(devices)}",
+                    remedy="Bring them together with jax.device_put; plan.compile() takes arrays wherever they lie.",
+                )
+            )
 
 
 def _is_type(leaf: Any) -> bool:
@@ -64,7 +84,17 @@ def _is_turned(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray | np.generic) and not leaf.dtype.isnative
 
 
-def _is_elsewhere(leaf: Any, devices: Collection[Any]) -> bool:
-    if not devices or not isinstance(leaf, jax.Array) or is_traced(leaf) or not leaf.committed:
-        return False
-    return leaf.sharding.device_set != set(devices)
+def _is_masked(leaf: Any) -> bool:
+    return isinstance(leaf, np.ma.MaskedArray)
+
+
+def _devices(leaf: Any) -> frozenset[Any]:
+    """The devices that an array was put on; none where it goes wherever the others are."""
+    if not isinstance(leaf, jax.Array) or is_traced(leaf) or not leaf.committed:
+        return frozenset()
+    return frozenset(leaf.sharding.device_set)
+
+
+def _told(devices: frozenset[Any]) -> str:
+    names = sorted(map(str, devices))
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

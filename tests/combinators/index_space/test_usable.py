@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import combinators as tp
 from combinators.errors import GraphError
 from combinators.index_space.usable import check_usable
+
+SUMS = tp.fold(tp.aggregators.Sum(), "r c -> c")
+X = np.ones((2, 3), np.float32)
+
+
+def deleted() -> Any:
+    array = jnp.ones((2, 3))
+    array.delete()
+    return array
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        (deleted, "was deleted: it was donated to another function\n  Keep the result"),
+        (lambda: jax.ShapeDtypeStruct((2, 3), jnp.float32), "has a type and no numbers\n  Pass an array"),
+        (lambda: tp.TensorType({"r": 2, "c": 3}), "has a type and no numbers\n  Pass an array"),
+        (lambda: np.ma.masked_array(X, mask=X > 0), "has a mask, which would be dropped\n  Fill it in"),
+    ],
+    ids=["deleted", "struct", "type", "mask"],
+)
+def test_what_has_no_numbers_is_refused_where_it_would_run(argument: Any, text: str) -> None:
+    graph = tp.trace(SUMS, X)
+    for call, name in ((SUMS, "operand 0"), (graph, "x"), (tp.aggregators.Sum().run, "input 0")):
+        with pytest.raises(GraphError) as caught:
+            call(argument())
+        assert f"`{name}` {text}" in str(caught.value)
+
+
+def test_arrays_that_lie_on_different_devices_are_told() -> None:
+    first, second = jax.devices()[:2]
+    add = tp.Map(jnp.add, "r c, r c -> r c")
+    graph, here, there = tp.trace(add, X, X), jax.device_put(X, first), jax.device_put(X, second)
+    pairs = tp.aggregators.SoftmaxMean().run
+    for call in (add, graph, pairs):
+        with pytest.raises(GraphError, match=rf"lies on {first}, `.*` on {second}\n.*jax.device_put"):
+            call(here, there)
+        call(here, X)
 
 
 def test_bytes_in_the_other_order_are_refused_in_words() -> None:
