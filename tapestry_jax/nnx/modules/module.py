@@ -9,6 +9,7 @@ import jax
 from flax import nnx
 
 from combinators.arrows.arrow import Arrow
+from combinators.errors import GraphError, message
 from combinators.recording.value import Value
 from tapestry_jax.nnx.modules.arrow import arrow_of
 from tapestry_jax.nnx.modules.symbolic import is_symbolic, program_of, scope_of, split
@@ -46,13 +47,19 @@ class Module(nnx.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The forward pass: values of a program to values of it."""
         del args, kwargs
-        raise NotImplementedError(f"{type(self).__name__} does not define forward")
+        raise GraphError(
+            message(
+                f"{type(self).__name__} does not define forward",
+                "a plan is made of the forward pass as a program; `__call__` runs it",
+                remedy="Write def forward(self, x), and leave `__call__` to tp.nnx.Module.",
+            )
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         check_unguarded(self, name)
         super().__setattr__(name, value)
         dims = value.get_metadata().get("dims") if isinstance(value, nnx.Variable) else None
-        if dims:
+        if isinstance(dims, tuple | list) and dims:
             # `nnx.update` with the state of another library's module drops metadata; the names stay known here.
             declared: dict[str, Any] = dict(getattr(self, "declared_dims", ())) | {name: tuple(dims)}
             super().__setattr__("declared_dims", tuple(sorted(declared.items())))

@@ -75,7 +75,7 @@ def state_types(module: Module, state: Any = None) -> nnx.State[Any, Any]:
     named = [leaf.get_metadata().get("dims") if isinstance(leaf, nnx.Variable) else None for _, leaf in flat]
     parts = {} if all(named) else dict(nnx.iter_modules(module))  # a walk over all that the module holds
     for (path, leaf), told in zip(flat, named, strict=True):
-        names = told or _declared(parts.get(path[:-1]), path[-1])
+        names = _declared(parts.get(path[:-1]), path[-1]) if told is None else told
         kind = type_of(held_by(leaf), f"`{'.'.join(map(str, path))}` of a {type(module).__name__}")
         _check_dims(names, kind.shape, path)
         types.append(TensorType.make(names or kind.names, kind.shape, kind.dtype))
@@ -133,7 +133,7 @@ def _given(forward: Callable[..., Any], signature: Signature, count: int) -> Sig
 
 
 def _check_dims(names: Any, shape: tuple[int, ...], path: Sequence[Any]) -> None:
-    if not names or (not isinstance(names, str) and len(names) == len(shape)):
+    if names is None or (isinstance(names, tuple | list) and len(names) == len(shape)):
         return
     raise GraphError(
         message(

@@ -118,6 +118,16 @@ class Shifted(tp.nnx.Module):
         return x * self.scale[...] + shift
 
 
+def test_a_module_without_a_forward_pass_is_told():
+    class Called(tp.nnx.Module):
+        def __call__(self, x):
+            return tp.Map(jnp.tanh)(x)
+
+    for run in (lambda: tp.trace(Called(), X), lambda: tp.nnx.Module()(X)):
+        with pytest.raises(tp.GraphError, match=r"(?s)does not define forward.*leave `__call__` to tp.nnx.Module"):
+            run()
+
+
 def test_bind_fixes_the_last_operands():
     arrow = Shifted().bind(jnp.arange(4.0))
     np.testing.assert_allclose(arrow(X), 3 * X + jnp.arange(4.0), rtol=1e-6)

@@ -193,7 +193,7 @@ class Dense(tp.nnx.Module):
         return tp.einsum("b i, i o -> b o")(x, self.w[...])
 
 
-@pytest.mark.parametrize("dims", [("i",), ("i", "o", "p"), "io"])
+@pytest.mark.parametrize("dims", [("i",), ("i", "o", "p"), (), "io", 5, {"i": 3, "o": 5}], ids=repr)
 def test_dims_of_another_rank_are_told(dims: Any) -> None:
     with pytest.raises(tp.GraphError, match=r"`w` has 2 axes, and dims=.* names another number of them"):
         tp.trace(Dense(nnx.Rngs(0), dims), X)
