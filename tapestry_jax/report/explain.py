@@ -27,7 +27,7 @@ from tapestry_jax.report.steps import (
 )
 from tapestry_jax.report.table import aligned
 
-_DIMENSIONS, _NOTES = 72, 96
+_DIMENSIONS, _NOTES, _LINE = 72, 96, 160
 """Beyond so many characters a cell of the table goes on in the next line."""
 
 
@@ -88,10 +88,17 @@ def explain(graph: Graph, schedule: Schedule, grad: bool | int | Sequence[int] =
     entering = [step for step in schedule.steps if isinstance(step, Convert) and step.enters]
     read = {step.source: step.result for step in reversed(entering)}
     inputs = [
-        f"  {node.name} {node.results[0]}: {_storage(schedule, slot, read.get(slot, slot))}"
+        "\n    ".join(
+            _parts(f"{node.name} {node.results[0]}: {_storage(schedule, slot, read.get(slot, slot))}", " ", _LINE)
+        )
         for node, slot in zip(graph.inputs, schedule.inputs, strict=True)
     ]
-    lines = [f"{graph.name} on the mesh {schedule.mesh}", "inputs:", *inputs, *_table(header, body)]
+    lines = [
+        f"{graph.name} on the mesh {schedule.mesh}",
+        "inputs:",
+        *(f"  {line}" for line in inputs),
+        *_table(header, body),
+    ]
     lines.append(f"one device, forward: {amount(flops)}FLOP")
     lines.append(f"communication{' with gradients' if grad is not False else ''}: {len(found)} collectives, {sent:,} B")
     lines.append(f"values alive at once: {amount(alive_at_once(schedule, grad))}B")

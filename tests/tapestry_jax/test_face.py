@@ -30,6 +30,8 @@ def deep(x):
 def test_names_are_those_that_are_documented():
     assert {"Map", "plan", "mesh", "monoids", "Plan", "random", "chunks"} <= set(tp.__all__)
     assert not [name for name in tp.__all__ if name.startswith("_") or not hasattr(tp, name)]
+    modules = {name for name in handed_on(tp) if isinstance(getattr(tp, name), ModuleType)}
+    assert set(handed_on(tp)) - set(tp.__all__) - modules == set()
     assert {"laws", "nnx", "__version__", *tp.__all__} <= set(dir(tp))
     assert "plan_json" not in dir(tp)
     assert tp.__version__ == importlib.metadata.version("tapestry-jax")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 import tapestry_jax as tp
 from tapestry_jax.report.explain import explain
@@ -19,6 +20,18 @@ def test_rows_of_explain_do_not_wrap():
     # Nothing is lost: every collective is listed.
     assert sum(line.count(" B") for line in lines) >= len(plan.collectives(grad=True))
     assert explain(graph, plan.schedule, True) == plan.explain(grad=True)
+
+
+def test_arguments_of_many_dimensions_go_on_in_the_next_line():
+    names = [f"a_dimension_of_a_long_name_{number}" for number in range(12)]
+    plan = tp.plan(
+        tp.trace(tp.Map(jnp.sin), tp.TensorType(dict.fromkeys(names, 2))),
+        jax.sharding.AbstractMesh((2,), ("data",)),
+        {names[0]: "data"},
+    )
+    text = plan.explain()
+    assert max(map(len, text.splitlines())) < 200
+    assert f"{names[-1]}=2): {names[0]}:data" in " ".join(text.split())
 
 
 def test_columns_are_as_wide_as_their_widest_cell():
