@@ -146,6 +146,18 @@ def test_an_empty_fold_presents_the_identity() -> None:
             "  expected 2 axes, got 3\n"
             "  Pass an operand with 2 axes, or change the signature.",
         ),
+        (
+            lambda: tp.fold(tp.aggregators.Sum(), "n, n -> "),
+            "tp.fold has 2 operands, and `Sum` takes 1 input\n"
+            "  signature n, n -> ()\n"
+            "  Leave the others out, or combine them in a kernel first.",
+        ),
+        (
+            lambda: tp.fold(tp.aggregators.ArgMax(), "n v -> n"),
+            "tp.fold has 1 operand, and `ArgMax` takes 2 inputs\n"
+            "  signature n v -> n\n"
+            '  Give what it takes besides values: weights, labels, or coordinates as in "v, @v -> ".',
+        ),
     ],
 )
 def test_what_is_no_fold_is_refused(build: Any, text: str) -> None:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, AxisType, Mesh
 
 import tapestry_jax as tp
 from tests.tapestry_jax.draw import named, normal
@@ -249,6 +249,30 @@ PLANNING = {
         f"""MeshError: this plan was made for an abstract mesh, which has no devices
   got {MESH}
   Plan again with a real mesh, such as tp.mesh(data=2, model=4).""",
+    ),
+    "a mesh with a device twice": (
+        lambda: mlp_plan(Mesh(np.array([jax.devices()[1]] * 2), ("data",)), {"batch": "data"}),
+        """MeshError: a mesh has a device twice
+  got [CpuDevice(id=1), CpuDevice(id=1)]
+  Name every device once.""",
+    ),
+    "a mesh of two kinds of axes": (
+        lambda: mlp_plan(AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto, AxisType.Explicit))),
+        """MeshError: a plan needs a mesh whose axes are all Auto, or all Explicit
+  got AbstractMesh('data': 2, 'model': 4, axis_types=(Auto, Explicit))
+  Make one with tp.mesh(data=2, model=4).""",
+    ),
+    "a mesh of manual axes": (
+        lambda: mlp_plan(AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Manual,) * 2)),
+        """MeshError: a plan needs a mesh whose axes are all Auto, or all Explicit
+  got AbstractMesh('data': 2, 'model': 4, axis_types=(Manual, Manual))
+  Make one with tp.mesh(data=2, model=4).""",
+    ),
+    "a mesh axis called devices": (
+        lambda: tp.mesh(devices=2),
+        """MeshError: a mesh axis cannot be called `devices`, which says which devices to use
+  got devices=2
+  Call the axis something else, such as `data`.""",
     ),
     "a mesh without axes": (
         tp.mesh,
