@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -11,18 +11,14 @@ from combinators.graphs.graph import Graph
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.entries.remat import Remat, check_remat
 from tapestry_jax.planning.entries.unused import check_all_used
-from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.refining.regather import regathered
 from tapestry_jax.planning.refining.remat import rematerialised
 from tapestry_jax.planning.rewrites.carriers import carried
 from tapestry_jax.planning.rewrites.deepen import deepened
-from tapestry_jax.planning.rewrites.platforms import Platforms, chosen, platforms_of
-from tapestry_jax.planning.scheduling.demands import Demands
+from tapestry_jax.planning.rewrites.platforms import chosen, platforms_of
 from tapestry_jax.planning.scheduling.graph import demanded, scheduled
 from tapestry_jax.planning.scheduling.schedule import Schedule
-
-Layouts = Mapping[int, Layout]
 
 
 def planned(graph: Graph, mesh: Any, asked: Asked, known: dict[Hashable, Schedule] | None = None) -> Schedule:
@@ -50,33 +46,33 @@ def planned(graph: Graph, mesh: Any, asked: Asked, known: dict[Hashable, Schedul
     deep = deepened(widened, placer)
     platforms = asked.platforms or platforms_of(mesh)
     ready = chosen(deep, platforms)
-    # It is written out as the steps of one device.
+    # It is written out as the steps of one device, and these are rewritten.
     inputs, outputs = asked.input_layouts(graph, shape), asked.output_layouts(graph, shape)
     demands = demanded(ready, shape, placer, inputs, outputs)
+
+    def written() -> Schedule:
+        return replace(_refined(scheduled(demands, inputs, outputs), asked.remat), platforms=platforms)
+
     if known is None or not placer.is_in_space:
-        schedule = _written(demands, inputs, outputs, asked.remat, platforms)
-    else:
         # Loops in time are ordered by the entries, and halos read from them: those say more than how they cut.
+        schedule = written()
+    else:
         rest = replace(asked, entries=(), ops=(), inputs=(), outputs=())
         key = demands.placed(), tuple(sorted(inputs.items())), tuple(sorted(outputs.items())), rest
-        if key not in known:
-            known[key] = _written(demands, inputs, outputs, asked.remat, platforms)
-        schedule = known[key]
+        schedule = known[key] if key in known else known.setdefault(key, written())
     check_all_used(placer, graph)
     check_remat(graph, asked.remat)
     return schedule
 
 
-def _written(demands: Demands, inputs: Layouts, outputs: Layouts, remat: Remat, platforms: Platforms) -> Schedule:
-    """The schedule, where it is known how all operations are cut."""
-    schedule = scheduled(demands, inputs, outputs)
-    # It is rewritten: what the backward pass computes again, and what is gathered where it is used.
+def _refined(schedule: Schedule, remat: Remat) -> Schedule:
+    """What the backward pass computes again, what is gathered where it is used, and where gradients end."""
     refined = regathered(rematerialised(schedule, remat))
-    if any(node.until for _, node in walk.loops(demands.graph)):
-        # Few programs have loops that end by a condition.
-        from tapestry_jax.planning.prediction.stopped import stopped
-        from tapestry_jax.planning.prediction.turns_apart import refuse_turns_apart
+    if not any(node.until for _, node in walk.loops(schedule.graph)):
+        return refined
+    # Few programs have loops that end by a condition.
+    from tapestry_jax.planning.prediction.turns_apart import refuse_turns_apart
+    from tapestry_jax.planning.refining.stopped import stopped
 
-        refuse_turns_apart(refined)
-        refined = stopped(refined)
-    return replace(refined, platforms=platforms)
+    refuse_turns_apart(refined)
+    return stopped(refined)
