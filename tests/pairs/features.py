@@ -9,6 +9,7 @@ from typing import Any
 
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Loop
+from combinators.index_space.boundary import BOUNDARIES
 from tapestry_jax.shards.parts import Block, Merge, Move, Piece, Present, Program, Repeat, Shared
 from tapestry_jax.shards.ranges import points
 from tapestry_jax.shards.sharded_graph import ShardedGraph
@@ -31,9 +32,9 @@ PROGRAMS = (
     "coordinates",
     "two outputs",
 )
-BOUNDARIES = tuple(f"boundary {mode}" for mode in ("valid", "zero", "periodic", "reflect", "edge"))
+BOUNDARY = tuple(f"boundary {mode}" for mode in BOUNDARIES)
 
-FEATURES = (*MESHES, *SIZES, *CUTS, *BESIDE, *STORED, *MOVES, *FOLDS, *PROGRAMS, *BOUNDARIES)
+FEATURES = (*MESHES, *SIZES, *CUTS, *BESIDE, *STORED, *MOVES, *FOLDS, *PROGRAMS, *BOUNDARY)
 """All that are counted."""
 STEPS_SEEN = {"by key": "by key", "gather": "a gather", "random": "random numbers"}
 _PRIMES = (2, 3, 5, 7, 11)

@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -78,6 +79,45 @@ def test_every_callable_dataclass_of_ours_has_a_public_name() -> None:
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             unknown += [public_name(getattr(importlib.import_module(module), name)) for name in kernels_in(path)]
     assert set(unknown) - KERNELS - REFERENCES - NO_KERNELS == set(), "add them to combinators/kernels/public_names.py"
+
+
+MAKERS = ("Aggregator", "Map", "Monoid", "Operation", "Reduce", "Scan")
+
+
+def handed_over(text: str, module: str) -> set[str]:
+    """The functions of ours, as `module:name`, that a file hands to what is made of kernels, under their own names."""
+    tree = ast.parse(text)
+    places = {node.name: f"{module}:{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in (
+            "combinators",
+            "tapestry_jax",
+        ):
+            places |= {alias.asname or alias.name: f"{node.module}:{alias.name}" for alias in node.names}
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    given = (
+        value.id
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id in MAKERS
+        for value in (*call.args, *(keyword.value for keyword in call.keywords))
+        if isinstance(value, ast.Name)
+    )
+    return {places[name] for name in given if name in places}
+
+
+def test_every_function_of_ours_that_is_a_kernel_has_a_public_name() -> None:
+    found: set[str] = set()
+    for root in ("combinators", "tapestry_jax/nnx"):
+        for path in sorted((ROOT / root).rglob("*.py")):
+            found |= handed_over(path.read_text(), ".".join(path.relative_to(ROOT).with_suffix("").parts))
+    functions = {place for place in found if isinstance(resolve(*place.split(":")), FunctionType)}
+    assert len(functions) > 60
+    assert {public_names.published(place) for place in functions} - KERNELS - REFERENCES == set()
+
+
+def test_functions_that_are_kernels_are_found() -> None:
+    text = "from combinators.sums import total\ndef bent(x): ...\nMap(bent, 'a -> a')\nReduce(f, kernel=total)"
+    assert handed_over(text, "here") == {"here:bent", "combinators.sums:total"}
 
 
 def test_what_we_ship_is_read_without_leave() -> None:

@@ -12,6 +12,7 @@ import pytest
 import combinators as tp
 from combinators import CompositionError, KernelError, SignatureError
 from combinators.index_space.boundary import BOUNDARIES
+from tests.boundaries import PADS
 
 X = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
 
@@ -60,7 +61,6 @@ def test_anonymous_axes_of_size_one_bind_like_others() -> None:
 
 
 # What NumPy calls the boundaries; a new one needs its name here.
-PADS = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 
 
 def windows(x: Any) -> Any:
@@ -68,12 +68,16 @@ def windows(x: Any) -> Any:
     return sum((k + 1) * x[k : x.shape[0] - 4 + k] for k in range(5))
 
 
+def test_every_boundary_has_its_name_in_numpy() -> None:
+    assert {"valid", *PADS} == {*BOUNDARIES}
+
+
 @pytest.mark.parametrize("boundary", BOUNDARIES[1:])
 @pytest.mark.parametrize("offset", [0, 1, 2, 4])
 def test_boundaries_are_those_of_numpy_pad(boundary: str, offset: int) -> None:
     x = X[:, 0].repeat(2)
     result = tp.Map(windows, f"(y+[dy]-{offset}) -> y", sizes={"dy": 5}, boundary=boundary)(x)
-    padded = np.pad(x, (offset, 4 - offset), mode=PADS[boundary])  # pyright: ignore[reportCallIssue, reportArgumentType]
+    padded = np.pad(x, (offset, 4 - offset), mode=PADS[boundary])
     np.testing.assert_allclose(result, windows(padded), rtol=1e-5, atol=1e-5)
 
 

@@ -13,9 +13,9 @@ import pytest
 import combinators as tp
 from combinators import CompositionError, KernelError, SignatureError, TensorType
 from combinators.graphs.nodes import Apply
+from tests.boundaries import PADS
 
 RNG = np.random.default_rng(0)
-NUMPY = {"periodic": "wrap", "zero": "constant", "edge": "edge", "reflect": "reflect"}
 
 
 def lopsided(u: Any) -> Any:
@@ -36,11 +36,11 @@ def padded(u: Any, mode: Any) -> Any:
 REACH = {"x": (-2, 1), "y": (-1, 1)}
 
 
-@pytest.mark.parametrize("mode", NUMPY)
+@pytest.mark.parametrize("mode", PADS)
 def test_stencil_boundaries_are_those_of_numpy(mode: str) -> None:
     u = RNG.normal(size=(5, 4)).astype(np.float32)
     found = tp.stencil(lopsided, REACH, boundary=mode)(u)
-    np.testing.assert_allclose(found, padded(u, {"mode": NUMPY[mode]}), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, padded(u, {"mode": PADS[mode]}), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def _difference(u: Any) -> Any:
 def test_stencil_of_few_cells(boundary: Any, size: int) -> None:
     u = np.arange(1.0, size + 1, dtype=np.float32)
     mode: Any = (
-        {"mode": NUMPY[boundary]} if isinstance(boundary, str) else {"mode": "constant", "constant_values": boundary}
+        {"mode": PADS[boundary]} if isinstance(boundary, str) else {"mode": "constant", "constant_values": boundary}
     )
     p = np.pad(u, 3, **mode) if size else np.zeros(6)
     found = tp.stencil(lambda u: u[-3] + 10 * u[2], {"x": (-3, 2)}, boundary=boundary)(u)

@@ -10,6 +10,7 @@ from scipy import signal
 
 import tapestry_jax as tp
 from tapestry_jax.planning.geometry import drift
+from tests.boundaries import PADS
 from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import named, normal
 
@@ -47,9 +48,6 @@ def test_contract_strided_convolution(mesh2x4, height, entries):
     assert_holds(plan, args, rtol=1e-3, atol=1e-4, reference=reference)
 
 
-PAD = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
-
-
 def test_contract_corners_under_every_boundary(mesh2x4):
     # Stencils whose corners come from diagonal neighbours, on uneven blocks of both dimensions.
     def corners(block):
@@ -68,7 +66,7 @@ def test_contract_corners_under_every_boundary(mesh2x4):
         padded = [np.asarray(field)] * 2
         for axis in range(2):
             width = [(1, 1) if other == axis else (0, 0) for other in range(2)]
-            padded = [np.pad(each, width, mode=PAD[mode[axis]]) for each, mode in zip(padded, modes, strict=True)]
+            padded = [np.pad(each, width, mode=PADS[mode[axis]]) for each, mode in zip(padded, modes, strict=True)]
         return corners(padded[0]) * corners(padded[1])
 
     plan = tp.plan(tp.trace(network, *args), mesh2x4, {"y": "model", "x": "data"})
@@ -164,7 +162,7 @@ def test_contract_strides_over_blocks_of_another_size(mesh2x4, mode, size):
     args = (normal(size, 3),)
 
     def reference(x):
-        padded, end = np.pad(np.sin(np.asarray(x)), [(1, 5), (0, 0)], mode=PAD[mode]), size + size % 2
+        padded, end = np.pad(np.sin(np.asarray(x)), [(1, 5), (0, 0)], mode=PADS[mode]), size + size % 2
         return 2 * padded[0:end:2] + padded[3 : 3 + end : 2]
 
     program = tp.trace(lambda x: window(tp.Map(jnp.sin)(x)), *named("y c", *args))

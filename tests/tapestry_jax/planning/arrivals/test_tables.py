@@ -16,10 +16,10 @@ from tapestry_jax.planning.arrivals.tables import table_fault
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, neighbour_exchange
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.pieces import Piece
+from tests.boundaries import PADS
 from tests.exchanged import simulated
 from tests.thoroughly import some
 
-PAD: dict[str, Any] = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 Problem = tuple[Cut, Cut, int, int]
 
 
@@ -28,7 +28,7 @@ def problems(draw: Any) -> Problem:
     """Windows that reach over several devices, and over the whole axis more than once."""
     devices, block = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     size = draw(st.integers(1, block * devices))
-    window = Window(draw(st.integers(-14, 6)), draw(st.integers(1, 20)), 1, size, draw(st.sampled_from(list(PAD))))
+    window = Window(draw(st.integers(-14, 6)), draw(st.integers(1, 20)), 1, size, draw(st.sampled_from(list(PADS))))
     return Cut(("x",), block), Cut(("x",), block, window), size, devices
 
 
@@ -38,7 +38,7 @@ def _is_right(exchange: NeighbourExchange, problem: Problem) -> bool:
     assert cut.window is not None
     cells = np.arange(1.0, size + 1)
     around = 40 * size
-    padded = np.pad(cells, around, mode=PAD[cut.window.mode])
+    padded = np.pad(cells, around, mode=PADS[cut.window.mode])
     blocks = np.pad(cells, (0, source.block * devices - size)).reshape(devices, source.block)
     for device, got in enumerate(simulated(exchange, list(blocks))):
         count = min(cut.block, size - device * cut.block) - 1 + cut.window.width
@@ -81,7 +81,7 @@ def _damaged(piece: Piece, rng: Random) -> Piece:
     return replace(piece, table=table)
 
 
-@pytest.mark.parametrize("mode", list(PAD))
+@pytest.mark.parametrize("mode", list(PADS))
 def test_two_runs_in_one_place_must_agree(mode: str) -> None:
     problem = Cut(("x",), 4), Cut(("x",), 4, Window(-2, 5, 1, 12, mode)), 12, 3
     exchange = neighbour_exchange(*problem)

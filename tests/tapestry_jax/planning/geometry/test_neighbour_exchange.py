@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tapestry_jax.planning.geometry.halo import neighbour_exchange, permuted_axes, table_entries
 from tapestry_jax.planning.geometry.layout import Cut, Window, widened_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
+from tests.boundaries import PADS
 from tests.exchanged import simulated
-
-PAD = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 
 
 def pieces_of(array, cut, devices):
@@ -25,7 +24,7 @@ def pieces_of(array, cut, devices):
 def readings(draw):
     """Devices, cells of an axis, how it is stored, and the window through which it is read."""
     devices, step, width = draw(st.integers(2, 8)), draw(st.integers(1, 3)), draw(st.integers(1, 9))
-    offset, mode = draw(st.integers(-6, 4)), draw(st.sampled_from(["valid", *PAD]))
+    offset, mode = draw(st.integers(-6, 4)), draw(st.sampled_from(["valid", *PADS]))
     if mode == "valid":
         count = draw(st.integers(1, 24))
         offset = abs(offset)
@@ -47,7 +46,7 @@ def test_devices_hold_what_their_indices_read(reading):
     exchange = neighbour_exchange(source, target, size, devices)
     assert exchange.hops == () or source is not None
     around = 64 + size
-    padded = array if window.mode == "valid" else np.pad(array, around, mode=PAD[window.mode])
+    padded = array if window.mode == "valid" else np.pad(array, around, mode=PADS[window.mode])
     at = 0 if window.mode == "valid" else around
     rows = target.block // window.step
     for device, got in enumerate(simulated(exchange, held)):
@@ -67,7 +66,7 @@ def test_devices_hold_what_their_indices_read(reading):
     st.integers(1, 4),
     st.integers(1, 3),
     st.integers(0, 2),
-    st.sampled_from(list(PAD)),
+    st.sampled_from(list(PADS)),
 )
 def test_boundaries_hold_in_every_turn_of_a_deep_exchange(devices, size, depth, left, right, mode):
     # Stencils that read `left` cells before and `right` behind, `depth` turns after one exchange.
@@ -82,7 +81,7 @@ def test_boundaries_hold_in_every_turn_of_a_deep_exchange(devices, size, depth, 
         assert not exchange.hops or turn == 0 or (mode == "reflect" and left != right)
         held = [np.correlate(piece, weights, "valid") for piece in simulated(exchange, held)]
         cut = widened_cut(Cut(("x",), block), size, before, after, wraps=wraps)
-        expected = np.correlate(np.pad(expected, (left, right), mode=PAD[mode]), weights, "valid")
+        expected = np.correlate(np.pad(expected, (left, right), mode=PADS[mode]), weights, "valid")
     np.testing.assert_allclose(np.concatenate(held)[:size], expected, rtol=1e-12)
 
 
@@ -143,7 +142,7 @@ def test_permuted_axes_are_those_along_which_partners_differ():
     assert permuted_axes([(0, 4)], ("a", "b"), mesh) == ("a",)
 
 
-@pytest.mark.parametrize("mode", ["valid", *PAD])
+@pytest.mark.parametrize("mode", ["valid", *PADS])
 @pytest.mark.parametrize("whole", [False, True])
 def test_tables_of_uneven_axes_are_of_what_overlaps_alone(mode, whole):
     size, devices = 2**26 + 1, 8

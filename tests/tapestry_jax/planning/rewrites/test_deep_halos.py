@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tests.boundaries import PADS
 from tests.contract import assert_holds, inside
 from tests.tapestry_jax.draw import normal
-
-PAD = {"zero": "constant", "periodic": "wrap", "reflect": "reflect", "edge": "edge"}
 
 
 def corners(block):
@@ -22,7 +21,7 @@ def ahead(block):
 
 def padded(array, widths, modes):
     for axis, (width, mode) in enumerate(zip(widths, modes, strict=True)):
-        array = np.pad(array, [width if other == axis else (0, 0) for other in range(array.ndim)], mode=PAD[mode])
+        array = np.pad(array, [width if other == axis else (0, 0) for other in range(array.ndim)], mode=PADS[mode])
     return array
 
 
