@@ -10,7 +10,7 @@ import numpy as np
 
 from combinators.arguments import is_whole
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.protocols import Box, Names
+from tapestry_jax.storage.protocols import Box, Names, Sink, Stored
 
 MOST_AXES = 32
 """More have no use, and TensorStore takes no more."""
@@ -64,6 +64,17 @@ def check_box(box: Any, shape: tuple[int, ...], where: str) -> Box:
         remedy = "Give (start, stop) for every axis, 0 <= start <= stop <= size."
         raise FormatError(message("a box does not lie within its tensor", *details, remedy=remedy))
     return tuple((int(start), int(stop)) for start, stop in found)
+
+
+def check_cells(box: Any, array: Any, one: Stored | Sink, *, is_target: bool) -> Box:
+    """What every reader and writer of cells begins with: the box lies within it, and the buffer fits the box.
+
+    Raises:
+      FormatError: as `check_box` and `check_array` do.
+    """
+    found = check_box(box, one.shape, one.where)
+    check_array(array, found, one.dtype, one.where, is_target=is_target)
+    return found
 
 
 def check_array(array: Any, box: Box, dtype: np.dtype[Any], where: str, *, is_target: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.boxes import check_array, check_box, check_names, one_piece, slices
+from tapestry_jax.storage.boxes import check_cells, check_names, one_piece, slices
 from tapestry_jax.storage.dtypes import ALL, as_bytes, read_dtype
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
 
@@ -24,8 +24,7 @@ class InMemory(Shown):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """Copy a box; the future is done at once."""
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         into[...] = self.array[slices(box)]
         done: Future[None] = Future()
         done.set_result(None)

@@ -179,7 +179,7 @@ class _Splitter:
     def _pass(self, step: Region) -> Pass:
         sliced = {slot: outer for slot, outer in _sliced(step) if self._is_stored(outer)}
         body = step.body
-        entering = len(body.inputs) - sum(leaves for _, leaves in step.scans)
+        entering = len(body.inputs) - step.scanned
         given = list(zip(body.inputs[:entering], step.operands[:entering], strict=True))
         for slot, outer in given:
             if slot not in sliced and self._is_stored(outer):
@@ -284,7 +284,7 @@ def _made(step: Region) -> tuple[tuple[Made, ...], tuple[Made, ...]]:
     """What the turns of a loop make piece by piece, and what each of them makes the same."""
     if step.ends:
         return (), ()
-    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (step.folds, step.scans))
+    folded, scanned = step.folded, step.scanned
     pairs = zip(step.body.outputs[folded + scanned :], step.results[folded:], strict=True)
     found = [Made(slot, value) for slot, value in pairs]
     moving = [each for each in found if streams(step.body.slots[each.slot].layout, step.axis)]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from combinators.errors import message
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.streams.sources import FabricSource
-from tapestry_jax.storage.boxes import check_array, check_box, whole
+from tapestry_jax.storage.boxes import check_cells, whole
 from tapestry_jax.storage.protocols import Array, Box, Shown
 from tapestry_jax.storage.unfinished.filled import Filled
 
@@ -38,7 +38,7 @@ class Finished(Shown):
         """
         if self.filled.is_own:
             # It was killed before it had noted the name: what it makes again is there.
-            check_array(array, check_box(box, self.shape, self.where), self.dtype, self.where, is_target=False)
+            check_cells(box, array, self, is_target=False)
             there = Future[None]()
             there.set_result(None)
             return there

@@ -22,7 +22,7 @@ from tapestry_jax.fabric.streams.of_version import OfVersion
 from tapestry_jax.fabric.streams.sources import FabricSource
 from tapestry_jax.fabric.tensors.boxes import Piece, pieces, shape_of, slices
 from tapestry_jax.fabric.tensors.records import Block, Kind, Layout, Version
-from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import THREADS
 from tapestry_jax.storage.protocols import Array, Box, Names
 from tapestry_jax.storage.unfinished.filled import Filled, read_filled
@@ -140,8 +140,7 @@ class FabricSink(OfVersion):
         Raises:
           FormatError: at once, where the box or the array does not fit.
         """
-        box = check_box(box, self.shape, self.where)
-        check_array(array, box, self.dtype, self.where, is_target=False)
+        box = check_cells(box, array, self, is_target=False)
 
         def put() -> None:
             kind = self._version.kind

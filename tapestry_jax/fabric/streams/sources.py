@@ -9,7 +9,7 @@ from tapestry_jax.fabric.catalogue import writes
 from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.streams.of_version import OfVersion
-from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import THREADS
 from tapestry_jax.storage.protocols import Array, Box
 
@@ -46,8 +46,7 @@ class FabricSource(OfVersion):
         Raises:
           FormatError: at once, where the box or the array does not fit.
         """
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
 
         def fill() -> None:
             read_version(self._opened, self._name, self._version, box, into)

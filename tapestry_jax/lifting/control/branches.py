@@ -12,7 +12,7 @@ from combinators.index_space.axis import Axis, Term
 from combinators.index_space.operand import Operand
 from combinators.operations.operation import Operation
 from tapestry_jax.lifting.assign import Named
-from tapestry_jax.lifting.control.inside import Inside, written
+from tapestry_jax.lifting.control.inside import Inside, entered, written
 from tapestry_jax.lifting.control.kernel import Choice, OnBlocks, Until, reached
 from tapestry_jax.lifting.control.until import looped
 from tapestry_jax.lifting.dims import Dim
@@ -45,8 +45,7 @@ def choice(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """One of several programs by a number: what each of them maps is mapped; a number that is known leaves one."""
     if not isinstance(atoms[0], int):
         return chosen(walk, equation, atoms)
-    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
-    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
+    inside, values, named = entered(walk, atoms)
     outs: list[Named] = []
     for at, branch in enumerate(equation.params["branches"]):
         found = inside.run(written(walk, branch, f"branch_{at}"), named[1:])
@@ -67,9 +66,8 @@ def until(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
 
     Under `jax.vmap` the condition has the batch, and each cell of it stops by itself: along that it can be cut.
     """
-    params, inside, values = equation.params, Inside(walk), [walk.value(atom) for atom in atoms]
+    params, (inside, values, named) = equation.params, entered(walk, atoms)
     asked, fixed = int(params["cond_nconsts"]), int(params["body_nconsts"])
-    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
     carries = named[asked + fixed :]
     (holds,) = inside.run(written(walk, params["cond_jaxpr"], "condition"), [*named[:asked], *carries])
     for own in carries:

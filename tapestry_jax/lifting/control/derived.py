@@ -13,7 +13,7 @@ from combinators.graphs.graph import Graph
 from tapestry_jax.lifting.assign import Named
 from tapestry_jax.lifting.constants import LARGEST
 from tapestry_jax.lifting.control.branches import Part, Wrote
-from tapestry_jax.lifting.control.inside import Inside, written
+from tapestry_jax.lifting.control.inside import Inside, entered, written
 from tapestry_jax.lifting.control.kernel import Controlled, OnBlocks, Outer, Within, alike
 from tapestry_jax.lifting.kernels.derivatives import with_pulled, with_tangents
 from tapestry_jax.lifting.rules import custom
@@ -97,8 +97,7 @@ def derived(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     (program, derivative, floats), is_pushed = parts, custom.is_pushed(equation)
     if any(closed.effects or _is_large(closed.consts) for closed in (program, derivative)):
         return None
-    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
-    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
+    inside, values, named = entered(walk, atoms)
     outs = inside.run(written(walk, program, "value"), named)
     moving = [own for own, moves in zip(named, floats, strict=True) if moves]
     types = types_of(equation)
@@ -123,8 +122,7 @@ def derived(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
 
 def _itself(walk: Walk, equation: Any, atoms: list[Atom], above: int) -> list[Atom]:
     """A call of a function in its own derivative, with the dimensions that the function has."""
-    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
-    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
+    inside, values, named = entered(walk, atoms)
     outs = inside.run(written(walk, custom.program_inside(equation), "value"), named)
     _common(inside, outs)
     names, cut, _ = inside.finish([*named, *outs])

@@ -17,7 +17,7 @@ from tapestry_jax.lifting.dims import Dim, unite
 from tapestry_jax.lifting.emit import Emitter
 from tapestry_jax.lifting.finding.fuse import fuse
 from tapestry_jax.lifting.finding.unmerged import unmerged
-from tapestry_jax.lifting.values import Steps
+from tapestry_jax.lifting.values import Atom, Steps
 from tapestry_jax.lifting.walk import Walk, words
 
 
@@ -178,3 +178,9 @@ def _renamed(own: Named, wanted: Named) -> Iterator[Dim]:
     for one, other in zip(own, wanted, strict=True):
         if one is not None and other is not None and one.find() is not other.find():
             yield from (one, other)
+
+
+def entered(walk: Walk, atoms: Sequence[Atom]) -> tuple[Inside, list[int], list[Named]]:
+    """Programs to come of one equation, its operands as values, and dimensions for all of their axes."""
+    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
+    return inside, values, [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]

@@ -10,7 +10,7 @@ from jax import lax
 from combinators.frozen import dataclass
 from combinators.graphs.graph import Graph
 from tapestry_jax.lifting.control.branches import Part, Wrote
-from tapestry_jax.lifting.control.inside import Inside, written
+from tapestry_jax.lifting.control.inside import entered, written
 from tapestry_jax.lifting.control.kernel import Controlled, OnBlocks, alike
 from tapestry_jax.lifting.values import Atom
 from tapestry_jax.lifting.walk import Walk
@@ -56,8 +56,7 @@ def solved(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     count = len(atoms) - sum(lengths)
     if len(equation.outvars) != count:
         return None
-    inside, values = Inside(walk), [walk.value(atom) for atom in atoms]
-    named = [inside.new(walk.shape(value), f"x{at}") for at, value in enumerate(values)]
+    inside, values, named = entered(walk, atoms)
     vector, listed, used = named[-count:], list[str](), list[int]()
     for which in ("matvec", "solve", "transpose_solve"):
         program = getattr(programs, which)

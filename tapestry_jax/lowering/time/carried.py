@@ -48,7 +48,7 @@ class Carried:
     def of(cls, step: Region, schedule: Schedule) -> Carried:
         """What a loop of a schedule carries."""
         body = step.body
-        folded, scanned = (sum(leaves for _, leaves in kind) for kind in (step.folds, step.scans))
+        folded, scanned = step.folded, step.scanned
         slots = tuple(body.slots[slot] for slot in body.outputs[: folded + scanned])
         folds, scans = _states(schedule, step.folds, slots[:folded]), _states(schedule, step.scans, slots[folded:])
         totals = body.inputs[len(body.inputs) - scanned :]

@@ -38,7 +38,7 @@ def has_frames(step: Region, schedule: Schedule) -> bool:
     What is sent in a turn is sent once and kept; the derivative in a frame runs the turns again.
     """
     body = step.body
-    if step.rotating or step.scans or len(body.outputs) != sum(leaves for _, leaves in step.folds):
+    if step.rotating or step.scans or len(body.outputs) != step.folded:
         return False
     kinds = [merge.kind for node, _ in step.folds for merge in _merges(schedule.graph.shaped(node))]
     return "frame" in kinds and {*kinds} <= {"frame", "sum"} and not any(_sends(inner, body) for inner in body.steps)

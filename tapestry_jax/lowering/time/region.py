@@ -30,7 +30,7 @@ _FEW = 8
 
 def run_region(step: Region, schedule: Schedule, here: Here, arrays: Sequence[Any], run_body: RunBody) -> list[Any]:
     """Run all turns; returns the states' leaves, then the values whose chunks were put together; or last totals."""
-    entering = len(step.body.inputs) - sum(leaves for _, leaves in step.scans)
+    entering = len(step.body.inputs) - step.scanned
     fixed, starts = padded_operands(step, arrays[:entering]), arrays[entering:]
     if ends_in_sum(step, schedule):
         # Few programs have such loops.

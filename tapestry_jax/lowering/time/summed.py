@@ -40,7 +40,7 @@ def ends_in_sum(step: Region, schedule: Schedule) -> bool:
     somebody wrote, and that is not linear: a turn pulls back a cotangent of one, and scales what comes of it.
     """
     body = step.body
-    if step.rotating or step.scans or len(body.outputs) != sum(leaves for _, leaves in step.folds):
+    if step.rotating or step.scans or len(body.outputs) != step.folded:
         return False
     kinds = [body.slots[slot].type for slot in body.outputs]
     if any(kind.shape for kind in kinds) or sum(is_inexact(kind.dtype) for kind in kinds) != 1:

@@ -333,7 +333,7 @@ def carried(loop: Region | Repeat) -> list[tuple[int, int]]:
     inputs, outputs = loop.body.inputs, loop.body.outputs
     if isinstance(loop, Repeat):
         return list(zip(outputs[: loop.carries], inputs, strict=False))
-    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (loop.folds, loop.scans))
+    folded, scanned = loop.folded, loop.scanned
     totals = list(zip(outputs[folded : folded + scanned], inputs[len(inputs) - scanned :], strict=True))
     handed = zip(outputs[folded + scanned :], (inputs[place] for place in loop.handed), strict=False)
     return [*totals, *handed]

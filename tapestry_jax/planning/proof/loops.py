@@ -31,7 +31,7 @@ def prove_region(ledger: Ledger, step: Region, follow: Follow) -> None:
     """
     check_loop(step, ledger.site)
     body, path = step.body, step.path
-    scanned = sum(leaves for _, leaves in step.scans)
+    scanned = step.scanned
     plain = len(body.inputs) - scanned
     if len(step.operands) < plain or body.mesh != ledger.schedule.mesh or body.graph is not ledger.graph:
         refuse(path, "runs a body of another program")
@@ -74,7 +74,7 @@ def _take_in(ledger: Ledger, step: Region, inner: Ledger, plain: int) -> list[Va
 
 def _give_back(ledger: Ledger, step: Region, inner: Ledger, handed: Sequence[Value]) -> None:
     body, path = step.body, step.path
-    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (step.folds, step.scans))
+    folded, scanned = step.folded, step.scanned
     made = [inner.holding(slot, path) for slot in body.outputs]
     carried = folded + scanned
     _check_stay(step, inner, folded, scanned)

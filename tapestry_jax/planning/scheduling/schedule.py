@@ -167,12 +167,21 @@ class Region:
     ends: bool = False
 
     @property
+    def folded(self) -> int:
+        """The leaves of all states of `folds`, the first outputs of the body."""
+        return sum(leaves for _, leaves in self.folds)
+
+    @property
+    def scanned(self) -> int:
+        """The leaves of all totals of `scans`, the outputs behind them and the last inputs."""
+        return sum(leaves for _, leaves in self.scans)
+
+    @property
     def results_inside(self) -> tuple[int, ...]:
         """The outputs of the body that become results: all but the totals of scans, and what is handed on."""
         if self.ends:
             return self.body.outputs
-        folded, scanned = (sum(leaves for _, leaves in kind) for kind in (self.folds, self.scans))
-        return self.body.outputs[:folded] + self.body.outputs[folded + scanned + len(self.handed) :]
+        return self.body.outputs[: self.folded] + self.body.outputs[self.folded + self.scanned + len(self.handed) :]
 
     def turns(self, mesh: MeshShape) -> int:
         """How often the body runs; in a pipeline the last stage begins that much later than the first."""

@@ -107,7 +107,7 @@ def needed(schedule: Schedule) -> Schedule:
 def _needed_of(loop: Region, used: Container[int]) -> Region:
     """The loop without results that nobody uses, without scans that only those need, and without their operands."""
     body = loop.body
-    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (loop.folds, loop.scans))
+    folded, scanned = loop.folded, loop.scanned
     folds: list[tuple[int, int]] = []
     results: list[int] = []
     added: list[int] = []

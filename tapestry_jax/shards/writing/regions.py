@@ -36,7 +36,7 @@ def write_region(scope: Scope, step: Region, write: Callable[[Scope], None]) -> 
     )
     _take_in(scope, step, inner)
     write(inner)
-    folded, scanned = (sum(leaves for _, leaves in each) for each in (step.folds, step.scans))
+    folded, scanned = step.folded, step.scanned
     _add_up(scope, step, inner)
     scope.totals.update(slot for slot in step.results if slot not in scope.held)
     outputs = step.body.outputs[folded + scanned + len(step.handed) :]
@@ -47,7 +47,7 @@ def write_region(scope: Scope, step: Region, write: Callable[[Scope], None]) -> 
 
 
 def _take_in(scope: Scope, step: Region, inner: Scope) -> None:
-    plain = len(step.body.inputs) - sum(leaves for _, leaves in step.scans)
+    plain = len(step.body.inputs) - step.scanned
     inner.totals.update(step.body.inputs[plain:])
     for number, (slot, operand) in enumerate(zip(step.body.inputs[:plain], step.operands, strict=False)):
         if operand in scope.totals:

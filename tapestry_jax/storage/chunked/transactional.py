@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, first_line, message
-from tapestry_jax.storage.boxes import check_array, check_box, check_names, check_shape, count, slices, told
+from tapestry_jax.storage.boxes import check_cells, check_names, check_shape, count, slices, told
 from tapestry_jax.storage.chunked.gate import beside, pieces
 from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.dtypes import PLAIN, check_flags, read_dtype
@@ -68,8 +68,7 @@ class Snapshot(_Array):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`."""
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
 
         def move(part: Box) -> None:
             into[_within(part, box)] = self._array[slices(part)]
@@ -95,8 +94,7 @@ class Transaction(_Array):
 
     def write(self, box: Box, array: Array) -> Future[None]:
         """As `Sink.write`."""
-        box = check_box(box, self.shape, self.where)
-        check_array(array, box, self.dtype, self.where, is_target=False)
+        box = check_cells(box, array, self, is_target=False)
         check_flags(array, self.where)
 
         def move(part: Box) -> None:

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.boxes import (
-    check_array,
-    check_box,
-    check_chunks,
-    check_names,
-    check_shape,
-    count,
-    slices,
-    told,
-)
+from tapestry_jax.storage.boxes import check_cells, check_chunks, check_names, check_shape, count, slices, told
 from tapestry_jax.storage.chunked.futures import WAIT, context, tensorstore, translated
 from tapestry_jax.storage.chunked.gate import Gate, beside, pieces
 from tapestry_jax.storage.chunked.metadata import (
@@ -125,8 +116,7 @@ class ZarrStored(_Opened, Shown):
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`; files that hold cells as they are go straight into `into`, others through TensorStore."""
         self._opened()
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         return self._begun(box, _read, f"read the box {told(box)}", into, given(self._check_read, box, into))
 
     def _check_read(self, box: Box, into: Array) -> None:
@@ -188,8 +178,7 @@ class ZarrSink(_Opened, Shown):
     def write(self, box: Box, array: Array) -> Future[None]:
         """As `Sink.write`. A box that covers a chunk in part reads and writes the whole of it: keep to `chunks`."""
         self._opened()
-        box = check_box(box, self.shape, self.where)
-        check_array(array, box, self.dtype, self.where, is_target=False)
+        box = check_cells(box, array, self, is_target=False)
         return self._begun(box, _write, f"write the box {told(box)}", array, given(self._wrote, box, array))
 
     def _wrote(self, box: Box, array: Array) -> None:

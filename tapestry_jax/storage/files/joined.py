@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from combinators.errors import FormatError, message
-from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Shown, Stored
 
@@ -40,8 +40,7 @@ class Joined(Shown):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`: tensor after tensor, so that no more of them is under way than of one."""
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         return self._threads.submit(lambda: self._read(box, into))
 
     def _read(self, box: Box, into: Array) -> None:
@@ -86,8 +85,7 @@ class Numbers(Shown):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`; nothing is read."""
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         into[...] = np.searchsorted(self._ends, np.arange(*box[0]), side="right")
         done: Future[None] = Future()
         done.set_result(None)

@@ -15,7 +15,7 @@ import numpy as np
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage.boxes import check_array, check_box, count, one_piece, shape_of, slices
+from tapestry_jax.storage.boxes import check_cells, count, one_piece, shape_of, slices
 from tapestry_jax.storage.dtypes import as_bytes, check_flags
 from tapestry_jax.storage.errors import of_system
 from tapestry_jax.storage.files.ranges import Ranges
@@ -64,8 +64,7 @@ class LaidOut(Shown):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`, on a thread of its own."""
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         return self._threads.submit(given(self._read, box, into))
 
     def _read(self, box: Box, into: Array) -> None:
@@ -113,8 +112,7 @@ class LaidOutSink(Shown):
 
     def write(self, box: Box, array: Array) -> Future[None]:
         """As `Sink.write`, on a thread of its own."""
-        box = check_box(box, self.shape, self.where)
-        check_array(array, box, self.dtype, self.where, is_target=False)
+        box = check_cells(box, array, self, is_target=False)
         return self._threads.submit(given(self._written, box, array))
 
     def _written(self, box: Box, array: Array) -> None:

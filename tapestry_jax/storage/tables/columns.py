@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
-from tapestry_jax.storage.boxes import check_array, check_box, check_names, check_shape, slices
+from tapestry_jax.storage.boxes import check_cells, check_names, check_shape, slices
 from tapestry_jax.storage.dtypes import PLAIN, read_dtype
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
@@ -67,8 +67,7 @@ class ColumnStored(Shown):
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`, on a thread of its own."""
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         return self._threads.submit(given(self._read, box, into))
 
     def _read(self, box: Box, into: Array) -> None:

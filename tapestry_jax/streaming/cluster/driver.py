@@ -158,7 +158,7 @@ class OnWorkers(Runner):
     def _merged(self, part: Pass, partials: Partials, meter: Meter) -> tuple[list[Any], list[Any]]:
         """The state of all ranges, merged in order; what they made is written on the way."""
         body, cut = part.region.body, ranges(part)
-        slots = [body.slots[slot] for slot in body.outputs[: sum(leaves for _, leaves in part.region.folds)]]
+        slots = [body.slots[slot] for slot in body.outputs[: part.region.folded]]
         last = list[Any]()
         with Writing(meter, self.behind) as writing:
 

@@ -146,7 +146,7 @@ def _of_pass(
     if platforms != {"cpu"}:
         pieces = _bytes((body.slots[piece.slot] for piece in part.pieces), devices)
         yield Row("pieces", 2 * pieces, "copies on the devices, of two turns")
-    carried = body.outputs[: sum(leaves for _, leaves in (*part.region.folds, *part.region.scans))]
+    carried = body.outputs[: part.region.folded + part.region.scanned]
     yield Row("carried", _bytes((body.slots[slot] for slot in carried), devices), "accumulators and totals")
     # XLA sets aside what a turn needs when it is dispatched, while the one before runs.
     temporaries = programs.temporaries(part) * devices

@@ -123,7 +123,7 @@ def carried_as(split: Split) -> list[tuple[Any, ...]]:
     """Shapes, dtypes and layouts of what the pass carries."""
     part = split.passes[0]
     region, body = part.region, part.region.body
-    count = sum(leaves for _, leaves in (*region.folds, *region.scans))
+    count = region.folded + region.scanned
     slots: list[Slot] = [body.slots[slot] for slot in body.outputs[:count]]
     return [(slot.type.shape, slot.type.dtype, spec_of(slot)) for slot in slots]
 

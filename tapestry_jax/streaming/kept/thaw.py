@@ -98,7 +98,7 @@ def older_state(split: Split, programs: Programs, arrays: Mapping[str, Array], f
 def _carried(part: Pass) -> list[Slot]:
     """What the turns of a pass hand on, as its body has it."""
     body, region = part.region.body, part.region
-    return [body.slots[slot] for slot in body.outputs[: sum(leaves for _, leaves in (*region.folds, *region.scans))]]
+    return [body.slots[slot] for slot in body.outputs[: region.folded + region.scanned]]
 
 
 def _read_later(split: Split, number: int) -> set[int]:

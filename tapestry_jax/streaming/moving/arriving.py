@@ -11,7 +11,7 @@ import numpy as np
 
 from combinators.errors import first_line, message
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.storage.boxes import check_array, check_box
+from tapestry_jax.storage.boxes import check_cells
 from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.opening import open as open_stored
 from tapestry_jax.storage.protocols import Array, Box, Stored
@@ -79,8 +79,7 @@ class Arriving:
         """The next rows, or the last one again; a thread of its own iterates, in the order of the calls."""
         if self._kept is not None:
             return self._kept.read(box, into)
-        box = check_box(box, self.shape, self.where)
-        check_array(into, box, self.dtype, self.where, is_target=True)
+        box = check_cells(box, into, self, is_target=True)
         assert self._making is not None
         return self._making.submit(lambda: self._fill(box[0], into))
 
