@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tapestry_jax.machines.known import find as find
     from tapestry_jax.machines.of_mesh import machine_of as machine_of
     from tapestry_jax.memory.predicted import memory_needed as memory_needed
+    from tapestry_jax.plan_json import plan_from_json as plan_from_json
+    from tapestry_jax.plan_json import plan_to_json as plan_to_json
     from tapestry_jax.planning.prediction.collectives import collectives as collectives
     from tapestry_jax.planning.pricing.priced import price as price
     from tapestry_jax.planning.timeline.simulate import simulate as simulate
@@ -39,7 +41,9 @@ else:
         "machine_of": "tapestry_jax.machines.of_mesh:machine_of",
         "memory_needed": "tapestry_jax.memory.predicted:memory_needed",
         "partition_specs": "tapestry_jax.exported.partition_specs:partition_specs",
+        "plan_from_json": "tapestry_jax.plan_json:plan_from_json",
         "plan_table": "tapestry_jax.report.page.notebook:plan_table",
+        "plan_to_json": "tapestry_jax.plan_json:plan_to_json",
         "price": "tapestry_jax.planning.pricing.priced:price",
         "show_plan": "tapestry_jax.report.page.shown:show_plan",
         "simulate": "tapestry_jax.planning.timeline.simulate:simulate",

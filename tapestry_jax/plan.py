@@ -19,7 +19,6 @@ from tapestry_jax.lowering.compiled import Compiled
 from tapestry_jax.lowering.compiler_options import compiler_options
 from tapestry_jax.lowering.devices import require_devices, require_running
 from tapestry_jax.lowering.transfer import crop, input_shardings, output_shardings, pad, put, take
-from tapestry_jax.plan_json import plan_from_json, plan_to_json
 from tapestry_jax.planning.asked import Asked
 from tapestry_jax.planning.derivatives.positions import read_positions
 from tapestry_jax.planning.entries.layouts import Named
@@ -434,7 +433,7 @@ class Plan(Immutable):
 
     def to_json(self) -> str:
         """Store the plan; it names the graph by its key and the mesh by its shape."""
-        return plan_to_json(self.graph, self.mesh, asked_of(self))
+        return on_request.plan_to_json(self.graph, self.mesh, asked_of(self))
 
     @staticmethod
     def from_json(text: str, graph: Graph, mesh: Any = None) -> Plan:
@@ -448,7 +447,7 @@ class Plan(Immutable):
         Raises:
           FormatError: when the text is truncated or edited, or belongs to another graph.
         """
-        return plan_from_json(text, graph, mesh, make_plan)
+        return on_request.plan_from_json(text, graph, mesh, make_plan)
 
     def _machine(self, machine: Any) -> Machine:
         if machine is not None:

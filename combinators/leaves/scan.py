@@ -12,7 +12,6 @@ from combinators.index_space.signature import Signature, read_signature
 from combinators.leaves.leaf import Leaf
 from combinators.leaves.options import kernel_name, read_kernels, read_present
 from combinators.leaves.reduce import read_carrier, read_monoid
-from combinators.leaves.scan_ends import scan_with_ends
 from combinators.merging.monoid import Monoid
 from combinators.operations.operation import Operation
 from combinators.recording.current import trace_of
@@ -123,4 +122,7 @@ class Scan(Leaf):
         if self._init is None and not self._final:
             return super().apply(*values)
         trace_of(values, self.name)
+        # Few scans begin with a state or end in one, and what tells the structure of states is the whole room of files.
+        from combinators.leaves.scan_ends import scan_with_ends
+
         return scan_with_ends(self.operation, values, self._init, self._final)
