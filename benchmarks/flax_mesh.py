@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
@@ -24,6 +26,7 @@ from benchmarks import flax_models
 from benchmarks.aot import Said, devices, said
 from benchmarks.machine import machine
 from benchmarks.models import PLANS, Sizes, model_loss
+from benchmarks.timing import Paired, paired
 
 SIZES = Sizes(layers=2, embed=192, heads=4, vocab=256, batch=16, seq=128)
 CYCLES, BYTES = 1.0, 1.0
@@ -96,12 +99,36 @@ def rows(name: str | None, sizes: Sizes = SIZES) -> dict[str, dict[str, Said]]:
     }
 
 
+def timed(step: str, rounds: int, sizes: Sizes = SIZES) -> Paired:
+    """Processor seconds of a step on eight simulated CPU devices, ours beside Flax's, in turns."""
+    mesh, calls = tp.mesh(data=2, model=4), list[Callable[[], Any]]()
+    for label in ("ours", "flax"):
+        program = lowered(label, step, mesh, sizes)
+        run, numbers = program.compile(), np.random.default_rng(0)
+        args = jax.tree.map(
+            lambda kind, at, numbers=numbers: jax.device_put(_drawn(kind, sizes, numbers), at),
+            program.args_info[0],
+            run.input_shardings[0],
+        )
+        calls.append(lambda run=run, args=args: run(*args))
+    return paired(calls[0], calls[1], rounds=rounds, clock=time.process_time)
+
+
+def _drawn(kind: Any, sizes: Sizes, numbers: np.random.Generator) -> Any:
+    if jnp.issubdtype(kind.dtype, jnp.integer):
+        return numbers.integers(0, sizes.vocab, kind.shape).astype(kind.dtype)
+    return np.abs(numbers.normal(0, 0.05, kind.shape)).astype(kind.dtype)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Compile and print; returns 0, since numbers decide nothing here."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flax_mesh", description=__doc__)
     parser.add_argument("--machine", nargs="+", default=[], help="machines of eight devices, such as v5e:2x4")
+    parser.add_argument("--rounds", type=int, default=0, help="turns of a timing on simulated devices; 0 times nothing")
     chosen = parser.parse_args(arguments)
     print(machine(), flush=True)
+    for step in STEPS if chosen.rounds else ():
+        print("CPU", step, timed(step, chosen.rounds), flush=True)
     for name in (None, *chosen.machine):
         for step, found in rows(name).items():
             print(name or "CPU", step, json.dumps({label: asdict(each) for label, each in found.items()}), flush=True)
