@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from combinators.arguments import read_integer
+from combinators.arguments import read_flag, read_integer
 from combinators.errors import MeshError, PlanError, message
 from combinators.frozen import dataclass
 from combinators.graphs.evaluate import check_unchanged
@@ -379,6 +379,9 @@ class Plan(Immutable):
           PlanError: where the file cannot be written, for a position where the program has no argument, or for others
             that are no plans of the same program.
         """
+        memory, open = (
+            read_flag(each, f"{name}= of plan.show", PlanError) for name, each in (("memory", memory), ("open", open))
+        )
         positions = read_positions(grad, self.graph)
         own, beside = self._side(positions), [other._side(positions) for other in _plans_of(others)]
         priced = self.machine if machine is None else machine

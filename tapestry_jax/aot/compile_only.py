@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from combinators.arguments import read_mapping
 from combinators.errors import PlanError, message
 from tapestry_jax.aot.missing import version
 from tapestry_jax.aot.seen import Memory, Seen
@@ -60,7 +61,7 @@ def compile_only(
         as_compiled(each, platform, machine, math.prod(mesh.shape[axis] for axis in each.axes))
         for each in collectives(schedule, grad)
     )
-    options = dict(compiler_options or {})
+    options = read_mapping(compiler_options, "compiler_options= of plan.compile_only", PlanError)
     _check_options(schedule.graph.name, options)
     traced = trace_pinned(schedule, mesh, grad)
     needed = memory_of(traced.jaxpr, schedule, found, grad)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from combinators.arguments import read_flag, read_list
+from combinators.arguments import read_flag, read_function, read_list, read_name
 from combinators.index_space.tensor_type import TensorType, type_of
 from tapestry_jax.fabric import naming
 from tapestry_jax.fabric.arrays import array_of
@@ -21,7 +21,7 @@ from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.moving import copying, files, reading, writing
 from tapestry_jax.fabric.moving.reading import damages
 from tapestry_jax.fabric.opened import open_fabric
-from tapestry_jax.fabric.placing import check_bits, read_layout, sharding_of
+from tapestry_jax.fabric.placing import check_bits, read_layout, read_places, sharding_of
 from tapestry_jax.fabric.programs import applying
 from tapestry_jax.fabric.programs.recovering import Recovery
 from tapestry_jax.fabric.streams.saved import export_whole
@@ -61,7 +61,14 @@ class Fabric:
     """
 
     def __init__(self, path: str | PathLike[str] | None, mesh: Any = None, *, allow: Sequence[str] = ()) -> None:
-        self._opened = open_fabric(path, mesh, read_list(allow, "allow= of tp.Fabric", FabricError))
+        self._opened = open_fabric(
+            path,
+            mesh,
+            [
+                read_name(each, "a package in allow= of tp.Fabric", FabricError)
+                for each in read_list(allow, "allow= of tp.Fabric", FabricError)
+            ],
+        )
 
     def allocate(
         self, name: str, type: Any, *, layout: Any = None, chunks: Any = None, overwrite: bool = False
@@ -252,6 +259,8 @@ class Fabric:
         Raises:
           FabricError: where nobody knows how a block was made, what it was made of is gone, or other bytes come out.
         """
+        if function is not None:
+            read_function(function, f"the program that made {name!r:.40}", FabricError)
         recovery = Recovery(self._opened, function)
         try:
             with self._opened.pinned([name]) as (version,):
@@ -273,7 +282,7 @@ class Fabric:
         """
         read_tensor_name(name)
         flag = read_flag(overwrite, "overwrite=")
-        places = tuple((dim, (axes,) if isinstance(axes, str) else tuple(axes)) for dim, axes in (layout or {}).items())
+        places = read_places(layout, f"create {name!r}")
         return FabricCreation(self._opened, name, places, flag)
 
     def list(self) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ def restore(opened: Opened, snapshot: str, names: Sequence[str]) -> None:
     Raises:
       FabricError: where there is no such snapshot, or it does not have a name.
     """
+    names = [read_tensor_name(name) for name in names]
     with opened.changing():
         kept = _kept(opened, snapshot)
         missing = [name for name in names if name not in kept]

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from jax.sharding import Mesh
+
 from combinators.errors import FormatError, message
 from combinators.frozen import dataclass
 from tapestry_jax.fabric.blocks.files import FOLDER, FileBlocks
@@ -162,8 +164,7 @@ def _check_catalogue(folder: Path) -> None:
 def _check_mesh(mesh: Any) -> None:
     if mesh is None:
         return
-    devices = getattr(mesh, "devices", None)
-    if devices is None or getattr(mesh, "is_multi_process", False):
+    if not isinstance(mesh, Mesh) or mesh.is_multi_process:
         told = "expected a mesh of devices of this process" + f", got {type(mesh).__name__}"
         raise FabricError(message("a fabric cannot use this mesh", told, remedy="Pass tp.mesh(data=2), or None."))
 

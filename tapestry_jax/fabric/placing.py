@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 from jax import dtypes
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
+from combinators.arguments import read_list, read_mapping, read_name
 from combinators.errors import message
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.fabric.errors import FabricError
@@ -29,7 +30,7 @@ def read_layout(asked: Any, kind: TensorType, mesh: Any, where: str) -> Layout:
       PlanError: when it is no mapping from dimensions to axes of the mesh.
       FabricError: for a dimension that the tensor does not have, a mesh axis that stands twice, or without a mesh.
     """
-    if not asked:
+    if asked is None or (isinstance(asked, Mapping) and not asked):
         return ()
     if mesh is None:
         remedy = "Open the fabric with a mesh: tp.Fabric(path, mesh=mesh)."
@@ -43,6 +44,26 @@ def read_layout(asked: Any, kind: TensorType, mesh: Any, where: str) -> Layout:
         remedy = "Name axes of the tensor, each with mesh axes of its own."
         raise FabricError(message(f"{where}: {why}", f"its type is {kind}, got {asked!r:.80}", remedy=remedy))
     return tuple((name, axes) for name, axes, _ in read if axes)
+
+
+def read_places(asked: Any, where: str) -> Layout:
+    """A layout of a tensor whose type is not known yet; what it names is looked at when it is made.
+
+    Raises:
+      FabricError: when it is no mapping from names of dimensions to names of mesh axes.
+    """
+    places = read_mapping(asked, f"layout= of {where}", FabricError).items()
+    names = {
+        dim: (axes,) if isinstance(axes, str) else read_list(axes, f"the mesh axes of {dim!r:.40}", FabricError)
+        for dim, axes in places
+    }
+    return tuple(
+        (
+            read_name(dim, "a dimension of a layout", FabricError),
+            tuple(read_name(axis, "a mesh axis", FabricError) for axis in axes),
+        )
+        for dim, axes in names.items()
+    )
 
 
 def sharding_of(kind: Kind, mesh: Any) -> Any:

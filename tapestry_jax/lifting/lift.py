@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from combinators.arguments import read_dimension
+from combinators.arguments import read_dimension, read_flag
 from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.index_space.naming import AxisName, AxisVariable
@@ -96,6 +96,7 @@ def lift(
       dot_general_1  batch mlp, mlp out -> batch out; fold mlp by Sum        float32(batch=8, out=2)
     """
     stack = None if stack is None else read_dimension(stack, "stack= of tp.lift")
+    state, maps = read_flag(state, "state= of tp.lift"), read_flag(maps, "maps= of tp.lift")
     source = source_of(function)
     _check_arguments(function, source, len(specs))
     split = [split_argument(spec) for spec in specs]

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from combinators.arguments import read_dimension, read_flag
 from combinators.arrows.arrow import Arrow
 from combinators.arrows.tracing import trace
 from combinators.errors import GraphError, PlanError, message
@@ -63,7 +64,20 @@ def planned(
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         details = f"got {type(plan).__name__}: {plan!r:.80}"
         raise PlanError(message("tp.planned takes a plan first", details, remedy="Write tp.planned(plan, f, *specs)."))
-    return Planned(plan, program, specs, {"names": names, "state": state, "stack": stack, "maps": maps})
+    if not callable(program) and not isinstance(program, Arrow):
+        details = f"got {type(program).__name__}: {program!r:.80}"
+        remedy = "Pass the arrow, module or function that the graph of the plan was made of."
+        raise PlanError(message("tp.planned traces a program again for other sizes", details, remedy=remedy))
+    if names is not None and not isinstance(names, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        details = ("expected a signature, or a mapping of inputs to names", f"got {names!r:.80}")
+        raise PlanError(message("names= of tp.planned", *details, remedy="Write them as for tp.lift."))
+    lifted = {
+        "names": names,
+        "state": read_flag(state, "state= of tp.planned"),
+        "stack": None if stack is None else read_dimension(stack, "stack= of tp.planned"),
+        "maps": read_flag(maps, "maps= of tp.planned"),
+    }
+    return Planned(plan, program, specs, lifted)
 
 
 class Planned(Immutable):

@@ -96,7 +96,9 @@ def is_saved(path: Any, format: Any) -> bool:
 
 def _format(path: Path, format: Any) -> str | None:
     name = path.suffix.lower().removeprefix(".") if format is None else format
-    return "arrow" if name == "feather" else name if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    return "arrow" if name == "feather" else name
 
 
 def _writer(path: Path, format: Any) -> Callable[[Path, Mapping[str, Stored]], None]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
+from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.moving.held import fetched
@@ -40,7 +41,8 @@ def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
             message(f"`{graph.name}` has no output {unknown[0]!r:.80}", f"it has {', '.join(names)}", remedy=remedy)
         )
     for name, each in known.items():
-        if not callable(getattr(each, "make", None)):
+        # A type has a function of this name too.
+        if isinstance(each, TensorType) or not callable(getattr(each, "make", None)):
             remedy = "Pass what tp.create gives: tp.create('y.zarr')."
             raise PlanError(message(f"the sink of `{name}` creates nothing", f"got {each!r:.80}", remedy=remedy))
     return {names.index(name): each for name, each in known.items()}

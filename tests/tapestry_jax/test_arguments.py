@@ -19,6 +19,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tapestry_jax.nnx import parameter as parameters
+from tapestry_jax.nnx.training.options import read_nan
 
 
 class Odd:
@@ -92,6 +93,10 @@ RECURRENT = tp.nnx.RNN(tp.nnx.GRUCell(3, 2, rngs=RNGS))
 CONFIG = tp.nnx.TransformerConfig(layers=1, embed=2, heads=1, vocab=3, mlp=2, max_len=2)
 FLOATS = {"jax array", "np.float32", "struct", "type"}
 POSITIVE = {"0", "1", "10**30", "2.7", "np.int64", "np.float32"}
+SUMS = tp.trace(tp.fold(AGGREGATOR, "b c -> c"), X)
+FABRIC = tp.Fabric(None)
+FABRIC.load("x", ARRAY, names=("b", "c"))
+FABRIC.snapshot("kept")
 EXPRESS: Callable[[Any, Any], Any] = lambda state, reference: state  # noqa: E731
 
 
@@ -353,6 +358,56 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
         lambda **k: tp.assert_collectives(**({"plan": PLAN, "at_most": {}} | k)),
         {"plan": set(), "at_most": {"{}"}},
     ),
+    "lift": (
+        lambda **k: tp.lift(jnp.matmul, ARRAY, ARRAY.T, **k),
+        {"names": {"None", "{}", "words"}, "state": set(), "stack": {"None"}, "maps": FLAG},
+    ),
+    "planned": (
+        lambda **k: tp.planned(**({"plan": PLAN, "program": LEAF} | k)),
+        {"plan": set(), "program": {"class"}, "names": NAMES | {"{}", "{a: 1}", "{1: a}", "{nope: odd}"}, "state": FLAG}
+        | {"stack": {"None", "text", "np.str_"}, "maps": FLAG},
+    ),
+    "stack_layers": (
+        lambda **k: tp.stack_layers(**({"graph": GRAPH, "tree": {"a": ARRAY}} | k)),
+        {"graph": set(), "tree": set(), "argument": set()},
+    ),
+    "unstack_layers": (
+        lambda **k: tp.unstack_layers(**({"arrays": {"a": ARRAY}, "like": {"a": ARRAY}} | k)),
+        {"arrays": {"{a: 1}"}, "like": LISTS | {"(None,)", "{}", "{a: 1}"}},
+    ),
+    "stream": (
+        lambda **k: tp.stream(**({"program": SUMS, "over": {"b": tp.chunks(2)}, "sources": ARRAY} | k)),
+        {"program": set(), "over": {"None", "np.str_"}, "sources": set(), "sinks": SIZES}
+        | {"memory": {"None"}, "mesh": {"None"}, "save_every": COUNT, "progress": FLAG, "engine": {"None"}}
+        | {"prefetch": COUNT | {"None", "0"}},
+    ),
+    "tune": (lambda **k: tp.tune(tp.stream(SUMS, {"b": tp.chunks(2)}, ARRAY), **k), {"memory": set()}),
+    "prune_cache": (
+        lambda folder: tp.prune_cache(f"/nowhere/{folder}" if isinstance(folder, str) and folder else folder),
+        {"folder": set()},
+    ),
+    "create": (
+        lambda **k: tp.create(**({"path": "y.zarr"} | k)),
+        {"path": set(), "format": {"None"}, "chunks": LISTS | {"[1, 2]"}, "overwrite": FLAG},
+    ),
+    "Fabric": (lambda **k: tp.Fabric(None, **k), {"mesh": {"None"}, "allow": {"[]", "['a']", "()"}}),
+    "Fabric.create": (
+        lambda **k: FABRIC.create(**({"name": "y"} | k)),
+        {"name": {"text", "np.str_"}, "layout": SIZES, "overwrite": FLAG},
+    ),
+    "Fabric.allocate": (
+        lambda **k: FABRIC.allocate(**({"name": "y", "type": X, "overwrite": True} | k)),
+        {"name": {"text", "np.str_"}, "layout": SIZES, "chunks": {"None", "[1, 2]"}, "overwrite": FLAG},
+    ),
+    "Fabric.load": (
+        lambda **k: FABRIC.load(**({"name": "y", "source": ARRAY, "overwrite": True} | k)),
+        {"tensor": {"None"}, "format": {"None"}, "layout": SIZES, "overwrite": FLAG},
+    ),
+    "Fabric.array": (lambda **k: FABRIC.array("x", **k), {"layout": SIZES}),
+    "Fabric.restore": (lambda *, name: FABRIC.restore("kept", name), {"name": set()}),
+    "Fabric.recover": (lambda **k: FABRIC.recover("x", **k), {"function": {"None", "class"}}),
+    "Fabric.export": (lambda **k: FABRIC.export("x", "nowhere", **k), {"format": set()}),
+    "nan= of a trainer": (lambda nan: read_nan(nan), {"nan": {"None"}}),
     "Box": (lambda **k: tp.Box(**({"start": (0,), "stop": (3,)} | k)), {"start": set(), "stop": set()}),
     "Box.of_shape": (
         lambda **k: tp.Box.of_shape(**({"shape": (3,)} | k)),
@@ -613,6 +668,16 @@ def test_wrong_values_are_typed_errors(subject: str) -> None:
         raw = {name: error for name, error in found.items() if error and not isinstance(error, tp.TapestryError)}
         assert not raw, f"{subject}({argument}=...)"
         assert {name for name, error in found.items() if error is None} <= accepted, f"{subject}({argument}=...)"
+
+
+def test_options_of_pages_and_of_compilers_are_read_before_anything_is_made() -> None:
+    for option in ("memory", "open"):
+        with pytest.raises(tp.PlanError, match=f"{option}= of plan.show is not what it should be"):
+            PLAN.show("nowhere.html", **{option: 1})  # pyright: ignore[reportArgumentType]
+    here: Any = tp.plan(GRAPH, tp.mesh(d=2), {"b": "d"})
+    for options in ("", 3, [1, 2]):
+        with pytest.raises(tp.PlanError, match=r"compiler_options= of plan.compile_only is not what it should be"):
+            here.compile_only(compiler_options=options)
 
 
 AGGREGATORS = [name for name, build in vars(tp.aggregators).items() if inspect.isfunction(build) and name[0].isupper()]

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from combinators.arguments import read_mapping, read_name
 from combinators.errors import GraphError, message
 from combinators.graphs.graph import Graph
 from combinators.recording.function import label_of
@@ -66,6 +67,10 @@ def stack_layers(graph: Graph, tree: Any, argument: str | None = None) -> dict[s
     Raises:
       GraphError: where the graph has no such argument, or the tree no such parameter.
     """
+    if not isinstance(graph, Graph):  # pyright: ignore[reportUnnecessaryIsInstance]
+        got = f"got {type(graph).__name__}: {graph!r:.80}"
+        remedy = 'Lift with tp.lift(..., stack="layer").'
+        raise GraphError(message("tp.stack_layers takes a graph first", got, remedy=remedy))
     labels = [node.name for node in graph.inputs]
     roots = sorted({label.partition("/")[0] for label in labels if layers_of(label) is not None})
     if (argument not in roots) if argument is not None else len(roots) != 1:
@@ -110,7 +115,8 @@ def unstack_layers(arrays: Mapping[str, Any], like: Any) -> Any:
     flat, tree = jax.tree_util.tree_flatten_with_path(like)
     told = [label_of("", path).removeprefix("/") for path, _ in flat]
     known: dict[str, Any] = {}
-    for path, array in arrays.items():
+    for path, array in read_mapping(arrays, "arrays of tp.unstack_layers").items():
+        read_name(path, "a path in the arrays of tp.unstack_layers")
         layers = None if path in told else layers_of(path)
         known |= {path: array} if layers is None else {own: array[at] for at, own in enumerate(layers)}
     missing = [label for label in told if label not in known]

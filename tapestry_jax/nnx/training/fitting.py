@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
@@ -172,4 +173,4 @@ def _from(batches: Iterable[Any] | Callable[[int], Any], start: int, last: int |
         _check_takes_step(batches)
         yield from (batches(step) for step in range(start, last))
         return
-    yield from islice(batches, None if last is None else max(0, last - start))
+    yield from islice(batches, None if last is None else min(max(0, last - start), sys.maxsize))

@@ -58,7 +58,7 @@ def read_nan(nan: Any) -> Nan:
     Raises:
       TrainingError: for anything else.
     """
-    if nan in ("stop", "skip", None):
+    if nan is None or (isinstance(nan, str) and nan in ("stop", "skip")):
         return nan
     remedy = 'Write nan="stop", nan="skip" or nan=None.'
     raise TrainingError(message("nan= of a trainer is not what it should be", f"got {nan!r:.80}", remedy=remedy))

@@ -194,7 +194,11 @@ def _writes(graph: Graph) -> bool:
 def _names(loss: Callable[..., Any], count: int) -> tuple[str, ...]:
     function: Any = getattr(loss, "function", loss)
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    found = [each.name for each in inspect.signature(function).parameters.values() if each.kind in kinds]
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of what is written in C nobody knows the names
+        parameters = ()
+    found = [each.name for each in parameters if each.kind in kinds]
     return (*found[:count], *(f"argument {at}" for at in range(len(found), count)))
 
 

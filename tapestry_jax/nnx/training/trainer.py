@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from combinators.arguments import read_count, read_function
+from combinators.arguments import read_count, read_flag, read_function
 from combinators.errors import message
 from tapestry_jax.nnx.training.errors import TrainingError
 from tapestry_jax.nnx.training.fitting import Telling, fit, iterator
@@ -197,7 +197,7 @@ class Trainer:
         Raises:
           TrainingError: where numbers are not finite and `nan="stop"`; where `report` returns a name of the metrics.
         """
-        told = Telling(every, report, progress)
+        told = Telling(every, report, read_flag(progress, "progress= of trainer.fit", TrainingError))
         return fit(self, batches, steps, told, self._saved, save_every)
 
     def save(self) -> None:
@@ -236,7 +236,7 @@ class Trainer:
         Raises:
           TrainingError: without matplotlib, or before there is anything to draw.
         """
-        plot(self.history, path, levels or {})
+        plot(self.history, path, levels)
 
     def _folder(self) -> Saved:
         if self._saved is None:

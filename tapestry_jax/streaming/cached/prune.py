@@ -39,7 +39,7 @@ def prune_cache(folder: str | os.PathLike[str], keep: Any = 0) -> int:
       ([4.0, 4.0], True, 0)
     """
     most = 0 if type(keep) is int and keep == 0 else read_memory(keep, "keep")
-    place = read_cache(os.fspath(folder))
+    place = read_cache(os.fspath(folder)) if isinstance(folder, str | os.PathLike) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if place is None or not place.is_dir() or most is None:
         raise PlanError(message("prune_cache takes the folder of a cache", f"got {folder!r:.80}", remedy="Name one."))
     with locked(place):

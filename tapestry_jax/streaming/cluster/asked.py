@@ -26,7 +26,8 @@ def read_engine(engine: Any) -> Any:
     if engine is None:
         return None
     package = distributed()
-    if engine == "dask" or (isinstance(engine, package.Client) and not engine.asynchronous):
+    is_text, is_client = isinstance(engine, str), isinstance(engine, package.Client)
+    if (is_text and engine == "dask") or (is_client and not engine.asynchronous):
         return engine
     remedy = "Pass one: engine=distributed.Client(...)."
     details = ('expected a client of dask.distributed that is not asynchronous, or "dask"', f"got {engine!r:.80}")

@@ -174,6 +174,9 @@ def read_names(over: Any) -> list[str]:
       PlanError: for anything else.
     """
     listed = [over] if isinstance(over, str) else read_list(over, "over= of tp.stream", PlanError)
+    if not listed:
+        remedy = 'Name a dimension, such as "row", or leave over= out.'
+        raise PlanError(message("over= of tp.stream names no dimension", f"got {over!r}", remedy=remedy))
     return [read_name(dim, "a dimension in over= of tp.stream", PlanError) for dim in listed]
 
 

@@ -100,6 +100,12 @@ def tune(job: Any, *arguments: Any, **options: Any) -> Tuned:
       >>> tp.stream(total, sources=x, **tuned.options).run()
       array([64., 64.], dtype=float32)
     """
+    if isinstance(job, Job) and (arguments or options):
+        given = ", ".join(
+            [*(f"{each!r:.40}" for each in arguments), *(f"{name}={each!r:.40}" for name, each in options.items())]
+        )
+        remedy = "Say it where the job is made, or pass the program in its place."
+        raise PlanError(message("tp.tune was given a job, and arguments of tp.stream", f"got {given}", remedy=remedy))
     found = job if isinstance(job, Job) else stream(job, *arguments, **options)
     _check_tuned(found)
     sizes = _sizes(found)

@@ -86,20 +86,26 @@ def read_checkpoint(folder: Any, every: Any) -> Checkpoint | None:
     Raises:
       PlanError: for what is no folder, or neither a number of turns nor a time.
     """
+    turns, seconds = _read_every(every)
     if folder is None:
         return None
     if not isinstance(folder, str | Path) or not str(folder):
         remedy = 'Name a folder of the job\'s own: checkpoint="run/".'
         raise PlanError(message("checkpoint= of tp.stream is a folder", f"got {folder!r:.80}", remedy=remedy))
+    return Checkpoint(Path(folder).absolute(), turns, seconds)
+
+
+def _read_every(every: Any) -> tuple[int | None, float | None]:
+    """A number of turns, or seconds."""
     if is_whole(every) and every > 0:
-        return Checkpoint(Path(folder).absolute(), int(every), None)
+        return int(every), None
     if isinstance(every, str) and every.endswith("s"):
         try:
             seconds = float(every[:-1])
         except ValueError:
             seconds = -1.0
         if 0 <= seconds < float("inf"):
-            return Checkpoint(Path(folder).absolute(), None, seconds)
+            return None, seconds
     details = ("expected a number of turns, or seconds as text", f"got {every!r:.80}")
     remedy = 'Write save_every=16 for every 16 turns, or save_every="30s".'
     raise PlanError(message("save_every= of tp.stream says when a job is kept", *details, remedy=remedy))

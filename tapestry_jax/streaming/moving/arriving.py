@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def arrives(source: Any) -> bool:
     """Whether a source is iterated over: a generator, a data set of Grain, any iterable that is no array itself."""
     if isinstance(source, Iterator):
         return True
-    known = isinstance(source, Stored | Sequence | Mapping | bytes) or hasattr(source, "__array__")
+    known = isinstance(source, Stored | Sequence | Set | Mapping | bytes) or hasattr(source, "__array__")
     return isinstance(source, Iterable) and not known and not hasattr(source, "shape")
 
 
