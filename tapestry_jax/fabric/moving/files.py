@@ -11,15 +11,16 @@ import numpy as np
 
 from combinators.errors import FormatError, GraphError, message
 from combinators.index_space.tensor_type import TensorType
-from tapestry_jax.fabric.drafts import Origin, check_free, commit, kind_of, write_draft
+from tapestry_jax.fabric.drafts import Origin, check_free, commit, discard, kind_of, write_draft
 from tapestry_jax.fabric.errors import FabricError
 from tapestry_jax.fabric.moving.reading import read_version
 from tapestry_jax.fabric.opened import Opened
 from tapestry_jax.fabric.placing import read_layout
 from tapestry_jax.fabric.tensors.boxes import BLOCK_BYTES, blocks_of, choose_chunks
 from tapestry_jax.storage.creating import create
+from tapestry_jax.storage.errors import WrittenError
 from tapestry_jax.storage.files.pieces import read
-from tapestry_jax.storage.in_memory import stored
+from tapestry_jax.storage.in_memory import InMemory, stored
 from tapestry_jax.storage.opening import open as open_stored
 from tapestry_jax.storage.places import shown_address
 from tapestry_jax.storage.protocols import Stored
@@ -49,10 +50,29 @@ def load(
     try:
         type = _type(found, where)
         kind = kind_of(opened, type, _chunks(found), read_layout(layout, type, opened.mesh, where))
+        before = _before(found, origin)
         draft = write_draft(opened, name, kind, lambda box: read(found, box))
+        if before is not None and _is_another(found, before):
+            discard(opened, draft.files)
+            remedy = "Load it again once nobody writes it."
+            raise FabricError(message(f"{where}: {found.where} was written while it was read", remedy=remedy))
     finally:
         found.close()
     commit(opened, {name: draft}, overwrite, origin, where)
+
+
+def _before(found: Stored, origin: Origin | None) -> str | None:
+    """What tells whether it is written while it is read; None of arrays, which are the caller's."""
+    if isinstance(found, InMemory):
+        return None
+    return found.fingerprint() if origin is None else str(origin.detail["fingerprint"])
+
+
+def _is_another(found: Stored, before: str) -> bool:
+    try:
+        return found.fingerprint() != before
+    except WrittenError:
+        return True
 
 
 def open_source(source: Any, tensor: str | None, format: str | None, names: Any) -> tuple[Stored, Origin | None]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.fabric.moving import files
 from tapestry_jax.fabric.moving.files import open_source
 from tests.tapestry_jax.storage.round_trips import read
 
@@ -58,3 +60,25 @@ def test_what_is_remembered_of_an_address_is_not_secret(tmp_path: Path):
     assert origin is not None
     assert origin.detail["path"] == "memory://bucket/x.npy"
     assert "s3cret" not in repr(found) + repr(origin)
+
+
+def test_a_file_that_is_written_while_it_is_loaded_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    place = tmp_path / "x.npy"
+    np.save(place, X)
+    with tp.Fabric(tmp_path / "f") as fabric:
+
+        def read_while_written(found: Any, box: Any) -> Any:
+            array = read_box(found, box)
+            with place.open("r+b") as file:
+                file.seek(-4, 2)
+                file.write(np.float32(99).tobytes())
+            return array
+
+        read_box = files.read
+        monkeypatch.setattr(files, "read", read_while_written)
+        with pytest.raises(tp.FabricError, match=r"load 'x': .*x.npy was written while it was read"):
+            fabric.load("x", place)
+        assert "x" not in fabric and not [*(tmp_path / "f/blocks").glob("*/[0-9]*")]
+        monkeypatch.undo()
+        fabric.load("x", place)
+        assert fabric.read("x")[-1, -1] == 99
