@@ -21,6 +21,7 @@ from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
+from tapestry_jax.streaming.moving.spilling import Spill, ends
 from tapestry_jax.streaming.moving.writing import MOST, Writing
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
 from tapestry_jax.streaming.sinks import true_cells, write_whole
@@ -41,28 +42,33 @@ class Runner:
       split: passes, and what stands between them.
       mesh: with devices.
       sources: what the inputs are read from, by position.
-      sinks: what is written, by slot: all that passes make, and what is whole on the devices and goes to a sink.
+      sinks: what is written, by slot: outputs that passes make, and what is whole on the devices and goes to a sink;
+        values between passes are added while they are there.
+      spill: where values between passes go.
       ahead: bytes of the buffers into which turns are read ahead; two turns have buffers in any case.
       behind: bytes that are being written at once.
       known: its programs, where they are compiled already.
       older: what its one pass carries from rows before its own; None where there are none.
       done: told behind every part what there is: values on the devices, and what is stored, by slot.
+      told: fingerprints of sources, by position, as the state of the job names them; None where there is none.
     """
 
     split: Split
     mesh: Any
     sources: Sequence[Stored]
-    sinks: Mapping[int, Sequence[Sink]]
+    sinks: dict[int, list[Sink]]
+    spill: Spill
     ahead: int = AHEAD
     behind: int = MOST
     known: Programs | None = None
     older: Sequence[Array] | None = None
     done: Done | None = None
+    told: Mapping[int, str] | None = None
 
     @cached_property
     def programs(self) -> Programs:
         """The programs of its parts."""
-        return self.known or Programs(self.split.schedule, self.mesh)
+        return self.known or Programs(self.split, self.mesh)
 
     @cached_property
     def places(self) -> dict[Any, dict[str, int]]:
@@ -87,26 +93,66 @@ class Runner:
         """
         inputs = self.split.schedule.inputs
         before, started = self._fingerprints(range(len(inputs))), Position() if begin is None else begin.position
+        self._check_told(before)
         stored: dict[int, Sequence[Stored]] = {inputs[number]: [self.sources[number]] for number in self.split.stored}
         values = self._entered() | ({} if begin is None else self._restored(begin))
         self._check_read({*range(len(inputs))} - {*self.split.stored}, before)
         for number, part in enumerate(self.split.parts):
             if number < started.part:
                 if isinstance(part, Pass):
-                    stored |= self._finished(part)
+                    stored |= self._finished(self._left(part, started))
                 continue
             if isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
+                for each in part.made:
+                    self._open(each.value, again=since is not None and since.position.turns > 0)
                 read = {slot: several[0] for slot, several in stored.items()}
                 self.turn_all(number, part, values, read, since, keeper, meter)
                 self._check_read([n for n in before if inputs[n] in {piece.value for piece in part.pieces}], before)
-                stored |= self._finished(part)
+                stored |= self._finished([each.value for each in part.made])
             else:
                 results = self.programs.between(part)([values[slot] for slot in part.part.inputs])
                 values.update(zip(part.part.outputs, results, strict=True))
             if self.done is not None:
                 self.done(values, stored)
+            self._let_go(number, values, stored)
         return values, stored | self._filled(values)
+
+    def survived(self, number: int) -> int:
+        """The last part that no run turns again which goes on from what is kept, once this one is done."""
+        return number
+
+    def _open(self, slot: int, *, again: bool) -> None:
+        if slot not in self.sinks:
+            self.sinks[slot] = [*self.spill.make(slot, again)]
+
+    def _left(self, part: Pass, started: Position) -> list[int]:
+        """What a pass that is done has made, and is there: outputs, and what is still read."""
+        now = self.split.parts[started.part]
+        is_done = isinstance(now, Pass) and started.turns == now.turns
+        first = started.part + is_done
+        left = list[int]()
+        for each in part.made:
+            if self.split.last_use.get(each.value, -1) >= first:
+                self._open(each.value, again=True)
+                left.append(each.value)
+            elif each.value not in self.sinks:
+                self.spill.remove(each.value)
+        return left
+
+    def _let_go(self, number: int, values: dict[int, Any], stored: dict[int, Sequence[Stored]]) -> None:
+        """Forget values that nobody reads any more, on the devices and between passes."""
+        for slot in [slot for slot in values if self.split.last_use.get(slot, -1) <= number]:
+            del values[slot]
+        for slot in self._ended(self.survived(number)):
+            for each in (*stored.pop(slot, ()), *self.sinks.pop(slot)):
+                each.close()
+            self.spill.remove(slot)
+
+    def _ended(self, number: int) -> list[int]:
+        """The values between passes that are there, and that no part behind this one reads."""
+        known = ends(self.split)
+        return [slot for slot in self.sinks if slot in known and known[slot] <= number]
 
     def order(self, part: Pass, done: int) -> list[int]:
         """The numbers of the turns behind those that are done."""
@@ -117,6 +163,13 @@ class Runner:
         """Of sources that others can write; arrays in memory are the caller's."""
         files = [n for n in numbers if not isinstance(self.sources[n], InMemory)]
         return {n: self.sources[n].fingerprint() for n in files}
+
+    def _check_told(self, now: Mapping[int, str]) -> None:
+        """Raise where a source was written between the look that the state was held against and this one."""
+        for number, before in (self.told or {}).items():
+            if now.get(number, before) != before:
+                headline = f"a source was written while the job began to read it: {self.sources[number].where}"
+                raise StreamError(message(headline, remedy="Run it again once nobody writes it, in another folder."))
 
     def _is_another(self, number: int, before: str) -> bool:
         try:
@@ -196,7 +249,7 @@ class Runner:
                     self._write(part, *late, writing)
                 late = (made, at) if made else None
                 position = Position(number, count)
-                if keeper is not None and keeper.is_due(position):
+                if keeper is not None and (keeper.is_due(position) or self._lets_go(number, part, count)):
                     if late is not None:
                         self._write(part, *late, writing)
                         late = None
@@ -206,6 +259,10 @@ class Runner:
         folded = len(state) if region.ends else sum(leaves for _, leaves in region.folds)
         values.update(zip(region.results[:folded], state[:folded], strict=True))
         values.update({each.value: value for each, value in zip(part.still, still, strict=False)})
+
+    def _lets_go(self, number: int, part: Pass, count: int) -> bool:
+        """Whether values go behind this turn, which a run would need that goes on from an older state."""
+        return count == part.turns and part is not self.split.passes[-1] and bool(self._ended(number))
 
     def _keep(
         self,
@@ -229,5 +286,5 @@ class Runner:
                 for sink in self.sinks[each.value]:
                     writing.begin(sink, box, piece)
 
-    def _finished(self, part: Pass) -> dict[int, list[Stored]]:
-        return {each.value: [sink.finish() for sink in self.sinks[each.value]] for each in part.made}
+    def _finished(self, slots: Iterable[int]) -> dict[int, list[Stored]]:
+        return {slot: [sink.finish() for sink in self.sinks[slot]] for slot in slots}

@@ -2,19 +2,23 @@
 
 The outermost loops over a streamed dimension are turned by the host: what such a loop slices is read from storage, what
 it puts together is written there, and all else (states, totals, what has not the dimension) stays on the device. A
-change of layout of a stored value is no step here: it is another view of the same cells.
+change of layout of a stored value is no step here: it is another view of the same cells. Repetitions around such loops
+are written out first (`planning/refining/written_out.py`): their turns are passes like others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 from combinators.errors import PlanError, message
 from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.opening import streams
 from tapestry_jax.planning.geometry.time_axis import dim_of, ring_of, turns_of
+from tapestry_jax.planning.refining.written_out import Placed, written_out
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
 
 
@@ -81,9 +85,11 @@ class Between:
 
     Attributes:
       part: the steps; its inputs are the slots that they read, its outputs those that are read later.
+      scope: the repetitions around them, each with the number of the turn; "" outside of all.
     """
 
     part: Schedule
+    scope: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Split:
     """A schedule whose streamed loops are turned by the host.
 
     Attributes:
-      schedule: all of it.
+      schedule: all of it, repetitions around streamed loops written out.
       parts: in order.
       stored: the inputs that are read piece by piece, by position.
       outputs: for each output its slot: of a stored value the one that it has first.
@@ -114,6 +120,24 @@ class Split:
         """The slots of all values that passes make piece by piece."""
         return tuple(made.value for part in self.passes for made in part.made)
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Those of them that are no outputs: a later pass reads them, and nobody behind it."""
+        return tuple(slot for slot in self.written if slot not in {*self.outputs})
+
+    @cached_property
+    def last_use(self) -> Mapping[int, int]:
+        """The number of the last part that reads a slot, on the devices or stored; of outputs that behind all parts."""
+        found = dict[int, int]()
+        for number, part in enumerate(self.parts):
+            found |= dict.fromkeys(read_by(part), number)
+        return found | dict.fromkeys(self.outputs, len(self.parts))
+
+    @cached_property
+    def known(self) -> dict[Hashable, Any]:
+        """What was found out about it, by whoever asks for it often."""
+        return {}
+
 
 def split(schedule: Schedule, dims: Sequence[str], *, folds_leave: bool = False) -> Split:
     """Let the host turn the outermost loops over some dimensions.
@@ -129,8 +153,16 @@ def split(schedule: Schedule, dims: Sequence[str], *, folds_leave: bool = False)
     return _Splitter(schedule, frozenset(dims), folds_leave=folds_leave).run()
 
 
+def read_by(part: Pass | Between) -> set[int]:
+    """The slots that a part reads, on the devices or stored."""
+    if isinstance(part, Between):
+        return {*part.part.inputs}
+    return {*part.region.operands} | {piece.value for piece in part.pieces}
+
+
 class _Splitter:
-    def __init__(self, schedule: Schedule, dims: frozenset[str], *, folds_leave: bool) -> None:
+    def __init__(self, given: Schedule, dims: frozenset[str], *, folds_leave: bool) -> None:
+        schedule, self._steps = written_out(given, dims)
         self._schedule, self._dims, self._folds_leave = schedule, dims, folds_leave
         self._first = {slot: slot for slot in range(len(schedule.slots))}
         for step in schedule.steps:
@@ -142,19 +174,24 @@ class _Splitter:
             self._first[outer] for loop in self._loops for _, outer in _sliced(loop) if self._first[outer] in inputs
         }
         self._made = {made.value for loop in self._loops for made in _made(loop)[0]}
+        self._insides: dict[tuple[int, tuple[int, ...]], tuple[Schedule, Schedule]] = {}
 
     def run(self) -> Split:
         schedule = self._schedule
-        parts: list[Pass | list[Step]] = []
-        for step in schedule.steps:
-            if isinstance(step, Region) and step in self._loops:
+        parts: list[Pass | list[Placed]] = []
+        loops = {*map(id, self._loops)}
+        for placed in self._steps:
+            step = placed.step
+            if id(step) in loops:
+                assert isinstance(step, Region)
                 parts.append(self._pass(step))
             elif not (isinstance(step, Convert) and self._is_stored(step.source)):
-                if not parts or isinstance(parts[-1], Pass):
-                    parts.append([])
-                last = parts[-1]
-                assert isinstance(last, list)
-                last.append(self._checked(step))
+                self._check(step)
+                last = parts[-1] if parts else None
+                if isinstance(last, list) and (last[0].graph is placed.graph and last[0].scope == placed.scope):
+                    last.append(placed)
+                else:
+                    parts.append([placed])
         outputs = tuple(self._first[slot] if self._is_stored(slot) else slot for slot in schedule.outputs)
         self._check_whole_inputs()
         stored = tuple(number for number, slot in enumerate(schedule.inputs) if slot in self._read)
@@ -184,29 +221,40 @@ class _Splitter:
         for slot, outer in given:
             if slot not in sliced and self._is_stored(outer):
                 raise self._whole(self._first[outer], _reader(body, slot) or step.path)
-        pieces, steps = list[Piece](), list[Step]()
-        for inner in body.steps:
-            if isinstance(inner, Convert) and inner.source in sliced:
-                _check_blocks(body, inner.result, inner.path)
-                pieces.append(Piece(inner.result, self._first[sliced[inner.source]]))
-            else:
-                steps.append(inner)
-        kept = [(slot, outer) for slot, outer in given if slot not in sliced]
-        inputs = (*(slot for slot, _ in kept), *body.inputs[entering:])
-        operands = (*(outer for _, outer in kept), *step.operands[entering:])
-        inside = replace(body, inputs=inputs, steps=tuple(steps))
+        body = self._inside(body, tuple(sliced), entering)
+        pieces = [
+            Piece(inner.result, self._first[sliced[inner.source]])
+            for inner in step.body.steps
+            if isinstance(inner, Convert) and inner.source in sliced
+        ]
+        kept = [outer for slot, outer in given if slot not in sliced]
         made, still = _made(step)
         for each in made:
             _check_blocks(body, each.slot, step.path)
-        return Pass(replace(step, operands=operands, body=inside), tuple(pieces), made, still, len(kept))
+        region = replace(step, operands=(*kept, *step.operands[entering:]), body=body)
+        return Pass(region, tuple(pieces), made, still, len(kept))
 
-    def _checked(self, step: Step) -> Step:
-        """A step on the device, which reads nothing that is stored."""
+    def _inside(self, body: Schedule, sliced: tuple[int, ...], entering: int) -> Schedule:
+        """The body without the slices of what is stored; one for all turns of a repetition, which are one program."""
+        key = id(body), sliced
+        if key not in self._insides:
+            left = list[Step]()
+            for inner in body.steps:
+                if isinstance(inner, Convert) and inner.source in sliced:
+                    _check_blocks(body, inner.result, inner.path)
+                else:
+                    left.append(inner)
+            inputs = (*(slot for slot in body.inputs[:entering] if slot not in sliced), *body.inputs[entering:])
+            # With the body itself, whose number no other one has as long as it is there.
+            self._insides[key] = replace(body, inputs=inputs, steps=tuple(left)), body
+        return self._insides[key][0]
+
+    def _check(self, step: Step) -> None:
+        """Refuse a step on the device that reads what is stored."""
         if any(self._schedule.slots[slot].has_cells for slot in step.results):
             stored = [slot for slot in step.operands if self._is_stored(slot)]
             if stored:
-                raise self._whole(self._first[stored[0]], step.path, loops=isinstance(step, Repeat))
-        return step
+                raise self._whole(self._first[stored[0]], step.path, step)
 
     def _check_whole_inputs(self) -> None:
         """Refuse inputs that have a streamed dimension which no loop cuts: they would lie on the device whole."""
@@ -221,47 +269,54 @@ class _Splitter:
             if slot not in self._read and large and kind.shape and 0 not in kind.shape:
                 reader = next((s for s in self._schedule.steps if self._reads(s, slot)), None)
                 if reader is not None:
-                    raise self._whole(slot, reader.path, loops=isinstance(reader, Repeat), name=node.name)
+                    raise self._whole(slot, reader.path, reader, node.name)
 
     def _reads(self, step: Step, slot: int) -> bool:
         if isinstance(step, Convert) and (step.enters or step.result in self._schedule.inputs):
             return False
         return any(self._first[each] == slot for each in step.operands)
 
-    def _whole(self, value: int, path: str, *, loops: bool = False, name: str | None = None) -> PlanError:
+    def _whole(self, value: int, path: str, step: Step | None = None, name: str | None = None) -> PlanError:
         names = dict(zip(self._schedule.inputs, (node.name for node in self._schedule.graph.inputs), strict=True))
         kind, dims = self._schedule.slots[value].type, ", ".join(sorted(self._dims))
         what = f"input {name or names[value]!r}" if value in names else "a value that a pass has made"
-        why = f"it {'repeats over' if loops else 'reads'} {what}, {kind}, whole"
+        why = [f"it {'repeats over' if isinstance(step, Repeat) else 'reads'} {what}, {kind}, whole"]
         remedy = "Stream a dimension that this operation can cut, or run it apart, on what it makes of a chunk."
-        if loops:
-            remedy = (
-                "Take several turns in one map, whose window reads a rim of as many cells, for each pass over a file."
+        if isinstance(step, Repeat) and step.until:
+            why.append("it ends when a condition holds, and the host takes a number of turns")
+            remedy = "Say how many: tp.iterate(step, 32); ask for the condition between two jobs."
+        elif isinstance(step, Repeat) and (step.axes or len(step.results) > step.carries):
+            why.append(
+                "it takes a slice, or gives one, in every turn, and the host takes turns that hand on a carry alone"
             )
-        return PlanError(message(f"`{path}` cannot be streamed over {dims}", why, remedy=remedy))
+            remedy = "Write it as tp.iterate, or its turns one after the other."
+        return PlanError(message(f"`{path}` cannot be streamed over {dims}", *why, remedy=remedy))
 
-    def _between(self, parts: Sequence[Pass | list[Step]], outputs: tuple[int, ...]) -> Iterator[Pass | Between]:
+    def _between(self, parts: Sequence[Pass | list[Placed]], outputs: tuple[int, ...]) -> Iterator[Pass | Between]:
+        last = dict[int, int]()
+        for number, part in enumerate(parts):
+            read = {*part.region.operands} if isinstance(part, Pass) else _operands(placed.step for placed in part)
+            last |= dict.fromkeys(read, number)
+        last |= dict.fromkeys(outputs, len(parts))
         for number, part in enumerate(parts):
             if isinstance(part, Pass):
                 yield part
                 continue
-            made = {slot for step in part for slot in step.results}
-            read = _operands(part) - made
-            later = {*outputs}
+            steps = tuple(placed.step for placed in part)
+            made = {slot for step in steps for slot in step.results}
+            has_cells = [slot for slot in sorted(_operands(steps) - made) if not self._is_stored(slot)]
+            later = {slot for slot in made if last.get(slot, -1) > number}
             if self._folds_leave:
-                later |= {slot for step in part if isinstance(step, Finish) for slot in step.results}
-            for other in parts[number + 1 :]:
-                later |= {*other.region.operands} if isinstance(other, Pass) else _operands(other)
-            has_cells = [slot for slot in sorted(read) if not self._is_stored(slot)]
-            yield Between(
-                replace(
-                    self._schedule,
-                    inputs=tuple(has_cells),
-                    steps=tuple(part),
-                    outputs=tuple(sorted(made & later)),
-                    again=(),
-                )
+                later |= {slot for step in steps if isinstance(step, Finish) for slot in step.results}
+            inside = replace(
+                self._schedule,
+                graph=part[0].graph,
+                inputs=tuple(has_cells),
+                steps=steps,
+                outputs=tuple(sorted(later)),
+                again=(),
             )
+            yield Between(inside, part[0].scope)
 
 
 def _operands(steps: Iterable[Step]) -> set[int]:

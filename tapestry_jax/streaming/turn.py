@@ -2,12 +2,13 @@
 
 Each is one jitted `shard_map`, whose body runs steps of the schedule as they run on the device. What crosses programs
 is one global array for every slot. A state differs from device to device although no axis of it is cut: such arrays
-have an axis more, in front, along which the devices lie.
+have an axis more, in front, along which the devices lie. Parts that differ in the slots around them alone, as the turns
+of a repetition do, are one program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
@@ -28,9 +29,10 @@ from tapestry_jax.lowering.program import run_steps
 from tapestry_jax.lowering.time.carried import Carried
 from tapestry_jax.lowering.time.region import padded_operands
 from tapestry_jax.planning.geometry.time_axis import in_space, spread
+from tapestry_jax.planning.refining.written_out import moved_step
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
 from tapestry_jax.streaming.known import Functions
-from tapestry_jax.streaming.split import Between, Pass
+from tapestry_jax.streaming.split import Between, Pass, Split
 
 Arrays = list[Any]
 
@@ -40,27 +42,34 @@ class Programs:
     """The programs of one stream on one mesh.
 
     Attributes:
-      schedule: all of it.
+      split: passes, and what stands between them.
       mesh: with devices.
       functions: that were jitted for another job of the same program.
     """
 
-    schedule: Schedule
+    split: Split
     mesh: Any
     functions: Functions = field(default_factory=dict[Any, Any], repr=False)
     _known: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
+    @property
+    def schedule(self) -> Schedule:
+        """All of it."""
+        return self.split.schedule
+
     @cached_property
     def here(self) -> Here:
         """A device outside of all loops."""
-        return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=is_torn(self.schedule))
+        parts = {id(inside): inside for inside in map(_inside, self.split.parts)}
+        torn = any(map(is_torn, parts.values()))
+        return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=torn)
 
     def between(self, part: Between) -> Any:
         """The steps between passes, compiled: from the values that they read to those that are read later."""
-        key = "between", part.part.inputs, part.part.outputs
+        key = replace(part, part=_numbered_anew(part.part), scope="")
         if key not in self._known:
-            slots = [self.schedule.slots[slot] for slot in part.part.inputs]
-            self._known[key] = self._compiled(part, self._between(part), list(map(self.struct, slots)))
+            slots = [key.part.slots[slot] for slot in key.part.inputs]
+            self._known[key] = self._compiled(key, self._between(key), list(map(self.struct, slots)))
         return self._known[key]
 
     def temporaries(self, part: Between | Pass) -> int:
@@ -77,17 +86,17 @@ class Programs:
             made = run_steps(inside, dict(zip(inside.inputs, values, strict=True)), self.here)
             return list(map(value_of, made))
 
-        slots = self.schedule.slots
+        slots = inside.slots
         return self._jitted(run, [slots[slot] for slot in inside.inputs], [slots[slot] for slot in inside.outputs])
 
     def first(self, part: Pass) -> Callable[..., Arrays]:
         """What a pass carries before its first turn, from the first totals of its scans; compiled."""
-        key = "first", part.region.results
+        key = self._key("first", part)
         if key not in self._known:
-            carried = Carried.of(part.region, self.schedule)
-            starts = [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
+            carried = Carried.of(part.region, part.region.body)
+            starts = self._starts(part)
             jitted = self._jitted(lambda given: list(map(value_of, carried.first(given))), starts, carried.slots)
-            self._known[key] = self._compiled(("first", part), jitted, list(map(self.struct, starts)))
+            self._known[key] = self._compiled(("first", _alone(part)), jitted, list(map(self.struct, starts)))
         return self._known[key]
 
     def turn(self, part: Pass) -> Any:
@@ -97,9 +106,10 @@ class Programs:
 
         What is carried is given away: its memory becomes that of the result. `done` is there when the turn is done.
         """
-        if part.region.results not in self._known:
-            self._known[part.region.results] = self._turn(part)
-        return self._known[part.region.results]
+        key = self._key("turn", part)
+        if key not in self._known:
+            self._known[key] = self._turn(part)
+        return self._known[key]
 
     def merged(self, part: Pass, least: tuple[int, int]) -> Callable[[Sequence[Any], Sequence[Any]], Arrays]:
         """From what a pass carries after some turns, and after those behind them alone, to what it does after all.
@@ -108,9 +118,9 @@ class Programs:
           part: the pass; of its scans nothing is merged.
           least: of both, the number of the lowest turn.
         """
-        key = "merged", part.region.results
+        key = self._key("merged", part)
         if key not in self._known:
-            carried = Carried.of(part.region, self.schedule)
+            carried = Carried.of(part.region, part.region.body)
             count = carried.folded
             self._known[key] = self._jitted(
                 lambda both, *least: carried.joined(both[:count], both[count:], self.here, least),
@@ -125,7 +135,7 @@ class Programs:
 
         The last argument says whether the first of these turns hold something.
         """
-        key, carried = ("behind", part.region.results, number), Carried.of(part.region, self.schedule)
+        key, carried = (self._key("behind", part), number), Carried.of(part.region, part.region.body)
         begin = carried.folded + sum(leaves for _, leaves in part.region.scans[:number])
         count = part.region.scans[number][1]
         slots = carried.slots[begin : begin + count]
@@ -139,7 +149,7 @@ class Programs:
         return lambda before, own, there: self._known[key]([*before, *own], np.bool_(there))
 
     def _turn(self, part: Pass) -> Any:
-        region, body, carried = part.region, part.region.body, Carried.of(part.region, self.schedule)
+        region, body, carried = part.region, part.region.body, Carried.of(part.region, part.region.body)
         pieces = [as_read(body.slots[piece.slot]) for piece in part.pieces]
         given = [body.slots[slot] for slot in body.inputs[: part.entering]]
         made, still = ([body.slots[each.slot] for each in kind] for kind in (part.made, part.still))
@@ -179,7 +189,15 @@ class Programs:
         jitted = jax.jit(sharded, donate_argnums=0, out_shardings=shardings)
         structs = [list(map(self.struct, kind)) for kind in (carried.slots, given, pieces)]
         begun = [jax.ShapeDtypeStruct((), kind) for kind in (jnp.int32, jnp.int32, jnp.bool_)]
-        return self._compiled(part, jitted, *structs, *begun)
+        return self._compiled(_alone(part), jitted, *structs, *begun)
+
+    def _key(self, what: str, part: Pass) -> Hashable:
+        """What the passes have in common that run one program: their turns, and what they begin with."""
+        return what, id(part.region.body), tuple(self._starts(part))
+
+    def _starts(self, part: Pass) -> list[Slot]:
+        """What the scans of a pass go on from."""
+        return [self.schedule.slots[slot] for slot in part.region.operands[part.entering :]]
 
     def _compiled(self, key: Any, jitted: Any, *structs: Any) -> Any:
         """A part, compiled; not again where a function that was jitted for another job computes the same.
@@ -226,6 +244,28 @@ class Programs:
             check_vma=True,
         )
         return jax.jit(sharded, out_shardings=list(map(self.sharding, outputs)))
+
+
+def _inside(part: Pass | Between) -> Schedule:
+    return part.region.body if isinstance(part, Pass) else part.part
+
+
+def _alone(part: Pass) -> Pass:
+    """A pass without the slots around it."""
+    region = replace(part.region, operands=(), results=())
+    pieces, made, still = (
+        tuple(replace(each, value=0) for each in kind) for kind in (part.pieces, part.made, part.still)
+    )
+    return replace(part, region=region, pieces=pieces, made=made, still=still)
+
+
+def _numbered_anew(part: Schedule) -> Schedule:
+    """The same steps in slots that are numbered as they come."""
+    read = (slot for step in part.steps for slot in (*step.operands, *step.results))
+    moved = {slot: number for number, slot in enumerate(dict.fromkeys((*part.inputs, *read)))}
+    inputs, outputs = (tuple(moved[slot] for slot in kind) for kind in (part.inputs, part.outputs))
+    slots, steps = (part.slots[slot] for slot in moved), (moved_step(step, moved) for step in part.steps)
+    return replace(part, slots=tuple(slots), inputs=inputs, steps=tuple(steps), outputs=outputs)
 
 
 def as_read(slot: Slot) -> Slot:

@@ -1,4 +1,4 @@
-"""The example of a grid larger than memory, on few rows."""
+"""The example of grids larger than memory, on few columns: four times what may be used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.parametrize("rows", [67, 128])
-def test_heat_in_passes_over_files_is_heat_in_memory(example: Any, capsys: Any, rows: int) -> None:
+@pytest.mark.parametrize(("system", "fields"), [("heat", 1), ("reaction", 2)])
+def test_steps_in_passes_over_files_are_those_in_memory(example: Any, capsys: Any, system: str, fields: int) -> None:
     module = example("out_of_core_heat")
     module.COLUMNS = 8
-    found, expected = module.main(["--rows", str(rows), "--memory", "120kB", "--passes", "2", "--rows-a-chunk", "16"])
-    assert found.shape == (rows, 8)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert "16 steps in 2 passes" in capsys.readouterr().out
+    rows, memory = 16_384 + 67, 128_000 * fields
+    words = ["--system", system, "--rows", str(rows), "--memory", f"{memory}B", "--steps", "19", "--format", "npy"]
+    found, expected = module.main([*words, "--rows-a-turn", "128"])
+    assert sum(each.nbytes for each in found) >= 4 * memory
+    for each, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(each, wanted, atol=1e-5)
+    assert "19 steps in 3 passes" in capsys.readouterr().out

@@ -163,11 +163,13 @@ def padded(*axes: str) -> Padded:
 def halo(depth: int = 1) -> Halo:
     """Exchange the overlap of an iterated dimension once every `depth` turns, `depth` times as deep.
 
+    Behind chunks a loop over them takes `depth` turns of each, and reads it with a rim as deep.
+
     Args:
       depth: turns for each exchange.
 
     Returns:
-      An entry of a plan, behind mesh axes: `{"y": ("data", tp.halo(depth=8))}`.
+      An entry of a plan, behind mesh axes or chunks: `{"y": ("data", tp.halo(depth=8))}`.
 
     Raises:
       PlanError: when `depth` is not a positive integer.

@@ -162,6 +162,11 @@ class Placer:
         """The mesh axes that the entries give to a name at an operation."""
         return axes_of(self._wanted(name, path)[1])
 
+    def is_divided(self, name: str, path: str) -> bool:
+        """Whether the entries cut a name at an operation, over mesh axes with several devices or in chunks."""
+        in_chunks = any(isinstance(item, Chunks) for item in self._wanted(name, path)[1])
+        return in_chunks or bool(self.mesh.real(self.mesh_axes(name, path)))
+
     def halo(self, name: str, path: str) -> int | None:
         """The depth of the halo that the entries give to a name at an operation; None where they give none."""
         return next((item.depth for item in self._wanted(name, path)[1] if isinstance(item, Halo)), None)

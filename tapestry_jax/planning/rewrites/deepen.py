@@ -1,4 +1,4 @@
-"""Deep halos: an iteration of which one exchange of the overlap serves several turns.
+"""Deep halos: an iteration of which one exchange of the overlap, or one loop over chunks, serves several turns.
 
 `tp.halo(depth=n)` makes a body of `n` turns in a row out of the body of a loop, and a loop of one turn out of the
 remainder of its length. That is all: what is widened inside (`planning/scheduling/widen.py`) then needs one exchange.
@@ -50,12 +50,12 @@ def deepened(graph: Graph, placer: Placer) -> Graph:
         return graph
     for scope, dim, items in wanted:
         where = f"ops[{scope!r}]" if scope else "the plan"
-        if not any(isinstance(item, str) for item in items) or any(isinstance(item, Chunks | Ring) for item in items):
+        if not any(isinstance(item, str | Chunks) for item in items) or any(isinstance(item, Ring) for item in items):
             raise PlanError(
                 message(
-                    f"{where} gives `{dim}` a halo, but does not cut it over mesh axes alone",
+                    f"{where} gives `{dim}` a halo, but cuts it neither over mesh axes nor in chunks",
                     f"got ({', '.join(map(str, items))})",
-                    remedy=f'Name mesh axes before it, as in {{"{dim}": ("data", tp.halo(depth=8))}}.',
+                    remedy=f'Name one before it, as in {{"{dim}": ("data", tp.halo(depth=8))}}.',
                 )
             )
     read: set[tuple[str, str]] = set()
@@ -71,6 +71,22 @@ def deepened(graph: Graph, placer: Placer) -> Graph:
                 )
             )
     return deep
+
+
+def stands_for(graph: Graph, deep: Graph) -> dict[int, int]:
+    """The nodes of a graph that nodes of what `deepened` made of it stand for.
+
+    Of a loop whose turns are taken several at once the remainder stands for all: what is before it is no value of the
+    graph.
+    """
+    found, at = dict[int, int](), -1
+    for index, node in enumerate(graph.nodes):
+        at += 1
+        rest = deep.nodes[at + 1] if at + 1 < len(deep.nodes) else None
+        if isinstance(node, Loop) and isinstance(rest, Loop) and rest.path == node.path:
+            at += 1
+        found[at] = index
+    return found
 
 
 def _deepened(graph: Graph, placer: Placer, prefix: str, read: set[tuple[str, str]]) -> Graph:
@@ -122,7 +138,7 @@ def _windows(body: Graph, placer: Placer, prefix: str) -> Iterator[tuple[str, st
         for dim, name in node.names:
             depth = placer.halo(name, prefix + node.path)
             if depth is not None and any(dim in axis.names for axis in axes) and why_whole(shaped, dim) is None:
-                is_cut = bool(placer.mesh.real(placer.mesh_axes(name, prefix + node.path)))
+                is_cut = placer.is_divided(name, prefix + node.path)
                 yield prefix + node.path, name, depth, is_cut
 
 

@@ -10,6 +10,8 @@ from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nod
 from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.entries.stage_rules import check_stages
+from tapestry_jax.planning.geometry.changes import Overlap
+from tapestry_jax.planning.geometry.hops import sends
 from tapestry_jax.planning.geometry.layout import Cut, Layout, even_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.opening import outside_all, part_of, streams
@@ -35,6 +37,7 @@ class Demands:
         self.cuts: dict[int, Cuts] = {}
         self.bodies: dict[int, Demands] = {}
         self.held: dict[int, Layout] = {}
+        self.taken: dict[Ref, Layout] = {}
         self.stages: dict[int, Cut] = {}
         for index in self.needed:
             node = graph.nodes[index]
@@ -95,7 +98,7 @@ class Demands:
     def widen(self, inputs: Mapping[int, Layout]) -> None:
         """Let the operations of a loop's body overlap where the plan gives their dimensions a halo."""
         widening = Widening(self.graph, self.mesh, self._placer, self.prefix, self.shaped, self.cuts)
-        self.held = widening.widen(inputs)
+        self.held, self.taken = widening.widen(inputs), widening.taken()
 
     # What consumers want
 
@@ -278,7 +281,21 @@ class Demands:
             read = {part_of(layout, axis) for layout in self.reads(index, position)}
             # What a pipeline takes in and gives is whole outside: its devices are in different turns.
             staged = ref.node in self.stages or index in self.stages
-            flows = not staged and streams(made, axis) and read == {part_of(made, axis)}
+            flows = not staged and streams(made, axis)
+            flows = flows and all(part == part_of(made, axis) or self._serves(ref, made, part) for part in read)
             if flows and is_inside is None:
                 is_inside = self.uses(index, axis)
             yield ref.node, flows and bool(is_inside)
+
+    def _serves(self, ref: Ref, made: Layout, read: tuple[Cut | None, ...]) -> bool:
+        """Whether a turn makes all that is read of a value in it, since it computes cells of other turns as well."""
+        sizes = self.graph.type_of(ref).shape
+        pairs = [(n, *each) for n, each in enumerate(zip(made.cuts, read, sizes, strict=True)) if each[0] != each[1]]
+        return all(
+            have is not None
+            and wanted is not None
+            and have.window is not None
+            and have.axes == wanted.axes
+            and not sends(Overlap(axis, have, wanted, size), self.mesh)
+            for axis, have, wanted, size in pairs
+        )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Ref
-from tapestry_jax.planning.geometry.changes import Cast, Slice
+from tapestry_jax.planning.geometry.changes import Cast, Overlap, Slice
+from tapestry_jax.planning.geometry.hops import sends
 from tapestry_jax.planning.geometry.layout import Layout
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.opening import outside, rotates, streams, turn_cut
@@ -39,6 +41,8 @@ class Frame:
         self.operands: list[int] = []
         self.rotating: list[int] = []
         self.handed: list[int] = []
+        # Of values around a loop the layouts in which its turns take pieces that serve several readers.
+        self.taken: Mapping[Ref, Layout] = {}
         self._converted: dict[tuple[int, Layout, frozenset[str]], int] = {}
         self._imported: dict[tuple[int, Layout, Layout | None], int] = {}
 
@@ -80,7 +84,11 @@ class Frame:
         varying |= held
         if slot.layout == layout and slot.varying == varying:
             return source
-        key = (source, layout, varying)
+        return self._changed(source, layout, varying, held, path)
+
+    def _changed(self, source: int, layout: Layout, varying: frozenset[str], held: frozenset[str], path: str) -> int:
+        """The slot of what lies in another one, in a layout of its own."""
+        key, slot = (source, layout, varying), self.slots[source]
         if key not in self._converted:
             changes = layout_changes(slot.type.shape, slot.layout, layout, varying - self.stages, self.mesh, held)
             self._converted[key] = self.add(Slot(slot.type, layout, varying))
@@ -102,7 +110,9 @@ class Frame:
     def _from_outside(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
         """Everything that does not depend on the turn happens outside, once; here a chunk is sliced."""
         assert self.parent is not None
-        axis = self.opened[-1]
+        axis, wide = self.opened[-1], self.taken.get(ref)
+        if wide is not None and wide != layout and self._holds(ref, wide, layout):
+            return self._changed(self._from_outside(ref, wide, varying, path), layout, varying, frozenset(), path)
         outer = self.parent.convert(ref, outside(layout, axis), varying, path)
         if not streams(layout, axis):
             return self._input(outer, self.parent.slots[outer])
@@ -116,6 +126,14 @@ class Frame:
             self._converted[key] = self.add(Slot(known.type, layout, varying))
             self.steps.append(Convert(source, self._converted[key], self._slices(self._converted[key]), path))
         return self._converted[key]
+
+    def _holds(self, ref: Ref, wide: Layout, layout: Layout) -> bool:
+        """Whether a turn that has taken a piece in one layout has all that another one asks for."""
+        kind, axis = self.graph.type_of(ref), self.opened[-1]
+        if not (streams(wide, axis) and streams(layout, axis)):
+            return False
+        changes = layout_changes(kind.shape, wide, layout, layout.axes, self.mesh)
+        return all(isinstance(change, Overlap) and not sends(change, self.mesh) for change in changes)
 
     def take_piece(self, outer: int, slot: int, path: str) -> None:
         """Fill a slot of this loop, before all steps, from a slot of the frame around: its piece in this turn."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from combinators.errors import PlanError, message
+from combinators.graphs.nodes import Ref
 from tapestry_jax.planning.geometry.layout import Cut, Layout
 from tapestry_jax.planning.geometry.opening import made_outside, stacked, streams
 from tapestry_jax.planning.geometry.time_axis import dim_of, in_space, in_time, label, spread
@@ -34,6 +35,7 @@ def schedule_region(demands: Demands, group: Group, frame: Frame, outputs: Layou
     """
     axis, mesh = group.axis, frame.mesh
     inner = Frame(demands.graph, mesh, (*frame.opened, axis), frame)
+    inner.taken = demands.taken
     run(group.items, inner, outputs)
     states = [(node, slots) for node, slots in inner.states.items() if axis in _fold_axes(demands, node)]
     # Where the loop runs over a dimension of the state, each turn makes another piece of it.
@@ -48,10 +50,11 @@ def schedule_region(demands: Demands, group: Group, frame: Frame, outputs: Layou
         known = [inner.slots[slot] for slot in slots]
         frame.states[node] = tuple(frame.add(replace(s, layout=stacked(s.layout, axis))) for s in known)
         results += frame.states[node]
-    for ref in made:
-        slot = inner.slots[inner.home[ref]]
-        results.append(frame.store(ref, stacked(slot.layout, axis), slot.varying))
     path = f"{demands.prefix}{dim_of(axis)} in {label(axis)}"
+    blocks = [_in_blocks(inner, ref, axis, path) for ref in made]
+    for ref, inside in zip(made, blocks, strict=True):
+        slot = inner.slots[inside]
+        results.append(frame.store(ref, stacked(slot.layout, axis), slot.varying))
     totals = [(node, before, after) for node, (before, after) in inner.totals.items()]
     around = [total for total in totals if axis not in _scanned(demands, total[0]).axes]
     # Scans that go on from other devices come first, since their starts are operands.
@@ -65,7 +68,7 @@ def schedule_region(demands: Demands, group: Group, frame: Frame, outputs: Layou
     added = (*(s for _, slots in states for s in slots), *(s for _, _, after in own for s in after))
     parts = (
         *(s for _, slots in pieces for s in slots),
-        *(inner.home[ref] for ref in made),
+        *blocks,
         *(s for _, s in passed),
     )
     body = inner.schedule(given, (*added, *parts))
@@ -87,6 +90,16 @@ def schedule_region(demands: Demands, group: Group, frame: Frame, outputs: Layou
     for node, _ in states:
         if not set(in_time(_fold_axes(demands, node))) & set(frame.opened):
             schedule_finish(demands, node, frame, outputs)
+
+
+def _in_blocks(inner: Frame, ref: Ref, axis: str, path: str) -> int:
+    """The slot of a value that leaves a loop, in which every cell is made in one turn alone."""
+    known = inner.slots[inner.home[ref]]
+    cuts = (
+        Cut(cut.axes, cut.block) if cut is not None and cut.window is not None and axis in cut.axes else cut
+        for cut in known.layout.cuts
+    )
+    return inner.convert(ref, Layout(tuple(cuts)), known.varying, path)
 
 
 def _fold_axes(demands: Demands, index: int) -> tuple[str, ...]:

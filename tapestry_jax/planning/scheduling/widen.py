@@ -6,7 +6,7 @@ can be read. Backwards through the body this moves every exchange to the values 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -18,7 +18,7 @@ from combinators.operations.shaped import Shaped
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.geometry.layout import Cut, Layout, widened_cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
-from tapestry_jax.planning.geometry.time_axis import is_time
+from tapestry_jax.planning.geometry.time_axis import in_time
 from tapestry_jax.planning.scheduling.reads import Cuts, operand_layouts, overlapping_term
 
 
@@ -34,6 +34,7 @@ class Widening:
       shaped: the needed operations, by node.
       cuts: of each of them; changed in place.
       wanted: for every axis of a value, the cuts that its consumers read it in.
+      read: for every value the layouts in which operations with a halo read it.
     """
 
     graph: Graph
@@ -43,6 +44,7 @@ class Widening:
     shaped: Mapping[int, Shaped]
     cuts: dict[int, Cuts]
     wanted: dict[tuple[Ref, int], set[Cut]] = field(default_factory=dict[tuple[Ref, int], set[Cut]])
+    read: dict[Ref, list[Layout]] = field(default_factory=dict[Ref, list[Layout]])
 
     def widen(self, inputs: Mapping[int, Layout]) -> dict[int, Layout]:
         """Widen the operations of the body, the last one first.
@@ -63,9 +65,25 @@ class Widening:
                     self._want(node.operands[0], axis, self.wanted.get((Ref(index, 0), axis), set()))
             elif isinstance(node, Apply) and index in self.shaped:
                 self._widen(index, node)
-        places = [index for index, node in enumerate(self.graph.nodes) if isinstance(node, Input)]
+        places = self._inputs()
         held = {position: self._held(Ref(places[position], 0), layout) for position, layout in inputs.items()}
         return {position: layout for position, layout in held.items() if layout != inputs[position]}
+
+    def taken(self) -> dict[Ref, Layout]:
+        """For inputs of which loops in time read pieces with different overlaps the layout that serves all of them."""
+        found = dict[Ref, Layout]()
+        for place in self._inputs():
+            ref = Ref(place, 0)
+            several = [
+                dict.fromkeys(cuts) for cuts in zip(*(layout.cuts for layout in self.read.get(ref, ())), strict=True)
+            ]
+            if any(len(cuts) > 1 and any(in_time(cut.axes) for cut in cuts if cut is not None) for cuts in several):
+                sizes = self.graph.type_of(ref).shape
+                found[ref] = Layout(tuple(_serving(cuts, size) for cuts, size in zip(several, sizes, strict=True)))
+        return found
+
+    def _inputs(self) -> list[int]:
+        return [index for index, node in enumerate(self.graph.nodes) if isinstance(node, Input)]
 
     def _want(self, ref: Ref, axis: int, cuts: set[Cut]) -> None:
         self.wanted.setdefault((ref, axis), set()).update(cuts)
@@ -74,11 +92,15 @@ class Widening:
         shaped, cuts = self.shaped[index], self.cuts[index]
         for dim in [dim for dim in cuts if self._has_halo(dim, node)]:
             before, after, wraps = self._reach(index, dim)
+            if self._mirrors(index, dim):
+                before = after = max(before, after)
             if self._can_widen(index, dim, wraps=wraps):
                 self._check(node, dim, shaped.sizes[dim], before, after)
                 cuts[dim] = widened_cut(cuts[dim], shaped.sizes[dim], before, after, wraps=wraps)
         operands = [operand for operand in shaped.signature.operands if operand.coordinate is None]
         for ref, operand, layout in zip(node.operands, operands, operand_layouts(shaped, cuts), strict=True):
+            if any(self._has_halo(dim, node) for dim in cuts):
+                self.read.setdefault(ref, []).append(layout)
             for number, (axis, cut) in enumerate(zip(operand.axes, layout.cuts, strict=True)):
                 if cut is not None and any(dim in cuts and self._has_halo(dim, node) for dim in axis.names):
                     self._want(ref, number, {cut})
@@ -105,10 +127,16 @@ class Widening:
                     wraps = wraps or around
         return before, after, wraps
 
+    def _mirrors(self, index: int, dim: str) -> bool:
+        """Whether turns read cells mirrored at an end, which a turn has to have itself: on the other side of it."""
+        axes = enumerate(self.shaped[index].result_axes)
+        read = [(Ref(index, out), n) for out, listed in axes for n, axis in enumerate(listed) if dim in axis.names]
+        return any(_is_mirrored(cut) for each in read for cut in self.wanted.get(each, ()))
+
     def _can_widen(self, index: int, dim: str, *, wraps: bool) -> bool:
         """Whether an operation may compute indices twice; around the ends only what reads around the ends as well."""
         shaped, cuts = self.shaped[index], self.cuts[index]
-        if shaped.signature.role(dim) != "map" or shaped.operation.over == dim or any(map(is_time, cuts[dim].axes)):
+        if shaped.signature.role(dim) != "map" or shaped.operation.over == dim:
             return False
         if wraps and any(operand.coordinate == dim for operand in shaped.signature.operands):
             return False
@@ -149,6 +177,23 @@ class Widening:
                     remedy="Give tp.halo a smaller depth.",
                 )
             )
+
+
+def _serving(cuts: Iterable[Cut | None], size: int) -> Cut | None:
+    """One cut that holds what several read; the first one where they are of different blocks."""
+    first, *others = sorted(cuts, key=str)
+    if first is None or not others:
+        return first
+    plain = Cut(first.axes, first.block)
+    reaches = [_beyond(plain, cut) for cut in (first, *others) if cut is not None]
+    before, after = (max(each[side] for each in reaches) for side in (0, 1))
+    if any(_is_mirrored(cut) for cut in cuts if cut is not None):
+        before = after = max(before, after)
+    return widened_cut(plain, size, before, after, wraps=any(each[2] for each in reaches))
+
+
+def _is_mirrored(cut: Cut) -> bool:
+    return cut.window is not None and cut.window.mode == "reflect" and bool(in_time(cut.axes))
 
 
 def _beyond(held: Cut, cut: Cut) -> tuple[int, int, bool]:

@@ -27,9 +27,9 @@ class Cache:
     folder: Path
     values: Mapping[Ref, Computed]
 
-    def also(self, split: Split, sinks: Mapping[int, Any]) -> dict[int, Creation]:
+    def also(self, split: Split, plan: Plan, sinks: Mapping[int, Any]) -> dict[int, Creation]:
         """What it takes to keep what passes make and no file of the user's has, by slot; to plan memory by."""
-        named, values = files(split, sinks), crossing(split)
+        named, values = files(split, sinks), crossing(split, plan.graph)
         slots = {slot for ref, slot in values.items() if ref in self.values and slot in split.written}
         return {slot: create(self.folder / "value.zarr") for slot in slots - {*named}}
 
@@ -43,7 +43,8 @@ def cache_of(plan: Plan, dims: Sequence[str], folder: Path, known: dict[int, str
       folder: of the cache.
       known: what nodes of the graph compute, which other plans of it have asked for.
     """
-    return Cache(folder, computed(plan, crossing(split(plan.schedule, dims, folds_leave=True)), known))
+    values = crossing(split(plan.schedule, dims, folds_leave=True), plan.graph)
+    return Cache(folder, computed(plan, values, known))
 
 
 def files(split: Split, sinks: Mapping[int, Any]) -> dict[int, Creation]:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Ref
+from tapestry_jax.planning.rewrites.deepen import stands_for
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Repeat, Run, Schedule, Step
 from tapestry_jax.streaming.split import Between, Pass, Split
 
 
-def crossing(split: Split) -> dict[Ref, int]:
-    """Values of the graph that one part of a stream leaves to another or to the caller, with their slots."""
+def crossing(split: Split, program: Graph) -> dict[Ref, int]:
+    """Values of the program that one part of a stream leaves to another or to the caller, with their slots.
+
+    Args:
+      split: of a plan.
+      program: its graph, as it was before loops were divided: that is what values are known by.
+    """
     schedule, graph = split.schedule, split.schedule.graph
     found = dict[Ref, int]()
     for part in _behind_a_pass(split):
         found.update(_left(part, schedule))
     outputs = {ref: slot for (_, ref), slot in zip(graph.outputs, split.outputs, strict=True)}
     found |= outputs
-    slots = schedule.slots
+    slots, known = schedule.slots, stands_for(program, graph)
     return {
-        ref: slot
+        Ref(known[ref.node], ref.output): slot
         for ref, slot in found.items()
-        if not isinstance(graph.nodes[ref.node], Input) and slots[slot].type.struct == graph.type_of(ref).struct
+        if ref.node in known
+        and not isinstance(graph.nodes[ref.node], Input)
+        and slots[slot].type.struct == graph.type_of(ref).struct
     }
 
 
@@ -35,6 +44,10 @@ def _behind_a_pass(split: Split) -> Iterator[Pass | Between]:
 
 
 def _left(part: Pass | Between, schedule: Schedule) -> Iterator[tuple[Ref, int]]:
+    inside = part.part if isinstance(part, Between) else part.region.body
+    if inside.graph is not schedule.graph:
+        # A turn of a repetition: values of the graph are those behind all turns.
+        return
     if isinstance(part, Between):
         made = _made(part.part.steps, schedule)
         yield from ((made[slot], slot) for slot in part.part.outputs if slot in made)

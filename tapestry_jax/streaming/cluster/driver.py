@@ -68,6 +68,10 @@ class OnWorkers(Runner):
 
     work: Work | None = None
 
+    def survived(self, number: int) -> int:
+        """A run that goes on turns the last pass again: what is kept is what there is before each."""
+        return max((at for at in range(number + 1) if isinstance(self.split.parts[at], Pass)), default=0) - 1
+
     def turn_all(
         self,
         number: int,

@@ -94,7 +94,7 @@ class Built:
     @cached_property
     def programs(self) -> Programs:
         """What runs on the device."""
-        return Programs(self.plan.schedule, self.plan.mesh)
+        return Programs(self.split, self.plan.mesh)
 
     @cached_property
     def part(self) -> Pass:
@@ -107,7 +107,7 @@ class Built:
     def rounds(self) -> list[tuple[Pass, Programs]]:
         """What the pass is turned as: once for every round of its scans, and as itself."""
         # Of each round the programs are its own: it carries other things than the pass.
-        found = [(part, Programs(self.plan.schedule, self.plan.mesh)) for part in rounds(self.part)]
+        found = [(part, Programs(self.split, self.plan.mesh)) for part in rounds(self.part)]
         return [*found, (self.part, self.programs)]
 
     @cached_property

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tapestry_jax.planning.scheduling.schedule import Run, Schedule
+from tapestry_jax.planning.scheduling.schedule import Run
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.kept.partials import Partials
 from tapestry_jax.streaming.split import Pass
@@ -66,15 +66,16 @@ def before_ranges(
     behind, before = programs.behind(part, number), own[0]
     yield before
     for range_, leaves in zip(cut[1:], own[1:], strict=True):
-        before = behind(before, leaves, _holds_some(part, programs.schedule, node, range_[0]))
+        before = behind(before, leaves, _holds_some(part, node, range_[0]))
         yield before
 
 
-def _holds_some(part: Pass, schedule: Schedule, node: int, turns: int) -> bool:
+def _holds_some(part: Pass, node: int, turns: int) -> bool:
     """Whether a scan meets a cell in the turns that run first; those at the end of a dimension may have none."""
-    step, over = _run_of(part, node), schedule.graph.shaped(node).operation.over
+    step, shaped = _run_of(part, node), part.region.body.graph.shaped(node)
+    over = shaped.operation.over
     assert over is not None
-    block, size = dict(step.cuts)[over].block, schedule.graph.shaped(node).sizes[over]
+    block, size = dict(step.cuts)[over].block, shaped.sizes[over]
     lowest = part.turns - turns if part.region.reverse else 0
     return lowest * block < size
 

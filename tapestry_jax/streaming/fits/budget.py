@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from combinators.arguments import is_whole
@@ -12,6 +12,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.streaming.moving.buffers import frames_within
 from tapestry_jax.streaming.moving.feeding import shapes_of
+from tapestry_jax.streaming.moving.spilling import ends, most_at_once
 from tapestry_jax.streaming.split import Between, Pass, Split
 from tapestry_jax.streaming.turn import Programs
 
@@ -22,6 +23,8 @@ _UNITS = {
 }
 
 
+SPILLED = "between passes"
+"""The name of the row of values that passes make for later ones."""
 _THREADS = 4 << 20
 """Bytes, for stacks and for what the allocator keeps for each thread, where turns are no small ones."""
 
@@ -81,7 +84,7 @@ def budget_of(
     split: Split,
     programs: Programs,
     places: Mapping[Any, Mapping[str, int]],
-    held: Iterable[int],
+    held: Sequence[int],
     beside: Mapping[int, int],
     ahead: int,
     behind: int,
@@ -101,16 +104,20 @@ def budget_of(
     """
     slots, devices = split.schedule.slots, len(places)
     entered = [slot for number, slot in enumerate(split.schedule.inputs) if number not in split.stored]
-    kept = {*entered}.union(*(part.part.outputs for part in split.parts if isinstance(part, Between)))
+    first = dict.fromkeys(entered, 0)
+    for number, part in enumerate(split.parts):
+        if isinstance(part, Between):
+            first |= {slot: number for slot in part.part.outputs if slot not in first}
+    last, known = split.last_use, ends(split)
+    kept = ((begin, max(begin, last.get(slot, begin)), slots[slot].local_bytes) for slot, begin in first.items())
+    makers = {made.value: n for n, part in enumerate(split.parts) if isinstance(part, Pass) for made in part.made}
+    apart = [slot for slot in held if slot in known]
+    lives = ((makers[slot], known[slot], slots[slot].type.nbytes) for slot in apart)
+    spilled = Row(SPILLED, most_at_once(lives), "values that lie in files with checkpoint=")
     always = (
-        Row(
-            "arguments", _bytes((slots[s] for s in kept), devices), "read whole, or made between passes, on the devices"
-        ),
-        Row(
-            "in memory",
-            sum(slots[slot].type.nbytes for slot in held),
-            "results without a sink, and values between passes",
-        ),
+        Row("arguments", most_at_once(kept) * devices, "read whole, or made between passes, on the devices"),
+        Row("in memory", sum(slots[s].type.nbytes for s in held if s not in known), "results without a sink"),
+        *([spilled] if apart else []),
     )
     found: list[tuple[str, tuple[Row, ...]]] = []
     for number, part in enumerate(split.parts):

@@ -9,7 +9,7 @@ from combinators.errors import PlanError, message
 from combinators.graphs.graph import Graph
 from tapestry_jax.planning.entries.items import Chunks, chunks
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.fits.budget import Budget, shown
+from tapestry_jax.streaming.fits.budget import SPILLED, Budget, shown
 
 MOST = 128 << 20
 """Bytes that a turn reads at most where the size is left to the memory: larger turns are no faster."""
@@ -128,9 +128,12 @@ def with_size(items: Any, size: int) -> Any:
 
 
 def _or_sinks(remedy: str, budget: Budget) -> str:
-    """Sinks help where something is held in memory, and only there."""
-    is_held = any(row.name == "in memory" and row.bytes for row in budget.rows)
-    return f"{remedy}, or write results to sinks." if is_held else f"{remedy}."
+    """Files help where something is held in memory, and only there."""
+    held = {row.name: row.bytes for row in budget.rows}
+    ways = [remedy]
+    ways += ["write results to sinks"] * bool(held.get("in memory"))
+    ways += ["keep values between passes in a folder: checkpoint='run/'"] * bool(held.get(SPILLED))
+    return f"{', '.join(ways[:-1])}{', or ' if ways[:-1] else ''}{ways[-1]}."
 
 
 def _refused(budget: Budget, remedy: str) -> PlanError:

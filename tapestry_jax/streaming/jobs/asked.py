@@ -18,7 +18,7 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.by_hand import plan as plan_by_hand
 from tapestry_jax.mesh import mesh as make_mesh
 from tapestry_jax.plan import Plan
-from tapestry_jax.planning.entries.items import Chunks
+from tapestry_jax.planning.entries.items import Chunks, Halo
 from tapestry_jax.storage.in_memory import stored
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.errors import StreamError
@@ -165,6 +165,22 @@ def read_plan(program: Plan | Graph, over: Any, mesh: Any) -> tuple[Plan, tuple[
         raise PlanError(message("a stream takes a dimension in chunks", f"got over={over!r}", remedy=remedy))
     chosen = make_mesh(jax.devices()[:1], device=1) if mesh is None else mesh
     return plan_by_hand(program, chosen, known), dims
+
+
+def sizes_left_out(over: Any) -> list[str]:
+    """The dimensions with a halo that entries cut nowhere: their chunks are left to the memory."""
+    if not isinstance(over, Mapping):
+        return []
+    known: Mapping[Any, Any] = over
+    listed = {dim: _listed(items) for dim, items in known.items()}
+    if any(isinstance(item, Chunks) for items in listed.values() for item in items):
+        return []
+    return [dim for dim, items in listed.items() if items and all(isinstance(item, Halo) for item in items)]
+
+
+def with_sizes(over: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries with chunks for some dimensions, before what they have."""
+    return {dim: (sizes[dim], *_listed(items)) if dim in sizes else items for dim, items in over.items()}
 
 
 def read_names(over: Any) -> list[str]:

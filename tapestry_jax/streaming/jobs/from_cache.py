@@ -131,7 +131,7 @@ class _Run:
         return job if job.memory is None or job.plan().fits else None
 
     def _own(self, rest: Smaller, job: Job) -> dict[Ref, Ref]:
-        return {ref: Ref(rest.part.nodes[ref.node], ref.output) for ref in crossing(job.split)}
+        return {ref: Ref(rest.part.nodes[ref.node], ref.output) for ref in crossing(job.split, job.planned.graph)}
 
     def _turned(self, job: Job, own: Mapping[Ref, Ref], told: Mapping[str, str]) -> list[Any]:
         """Run a job and keep what it makes.
@@ -141,7 +141,9 @@ class _Run:
           own: its values that may be kept, as the whole program has them.
           told: what else says who it is, where it is kept in a folder.
         """
-        slots = {ref: slot for ref, slot in crossing(job.split).items() if own.get(ref) in self.known}
+        slots = {
+            ref: slot for ref, slot in crossing(job.split, job.planned.graph).items() if own.get(ref) in self.known
+        }
         named = {slot: place_of_sink(each) for slot, each in files(job.split, job.sinks).items()}
         if job.checkpoint is not None:
             # In the folder of the job lie outputs without a file of the user's; what is spilled there is removed.

@@ -38,6 +38,7 @@ from tapestry_jax.streaming.measured.metrics import Meter, Metrics
 from tapestry_jax.streaming.measured.progress import Bar
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.placing import places_of
+from tapestry_jax.streaming.moving.spilling import Spill
 from tapestry_jax.streaming.moving.writing import MOST
 from tapestry_jax.streaming.position import Keeper, Stopped
 from tapestry_jax.streaming.running import AHEAD, Done, Runner
@@ -128,14 +129,14 @@ class Job:
         """What it fills, and what its results are."""
         # What is kept in a folder goes on where it was, and would not find what somebody has pruned in the meantime.
         cache = None if self.checkpoint is not None else self.cache
-        also = {} if cache is None else cache.also(self.split, self.sinks)
+        also = {} if cache is None else cache.also(self.split, self.planned, self.sinks)
         return Outputs(self.split, self.sinks, also)
 
     @cached_property
     def programs(self) -> Programs:
         """What runs on the devices, compiled once."""
         schedule, mesh = self.planned.schedule, self.planned.mesh
-        return Programs(schedule, mesh, functions_of(self.program, schedule, mesh))
+        return Programs(self.split, mesh, functions_of(self.program, schedule, mesh))
 
     @property
     def ahead(self) -> int:
@@ -156,6 +157,8 @@ class Job:
           A table that `print` shows; its `total` is a bound for what a run adds to the process.
         """
         places, held = places_of(self.planned.mesh), self.outputs.held
+        # In the folder of a job lies what one pass leaves to another; what is returned is read from there.
+        held = held if self.checkpoint is None else [slot for slot in held if slot in {*self.split.outputs}]
         return budget_of(self.split, self.programs, places, held, self._beside(), self.ahead, self.behind, self.memory)
 
     def _beside(self) -> dict[int, int]:
@@ -204,10 +207,13 @@ class Job:
         assert self.checkpoint is not None
         if self.engine is None:
             runner = told.runner
-            return run_kept(replace(told, runner=lambda sinks: replace(runner(sinks), done=done)), self.checkpoint)
+            on_devices = replace(told, runner=lambda sinks, spill: replace(runner(sinks, spill), done=done))
+            return run_kept(on_devices, self.checkpoint)
         with client_of(self.engine) as client:
             on_workers = replace(
-                told, runner=lambda sinks: replace(self._on_workers(sinks, client), done=done), engine="workers"
+                told,
+                runner=lambda sinks, spill: replace(self._on_workers(sinks, spill, client), done=done),
+                engine="workers",
             )
             return run_kept(on_workers, self.checkpoint)
 
@@ -232,7 +238,7 @@ class Job:
             self.sources,
             out.places(),
             out.opened,
-            lambda sinks: replace(self._runner(sinks), older=older),
+            lambda sinks, spill: replace(self._runner(sinks, spill), older=older),
             self._metered,
             out.leaves,
             told=told or {},
@@ -297,7 +303,8 @@ class Job:
     def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:
         last, sinks = Last(self.split), self.outputs.opened(self.outputs.filled)
         with closed_on_errors(sinks):
-            made = self._metered(replace(self._runner(sinks), older=older), None, last)
+            runner = self._runner(sinks, self.outputs.spill)
+            made = self._metered(replace(runner, older=older), None, last)
             result = self.outputs.result(*made)
         return Reached(rows + rows_of(self.planned.graph, self.dims[0]), last.state, result)
 
@@ -305,7 +312,7 @@ class Job:
         """Run it from where another run has stopped, handing snapshots to `keeper`."""
         sinks = self.outputs.opened(self.outputs.filled)
         with closed_on_errors(sinks):
-            return self.outputs.result(*self._metered(self._runner(sinks), begin, keeper))
+            return self.outputs.result(*self._metered(self._runner(sinks, self.outputs.spill), begin, keeper))
 
     def turned(self, outputs: Outputs, done: Done) -> list[Any]:
         """Run it, with other outputs than its own, and tell behind every part what there is.
@@ -315,7 +322,7 @@ class Job:
         """
         sinks = outputs.opened(outputs.filled)
         with closed_on_errors(sinks):
-            runner = replace(self._runner(sinks), done=done)
+            runner = replace(self._runner(sinks, outputs.spill), done=done)
             return outputs.leaves(*self._metered(runner, None, None))
 
     def metered(self, call: Callable[[Meter], Any]) -> Any:
@@ -327,11 +334,11 @@ class Job:
         finally:
             meter.ended()
 
-    def _runner(self, sinks: Mapping[int, Sequence[Sink]]) -> Runner:
+    def _runner(self, sinks: dict[int, list[Sink]], spill: Spill) -> Runner:
         limits = self.ahead, self.behind
-        return Runner(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs)
+        return Runner(self.split, self.planned.mesh, self.sources, sinks, spill, *limits, self.programs)
 
-    def _on_workers(self, sinks: Mapping[int, Sequence[Sink]], client: Any) -> Runner:
+    def _on_workers(self, sinks: dict[int, list[Sink]], spill: Spill, client: Any) -> Runner:
         assert self.checkpoint is not None
         folder = self.checkpoint.folder
         places = {slot: Opened(str(place_of(self.split, slot, folder).absolute())) for slot in self.split.written}
@@ -341,7 +348,7 @@ class Job:
                 places[self.split.outputs[number]] = place_of_sink(sink)
         work = Work(client, self.planned, self.dims, folder, places)
         limits = self.ahead, self.behind
-        return OnWorkers(self.split, self.planned.mesh, self.sources, sinks, *limits, self.programs, work=work)
+        return OnWorkers(self.split, self.planned.mesh, self.sources, sinks, spill, *limits, self.programs, work=work)
 
     def _metered(
         self, runner: Runner, begin: Stopped | None, keeper: Keeper | None

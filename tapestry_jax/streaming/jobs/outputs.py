@@ -15,6 +15,7 @@ from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.moving.held import Held
+from tapestry_jax.streaming.moving.spilling import Spill
 from tapestry_jax.streaming.sinks import chunks_made, closed_on_errors, true_cells
 from tapestry_jax.streaming.split import Split
 
@@ -35,8 +36,14 @@ class Outputs:
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The slots of all that goes to sinks: what passes make, and what is whole on the devices and has one."""
-        return tuple(dict.fromkeys((*self.split.written, *(self.split.outputs[n] for n in self.sinks))))
+        """The slots of outputs that go to sinks: that passes make, and that are whole on the devices and have one."""
+        made = (slot for slot in self.split.written if slot in {*self.split.outputs})
+        return tuple(dict.fromkeys((*made, *(self.split.outputs[n] for n in self.sinks))))
+
+    @property
+    def spill(self) -> Spill:
+        """Where values between passes go that nobody keeps: memory, and files of a cache."""
+        return Spill(lambda slot, again: self.opened([slot], again=again)[slot], lambda _: None)
 
     @property
     def held(self) -> list[int]:

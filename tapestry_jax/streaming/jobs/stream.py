@@ -17,7 +17,14 @@ from tapestry_jax.streaming.cluster.asked import check_engine, read_engine
 from tapestry_jax.streaming.fits.allowed import allowed, check_allowed
 from tapestry_jax.streaming.fits.budget import read_memory
 from tapestry_jax.streaming.fits.fitting import check_fits, fitting
-from tapestry_jax.streaming.jobs.asked import read_graph, read_names, read_plan, read_sources
+from tapestry_jax.streaming.jobs.asked import (
+    read_graph,
+    read_names,
+    read_plan,
+    read_sources,
+    sizes_left_out,
+    with_sizes,
+)
 from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.jobs.left_out import chosen_dim
 from tapestry_jax.streaming.kept.apart import check_apart, touch
@@ -54,7 +61,9 @@ def stream(
       over: entries as in `tp.plan`, of which those with `tp.chunks` are streamed: `{"row": tp.chunks(size=4096)}`. The
         name of a dimension, or several, leaves the size to the memory: the largest chunks that fit, aligned to those
         that are stored where that can be; left out, it is the one dimension in whose pieces the sources lie and that
-        can be streamed. For a plan the names of dimensions that it takes in chunks; by default all.
+        can be streamed. `{"y": (tp.chunks(size=512), tp.halo(depth=8))}` takes eight turns of a `tp.iterate` that reads
+        neighbours in each pass; with `tp.halo` alone the size is left to the memory. For a plan the names of dimensions
+        that it takes in chunks; by default all.
       sources: what the inputs are read from, in their order or by name: what `tp.open` gives, arrays, or for a graph
         iterators over arrays of rows, which are read once and in order (with `checkpoint`: into its folder, first).
       sinks: where outputs are written, by name or, for a program with one result, as they are: what `tp.create` gives.
@@ -120,6 +129,8 @@ def stream(
             [chosen_dim(lambda entries: job_over(entries).split, graph, checked)] if over is None else read_names(over)
         )
         return fitting(job_over, dims, graph, checked, limit)
+    if not isinstance(graph, Plan) and (dims := sizes_left_out(over)) and limit is not None:
+        return fitting(lambda sizes: job_over(with_sizes(over, sizes)), dims, graph, checked, limit)
     job = job_over(over)
     check_fits(job_over, job, over)
     return job

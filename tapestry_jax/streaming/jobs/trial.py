@@ -11,6 +11,7 @@ from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import shapes_of
 from tapestry_jax.streaming.moving.placing import places_of
+from tapestry_jax.streaming.moving.spilling import Spill
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.split import Pass
 
@@ -78,10 +79,11 @@ def cells_a_second(job: Job, amount: int) -> float:
     own = [sum(shape.bytes for shape in shapes_of(part, job.programs, places)) for part in job.split.passes]
     few = max(2, -(-amount // max(1, min(own, default=1))))
     slots = job.split.schedule.slots
-    sinks = {slot: [Nowhere(slots[slot].type)] for slot in job.outputs.filled}
+    sinks: dict[int, Any] = {slot: [Nowhere(slots[slot].type)] for slot in job.outputs.filled}
+    spill = Spill(lambda slot, _: [Nowhere(slots[slot].type)], lambda _: None)
     meter = Meter()
     limits = job.ahead, job.behind
-    Trial(job.split, job.planned.mesh, job.sources, sinks, *limits, job.programs, few=few).run(meter)
+    Trial(job.split, job.planned.mesh, job.sources, sinks, spill, *limits, job.programs, few=few).run(meter)
     meter.ended()
     cells = sum(min(few, part.turns) * part.block for part in job.split.passes)
     return cells / max(meter.metrics().seconds, 1e-9)

@@ -16,7 +16,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.launching.heartbeat import beat
 from tapestry_jax.plan import Plan
 from tapestry_jax.storage.protocols import Array, Sink, Stored
-from tapestry_jax.storage.unfinished.partial import filled_place, remove
+from tapestry_jax.storage.unfinished.partial import filled_place, partial, remove
 from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
@@ -27,6 +27,7 @@ from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
 from tapestry_jax.streaming.kept.partials import remove_partials
 from tapestry_jax.streaming.kept.thaw import behind_last, freeze, thaw
 from tapestry_jax.streaming.moving.arriving import Arriving
+from tapestry_jax.streaming.moving.spilling import Spill
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.sinks import closed_on_errors
 from tapestry_jax.streaming.split import Split
@@ -54,11 +55,11 @@ class Resumable:
     Attributes:
       planned: its plan.
       split: its passes.
-      filled: the slots of all that goes to sinks.
+      filled: the slots of outputs that go to sinks.
       sources: what it reads, in order.
       places: where its sinks lie, by the names of outputs.
       opened: from slots, the folder and whether they were begun before to their sinks; in the folder lies the rest.
-      runner: what runs it, from its sinks.
+      runner: what runs it, from its sinks, and where values between passes go.
       run: run it, from where it stopped, with who keeps it; the values and what is stored, by slot.
       leaves: from values and what is stored, by slot, to its outputs.
       engine: who turns its chunks; "" for this process. Another one adds floats in another order.
@@ -72,7 +73,7 @@ class Resumable:
     sources: Sequence[Stored]
     places: Mapping[str, str]
     opened: Callable[[Iterable[int], Path, bool], dict[int, list[Sink]]]
-    runner: Callable[[Mapping[int, Sequence[Sink]]], Runner]
+    runner: Callable[[dict[int, list[Sink]], Spill], Runner]
     run: Callable[[Runner, running.Stopped | None, running.Keeper], tuple[dict[int, Any], dict[int, Sequence[Stored]]]]
     leaves: Callable[[Mapping[int, Any], Mapping[int, Sequence[Stored]]], list[Any]]
     engine: str = ""
@@ -137,14 +138,15 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 check_results(leaves, before.arrays, folder)
                 forget_sinks(sinks)
                 return leaves
-            begun = begun_sinks(job.split, sinks, {} if before is None else before.arrays)
+            known = {} if before is None else before.arrays
+            begun = begun_sinks(job.split, sinks, known)
             if before is None:
                 save(folder, replace(now, arrays=begun))
             else:
                 before = replace(before, arrays=check_begun(folder, before.arrays, begun))
             for name, source in _arriving(job).items():
                 source.keep(folder / name)
-            runner = job.runner(sinks)
+            runner = replace(job.runner(sinks, _in_folder(job, folder, known, begun)), told=_told(job, now))
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
             keeper: running.Keeper = _Keeper(job, checkpoint, replace(now, arrays=begun), interrupts)
             last = None if job.goes_on is None else Last(job.split, begin)
@@ -163,6 +165,28 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
             return leaves
 
 
+def _in_folder(job: Resumable, folder: Path, known: Mapping[str, Array], begun: dict[str, Array]) -> Spill:
+    """Values between passes in the folder of the job; `begun` is told which of them are there, for the next state."""
+    tokens = dict[int, list[str]]()
+
+    def make(slot: int, again: bool) -> Sequence[Sink]:
+        made = job.opened([slot], folder, again)
+        with closed_on_errors(made):
+            found = begun_sinks(job.split, made, known if again else {})
+            if again:
+                check_begun(folder, known, found)
+            tokens[slot] = list(found)
+            begun.update(found)
+        return made[slot]
+
+    def gone(slot: int) -> None:
+        for name in tokens.pop(slot, ()):
+            del begun[name]
+        _remove_value(job.split, slot, folder)
+
+    return Spill(make, gone)
+
+
 def _described(job: Resumable) -> Frozen:
     """Who the job is, at its beginning."""
     names = [node.name for node in job.planned.graph.inputs]
@@ -172,6 +196,12 @@ def _described(job: Resumable) -> Frozen:
     told |= job.told
     sources = {name: source.fingerprint() for name, source in zip(names, job.sources, strict=True)}
     return Frozen(told, sources, job.places, Position(), {})
+
+
+def _told(job: Resumable, now: Frozen) -> dict[int, str]:
+    """The fingerprints of sources that others can write, by position."""
+    numbered = enumerate(zip(now.sources.values(), job.sources, strict=True))
+    return {n: known for n, (known, source) in numbered if not isinstance(source, Arriving)}
 
 
 def _finished(sinks: Mapping[int, Sequence[Sink]]) -> dict[int, Sequence[Stored]]:
@@ -217,12 +247,17 @@ def _gone(folder: Path, why: str) -> StreamError:
 def _remove_spilled(job: Resumable, folder: Path) -> None:
     """Remove values between passes, what workers have committed, and rows that have arrived: nobody reads them more."""
     remove_partials(folder)
-    for slot in {*job.split.written} - {*job.split.outputs}:
-        remove(place := place_of(job.split, slot, folder))
-        remove(filled_place(place))
+    for slot in job.split.kept:
+        _remove_value(job.split, slot, folder)
     for name, source in _arriving(job).items():
         source.close()
         remove(folder / name)
+
+
+def _remove_value(split: Split, slot: int, folder: Path) -> None:
+    place = place_of(split, slot, folder)
+    for path in (place, partial(place), filled_place(place)):
+        remove(path)
 
 
 def _arriving(job: Resumable) -> dict[str, Arriving]:

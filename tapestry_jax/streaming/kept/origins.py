@@ -16,6 +16,12 @@ from tapestry_jax.streaming.split import Pass, Split
 
 def origins(split: Split) -> dict[int, str]:
     """The name of every value that a part has made, by slot; one of another layout has the name of what it was."""
+    if "origins" not in split.known:
+        split.known["origins"] = _origins(split)
+    return split.known["origins"]
+
+
+def _origins(split: Split) -> dict[int, str]:
     schedule = split.schedule
     names = {slot: f"input-{number}" for number, slot in enumerate(schedule.inputs)}
     passes = 0
@@ -31,7 +37,7 @@ def origins(split: Split) -> dict[int, str]:
                 continue
             who = f"node-{step.node}" if isinstance(step, Run | Finish) else f"loop-{step.path}"
             for number, slot in enumerate(step.results):
-                names[slot] = f"{type(step).__name__}-{who}-{number}"
+                names[slot] = f"{part.scope}{type(step).__name__}-{who}-{number}"
     return names
 
 
@@ -53,6 +59,9 @@ def outline(split: Split) -> str:
         way = "backwards" if region.reverse else "forwards"
         kept = f"folds {list(region.folds)} scans {list(region.scans)} results {len(region.results)}"
         made = [region.results.index(each.value) for each in part.made if each.value in region.results]
+        if region.body.graph is not split.schedule.graph:
+            # Of a repetition: how many of its turns a pass takes at once is nowhere else.
+            kept += f" steps {sum(isinstance(step, Run) for step in region.body.steps)}"
         lines.append(f"pass {number} over {part.dim} {way} {kept} made {made}")
     return "; ".join(lines) if len(lines) == 1 else f"{len(lines)} passes {_short(lines)}"
 

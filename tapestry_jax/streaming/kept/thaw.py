@@ -102,11 +102,8 @@ def _carried(part: Pass) -> list[Slot]:
 
 
 def _read_later(split: Split, number: int) -> set[int]:
-    """What parts behind this one read, and the outputs; and what this one goes on reading."""
-    found = {*split.outputs}
-    for part in split.parts[number:]:
-        found |= {*part.region.operands} if isinstance(part, Pass) else {*part.part.inputs}
-    return found
+    """What this part and those behind it read, and the outputs."""
+    return {slot for slot, last in split.last_use.items() if last >= number}
 
 
 def _made_before(split: Split, number: int) -> set[int]:

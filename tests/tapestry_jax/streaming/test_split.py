@@ -42,13 +42,6 @@ def test_stream_refuses_a_product_that_needs_both_sides_whole() -> None:
         tp.stream(graph, FOUR, ZEROS)
 
 
-def test_stream_refuses_repetitions_over_the_whole() -> None:
-    step = tp.Map(lambda w: w[2:] + w[:-2], "(row+[k]-1) c -> row c", boundary="edge", sizes={"k": 3})
-    graph = tp.trace(tp.iterate(step, 3), X)
-    with pytest.raises(tp.PlanError, match=r"cannot be streamed over row\n  it repeats over input"):
-        tp.stream(graph, FOUR, ZEROS)
-
-
 def test_stream_refuses_stripes() -> None:
     graph = tp.trace(tp.fold(tp.aggregators.Sum(), "row c -> row"), X)
     over = {"row": tp.chunks(size=4), "c": tp.striped("data")}

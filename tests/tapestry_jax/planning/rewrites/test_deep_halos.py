@@ -160,7 +160,7 @@ def sequence(x):
     [
         (stencil(8), {"y": ("data", tp.halo(depth=9))}, "turns 8 times, fewer than one halo serves"),
         (stencil(300), {"y": ("data", tp.halo(depth=300))}, "the halo of `y` is wider than the tensor"),
-        (stencil(8), {"y": tp.halo(depth=2)}, "but does not cut it over mesh axes"),
+        (stencil(8), {"y": tp.halo(depth=2)}, "but cuts it neither over mesh axes nor in chunks"),
         (stencil(8), {"y": "data", "x": ("data", tp.halo())}, "`x` a halo, but no loop reads windows of it"),
         (
             tp.trace(tp.program("y x -> y x")(sequence), tp.TensorType({"y": 8, "x": 2})),

@@ -18,6 +18,7 @@ import tapestry_jax as tp
 from tapestry_jax.streaming.cluster import driver, ranges
 from tapestry_jax.streaming.cluster.local import local_client
 from tapestry_jax.streaming.kept.partials import PARTIALS
+from tests.tapestry_jax.streaming.kept.stops import Stop
 from tests.workers import forked_workers
 
 agg = tp.aggregators
@@ -80,6 +81,40 @@ def test_workers_compute_under_the_settings_of_the_driver(client: Any, place: Pa
     total = jax.tree.leaves(found)[0]
     assert total.dtype == np.float64
     np.testing.assert_allclose(total, np.load(place / "d.npy").sum(0), rtol=1e-14)
+
+
+def near(w: Any) -> Any:
+    return (w[:-2] + 2 * w[2:]) % 101
+
+
+def test_repetitions_are_turned_pass_by_pass_and_go_on(
+    client: Any, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = tp.Map(near, "(row+[k]-1) c -> row c", boundary="edge", sizes={"k": 3})
+    graph = tp.trace(tp.iterate(step, 5), tp.TensorType({"row": ROWS, "c": COLS}, np.int32))
+    over = {"row": (tp.chunks(size=200), tp.halo(depth=2))}
+
+    def job() -> Any:
+        return tp.stream(graph, over, tp.open(place / "n.npy"), checkpoint=place / "run", engine=client)
+
+    done = driver.in_any_order
+    passes: list[int] = []
+
+    def stopping(client: Any, handed: Any, *given: Any) -> Any:
+        passes.append(handed.step)
+        if len(passes) == 2:
+            raise Stop
+        return done(client, handed, *given)
+
+    monkeypatch.setattr(driver, "in_any_order", stopping)
+    with pytest.raises(Stop):
+        job().run()
+    found, wanted = job().run(), np.load(place / "n.npy")
+    for _ in range(5):
+        wanted = near(np.pad(wanted, ((1, 1), (0, 0)), "edge"))
+    np.testing.assert_array_equal(found, wanted)
+    # The first pass is not turned again, and nothing between passes is left.
+    assert passes == [0, 1, 1, 2] and len([*(place / "run").glob("pass-*.npy")]) == 1
 
 
 def test_two_passes_write_what_one_process_writes(client: Any, place: Path) -> None:

@@ -147,6 +147,29 @@ def test_what_has_changed_is_told(tmp_path: Path, stopping: Any):
         tp.stream(least, {"row": tp.chunks(size=4)}, (source("sums"),), checkpoint=tmp_path / "run").run()
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_source_that_changes_while_a_job_begins_is_told(
+    tmp_path: Path, stopping: Any, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+):
+    if goes_on:
+        stopping(3, False)
+        with pytest.raises(Stop):
+            stream("sums", 4, tmp_path).run()
+        stopping(None, False)
+    job, begun = stream("sums", 4, tmp_path), checkpoint.begun_sinks
+
+    def written(*given: Any) -> Any:
+        # Behind the look that the state is held against, before a row is read: the same size, other numbers.
+        with (tmp_path / "x.npy").open("r+b") as file:
+            file.seek(-4, 2)
+            file.write(b"abcd")
+        return begun(*given)
+
+    monkeypatch.setattr(checkpoint, "begun_sinks", written)
+    with pytest.raises(StreamError, match=r"a source was written while the job began to read it: .*x.npy"):
+        job.run()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_turn_keeps_it_and_frees_the_folder(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
