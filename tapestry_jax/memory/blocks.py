@@ -48,27 +48,24 @@ def lent(blocks: Sequence[Block], places: Sequence[tuple[int, int]]) -> list[Blo
         smallest first.
     """
     rooms, until = [room for room, _ in places], [tick for _, tick in places]
-    taken: list[list[Block]] = [[] for _ in places]
+    taken: list[list[tuple[int, int, Block]]] = [[] for _ in places]
     kept: list[Block] = []
     for block in sorted(blocks, key=lambda block: -block.bytes):
-        end = block.end
+        start, end, over = block.start, block.end, block.over
+        # Asked for every block and output of a program, so that nothing is called in between.
         for at in range(bisect_left(rooms, block.bytes), len(rooms)):
-            if until[at] > end and _is_free(block, taken[at]):
-                taken[at].append(block)
+            if until[at] <= end:
+                continue
+            # What was put there last is the likeliest to be in the way.
+            for begun, ended, other in reversed(taken[at]):
+                if start <= ended and end >= begun and over is not other and other.over is not block:
+                    break
+            else:
+                taken[at].append((start, end, block))
                 break
         else:
             kept.append(block)
     return kept
-
-
-def _is_free(block: Block, taken: Sequence[Block]) -> bool:
-    """Whether a block may lie in a place beside others: asked for every block and output of a program."""
-    start, end, over = block.start, block.end, block.over
-    # What was put there last is the likeliest to be in the way.
-    for other in reversed(taken):
-        if start <= other.end and end >= other.start and over is not other and other.over is not block:
-            return False
-    return True
 
 
 def joined(blocks: Sequence[Block]) -> list[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,6 +18,8 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.geometry.time_axis import chunk_axis, in_space, ring_axis, ring_of
 
 Placement = dict[str, tuple[str, ...]]
+_Found = tuple[str, str | None, tuple[Item, ...]]
+"""The name of a dimension, the exception that holds for it (None for the plan, "" for nothing), and its items."""
 
 
 @dataclass
@@ -51,8 +53,24 @@ class Placer:
         Raises:
           PlanError: when two dimensions want the same mesh axis, or an exception cannot hold.
         """
-        placed: Placement = {}
         found = {dim: (name, *self._wanted(name, path)) for dim, name in node.names}
+        if not self.is_in_space:
+            return self._used(found, self._placed(node, shaped, path, found))
+        # Loops and halos speak of paths; mesh axes say the same of all equal layers, whatever candidate names them.
+        said = ((dim, name, origin and "ops", items) for dim, (name, origin, items) in found.items())
+        key = "placed", self.mesh.axes, tuple(said)
+        if key not in shaped.known:
+            shaped.known[key] = self._placed(node, shaped, path, found)
+        return self._used(found, shaped.known[key])
+
+    def _used(self, found: Mapping[str, _Found], placed: Placement) -> Placement:
+        """What is cut; all that entries place is used."""
+        self.used.update((found[dim][1], found[dim][0]) for dim in placed)
+        return {dim: axes for dim, axes in placed.items() if axes}
+
+    def _placed(self, node: Apply, shaped: Shaped, path: str, found: Mapping[str, _Found]) -> Placement:
+        """The mesh axes of all dimensions that entries place and that can be cut, also where there are none."""
+        placed: Placement = {}
         cuttable = {dim: items for dim, (_, _, items) in found.items() if why_whole(shaped, dim) is None}
         plain = {axis for dim, items in cuttable.items() if _cells(shaped, dim) > 1 for axis in axes_of(items)}
         listed = {axis for items in cuttable.values() for axis in axes_of(items)}
@@ -71,7 +89,6 @@ class Placer:
                         )
                     )
                 continue
-            self.used.add((origin, name))
             size = _cells(shaped, dim)
             axes = self._axes(name, path, items, size, plain) if size else ()
             # Less than two cells have no pieces, and none goes round, whatever an entry says of them.
@@ -81,7 +98,7 @@ class Placer:
             }
         self._check_once(node, shaped, path, placed)
         check_loops(shaped, node.bound, path, placed)
-        return {dim: axes for dim, axes in placed.items() if axes}
+        return placed
 
     def _axes(self, name: str, path: str, items: tuple[Item, ...], size: int, plain: set[str]) -> tuple[str, ...]:
         """Mesh axes and loops of a dimension; `plain` are the mesh axes of the operation's dimensions."""
@@ -176,7 +193,7 @@ class Placer:
         """The names that the plan places, in its order: loops of the first are outermost."""
         return tuple(dict.fromkeys(dim for entries in (self.entries, *(e for _, e in self.ops)) for dim, _ in entries))
 
-    @property
+    @cached_property
     def is_in_space(self) -> bool:
         """Whether the entries name mesh axes alone: no loops in time, halos or stripes."""
         return all(isinstance(item, str) for item in self._items)

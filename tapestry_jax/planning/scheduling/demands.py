@@ -8,7 +8,7 @@ from dataclasses import replace
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Loop, Ref, Rename, needed_nodes
 from combinators.operations.shaped import Shaped
-from tapestry_jax.planning.entries.placement import Placer
+from tapestry_jax.planning.entries.placement import Placement, Placer
 from tapestry_jax.planning.entries.stage_rules import check_stages
 from tapestry_jax.planning.geometry.changes import Overlap
 from tapestry_jax.planning.geometry.hops import sends
@@ -51,6 +51,16 @@ class Demands:
     def _place(self, index: int, node: Apply) -> Cuts:
         shaped = self.shaped[index]
         placed = self._placer.place(node, shaped, self.prefix + node.path)
+        # Equal layers that are placed alike are cut once, whatever candidate places them so.
+        key = "cuts", self.mesh.axes, tuple(placed.items())
+        if self._placer.is_in_space and key in shaped.known:
+            return dict(shaped.known[key])
+        found = self._cut(node, shaped, placed)
+        if self._placer.is_in_space:
+            shaped.known[key] = found
+        return dict(found)
+
+    def _cut(self, node: Apply, shaped: Shaped, placed: Placement) -> Cuts:
         cuts = {dim: even_cut(shaped.sizes[dim], axes, self.mesh) for dim, axes in placed.items()}
         striped = self._placer.striped(node, shaped, self.prefix + node.path, placed)
         found = {dim: cut for dim, cut in cuts.items() if cut is not None}
