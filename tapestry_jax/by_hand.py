@@ -56,7 +56,8 @@ def plan(
         what other devices sent, so that nothing but gathered parameters is sent again. In place of True stands what
         else is kept: `"dots"` for the results of operations that read their operands through products and convolutions
         alone, `"dots_with_no_batch_dims"` for those among them whose products have no batch dimensions, `"nothing"` for
-        nothing else. Values and gradients stay what they are.
+        nothing else; or `"rings_again"`: what came round a ring (`tp.ring`) is not kept either, and goes round once
+        more. Values and gradients stay what they are.
 
     Returns:
       The plan. Nothing has run.

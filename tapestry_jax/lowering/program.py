@@ -36,6 +36,7 @@ from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
 from tapestry_jax.lowering.time.scan import scan_in_turn, scan_over_mesh, total_before
+from tapestry_jax.planning.entries.remat import RINGS
 from tapestry_jax.planning.folding.merges import local_sizes, local_state
 from tapestry_jax.planning.folding.traffic import varying_leaves
 from tapestry_jax.planning.geometry.time_axis import in_space
@@ -278,7 +279,7 @@ def _repeat(step: Repeat, here: Here, arrays: Sequence[Any]) -> list[Any]:
         outputs = run_steps(body, {**outside, **slices, **dict(zip(carried, carry, strict=True))}, here)
         return outputs[:count], outputs[count:]
 
-    run = recomputed(once, keeps=bool(step.keeps)) if step.remat else once
+    run = recomputed(once, keeps=bool(step.keeps), rings=step.keeps != RINGS) if step.remat else once
 
     def turn(carry: list[Any], slices: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         return run(carry, slices, outside)

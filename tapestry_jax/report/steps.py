@@ -14,6 +14,7 @@ from combinators.operations.operation import Operation
 from combinators.operations.ready import portable, ready
 from combinators.operations.shaped import Shaped, block_structs, shape
 from combinators.operations.widening import WideKernel
+from tapestry_jax.planning.entries.remat import RINGS
 from tapestry_jax.planning.folding.merges import local_sizes
 from tapestry_jax.planning.folding.traffic import nbytes
 from tapestry_jax.planning.geometry.changes import Change, Deal, Exchange, Gather, Overlap, Slice
@@ -72,6 +73,8 @@ def turns_text(schedule: Schedule, step: Region) -> str:
 
 def again_text(keeps: str) -> str:
     """That the backward pass computes something again, and what it keeps of it."""
+    if keeps == RINGS:
+        return "computed again backwards, rings sent round again"
     return f"computed again backwards{f' but for {keeps}' * bool(keeps)}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,14 +92,21 @@ def gather_over(value: Any, axis: int, axes: tuple[str, ...], to: str) -> Any:
     return jnp.moveaxis(moved, 0, axis)
 
 
-def permute_over(value: Any, axes: tuple[str, ...], pairs: Sequence[tuple[int, int]], mesh: MeshShape) -> Any:
+def permute_over(
+    value: Any,
+    axes: tuple[str, ...],
+    pairs: Sequence[tuple[int, int]],
+    mesh: MeshShape,
+    mark: Callable[[Any], Any] = received,
+) -> Any:
     """Send along pairs of positions; positions count along `axes`, the outermost first.
 
-    `lax.ppermute` counts in the order of the mesh, in whatever order its axes are listed.
+    `lax.ppermute` counts in the order of the mesh, in whatever order its axes are listed. `mark` says of what came what
+    it is where something is computed again.
     """
     ordered = tuple(name for name in mesh.names if name in axes)
     place = [_in_mesh_order(position, axes, ordered, mesh) for position in range(mesh.size(axes))]
-    return received(lax.ppermute(value, ordered, [(place[source], place[target]) for source, target in pairs]))
+    return mark(lax.ppermute(value, ordered, [(place[source], place[target]) for source, target in pairs]))
 
 
 def _in_mesh_order(position: int, axes: tuple[str, ...], ordered: tuple[str, ...], mesh: MeshShape) -> int:

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.interpreters import ad, batching, mlir  # noqa: TID251 - the public place of the rules of primitives
 
 from combinators.kernels.jaxprs import new_primitive
-from tapestry_jax.lowering.on_device.varying import RECEIVED
+from tapestry_jax.lowering.on_device.varying import RECEIVED, ROUND
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -30,17 +30,20 @@ def kept(values: list[Any]) -> list[Any]:
     return jax.tree.map(lambda value: checkpoint_name(value, KEPT), values)
 
 
-def recomputed(turn: Callable[Given, Made], *, in_loop: bool = True, keeps: bool = False) -> Callable[Given, Made]:
+def recomputed(
+    turn: Callable[Given, Made], *, in_loop: bool = True, keeps: bool = False, rings: bool = True
+) -> Callable[Given, Made]:
     """A turn of a loop whose backward pass computes it again from its operands.
 
-    What was received from other devices is kept: computing again must not send again.
+    What was received from other devices is kept: computing again must not send again, unless a plan wants rings to.
 
     Args:
       turn: from operands to results.
       in_loop: inside a loop the two passes are two programs, which no compiler merges.
       keeps: whether values marked as `kept` are not computed again either.
+      rings: whether what came round a ring is kept.
     """
-    return jax.checkpoint(turn, prevent_cse=not in_loop, policy=_named(RECEIVED, *[KEPT] * keeps))
+    return jax.checkpoint(turn, prevent_cse=not in_loop, policy=_named(RECEIVED, *[KEPT] * keeps, *[ROUND] * rings))
 
 
 @cache

@@ -28,4 +28,9 @@ def received(value: Any) -> Any:
     return checkpoint_name(value, RECEIVED)
 
 
-RECEIVED = "received"
+def came_round(value: Any) -> Any:
+    """The same value, marked as what came round a ring: it is kept as well, but where the plan has rings turn again."""
+    return checkpoint_name(value, ROUND)
+
+
+RECEIVED, ROUND = "received", "round"

@@ -15,6 +15,7 @@ from tapestry_jax.lowering.on_device.pad import crop_axis, pad_axis
 from tapestry_jax.lowering.on_device.recomputed import recomputed
 from tapestry_jax.lowering.on_device.stripes import in_order
 from tapestry_jax.lowering.on_device.taken import take_cells
+from tapestry_jax.lowering.on_device.varying import came_round
 from tapestry_jax.lowering.time.carried import Carried, identity, varying_as
 from tapestry_jax.lowering.time.framed import Frames, has_frames, run_framed
 from tapestry_jax.lowering.time.still import before_loop
@@ -144,7 +145,7 @@ def _sent_on(step: Region, moving: list[Any], here: Here) -> list[Any]:
         return moving
     devices = here.size((ring,))
     pairs = [(device, (device + 1) % devices) for device in range(devices)]
-    return [permute_over(array, (ring,), pairs, here) for array in moving]
+    return [permute_over(array, (ring,), pairs, here, came_round) for array in moving]
 
 
 def together(pieces: Any, slot: Slot, loop: str, here: Here) -> Any:

@@ -31,6 +31,10 @@ KEPT: Mapping[str, Any] = {
 """What may be kept of a turn that is computed again, and JAX's word for it: which primitives give such values."""
 
 
+RINGS = "rings_again"
+"""That nothing is kept, and what came round a ring is sent round once more: the one thing sent that may be large."""
+
+
 def read_remat(remat: Any) -> Remat:
     """Normalise `choice | {scope: choice}`, where a choice is a bool or says what is kept.
 
@@ -172,7 +176,7 @@ def _in_order(scope: str) -> tuple[str, int]:
 def _read_choice(where: str, given: Any) -> bool | str:
     if isinstance(given, str) and given == "nothing":
         return True
-    if isinstance(given, bool) or (isinstance(given, str) and given in KEPT):
+    if isinstance(given, bool) or (isinstance(given, str) and given in (*KEPT, RINGS)):
         return given
     raise _no_choice(where, given)
 
@@ -187,6 +191,7 @@ def _no_choice(where: str, given: Any) -> PlanError:
             f"{where} does not say what is computed again",
             f"got {type(given).__name__}: {given!r:.80}",
             f"what can be kept is {', '.join(repr(name) for name in ('nothing', *KEPT))}",
+            f"{RINGS!r} keeps nothing either, and sends round rings again",
             remedy='Write True, False or what is kept, for the program or by path: remat={"decoder": True}.',
         )
     )

@@ -24,6 +24,7 @@ class Collective:
         that is not known.
       perhaps: another kind that a compiler may run it as, of the same bytes.
       alike: for how many of these, one behind the other, it stands.
+      again: whether it goes round a ring once more, as layers are computed again; `backward` as well.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Collective:
     part: tuple[int, ...] = ()
     perhaps: str = ""
     alike: int = 1
+    again: bool = False
 
     def at_most(self, is_bound: bool) -> Collective:
         """The same, which is a bound if it was one or `is_bound`."""

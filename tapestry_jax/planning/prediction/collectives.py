@@ -9,6 +9,7 @@ from typing import Any
 
 from combinators.frozen import dataclass
 from tapestry_jax.planning.derivatives.gradients import differentiated
+from tapestry_jax.planning.entries.remat import RINGS
 from tapestry_jax.planning.geometry.hops import axes_apart
 from tapestry_jax.planning.geometry.time_axis import ring_of
 from tapestry_jax.planning.prediction.bounds import has_unread, marked
@@ -16,7 +17,7 @@ from tapestry_jax.planning.prediction.collective import Collective as Collective
 from tapestry_jax.planning.prediction.conversions import sent_by_changes, sent_by_convert
 from tapestry_jax.planning.prediction.flow import Flow, flow_of, flow_of_body, flow_of_region
 from tapestry_jax.planning.prediction.operations import sent_by_gathers, sent_by_run
-from tapestry_jax.planning.prediction.recomputed import Again, again_in
+from tapestry_jax.planning.prediction.recomputed import Again, again_in, rotated_again
 from tapestry_jax.planning.prediction.turning import (
     Turning,
     from_call_to_call,
@@ -80,11 +81,12 @@ def _at_most(place: Place, found: Collective, surely: Counter[tuple[Place, Colle
 
 
 def _of(
-    schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning | None = ()
+    schedule: Schedule, flow: Flow, loops: int = 0, turning: Turning | None = (), *, rings: bool | None = False
 ) -> Iterator[tuple[Place, Collective]]:
     """All collectives; `loops` run the steps, in time or recomputed, which run them again in the backward pass.
 
-    Where `turning` is None nobody asks which of them are bounds.
+    Where `turning` is None nobody asks which of them are bounds. `rings`, and what goes round one does so again; None
+    where a loop in time around keeps it.
     """
     seen: set[Any] = set()
     again = again_in(schedule, flow)
@@ -93,7 +95,7 @@ def _of(
     found: list[tuple[Step | None, Collective]] = []
     for number, step in enumerate(schedule.steps):
         unit = next((unit for unit in schedule.again if unit.first <= number < unit.end), None)
-        twice = _Twice(again, unit, brought)
+        twice = _Twice(again, unit, brought, rings)
         for place, each in _of_step(schedule, step, flow, loops, turning, seen, twice):
             places.append((number, *place))
             found.append((None if place else step, _stood_still(schedule, step, each, turning)))
@@ -118,11 +120,13 @@ class _Twice:
       again: the slots that are computed again.
       unit: that holds the step; None outside of units.
       brought: by unit and pass, what has been brought together in it already: XLA merges equal gathers there, too.
+      rings: whether what goes round a ring does so once more; None where it will not, whatever layers inside want.
     """
 
     again: Again
     unit: Unit | None
     brought: dict[Hashable, set[Any]]
+    rings: bool | None
 
     def passes(self, slot: int, loops: int) -> Iterator[set[Any]]:
         """For every pass that makes a slot once more what has been brought in it."""
@@ -146,9 +150,9 @@ def _of_step(
         case Finish():
             yield from _here(sent_by_run(schedule, step, flow, turning or ()))
         case Repeat():
-            yield from _of_repeat(step, flow, loops, turning, seen)
+            yield from _of_repeat(step, flow, loops, turning, seen, twice.rings)
         case Region():
-            yield from _of_region(schedule, step, flow, loops, turning, seen)
+            yield from _of_region(schedule, step, flow, loops, turning, seen, twice)
 
 
 def _here(found: Iterable[Collective]) -> Iterator[tuple[Place, Collective]]:
@@ -165,9 +169,10 @@ def _of_repeated(schedule: Schedule, step: Convert, flow: Flow, loops: int, twic
 
 
 def _of_region(
-    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning | None, seen: set[Any]
+    schedule: Schedule, step: Region, flow: Flow, loops: int, turning: Turning | None, seen: set[Any], twice: _Twice
 ) -> Iterator[tuple[Place, Collective]]:
-    turns, ring = step.turns(schedule.mesh), ring_of(step.axis)
+    turns, ring, inner = step.turns(schedule.mesh), ring_of(step.axis), flow_of_region(step, flow)
+    again = rotated_again(step.body, inner) if twice.rings and ring is not None else frozenset[int]()
     for position in step.rotating:
         slot = step.operands[position]
         if ring is not None and slot in flow.live:
@@ -182,10 +187,14 @@ def _of_region(
             seen.add(key)
             if flow.carries_gradient(slot):
                 yield (), replace(sent, backward=True)
-    inner = flow_of_region(step, flow)
+            if step.body.inputs[position] in again:
+                yield (), replace(sent, backward=True, again=True)
     for place in step.handed:
         yield from _here(_of_handing_on(step, step.body.inputs[place], inner, turns))
-    for inside, found in _of(step.body, inner, loops + 1, _turning_in(step, turning)):
+    # A loop that is computed again keeps what came round inside; one that ends in a scalar takes its gradient along.
+    is_again = not twice.rings and any(schedule.slots[slot].local_shape for slot in step.results)
+    rings = None if is_again and any(map(flow.carries_gradient, step.results)) else twice.rings
+    for inside, found in _of(step.body, inner, loops + 1, _turning_in(step, turning), rings=rings):
         yield inside, replace(found, times=found.times * turns)
 
 
@@ -203,7 +212,7 @@ def _of_handing_on(step: Region, slot: int, inner: Flow, turns: int) -> Iterable
 
 
 def _of_repeat(
-    step: Repeat, flow: Flow, loops: int, turning: Turning | None, outside: set[Any]
+    step: Repeat, flow: Flow, loops: int, turning: Turning | None, outside: set[Any], rings: bool | None
 ) -> Iterator[tuple[Place, Collective]]:
     if step.length == 0:
         return
@@ -222,7 +231,10 @@ def _of_repeat(
         for found in sent_by_convert(body, early, inner, seen, leading):
             yield (), _stood_still(body, early, found, around)
     outside.update((captured[source], *rest) for source, *rest in seen if source in captured)
-    for inside, found in _of(body, inner, loops + step.remat, inside_turning):
+    # Layers around that are computed again, and keep what came round, keep it for those inside, too.
+    is_kept = rings is None or (step.remat and not rings and step.keeps != RINGS)
+    rings = None if is_kept else rings or step.keeps == RINGS
+    for inside, found in _of(body, inner, loops + step.remat, inside_turning, rings=rings):
         # How many turns a condition leaves depends on data.
         yield inside, replace(found, times=found.times * step.length, bound=found.bound or step.until)
 

@@ -41,6 +41,12 @@ def again_in(schedule: Schedule, flow: Flow) -> Again:
     return Again(_computed(schedule, steps, seeds, is_kept), _computed(schedule, steps, handed_on, is_received))
 
 
+def rotated_again(body: Schedule, flow: Flow) -> frozenset[int]:
+    """The slots of a ring's turn that its derivatives are computed from: what goes round again where the ring does."""
+    seeds = {slot for step in body.steps for slot in read_by_derivative(body, step, flow)}
+    return _computed(body, body.steps, seeds, is_kept)
+
+
 def again_in_unit(schedule: Schedule, unit: Unit, flow: Flow) -> frozenset[int]:
     """What is computed again of steps that are so together, for their derivatives; what they read is at hand."""
     steps = schedule.steps[unit.first : unit.end]

@@ -60,6 +60,7 @@ class TransferCost:
       seconds: of all executions.
       hidden: of these, how many pass while the device computes.
       alike: as in `Collective`.
+      again: as in `Collective`.
     """
 
     path: str
@@ -71,6 +72,7 @@ class TransferCost:
     seconds: float
     hidden: float = 0.0
     alike: int = 1
+    again: bool = False
 
 
 @dataclass(frozen=True)

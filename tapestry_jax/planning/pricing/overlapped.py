@@ -12,6 +12,8 @@ from tapestry_jax.planning.pricing.sums import Room, Sums
 from tapestry_jax.planning.scheduling.schedule import Repeat, Run, Schedule
 
 Placed = tuple[Place, TransferCost]
+_FORWARD, _BACKWARD, _AGAIN = "forward", "backward", "again"
+"""The passes, behind whose computing something passes."""
 
 
 def overlapped(schedule: Schedule, transfers: Sequence[Placed], sums: Sums) -> Iterator[TransferCost]:
@@ -26,11 +28,11 @@ def overlapped(schedule: Schedule, transfers: Sequence[Placed], sums: Sums) -> I
     layers = _Rooms(sums.layers)
     for place, each in transfers:
         if place in sums.rings:
-            yield replace(each, hidden=rings.take(place, each.backward, each.seconds))
+            yield replace(each, hidden=rings.take(place, _pass(each), each.seconds))
             continue
         loop = _loop_of(schedule, place)
         share = share_behind(sums.machine, each.kind, backward=each.backward) if loop is not None else 0.0
-        yield replace(each, hidden=layers.take(loop, each.backward, share * each.seconds)) if share else each
+        yield replace(each, hidden=layers.take(loop, _pass(each), share * each.seconds)) if share else each
 
 
 def share_behind(machine: Machine, kind: str, *, backward: bool) -> float:
@@ -46,19 +48,24 @@ def share_of_layers(turns: int) -> float:
     return (turns - 1) / max(turns, 1)
 
 
+def _pass(sent: TransferCost) -> str:
+    return _AGAIN if sent.again else _BACKWARD if sent.backward else _FORWARD
+
+
 class _Rooms:
     """Seconds behind which something may pass, while they are taken."""
 
     def __init__(self, rooms: Mapping[Place, Room]) -> None:
-        self._left = {(key, False): room.forward for key, room in rooms.items()}
-        self._left |= {(key, True): room.backward for key, room in rooms.items()}
+        self._left: dict[tuple[Place, str], float] = {}
+        for key, room in rooms.items():
+            self._left |= {(key, _FORWARD): room.forward, (key, _BACKWARD): room.backward, (key, _AGAIN): room.again}
 
-    def take(self, key: Place | None, backward: bool, seconds: float) -> float:
+    def take(self, key: Place | None, passing: str, seconds: float) -> float:
         """As much of these seconds as there is room for."""
         if key is None:
             return 0.0
-        taken = min(seconds, self._left.get((key, backward), 0.0))
-        self._left[key, backward] = self._left.get((key, backward), 0.0) - taken
+        taken = min(seconds, self._left.get((key, passing), 0.0))
+        self._left[key, passing] = self._left.get((key, passing), 0.0) - taken
         return taken
 
 

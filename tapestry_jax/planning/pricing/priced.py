@@ -64,7 +64,7 @@ def priced(schedule: Schedule, machine: Machine, grad: bool | int | Sequence[int
         took = each.times * known[key]
         places.append(place)
         said = each.path, *key, each.times, each.backward
-        transfers.append(TransferCost(*said, took, alike=each.alike))
+        transfers.append(TransferCost(*said, took, alike=each.alike, again=each.again))
     sent = combined(schedule, laid, zip(places, transfers, strict=True))
     cost = Cost(
         schedule.graph.name,

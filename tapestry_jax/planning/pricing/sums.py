@@ -36,10 +36,12 @@ class Room:
     def in_ring(self, turns: int, outside: int) -> Room:
         """What a ring of so many turns has: in its last turn nothing is sent on.
 
-        Nor does it send in a turn that one of the `outside` loops around it computes again.
+        Nor does it send in a turn that one of the `outside` loops around it computes again, but where layers have rings
+        turn again: that passes behind what they compute again.
         """
         share = (turns - 1) / turns
-        return Room(self.forward * share, (self.backward - outside * self.again + self.kept) * share)
+        backward = self.backward - outside * self.again + self.kept
+        return Room(self.forward * share, backward * share, self.again * share)
 
 
 @dataclass(frozen=True)

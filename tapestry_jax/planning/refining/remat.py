@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
+from combinators.errors import PlanError, message
 from tapestry_jax.planning.derivatives.gradients import known_by
-from tapestry_jax.planning.entries.remat import KEPT, Remat, Units, wanted_remat
+from tapestry_jax.planning.entries.remat import KEPT, RINGS, Remat, Units, wanted_remat
 from tapestry_jax.planning.geometry.changes import Gather
+from tapestry_jax.planning.geometry.time_axis import ring_of
 from tapestry_jax.planning.scheduling.received import is_received
 from tapestry_jax.planning.scheduling.schedule import Convert, Region, Repeat, Run, Schedule, Step, Unit
 
@@ -24,8 +26,33 @@ def rematerialised(schedule: Schedule, remat: Remat) -> Schedule:
     So are layers and scopes that are no repetitions, each by itself (`Schedule.again`).
     Of repetitions inside one another the outermost is, and an inner one where a path of its own asks for it. One turn
     alone is not: when its gradient begins, all that it made is at hand, or a loop in time around it computes it again.
+
+    Raises:
+      PlanError: where rings are to turn again, and there is none.
     """
-    return _with_units(_marked(schedule, remat, None), remat, Units.of(schedule.graph)) if remat else schedule
+    if not remat:
+        return schedule
+    marked = _marked(schedule, remat, None)
+    if any(chosen == RINGS for _, chosen in remat) and not _turns_rings(marked, ""):
+        raise PlanError(
+            message(
+                f"remat keeps {RINGS!r}, and no ring stands in layers that are computed again",
+                "layers that stand one by one have theirs beside them, and what came round is kept",
+                remedy="Stack the layers (tp.nnx.Stack, tp.stack) and let a dimension go round, or write True.",
+            )
+        )
+    return _with_units(marked, remat, Units.of(schedule.graph))
+
+
+def _turns_rings(schedule: Schedule, keeps: str) -> bool:
+    """Whether a ring stands in layers that turn theirs again; `keeps` says what those around keep."""
+    for step in schedule.steps:
+        if isinstance(step, Region) and keeps == RINGS and ring_of(step.axis) is not None:
+            return True
+        inside = step.keeps if isinstance(step, Repeat) and step.remat else keeps
+        if isinstance(step, Repeat | Region) and _turns_rings(step.body, inside):
+            return True
+    return False
 
 
 def _marked(schedule: Schedule, remat: Remat, around: str | None) -> Schedule:
@@ -50,8 +77,11 @@ def _step(step: Step, remat: Remat, around: str | None) -> Step:
 def _keeping(schedule: Schedule, keeps: str) -> Schedule:
     """The turn of a repetition, whose operations are kept that `keeps` speaks of.
 
-    What loops in time run is not: they are there so that it need not be. What other devices sent is kept by itself.
+    What loops in time run is not: they are there so that it need not be. What other devices sent is kept by itself, but
+    for what goes round rings where these turn again.
     """
+    if keeps == RINGS:
+        return schedule
     return replace(schedule, steps=tuple(_kept(schedule, step, keeps) for step in schedule.steps))
 
 
@@ -90,7 +120,7 @@ def _unit_of(step: Step, remat: Remat, units: Units) -> tuple[str, str] | None:
     """The unit in which a step stands, and what it keeps."""
     scope, chosen = wanted_remat(step.path, remat)
     path = units.around(step.path, scope) if scope is not None and chosen else None
-    return None if path is None else (path, chosen if isinstance(chosen, str) else "")
+    return None if path is None else (path, chosen if isinstance(chosen, str) and chosen != RINGS else "")
 
 
 def _gathering_again(schedule: Schedule) -> Schedule:

@@ -204,7 +204,7 @@ class Repeat:
       remat: whether the backward pass computes each turn again, from its carries and from what other devices have
         sent, instead of finding all that the turn has made.
       keeps: what of such a turn is kept besides, a name in `KEPT` of `planning/entries/remat.py`: the results of
-        steps inside that are `kept`.
+        steps inside that are `kept`; or `RINGS`, that what came round rings is not.
       until: whether it ends before the first turn in which carry 0 holds, and takes `length` turns at most.
       stopped: of such a loop, whether no output depends on it differentiably.
     """

@@ -48,12 +48,13 @@ class Passes:
         return track
 
     def again(self, step: Step, place: Place, *, layers: bool) -> Track:
-        """What a step computes again; `layers`, for layers that keep some of it. What was received is kept."""
+        """What a step computes again; `layers`, for layers that keep some of it. Only rings may be sent round again."""
         track = Track()
         if isinstance(step, Repeat | Region):
             loop = self.loops.get(place)
             turn = self._body_again(step, place, layers=layers)
-            return track if loop is None else self._loop(step, loop, turn, [], [], last_first=False)
+            sent = [each for each in self.sent[place] if each.again and layers]
+            return track if loop is None else self._loop(step, loop, turn, sent, [], last_first=False)
         for work in self.works[place]:
             if work.again and not (layers and work.kept):
                 track.add(_computed(work, AGAIN, work.cost.forward))
@@ -143,7 +144,7 @@ class Passes:
         return track
 
     def _sent(self, place: Place, *, backward: bool) -> list[TransferCost]:
-        return [each for each in self.sent[place] if each.backward == backward]
+        return [each for each in self.sent[place] if each.backward == backward and not each.again]
 
     def _send(self, track: Track, sent: list[TransferCost]) -> None:
         """What a step sends, and what waits for it; the rest passes beside the turns of its loop."""
