@@ -225,7 +225,7 @@ class Runner:
         region, body = part.region, part.region.body
         operands = [values[slot] for slot in region.operands[: part.entering]]
         done = 0 if begin is None else begin.position.turns
-        slots = body.outputs[: sum(leaves for _, leaves in (*region.folds, *region.scans))]
+        slots = body.outputs[: region.folded + region.scanned]
         kept = self.older
         if done and begin is not None:
             kept = [begin.arrays[f"state/{leaf}"] for leaf in range(len(slots))]
@@ -256,7 +256,7 @@ class Runner:
                     self._keep(keeper, position, part, values, state, still, writing)
             if late is not None:
                 self._write(part, *late, writing)
-        folded = len(state) if region.ends else sum(leaves for _, leaves in region.folds)
+        folded = len(state) if region.ends else region.folded
         values.update(zip(region.results[:folded], state[:folded], strict=True))
         values.update({each.value: value for each, value in zip(part.still, still, strict=False)})
 

@@ -83,7 +83,7 @@ def _holds_some(part: Pass, node: int, turns: int) -> bool:
 def state_of(part: Pass, first: Sequence[Any], before: Mapping[int, Sequence[Any]]) -> list[Any]:
     """What a pass carries before its first turn, with known totals in place of nothing."""
     state = list(first)
-    at = sum(leaves for _, leaves in part.region.folds)
+    at = part.region.folded
     for node, leaves in part.region.scans:
         if node in before:
             state[at : at + leaves] = before[node]
@@ -93,7 +93,7 @@ def state_of(part: Pass, first: Sequence[Any], before: Mapping[int, Sequence[Any
 
 def totals_in(part: Pass, state: Sequence[Any]) -> Totals:
     """The totals in what a pass carries."""
-    found, at = Totals(), sum(leaves for _, leaves in part.region.folds)
+    found, at = Totals(), part.region.folded
     for node, leaves in part.region.scans:
         found[node] = tuple(state[at : at + leaves])
         at += leaves
@@ -120,7 +120,7 @@ def _scans(part: Pass) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]
     """Of every scan that is a step of a turn the node, and the slots of its total before and after the turn."""
     region, body = part.region, part.region.body
     own = {step.node for step in body.steps if isinstance(step, Run) and step.carried}
-    folded, scanned = (sum(leaves for _, leaves in kind) for kind in (region.folds, region.scans))
+    folded, scanned = region.folded, region.scanned
     before, after = body.inputs[len(body.inputs) - scanned :], body.outputs[folded : folded + scanned]
     at = 0
     for node, leaves in region.scans:
