@@ -173,7 +173,7 @@ class ShardedGraph(Immutable):
 
         Raises:
           MeshError: for an unknown machine, or a mesh that does not fill it.
-          PlanError: when a cost is no number.
+          PlanError: when a cost is no number, or for blocks of a file that do not fit together.
 
         Example:
           >>> import jax.numpy as jnp
@@ -186,7 +186,13 @@ class ShardedGraph(Immutable):
         # Loaded where it is asked for: what is proved, printed and stored needs no prices.
         from tapestry_jax.shards.pricing.priced import price
 
-        return price(self.shared, self.program, find(machine))
+        chosen = find(machine)
+        try:
+            return price(self.shared, self.program, chosen)
+        except MISFITS as error:  # a file that nobody has proved may say anything
+            details = f"{type(error).__name__}: {error}"
+            remedy = "Ask shards.verify(graph) what is wrong with it."
+            raise PlanError(message("blocks that do not fit together have no price", details, remedy=remedy)) from error
 
     def blocks(self, path: str = "") -> Iterator[BlockAt]:
         """Every block of the operations at or below a path, one by one; in loops, those of one turn.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -113,6 +114,15 @@ def test_a_machine_that_is_not_filled_is_refused():
         plan_of("ring").shards().cost("v5e:4x4")
     with pytest.raises(tp.MeshError, match="no such machine"):
         plan_of("ring").shards().cost("nope")
+
+
+def test_blocks_of_a_file_that_do_not_fit_together_have_no_price():
+    product = tp.trace(tp.einsum("i k, k n -> i n"), tp.TensorType({"i": 8, "k": 6}), tp.TensorType({"k": 6, "n": 4}))
+    stored = json.loads(tp.plan(product, tp.mesh(data=2), {"i": "data"}).shards().to_json())
+    del stored["sha256"]
+    stored["content"]["coordinates"][0]["count"] = 0
+    with pytest.raises(tp.PlanError, match=r"have no price\n  ZeroDivisionError: .*\n  Ask shards.verify"):
+        ShardedGraph.from_json(json.dumps(stored)).cost("H100")
 
 
 def test_what_sends_the_same_of_one_value_is_sent_once():
