@@ -27,7 +27,6 @@ from combinators.merging.blocks import (
     is_native_scan,
     merge_behind,
     scan_block,
-    shift_block,
 )
 from combinators.merging.monoid import Monoid
 from combinators.monoids.dual import dual
@@ -81,13 +80,34 @@ def prefixes(
       reverse: suffixes instead.
       exclusive: without the own step.
     """
-    if exclusive and state[0].shape[carrier[0].index(over)] == 1:
+    if exclusive and state[0].shape[carrier[0].index(over)] <= 1:
         # Nothing comes before the one step: what is made of no operand is not sent, nor has it a gradient.
         return identity_block(monoid, tree, carrier, state)
+    if exclusive:
+        # The last step is merged into nothing: dropped afterwards it would have a slope of 0, and 0 * inf is NaN.
+        some, one = ahead_of_last(carrier, over, state, reverse), ahead_of_last(carrier, over, state, reverse, 1)
+        found = prefixes(monoid, tree, carrier, over, some, rows, reverse)
+        edge = identity_block(monoid, tree, carrier, one)
+        return [
+            jnp.concatenate([leaf, first] if reverse else [first, leaf], axis=axes.index(over))
+            for leaf, first, axes in zip(found, edge, carrier, strict=True)
+        ]
     if rows is not None and has_rows(rows, monoid, carrier, over, state):
         return row_scan(rows, monoid, tree, carrier, over, state, reverse).prefixes(None, exclusive)
-    scanned = scan_block(monoid, tree, carrier, over, state, reverse)
-    return shift_block(monoid, tree, carrier, over, scanned, reverse) if exclusive else scanned
+    return scan_block(monoid, tree, carrier, over, state, reverse)
+
+
+def ahead_of_last(
+    carrier: Sequence[Axes], over: str, state: Sequence[Any], reverse: bool, count: int | None = None
+) -> list[Any]:
+    """The steps of a block but for the last one that a scan meets; or the first `count` of them."""
+    found: list[Any] = []
+    for leaf, axes in zip(state, carrier, strict=True):
+        axis = axes.index(over)
+        size = leaf.shape[axis]
+        kept = size - 1 if count is None else count
+        found.append(lax.slice_in_dim(leaf, size - kept if reverse else 0, size if reverse else kept, axis=axis))
+    return found
 
 
 def has_rows(rows: Rows, monoid: Monoid, carrier: Sequence[Axes], over: str, state: Sequence[Any]) -> bool:
@@ -139,7 +159,8 @@ class RowScan:
         """
         first, rest = self._steps
         ahead, steps = [leaf[:1] for leaf in first], [leaf[1:] for leaf in first]
-        behind = [leaf[:-1] for leaf in self._ends]
+        # The last row comes before no other; its total is asked for where something comes behind the block.
+        behind = self._ends_of(-1) if before is None else [leaf[:-1] for leaf in self._ends]
         unit = identity_block(self.monoid, self.tree, self._ends_axes, ahead)
         if before is not None:
             entering = [jnp.expand_dims(leaf, 0) for leaf in before]
@@ -183,12 +204,15 @@ class RowScan:
 
     @cached_property
     def _ends(self) -> list[Any]:
-        """What the rows up to each one come to."""
+        return self._ends_of(None)
+
+    def _ends_of(self, stop: int | None) -> list[Any]:
+        """What the rows up to each one come to, of all rows or of those before the row `stop`."""
 
         def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], None]:
             return self._merge(carry, step), None
 
-        first, rest = self._steps
+        first, rest = [leaf[:stop] for leaf in self._steps[0]], [leaf[:, :stop] for leaf in self._steps[1]]
         # In a mesh a loop has to start from what varies as its result does; the choice below is made when compiling.
         like = [lax.stop_gradient(leaf) for leaf in self._merge(first, first)]
         start = [jnp.where(True, one, other) for one, other in zip(first, like, strict=True)]

@@ -16,11 +16,10 @@ from combinators.merging.blocks import (
     merge_behind,
     scan_block,
     shared_axes,
-    shift_block,
 )
 from combinators.merging.monoid import Monoid
 from combinators.monoids.optional import optional
-from combinators.numerics.row_scan import has_rows, row_scan, rows_on
+from combinators.numerics.row_scan import ahead_of_last, has_rows, row_scan, rows_on
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.here import Here
@@ -106,7 +105,7 @@ def _scanned(shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before_of: 
     if uneven and reverse and operation.monoid.native is None:
         scanned = _behind_padding(shaped, cut, here, masked, before_of, there)
     else:
-        scanned = _along(arguments, shaped, here, masked, before_of, there)
+        scanned = _along(arguments, shaped, here, masked, before_of, there, valid if uneven else None)
     if not uneven:
         return scanned
     # Padding keeps the state of its own step: a state that occurs, where the identity may present as NaN.
@@ -114,9 +113,18 @@ def _scanned(shaped: Shaped, cut: Cut, here: Here, steps: list[Any], before_of: 
 
 
 def _along(
-    arguments: Arguments, shaped: Shaped, here: Here, steps: list[Any], before_of: BeforeOf, there: Any
+    arguments: Arguments,
+    shaped: Shaped,
+    here: Here,
+    steps: list[Any],
+    before_of: BeforeOf,
+    there: Any,
+    keeps: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Prefixes of the steps of a block by the monoid, tree and carrier in `arguments`."""
+    """Prefixes of the steps of a block by the monoid, tree and carrier in `arguments`.
+
+    Padding, where `keeps` is False, is not merged with what comes before: nobody reads it, so that it has a slope of 0.
+    """
     monoid, _, carrier = arguments
     operation, over, reverse = shaped.operation, shaped.operation.over, shaped.operation.reverse
     assert over is not None
@@ -129,12 +137,22 @@ def _along(
         # Fused with what goes on from there, the tree is computed again for every step: twice the time on an H100.
         inclusive = list(lax.optimization_barrier(tuple(inclusive)))
     before = before_of(last_of_block(carrier, over, inclusive, reverse))
-    spread = [
-        jnp.broadcast_to(jnp.expand_dims(leaf, axes.index(over)), full.shape)
-        for leaf, axes, full in zip(before, carrier, inclusive, strict=True)
-    ]
+    entering = [jnp.expand_dims(leaf, axes.index(over)) for leaf, axes in zip(before, carrier, strict=True)]
+    if operation.exclusive:
+        # What is dropped is not merged: it has a slope of 0, and 0 * inf is NaN.
+        inclusive = ahead_of_last(carrier, over, inclusive, reverse)
+        keeps = None if keeps is None else ahead_of_last(carrier, over, keeps, reverse)
+    spread = [jnp.broadcast_to(leaf, full.shape) for leaf, full in zip(entering, inclusive, strict=True)]
+    if keeps is not None:
+        unit = identity_block(*arguments, spread)
+        spread = [jnp.where(keep, leaf, one) for keep, leaf, one in zip(keeps, spread, unit, strict=True)]
     scanned = merge_behind(*arguments, spread, inclusive, there, reverse)
-    return shift_block(*arguments, over, scanned, reverse, before) if operation.exclusive else scanned
+    if not operation.exclusive:
+        return scanned
+    return [
+        jnp.concatenate([leaf, first] if reverse else [first, leaf], axis=axes.index(over))
+        for leaf, first, axes in zip(scanned, entering, carrier, strict=True)
+    ]
 
 
 def _behind_padding(
