@@ -1,6 +1,7 @@
 """Memory of streams: what `job.plan()` says beside what a process took.
 
     python -m benchmarks.streams                 # twelve jobs, each in a process of its own
+    python -m benchmarks.streams --within 1.1    # each in a memory group of its plan and a tenth
     python -m benchmarks.streams --shards 200    # one process, so many files one after the other
 
 Peaks are of the resident set, above what the process held once the job was planned: `VmHWM`, which is set back before
@@ -16,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
 import numpy as np
 
 import tapestry_jax as tp
+from benchmarks.memory_group import limited
 from benchmarks.streams_jobs import COLUMNS, JOBS, Streamed, write
 from combinators.frozen import dataclass
 
@@ -68,20 +71,22 @@ def _status(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-def measure(name: str, chosen: Streamed, folder: Path) -> Peak:
-    """Run a job in this process."""
+def measure(name: str, chosen: Streamed, folder: Path, within: float | None) -> Peak:
+    """Run a job in this process; `within` is the share of its plan that a memory group lets it take."""
     chosen.job(folder, WARM).run()
     job = chosen.job(folder)
     planned, before, since = job.plan().total, resident(), time.process_time()
-    result = job.run()
+    with nullcontext() if within is None else limited(int(within * planned)):
+        result = job.run()
     measured, seconds = peak() - before, time.process_time() - since
     del result
     return Peak(name, planned, measured, seconds)
 
 
-def apart(name: str, folder: Path) -> Peak:
+def apart(name: str, folder: Path, within: float | None) -> Peak:
     """Run a job in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.streams", "--job", name, "--folder", str(folder)]
+    command += [] if within is None else ["--within", str(within)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     if said.returncode:
         raise RuntimeError(f"{name}:\n{said.stderr}")
@@ -120,10 +125,11 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--shards", type=int, default=0)
     parser.add_argument("--job", choices=list(JOBS), help="in this process, of files that are there")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--within", type=float, default=None)
     chosen = parser.parse_args(words)
     if chosen.job:
         jax.config.update("jax_num_cpu_devices", JOBS[chosen.job].devices)
-        found = measure(chosen.job, JOBS[chosen.job], chosen.folder)
+        found = measure(chosen.job, JOBS[chosen.job], chosen.folder, chosen.within)
         print(json.dumps({name: getattr(found, name) for name in ("job", "planned", "measured", "seconds")}))
         return
     with tempfile.TemporaryDirectory(dir=chosen.folder) as made:
@@ -136,7 +142,7 @@ def main(words: list[str] | None = None) -> None:
         write(folder)
         print(HEAD)
         for name in chosen.only:
-            print(row(apart(name, folder)), flush=True)
+            print(row(apart(name, folder, chosen.within)), flush=True)
 
 
 if __name__ == "__main__":
