@@ -103,8 +103,8 @@ def pairs_by(change: Callable[[list[Any], int], Any]) -> Fault:
     """Send along other pairs."""
 
     def fault(send: Any) -> Any:
-        return lambda value, axes, pairs, mesh: send(
-            value, axes, change([tuple(map(int, p)) for p in pairs], mesh.size(axes)), mesh
+        return lambda value, axes, pairs, mesh, *rest: send(
+            value, axes, change([tuple(map(int, p)) for p in pairs], mesh.size(axes)), mesh, *rest
         )
 
     return fault

@@ -140,7 +140,12 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     ),
     "coordinates begin a cell later": ("causal", read.coordinates, "block + cut.low", "block + cut.low + 1"),
     "the mask of the remainder is a cell short": ("neutral", fold._neutralised, "< count", "< count - 1"),
-    "an exclusive prefix is inclusive": ("exclusive", scan._along, "if operation.exclusive else", "if False else"),
+    "an exclusive prefix is inclusive": (
+        "exclusive",
+        scan._along,
+        "[leaf, first] if reverse else [first, leaf]",
+        "[first, leaf] if reverse else [leaf, first]",
+    ),
     "prefixes are merged in another order": (
         "scan",
         scan._exclusive_over_mesh,
