@@ -12,7 +12,10 @@ from jax.sharding import Mesh
 from tapestry_jax.machines.figures import Figure, Link
 from tapestry_jax.machines.machine import Machine
 
-_MEASURED = "eight devices simulated on two cores of an Intel Xeon by jax 0.10.2, tp.machines.measure; a device's share"
+_MEASURED = (
+    "tp.machines.measure of eight devices that jax 0.10.2 simulates on two busy cores of a Xeon; a device's share"
+)
+_GUESSED = "a guess: it is not timed, or is nothing where loops are compiled as one"
 _LINK = Link("switch", Figure(0.6e9, _MEASURED, estimate=True), Figure(0.13e-3, _MEASURED, estimate=True))
 
 CPU = Machine(
@@ -25,11 +28,11 @@ CPU = Machine(
     vector=Figure(0.9e9, _MEASURED, estimate=True),
     memory=Figure(3.2e9, _MEASURED, estimate=True),
     bandwidth=Figure(0.8e9, _MEASURED, estimate=True),
-    cache=Figure(4e6, _MEASURED, estimate=True),
+    cache=Figure(4e6, _GUESSED, estimate=True),
     inside=_LINK,
     group=4096,
     between=_LINK,
-    start=Figure(1e-6, _MEASURED, estimate=True),
+    start=Figure(1e-6, _GUESSED, estimate=True),
 )
 """One of eight devices that a host of two cores simulates: what it does is a guess for any other host."""
 
