@@ -32,6 +32,8 @@ AHEAD = 256 << 20
 """Bytes of the buffers into which turns are read ahead, where no memory is given."""
 Done = Callable[[Mapping[int, Any], Mapping[int, Sequence[Stored]]], None]
 """Told of values on the devices, and of what is stored, by slot."""
+Ended = Callable[[Sequence[Any]], None]
+"""Told of the leaves that a pass carries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,7 @@ class Runner:
       older: what its one pass carries from rows before its own; None where there are none.
       done: told behind every part what there is: values on the devices, and what is stored, by slot.
       told: fingerprints of sources, by position, as the state of the job names them; None where there is none.
+      ended: told behind the last turn of every pass what it carries, from which newer rows could go on.
     """
 
     split: Split
@@ -64,6 +67,7 @@ class Runner:
     older: Sequence[Array] | None = None
     done: Done | None = None
     told: Mapping[int, str] | None = None
+    ended: Ended | None = None
 
     @cached_property
     def programs(self) -> Programs:
@@ -256,6 +260,8 @@ class Runner:
                     self._keep(keeper, position, part, values, state, still, writing)
             if late is not None:
                 self._write(part, *late, writing)
+        if self.ended is not None:
+            self.ended(state)
         folded = len(state) if region.ends else region.folded
         values.update(zip(region.results[:folded], state[:folded], strict=True))
         values.update({each.value: value for each, value in zip(part.still, still, strict=False)})

@@ -62,7 +62,7 @@ class Programs:
         """A device outside of all loops."""
         parts = {id(inside): inside for inside in map(_inside, self.split.parts)}
         torn = any(map(is_torn, parts.values()))
-        return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=torn)
+        return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=torn, goes_on=True)
 
     def between(self, part: Between) -> Any:
         """The steps between passes, compiled: from the values that they read to those that are read later."""

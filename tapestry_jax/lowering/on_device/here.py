@@ -27,6 +27,7 @@ class Here(MeshShape):
       torn: whether padding is not everywhere a copy of a row (`valid.py`).
       anew: for every loop around the nodes of the scans that began with nothing there, and not behind other devices.
       older: whether loops go on from what an older run has come to, in their first turn too.
+      goes_on: whether somebody goes on from what scans come to behind their last turn.
       since: for scans that begin with nothing in a later turn, by node, their loop and the number of that turn.
     """
 
@@ -35,6 +36,7 @@ class Here(MeshShape):
     torn: bool = False
     anew: Mapping[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     older: Any = False
+    goes_on: bool = False
     since: Mapping[int, tuple[str, Any]] = field(default_factory=dict[int, tuple[str, Any]])
 
     def index(self, axes: Sequence[str]) -> Any:

@@ -60,7 +60,8 @@ def scan_in_turn(
       met: the axes of `cut` along which `before` has met something: not those around a loop that began anew.
       begins: whether `before` is nothing although turns come before this one.
     """
-    assert shaped.operation.monoid is not None
+    over = shaped.operation.over
+    assert shaped.operation.monoid is not None and over is not None
     index = here.index(met)
     begun = index < here.size(met) - 1 if shaped.operation.reverse else index > 0
     there = begun & (_place(shaped, cut, here) > 0) | here.older
@@ -74,7 +75,37 @@ def scan_in_turn(
 
     scanned = _scanned(shaped, cut, here, steps, given, there)
     arguments = (shaped.operation.monoid, shaped.state_tree, _inner(shaped))
+    uneven = cut.block * here.size(cut.axes) != shaped.sizes[over]
+    if here.goes_on and uneven and not shaped.operation.reverse and shaped.operation.monoid.native is None:
+        return scanned, _behind_last(arguments, shaped, cut, here, steps, scanned, before, there)
     return scanned, merge_behind(*arguments, before, own, there, shaped.operation.reverse)
+
+
+def _behind_last(
+    arguments: Arguments,
+    shaped: Shaped,
+    cut: Cut,
+    here: Here,
+    steps: list[Any],
+    scanned: list[Any],
+    before: list[Any],
+    there: Any,
+) -> list[Any]:
+    """The total behind the last step of a turn that is no padding, which beside an infinity is not merged with it."""
+    over = shaped.operation.over
+    assert over is not None
+    count = valid_count(cut, shaped.sizes[over], here)
+    places = [axes.index(over) for axes in shaped.carrier]
+
+    def last(leaf: Any, axis: int) -> Any:
+        place = vary(jnp.maximum(count - 1, 0), sorted(varying_axes(leaf)))
+        return lax.dynamic_index_in_dim(leaf, place, axis, keepdims=False)
+
+    total = list(map(last, scanned, places))
+    if shaped.operation.exclusive:
+        # Its prefixes are those before each step.
+        total = merge_behind(*arguments, total, list(map(last, steps, places)), there | (count > 1))
+    return [jnp.where(count > 0, leaf, left) for leaf, left in zip(total, before, strict=True)]
 
 
 def _place(shaped: Shaped, cut: Cut, here: Here) -> Any:

@@ -91,7 +91,8 @@ class OnWorkers(Runner):
         partials = Partials(self.work.folder, handed.key, handed.step)
         remove_partials(self.work.folder, partials)
         if partials.read(OPERANDS) is None:
-            partials.commit(OPERANDS, {f"operand/{at}": array for at, array in enumerate(operands)})
+            older = {f"older/{at}": array for at, array in enumerate(self.older or ())}
+            partials.commit(OPERANDS, {f"operand/{at}": array for at, array in enumerate(operands)} | older)
         self._find_totals(part, handed, partials, keep)
         todo = []
         for first, last in ranges(part):
@@ -103,6 +104,8 @@ class OnWorkers(Runner):
             _count(meter, turns)
             keep.if_due()
         state, still = self._merged(part, partials, meter)
+        if self.ended is not None:
+            self.ended([*state, *self._totals_behind(part, partials)])
         values.update(zip(part.region.results, state, strict=False))
         values.update({each.value: value for each, value in zip(part.still, still, strict=True)})
 
@@ -131,6 +134,15 @@ class OnWorkers(Runner):
             raise _lost(partials, cut)
         return totals_in(narrow, [found[f"state/{leaf}"] for leaf in range(len(slots))])
 
+    def _totals_behind(self, part: Pass, partials: Partials) -> list[Array]:
+        """The leaves of the totals of scans behind all turns: the last range has gone on from those before it."""
+        region, cut = part.region, ranges(part)[-1]
+        slots = [region.body.slots[slot] for slot in region.body.outputs[: region.folded + region.scanned]]
+        found = partials.read(turned_name(*cut))
+        if found is None or not _fits(found, slots):
+            raise _lost(partials, cut)
+        return [found[f"state/{leaf}"] for leaf in range(region.folded, len(slots))]
+
     def _handed(self, number: int, part: Pass, stored: Mapping[int, Stored], operands: Sequence[Array]) -> Handed:
         work = self.work
         assert work is not None
@@ -153,7 +165,7 @@ class OnWorkers(Runner):
             "settings": {name: str(value) for name, value in settings().items()},
         }
         axes = tuple(map(str, work.planned.mesh.axis_names))
-        key, folder = key_of(told, operands), str(work.folder.absolute())
+        key, folder = key_of(told, [*operands, *(self.older or ())]), str(work.folder.absolute())
         return Handed(
             key, folder, work.graph, work.planned.graph.key, plan, axes, work.dims, outline(self.split), number, step,
             sources, self.ahead, settings(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from combinators.errors import message
 from combinators.settings import under
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.cluster.handed import Built, Handed, built
-from tapestry_jax.streaming.cluster.totals import Totals, read_before, state_of
+from tapestry_jax.streaming.cluster.totals import Totals, read_before, state_of, totals_in
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.partials import Partials
 from tapestry_jax.streaming.measured.metrics import Meter
@@ -25,7 +25,7 @@ from tapestry_jax.streaming.turn import Programs
 T = TypeVar("T")
 
 OPERANDS = "operands"
-"""The partial that the driver commits: what the pass reads on the devices."""
+"""The partial that the driver commits: what the pass reads on the devices, and what older rows have come to."""
 
 
 def run_range(handed: Handed, begin: int, stop: int, number: int | None = None) -> str:
@@ -72,11 +72,14 @@ def _turned(
     operands = [
         jax.device_put(given[f"operand/{number}"], programs.sharding(slot)) for number, slot in enumerate(slots)
     ]
-    state, turn = _begun(part, programs, before), programs.turn(part)
     counts = range(begin, stop)
     order = [part.turns - 1 - count if part.region.reverse else count for count in counts]
-    # The turns before are other workers': folds merge nothing with what this one begins with.
-    begun = np.int32(order[0]), np.bool_(False)
+    older = _older(job, part, programs, given) if not begin else None
+    state = _put(part, programs, older or state_of(part, programs.first(part)([]), before))
+    # The turns before are other workers': folds merge nothing with what this one begins with, and scans begin with
+    # nothing in the turn that is named. Behind older rows they do so in none.
+    begun = np.int32(-1 if older else order[0]), np.bool_(bool(older))
+    turn = programs.turn(part)
     found, still = dict[str, Array](), list[Any]()
     with Feed(part, programs, places, job.stored, order, job.handed.ahead, Meter()) as feed:
         for at in order:
@@ -89,8 +92,14 @@ def _turned(
     return found | {f"still/{number}": np.array(array) for number, array in enumerate(still)}
 
 
-def _begun(part: Pass, programs: Programs, before: Totals) -> list[Any]:
-    """What is carried before the first turn: scans whose totals are known go on from them."""
-    state = state_of(part, programs.first(part)([]), before)
+def _older(job: Built, part: Pass, programs: Programs, given: Mapping[str, Array]) -> Sequence[Any] | None:
+    """What older rows have come to, as a pass carries it, or a round of it; None where there are none."""
+    older = [given[f"older/{leaf}"] for leaf in range(sum(name.startswith("older/") for name in given))]
+    if not older or part is job.part:
+        return older or None
+    return state_of(part, programs.first(part)([]), totals_in(job.part, older))
+
+
+def _put(part: Pass, programs: Programs, state: Sequence[Any]) -> list[Any]:
     slots = [part.region.body.slots[slot] for slot in part.region.body.outputs[: len(state)]]
     return [jax.device_put(leaf, programs.sharding(slot)) for leaf, slot in zip(state, slots, strict=True)]

@@ -65,18 +65,20 @@ def before_ranges(
     number = [each for each, _ in part.region.scans].index(node)
     behind, before = programs.behind(part, number), own[0]
     yield before
-    for range_, leaves in zip(cut[1:], own[1:], strict=True):
-        before = behind(before, leaves, _holds_some(part, node, range_[0]))
+    for (begin, stop), leaves in zip(cut[1:], own[1:], strict=True):
+        # Those at the end of a dimension may have none.
+        if _holds_some(part, node, begin, stop):
+            before = behind(before, leaves, _holds_some(part, node, 0, begin))
         yield before
 
 
-def _holds_some(part: Pass, node: int, turns: int) -> bool:
-    """Whether a scan meets a cell in the turns that run first; those at the end of a dimension may have none."""
+def _holds_some(part: Pass, node: int, begin: int, stop: int) -> bool:
+    """Whether a scan meets a cell in some turns, counted in the order in which they run."""
     step, shaped = _run_of(part, node), part.region.body.graph.shaped(node)
     over = shaped.operation.over
     assert over is not None
     block, size = dict(step.cuts)[over].block, shaped.sizes[over]
-    lowest = part.turns - turns if part.region.reverse else 0
+    lowest = part.turns - stop if part.region.reverse else begin
     return lowest * block < size
 
 

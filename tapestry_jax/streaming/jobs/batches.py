@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -27,7 +28,7 @@ from tapestry_jax.streaming.kept.batches import (
     newest,
     told_of,
 )
-from tapestry_jax.streaming.kept.checkpoint import Checkpoint, check_results, run_kept
+from tapestry_jax.streaming.kept.checkpoint import WORKERS, Checkpoint, check_results
 from tapestry_jax.streaming.kept.extending import given_rows, not_extended, rows_of, traced_for
 from tapestry_jax.streaming.kept.origins import outline
 from tapestry_jax.streaming.kept.thaw import older_state
@@ -97,10 +98,10 @@ def _counted(
     first, program = (added, grown.planned.graph.key) if newest_one is None else (newest_one.first, newest_one.program)
     end = goes_on(first, added + (older.rows if older else 0), None if older is None else older.batches, batches)
     told = told_of(number, program, end["batches"])
-    place = begin_batch(folder, number, told)
+    place = begin_batch(folder, number, told, WORKERS if job.engine is not None else "")
     state = None if older is None else older_state(grown.split, grown.programs, older.frozen.arrays, older.folder)
-    kept = Checkpoint(place, checkpoint.turns, checkpoint.seconds)
-    leaves = run_kept(grown.resumable(state, told, end), kept)
+    kept = replace(grown, checkpoint=replace(checkpoint, folder=place))
+    leaves = kept.kept(kept.resumable(told, end), older=state)
     end_batch(folder, number)
     return jax.tree.unflatten(job.planned.graph.out_tree, leaves)
 

@@ -10,6 +10,7 @@ from combinators.graphs.graph import Graph
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.entries.items import chunks
 from tapestry_jax.storage.protocols import Stored
+from tapestry_jax.streaming.cluster.asked import check_engine
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.jobs.asked import read_plan, read_sources
 from tapestry_jax.streaming.kept.extending import (
@@ -38,8 +39,6 @@ def check_extended(job: Job, *, leaves: bool = True) -> None:
     """
     if job.cache is not None:
         raise not_extended("a result that was found in cache= has no state to go on from")
-    if job.engine is not None:
-        raise not_extended("its turns are those of workers, engine=, which begin with no state")
     if (leaves or job.split.passes) and (why := why_not(job.split, job.dims)) is not None:
         raise not_extended(why)
     if isinstance(job.program, Graph | Plan) or job.program is None:
@@ -67,6 +66,8 @@ def extended(job: Job, rows: int, new: Any) -> Job | None:
     changes = bool(job.split.passes) and carried_as(grown.split) != carried_as(job.split)
     if (why := why_not(grown.split, dims)) is not None or changes:
         raise not_extended(why or "for so few rows it carries another state")
+    if job.engine is not None:
+        check_engine(grown.split, planned.mesh, sources, job.sinks, job.checkpoint)
     if job.memory is not None and not (budget := grown.plan()).fits:
         remedy = "Give the job more memory."
         raise PlanError(message("new rows do not fit into the memory", *str(budget).splitlines(), remedy=remedy))

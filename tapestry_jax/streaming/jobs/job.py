@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from tapestry_jax.streaming.jobs.extended import check_extended, extended, no_ro
 from tapestry_jax.streaming.jobs.from_cache import run_cached
 from tapestry_jax.streaming.jobs.outputs import Outputs
 from tapestry_jax.streaming.jobs.page import run_page
-from tapestry_jax.streaming.kept.checkpoint import Checkpoint, Resumable, run_kept
+from tapestry_jax.streaming.kept.checkpoint import WORKERS, Checkpoint, Resumable, run_kept
 from tapestry_jax.streaming.kept.extending import Last, Reached, rows_of, why_not
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.known import functions_of
@@ -194,39 +194,34 @@ class Job:
         leaves = self.kept(self.resumable(goes_on=first_batch(self)))
         return jax.tree.unflatten(self.planned.graph.out_tree, leaves)
 
-    def kept(self, told: Resumable, done: Done | None = None) -> list[Any]:
+    def kept(self, told: Resumable, done: Done | None = None, older: Sequence[Array] | None = None) -> list[Any]:
         """Run it in its folder, in this process or on workers.
 
         Args:
           told: the job as it is kept.
           done: told behind every part what there is.
+          older: what its pass carries from rows before its own.
 
         Returns:
           The outputs, in order.
         """
-        assert self.checkpoint is not None
-        if self.engine is None:
-            runner = told.runner
-            on_devices = replace(told, runner=lambda sinks, spill: replace(runner(sinks, spill), done=done))
-            return run_kept(on_devices, self.checkpoint)
-        with client_of(self.engine) as client:
-            on_workers = replace(
-                told,
-                runner=lambda sinks, spill: replace(self._on_workers(sinks, spill, client), done=done),
-                engine="workers",
-            )
-            return run_kept(on_workers, self.checkpoint)
+        checkpoint = self.checkpoint
+        assert checkpoint is not None
 
-    def resumable(
-        self,
-        older: Sequence[Array] | None = None,
-        told: Mapping[str, str] | None = None,
-        goes_on: Mapping[str, Array] | None = None,
-    ) -> Resumable:
+        def by(runner: Callable[..., Runner]) -> list[Any]:
+            return run_kept(
+                replace(told, runner=lambda *given: replace(runner(*given), done=done, older=older)), checkpoint
+            )
+
+        if self.engine is None:
+            return by(self._runner)
+        with client_of(self.engine) as client:
+            return by(partial(self._on_workers, client))
+
+    def resumable(self, told: Mapping[str, str] | None = None, goes_on: Mapping[str, Array] | None = None) -> Resumable:
         """The job as it is kept.
 
         Args:
-          older: what its pass carries from rows before its own.
           told: what says who it is, beside what it computes.
           goes_on: what others that go on from its end are told.
         """
@@ -238,10 +233,11 @@ class Job:
             self.sources,
             out.places(),
             out.opened,
-            lambda sinks, spill: replace(self._runner(sinks, spill), older=older),
+            self._runner,
             self._metered,
             out.leaves,
-            told=told or {},
+            WORKERS if self.engine is not None else "",
+            told or {},
             goes_on=goes_on,
         )
 
@@ -301,10 +297,10 @@ class Job:
         return self.reached[-1].result
 
     def _reaching(self, older: Sequence[Array] | None, rows: int) -> Reached:
-        last, sinks = Last(self.split), self.outputs.opened(self.outputs.filled)
+        last, sinks = Last(), self.outputs.opened(self.outputs.filled)
         with closed_on_errors(sinks):
             runner = self._runner(sinks, self.outputs.spill)
-            made = self._metered(replace(runner, older=older), None, last)
+            made = self._metered(replace(runner, older=older, ended=last), None, None)
             result = self.outputs.result(*made)
         return Reached(rows + rows_of(self.planned.graph, self.dims[0]), last.state, result)
 
@@ -338,7 +334,7 @@ class Job:
         limits = self.ahead, self.behind
         return Runner(self.split, self.planned.mesh, self.sources, sinks, spill, *limits, self.programs)
 
-    def _on_workers(self, sinks: dict[int, list[Sink]], spill: Spill, client: Any) -> Runner:
+    def _on_workers(self, client: Any, sinks: dict[int, list[Sink]], spill: Spill) -> Runner:
         assert self.checkpoint is not None
         folder = self.checkpoint.folder
         places = {slot: Opened(str(place_of(self.split, slot, folder).absolute())) for slot in self.split.written}

@@ -148,8 +148,14 @@ def place_of_batch(folder: Path, number: int) -> Path:
     return folder / _FOLDER / f"{number:08d}"
 
 
-def begin_batch(folder: Path, number: int, told: Mapping[str, str]) -> Path:
+def begin_batch(folder: Path, number: int, told: Mapping[str, str], engine: str) -> Path:
     """The folder of the batch that comes next, without what another one has left there that was never counted.
+
+    Args:
+      folder: of the job.
+      number: of the batch.
+      told: what says which one it is.
+      engine: who turns its chunks: what another one has begun is begun anew.
 
     Raises:
       StreamError: where the newest state of another one is damaged: it may have been counted.
@@ -161,10 +167,10 @@ def begin_batch(folder: Path, number: int, told: Mapping[str, str]) -> Path:
         found, damaged = load(place), has_damage(place)
     except FormatError:
         found, damaged = None, True
-    if found is not None and all(found.job.get(name) == text for name, text in told.items()):
+    if found is not None and all(found.job.get(name, "") == text for name, text in {**told, "engine": engine}.items()):
         return place
     if damaged:
-        remedy = f"Give those rows again, or remove {place}: they are not counted then."
+        remedy = f"Give those rows again as they were given, or remove {place}: they are not counted then."
         raise StreamError(message("rows before these may be counted, in a state that is damaged", remedy=remedy))
     shutil.rmtree(place)
     return place
@@ -193,7 +199,7 @@ def _checked(counted: Counted) -> Counted:
     rows, batches = (found.arrays.get(name, empty) for name in (_ROWS, _BATCHES))
     is_whole = (rows.dtype, rows.shape, batches.dtype, batches.shape[1:]) == (np.int64, (2,), np.uint8, (64,))
     if not is_whole or ("program" if counted.number else "graph") not in found.job:
-        told = "an earlier release wrote it, workers did, or its rows took one turn, which leaves no state"
+        told = "an earlier release wrote it, or its rows took one turn, which leaves no state"
         headline = f"the job in {counted.folder} has finished without a state to go on from"
         raise StreamError(
             message(headline, told, remedy="Run it in another folder, in smaller chunks, and extend that.")

@@ -21,7 +21,7 @@ from tapestry_jax.streaming import position as running
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.frozen import Frozen, Position, check_unchanged, load, locked, save
 from tapestry_jax.streaming.kept.begun import begun_sinks, check_begun, forget_sinks
-from tapestry_jax.streaming.kept.extending import Both, Last
+from tapestry_jax.streaming.kept.extending import Last
 from tapestry_jax.streaming.kept.interrupts import Interrupted, Interrupts, heard
 from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
 from tapestry_jax.streaming.kept.partials import remove_partials
@@ -31,6 +31,9 @@ from tapestry_jax.streaming.moving.spilling import Spill
 from tapestry_jax.streaming.running import Runner
 from tapestry_jax.streaming.sinks import closed_on_errors
 from tapestry_jax.streaming.split import Split
+
+WORKERS = "workers"
+"""Who turns the chunks of a job with `engine=`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Resumable:
       runner: what runs it, from its sinks, and where values between passes go.
       run: run it, from where it stopped, with who keeps it; the values and what is stored, by slot.
       leaves: from values and what is stored, by slot, to its outputs.
-      engine: who turns its chunks; "" for this process. Another one adds floats in another order.
+      engine: who turns its chunks, `WORKERS` or "" for this process. Another one adds floats in another order.
       told: what else says who it is, by name.
       goes_on: what its end is kept with for others to go on from, by name; None where nobody can.
     """
@@ -146,11 +149,12 @@ def run_kept(job: Resumable, checkpoint: Checkpoint) -> list[Any]:
                 before = replace(before, arrays=check_begun(folder, before.arrays, begun))
             for name, source in _arriving(job).items():
                 source.keep(folder / name)
-            runner = replace(job.runner(sinks, _in_folder(job, folder, known, begun)), told=_told(job, now))
+            last = None if job.goes_on is None else Last()
+            runner = job.runner(sinks, _in_folder(job, folder, known, begun))
+            runner = replace(runner, told=_told(job, now), ended=last)
             begin = None if before is None else thaw(job.split, runner.programs, before, folder)
             keeper: running.Keeper = _Keeper(job, checkpoint, replace(now, arrays=begun), interrupts)
-            last = None if job.goes_on is None else Last(job.split, begin)
-            values, stored = job.run(runner, begin, keeper if last is None else Both(last, keeper))
+            values, stored = job.run(runner, begin, keeper)
             leaves = job.leaves(values, stored)
             held = [
                 n for n, slot in enumerate(job.split.outputs) if slot in values and not isinstance(leaves[n], Stored)

@@ -22,7 +22,6 @@ from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.moving.held import fetched
-from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
 from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import spec_of
 
@@ -43,45 +42,18 @@ class Reached:
 
 
 class Last:
-    """A `Keeper` of the state behind the last turn of the one pass.
+    """The state behind the last turn of the one pass, once that is there.
 
     Attributes:
       state: its arrays, as the devices hold them; empty before that turn.
     """
 
-    def __init__(self, split: Split, begin: Stopped | None = None) -> None:
-        part = split.passes[0]
-        self._last = Position(split.parts.index(part), part.turns)
+    def __init__(self) -> None:
         self.state: tuple[Array, ...] = ()
-        if begin is not None and begin.position == self._last:
-            # It was stopped behind that turn, which is not turned again.
-            count = sum(name.startswith("state/") for name in begin.arrays)
-            self.state = tuple(begin.arrays[f"state/{leaf}"] for leaf in range(count))
 
-    def is_due(self, position: Position) -> bool:
-        """Whether this is the last turn."""
-        return position == self._last
-
-    def keep(self, snapshot: Snapshot) -> None:
-        """Copy the state to the host."""
-        self.state = tuple(np.array(fetched(array)) for array in snapshot.state)
-
-
-class Both:
-    """Two keepers of one run; the first one is given a snapshot before the other."""
-
-    def __init__(self, *keepers: Keeper) -> None:
-        self._keepers, self._due = keepers, list[Keeper]()
-
-    def is_due(self, position: Position) -> bool:
-        """Whether any of them keeps this position; both are asked."""
-        self._due = [keeper for keeper in self._keepers if keeper.is_due(position)]
-        return bool(self._due)
-
-    def keep(self, snapshot: Snapshot) -> None:
-        """Hand it to those that keep it."""
-        for keeper in self._due:
-            keeper.keep(snapshot)
+    def __call__(self, state: Sequence[Any]) -> None:
+        """Copy it to the host."""
+        self.state = tuple(np.array(fetched(array)) for array in state)
 
 
 def why_not(split: Split, dims: Sequence[str]) -> str | None:

@@ -90,6 +90,23 @@ def test_scans_inside_and_other_inputs_go_on():
     agree(job.extend({job.planned.graph.inputs[0].name: rows[15:]}), computed(scored, rows, weights))
 
 
+@pytest.mark.parametrize("exclusive", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_totals_of_scans_are_merged_with_no_padding(exclusive: bool):
+    # Of eight chunks of nine matrices one is half padding and three are nothing else: products with the unit are NaN.
+    rows = np.full((18, 2, 2), 0.5, np.float32)
+    rows[::3, 0] = np.inf
+
+    def program(x: Any) -> Any:
+        scanned = tp.scan(agg.MatrixProduct(), "row [i] [j] -> row", over="row", exclusive=exclusive)(x)
+        return tp.fold(agg.Max() & agg.Last(), "row i j -> i j")(scanned)
+
+    job = tp.stream(program, {"row": tp.chunks(8)}, rows[:9])
+    job.run()
+    found, wanted = job.extend(rows[9:]), program(rows)
+    assert not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(found))
+    agree(found, wanted)
+
+
 def test_several_inputs_with_rows_go_on_by_key():
     rows, keys = table(20), np.arange(20, dtype=np.int32) % 3
     program = tp.fold((agg.Mean() & agg.Max()).by_key(None, 3), "row c, row -> c")
