@@ -100,8 +100,7 @@ def _counted(
     told = told_of(number, program, end["batches"])
     place = begin_batch(folder, number, told, WORKERS if job.engine is not None else "")
     state = None if older is None else older_state(grown.split, grown.programs, older.frozen.arrays, older.folder)
-    kept = replace(grown, checkpoint=replace(checkpoint, folder=place))
-    leaves = kept.kept(kept.resumable(told, end), older=state)
+    leaves = grown.kept(grown.resumable(told, end), replace(checkpoint, folder=place), older=state)
     end_batch(folder, number)
     return jax.tree.unflatten(job.planned.graph.out_tree, leaves)
 

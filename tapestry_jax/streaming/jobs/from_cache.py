@@ -150,7 +150,7 @@ class _Run:
             own_files = {slot: place_of(job.split, slot, job.checkpoint.folder) for slot in {*job.split.outputs}}
             places = {s: Opened(str(path)) for s, path in own_files.items() if s in job.split.written} | named
             keeping = _Keeping(self, {slot: own[ref] for ref, slot in slots.items()}, job, places)
-            return job.kept(job.resumable(told=told), keeping.done)
+            return job.kept(job.resumable(told=told), job.checkpoint, keeping.done)
         also = {
             slot: creation(self.cache.folder, self.known[own[ref]])
             for ref, slot in slots.items()

@@ -191,22 +191,27 @@ class Job:
                 return self.run_from(None, None)
             self.reached.append(self._reaching(None, 0))
             return self.reached[-1].result
-        leaves = self.kept(self.resumable(goes_on=first_batch(self)))
+        leaves = self.kept(self.resumable(goes_on=first_batch(self)), self.checkpoint)
         return jax.tree.unflatten(self.planned.graph.out_tree, leaves)
 
-    def kept(self, told: Resumable, done: Done | None = None, older: Sequence[Array] | None = None) -> list[Any]:
-        """Run it in its folder, in this process or on workers.
+    def kept(
+        self,
+        told: Resumable,
+        checkpoint: Checkpoint,
+        done: Done | None = None,
+        older: Sequence[Array] | None = None,
+    ) -> list[Any]:
+        """Run it in a folder, in this process or on workers.
 
         Args:
           told: the job as it is kept.
+          checkpoint: where, and how often.
           done: told behind every part what there is.
           older: what its pass carries from rows before its own.
 
         Returns:
           The outputs, in order.
         """
-        checkpoint = self.checkpoint
-        assert checkpoint is not None
 
         def by(runner: Callable[..., Runner]) -> list[Any]:
             return run_kept(
@@ -216,7 +221,7 @@ class Job:
         if self.engine is None:
             return by(self._runner)
         with client_of(self.engine) as client:
-            return by(partial(self._on_workers, client))
+            return by(partial(self._on_workers, client, checkpoint.folder))
 
     def resumable(self, told: Mapping[str, str] | None = None, goes_on: Mapping[str, Array] | None = None) -> Resumable:
         """The job as it is kept.
@@ -334,9 +339,7 @@ class Job:
         limits = self.ahead, self.behind
         return Runner(self.split, self.planned.mesh, self.sources, sinks, spill, *limits, self.programs)
 
-    def _on_workers(self, client: Any, sinks: dict[int, list[Sink]], spill: Spill) -> Runner:
-        assert self.checkpoint is not None
-        folder = self.checkpoint.folder
+    def _on_workers(self, client: Any, folder: Path, sinks: dict[int, list[Sink]], spill: Spill) -> Runner:
         places = {slot: Opened(str(place_of(self.split, slot, folder).absolute())) for slot in self.split.written}
         # An output that is an input is read where the input lies.
         for number, sink in self.sinks.items():

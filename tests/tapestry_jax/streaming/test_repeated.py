@@ -62,7 +62,7 @@ def fields(rows: int = ROWS) -> list[np.ndarray]:
     ("boundary", "turns", "depth", "size", "rows"),
     [
         ("edge", 7, 3, 5, 23),
-        ("reflect", 5, 2, 2, 17),
+        pytest.param("reflect", 5, 2, 2, 17, marks=pytest.mark.thorough),
         pytest.param("zero", 4, 4, 9, 23, marks=pytest.mark.thorough),
         pytest.param("periodic", 5, 5, 8, 24, marks=pytest.mark.thorough),
         *(
@@ -142,12 +142,13 @@ def test_repetitions_in_repetitions_and_none_at_all() -> None:
 
 
 def test_sizes_beside_a_halo_are_left_to_the_memory() -> None:
-    given = fields(64)
-    graph = tp.trace(system("edge", 2), *(tp.TensorType({"y": 64, "x": COLUMNS}, np.int32),) * 2)
-    job = tp.stream(graph, {"y": tp.halo(depth=2)}, given, memory="20kB")
+    given = np.arange(64, dtype=np.int32)
+    step = tp.stencil(lambda a: a[-1] + 2 * a[1], {"y": (-1, 1)}, boundary="edge")
+    graph = tp.trace(tp.iterate(step, 2), tp.TensorType({"y": 64}, np.int32))
+    job = tp.stream(graph, {"y": tp.halo(depth=2)}, given, memory="2kB")
     assert job.plan().fits and len(job.split.passes) == 1
     with pytest.raises(tp.PlanError, match=r"keep values between passes in a folder: checkpoint='run/'"):
-        tp.stream(graph, {"y": (tp.chunks(size=1), tp.halo(depth=1))}, given, memory="1kB")
+        tp.stream(graph, {"y": (tp.chunks(size=1), tp.halo(depth=1))}, given, memory="400B")
 
 
 def test_repetitions_that_no_host_turns_are_refused() -> None:
@@ -207,7 +208,8 @@ def stopped(call: Callable[[], Any], at: int, folder: Path) -> tuple[int, int]:
     return count, most
 
 
-@pytest.mark.parametrize("share", [0.8, *(pytest.param(n / 40, marks=pytest.mark.thorough) for n in range(40))])
+@pytest.mark.thorough
+@pytest.mark.parametrize("share", [n / 40 for n in range(40)])
 def test_a_repetition_that_is_stopped_goes_on_and_leaves_two_values_at_most(tmp_path: Path, share: float) -> None:
     (tmp_path / "first").mkdir()
     count, most = stopped(lambda: kept(tmp_path / "first").run(), -1, tmp_path / "first/run")
@@ -242,6 +244,7 @@ def test_what_is_removed_is_needed_by_no_run_that_goes_on(tmp_path: Path, monkey
     np.testing.assert_array_equal(found, expected(*fields(), "edge", 9)[0])
 
 
+@pytest.mark.thorough
 def test_values_behind_divided_loops_are_cached_as_what_they_are(tmp_path: Path) -> None:
     # Of five turns, two at once, a halo makes two loops: nodes behind them have other numbers than in the program.
     step = tp.Map(lambda w: w[:-2] + 2 * w[2:], "(y+[k]-1) z -> y z", boundary="edge", sizes={"k": 3})

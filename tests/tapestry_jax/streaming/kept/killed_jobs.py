@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tapestry_jax as tp
+from tapestry_jax.streaming.kept.checkpoint import read_checkpoint
 from tests.tapestry_jax.streaming.whole import whole
 
 agg = tp.aggregators
@@ -21,7 +22,8 @@ ROWS, COLS = 48, 3
 class Killed:
     """A job, of which `sizes` are the chunks that it may go on in: of sums of floats there is one.
 
-    With `batches` it is run on its first rows alone, and the others come later, in so many.
+    With `batches` it is run on its first rows alone, and the others come later, in so many. With `halo` its passes take
+    so many turns of a repetition.
     """
 
     program: Any
@@ -29,6 +31,11 @@ class Killed:
     sizes: tuple[int, ...]
     sinks: Mapping[str, str]
     batches: int = 0
+    halo: int = 0
+
+    def over(self, size: int) -> dict[str, Any]:
+        """The entry of its rows, in chunks of some size."""
+        return {"row": (tp.chunks(size=size), *([tp.halo(depth=self.halo)] if self.halo else []))}
 
 
 def sums(x: Any) -> Any:
@@ -54,13 +61,29 @@ def centred(x: Any) -> Any:
     return tp.named("y", tp.Map(lambda a, b: a - b, "row c, c -> row c")(y, most)), tp.fold(agg.Sum(), "row c -> c")(x)
 
 
+def reached(x: Any) -> Any:
+    """A fold of what a scan gives."""
+    running = tp.scan(agg.Sum(), "row c -> row c", over="row")(x)
+    return tp.fold(agg.Max() & agg.Last(), "row c -> c")(running), tp.fold(agg.Sum(), "row c -> c")(x)
+
+
+def repeated(x: Any) -> Any:
+    """Five turns that read neighbours, and the largest of what they come to."""
+    step = tp.Map(lambda w: (w[:-2] + 2 * w[2:]) % 101, "(row+[k]-1) c -> row c", boundary="edge", sizes={"k": 3})
+    y = tp.iterate(step, 5)(x)
+    return tp.named("y", y), tp.fold(agg.Max(), "row c -> c")(y)
+
+
 JOBS = {
     "sums": Killed(sums, "int32", (1, 2, 4, 8), {}),
+    "floats": Killed(sums, "float32", (4,), {}),
     "moments": Killed(moments, "float32", (4,), {}),
     "running": Killed(running, "int32", (1, 2, 4, 8), {}),
     "doubled": Killed(doubled, "float32", (1, 2, 4, 8), {"y": "y.npy"}),
     "batches": Killed(moments, "float32", (2,), {}, batches=3),
+    "days": Killed(reached, "int32", (2,), {}, batches=2),
     "centred": Killed(centred, "int32", (1, 2, 4), {"y/0": "y.npy"}),
+    "repeated": Killed(repeated, "int32", (8, 16), {"y/0": "y.npy"}, halo=2),
 }
 
 
@@ -75,28 +98,49 @@ def traced(name: str) -> tp.Graph:
     return tp.trace(JOBS[name].program, tp.TensorType({"row": ROWS, "c": COLS}, JOBS[name].dtype))
 
 
-def stream(name: str, size: int, folder: Path, every: Any = 2, **more: Any) -> Any:
+PREPARED: dict[tuple[str, int], Any] = {}
+"""Jobs by name and size of chunks, planned and compiled (`prepared.py`): others of them read and write elsewhere."""
+
+
+def anew(job: Any, **changes: Any) -> Any:
+    """A job with other sources, sinks or another folder, and with the plan and the programs of a prepared one."""
+    found = replace(job, meters=[], reached=[], **changes)
+    for name in ("split", "programs"):
+        found.__dict__[name] = getattr(job, name)
+    return found
+
+
+def stream(name: str, size: int, folder: Path, every: Any = 2, engine: Any = None, **more: Any) -> Any:
     """The job, over a file in a folder, to which its sinks are written as well."""
-    job = JOBS[name]
-    if not (folder / "x.npy").exists():
-        np.save(folder / "x.npy", source(name))
-    graph = traced(name)
+    job, prepared = JOBS[name], PREPARED.get((name, size))
+    opened = tp.open(days(name, folder)[0])
+    if prepared is not None:
+        sinks = {number: tp.create(folder / each.path.name) for number, each in prepared.sinks.items()}
+        checkpoint = read_checkpoint(folder / "run", every)
+        return anew(prepared, sources=(opened,), sinks=sinks, checkpoint=checkpoint, engine=engine)
     made = {output: tp.create(folder / path) for output, path in job.sinks.items()}
     kept = {"checkpoint": folder / "run", "save_every": every} if every is not None else {}
-    return tp.stream(graph, {"row": tp.chunks(size=size)}, (tp.open(folder / "x.npy"),), made or None, **kept, **more)
+    program = job.program if job.batches else traced(name)
+    found = tp.stream(program, job.over(size), (opened,), made or None, **kept, **more)
+    return found if engine is None else replace(found, engine=engine)
 
 
-def ran(name: str, size: int, folder: Path, every: Any = 2) -> Any:
+def days(name: str, folder: Path) -> list[Path]:
+    """What a job reads: all rows, or those of each day where they come in batches; written where it is not there."""
+    parts = np.array_split(source(name), 1 + JOBS[name].batches)
+    paths = [folder / (f"x{day}.npy" if day else "x.npy") for day in range(len(parts))]
+    for path, part in zip(paths, parts, strict=True):
+        if not path.exists():
+            np.save(path, part)
+    return paths
+
+
+def ran(name: str, size: int, folder: Path, every: Any = 2, engine: Any = None) -> Any:
     """The result of the job, in the folder or wherever a process before has left it."""
-    job = JOBS[name]
-    if not job.batches:
-        return stream(name, size, folder, every).run()
-    parts = np.array_split(source(name), 1 + job.batches)
-    kept = {"checkpoint": folder / "run", "save_every": every} if every is not None else {}
-    whole = tp.stream(job.program, {"row": tp.chunks(size=size)}, parts[0], **kept)
-    result = whole.run()
-    for number, part in enumerate(parts[1:]):
-        result = whole.extend(part, batch=f"{number}" if kept else None)
+    job = stream(name, size, folder, every, engine)
+    result = job.run()
+    for path in days(name, folder)[1:]:
+        result = job.extend(tp.open(path))
     return result
 
 

@@ -19,6 +19,8 @@ from tests.tapestry_jax.streaming.kept.killed_jobs import COLS, JOBS, ROWS, arra
 from tests.tapestry_jax.streaming.kept.stops import Stop
 from tests.thoroughly import thoroughly
 
+FEW = ("sums", "moments", "running", "doubled", "centred")
+
 
 def expected(name: str, folder: Path, size: int | None = None) -> list[np.ndarray]:
     """What the job gives that is never stopped."""
@@ -32,9 +34,9 @@ def same(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
     )
 
 
-# Batches are stopped at every state in test_batches.py.
+# Batches are stopped at every state in test_batches.py, and repetitions are killed.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "batches")) for name in JOBS]
+    "name", [pytest.param(name, marks=[] if name in FEW else pytest.mark.thorough) for name in JOBS]
 )
 def test_a_job_that_stops_at_every_state_goes_on(name: str, tmp_path: Path, stopping: Any):
     size = JOBS[name].sizes[-1]
