@@ -30,39 +30,74 @@ LATE = ("jax.extend", "combinators.aggregators", "combinators.stored", *(f"tapes
 MOST_MODULES = 284
 MOST_TEXTS = 200
 
-# An audit hook sees every socket, whoever opens it. Setting the number of devices fails once a backend is up.
+# An audit hook sees every socket, whoever opens it. Setting the number of devices fails once a backend is up. Each
+# statement has a process of its own, forked where JAX is imported and nothing of ours is.
 PROBE = """
-import json, sys
+import json, os, sys, warnings
 sockets = []
 sys.addaudithook(lambda event, args: sockets.append(event) if event in ("socket.__new__", "socket.connect") else None)
 import jax
-texts, known = [], {{*sys.modules}}
-sys.addaudithook(lambda event, args: texts.append(0) if event == "compile" and args[1] == "<string>" else None)
-{statement}
-loaded, compiled = sorted({{name.partition(".")[0] for name in sys.modules}}), len(texts)
-loaded += [name for name in {late!r} if name in sys.modules]
-modules = len(sys.modules.keys() - known)
-import jax
-try:
-    jax.config.update("jax_num_cpu_devices", 3)
-    touched = jax.device_count("cpu") != 3
-except RuntimeError:
-    touched = True
-print(json.dumps({{"loaded": loaded, "sockets": sockets, "touched": touched, "texts": compiled, "modules": modules}}))
+
+def observe(statement, late):
+    texts, known = [], {*sys.modules}
+    sys.addaudithook(lambda event, args: texts.append(0) if event == "compile" and args[1] == "<string>" else None)
+    exec(compile(statement, "statement", "exec"), {"__name__": "__main__", "jax": jax, "sys": sys})
+    loaded, compiled = sorted({name.partition(".")[0] for name in sys.modules}), len(texts)
+    loaded += [name for name in late if name in sys.modules]
+    modules = len(sys.modules.keys() - known)
+    try:
+        jax.config.update("jax_num_cpu_devices", 3)
+        touched = jax.device_count("cpu") != 3
+    except RuntimeError:
+        touched = True
+    seen = {"loaded": loaded, "sockets": sockets, "touched": touched, "texts": compiled, "modules": modules}
+    print(json.dumps(seen), flush=True)
+
+late, *statements = json.loads(sys.argv[1])
+for statement in statements:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which there are none of before a device is looked at
+        child = os.fork()
+    if child == 0:
+        observe(statement, late)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, statement
 """
 
+PLANTED = (
+    # What is counted, and what is looked at after it, apart: a library would be seen by both.
+    {
+        "for _ in range(500): exec('x = 1')": "compiles texts",
+        "sys.modules.update({f'planted{i}': sys for i in range(300)})": "loads many modules",
+    },
+    {
+        "import socket; socket.socket().close()": "opens a socket",
+        "jax.devices()": "touches a device",
+        "import jax.extend": "loads jax.extend",
+    },
+    {
+        "import hypothesis": "loads hypothesis",
+        "import orbax.checkpoint": "loads orbax",
+        "import tapestry_jax as tp; tp.topology": "loads tapestry_jax.aot",
+    },
+)
+STATEMENTS = ("import combinators", "import tapestry_jax", *("\n".join(planted) for planted in PLANTED))
 
-def observe(statement: str) -> dict[str, object]:
-    """Run `statement` in a fresh interpreter and say what it loaded, opened and touched."""
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, dict[str, object]]:
+    """What each statement loads, opens and touches in a fresh interpreter."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROBE.format(statement=statement, late=LATE)],
+        [sys.executable, "-W", "error", "-c", PROBE, json.dumps([LATE, *STATEMENTS])],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return dict(zip(STATEMENTS, told, strict=True))
 
 
 def faults(seen: dict[str, object]) -> list[str]:
@@ -79,33 +114,13 @@ def faults(seen: dict[str, object]) -> list[str]:
 
 
 @pytest.mark.parametrize("package", ["combinators", "tapestry_jax"])
-def test_import_is_light(package: str):
-    assert faults(observe(f"import {package}")) == []
+def test_import_is_light(seen: dict[str, dict[str, object]], package: str):
+    assert faults(seen[f"import {package}"]) == []
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        # What is counted, and what is looked at after it, apart: a library would be seen by both.
-        {
-            "for _ in range(500): exec('x = 1')": "compiles texts",
-            "sys.modules.update({f'planted{i}': sys for i in range(300)})": "loads many modules",
-        },
-        {
-            "import socket; socket.socket().close()": "opens a socket",
-            "jax.devices()": "touches a device",
-            "import jax.extend": "loads jax.extend",
-        },
-        {
-            "import hypothesis": "loads hypothesis",
-            "import orbax.checkpoint": "loads orbax",
-            "import tapestry_jax as tp; tp.topology": "loads tapestry_jax.aot",
-        },
-    ],
-    ids=lambda planted: ", ".join(planted.values()),
-)
-def test_import_probe_sees_faults(planted: dict[str, str]):
-    found = faults(observe("\n".join(planted)))
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: ", ".join(planted.values()))
+def test_import_probe_sees_faults(seen: dict[str, dict[str, object]], planted: dict[str, str]):
+    found = faults(seen["\n".join(planted)])
     assert {*planted.values()} <= {*found}
     # Of numbers, sockets and devices only what was planted: each of these two is seen by itself.
     counted = {"compiles texts", "loads many modules", "opens a socket", "touches a device"}
