@@ -1,7 +1,8 @@
 """Every script of the gallery at tiny sizes, in one process: its plans equal the unplanned program.
 
 Of each script the last plan; those before it, of kinds that the contract tests hold, are thorough. So are scripts whose
-program, plain JAX and plans are held together by tests/tapestry_jax/shards/test_gallery.py, as are those of all.
+program, plain JAX and plans are held together by tests/tapestry_jax/shards/test_gallery.py, or whose kinds of plans by
+contract tests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ TINY: dict[str, dict[str, int]] = {
     "stored_statistics": {"shards": 16, "rows": 4, "columns": 2, "chunks": 2},
     "stencil": {"y": 16, "x": 8, "steps": 2, "depth": 2},
 }
-HELD_BY_BLOCKS = ("batch_norm", "cross_entropy", "flash_attention", "megatron", "parallel_scan")
+HELD_BY_BLOCKS = (
+    *("batch_norm", "cross_entropy", "data_parallelism", "flash_attention", "fsdp", "megatron", "parallel_scan"),
+    *("pencil_fft", "pipeline"),
+)
 SCRIPTS = [pytest.param(script, marks=pytest.mark.thorough) if script in HELD_BY_BLOCKS else script for script in TINY]
 
 

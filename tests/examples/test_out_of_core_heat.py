@@ -1,4 +1,7 @@
-"""The example of grids larger than memory, on few columns: four times what may be used."""
+"""The example of grids larger than memory, on few columns: four times what may be used.
+
+Thorough: a system of two fields.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.parametrize(("system", "fields"), [("heat", 1), ("reaction", 2)])
+@pytest.mark.parametrize(("system", "fields"), [("heat", 1), pytest.param("reaction", 2, marks=pytest.mark.thorough)])
 def test_steps_in_passes_over_files_are_those_in_memory(example: Any, capsys: Any, system: str, fields: int) -> None:
     module = example("out_of_core_heat")
     module.COLUMNS = 8

@@ -1,4 +1,8 @@
-"""The Python in README and the user documents runs as printed, and their links lead somewhere."""
+"""The Python in README and the user documents runs as printed, and their links lead somewhere.
+
+Of pages that compile for seconds what they name of ours is looked up, and the call held against what is taken; they run
+in thorough tests.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.named_in_documents import misnamed
 from tests.quickly import PROCESS
+from tests.thoroughly import thoroughly
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+# Each compiles for five seconds and more.
+LONG = ("decode.md", "nnx.md", "train.md", "write_your_own_monoid.md")
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^```python[^\n]*\n(?:(?!^```)[^\n]*\n)*```\n[^`]*```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -69,7 +77,7 @@ def test_readme_has_code():
 
 # Starting a process takes longer than most documents. The traceback names the one that fails.
 def test_readme_code_runs(tmp_path: Path):
-    readme, *others = with_code()
+    readme, *others = (path for path in with_code() if thoroughly() or path.name not in LONG)
     done = run([readme, *others], tmp_path)
     assert done.returncode == 0, done.stderr
     printed, _, more = done.stdout.partition(f"end of {readme}\n")
@@ -77,6 +85,27 @@ def test_readme_code_runs(tmp_path: Path):
     shown = [line for text in PRINTED.findall(readme.read_text(encoding="utf-8")) for line in text.splitlines()]
     assert len(shown) > 20
     assert [line for line in shown if line != "..." and line not in printed.splitlines()] == []
+
+
+@pytest.mark.parametrize("document", with_code(), ids=lambda path: path.name)
+def test_readme_code_names_what_is_there(document: Path):
+    assert misnamed(code(document.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("tp.nnx.Liner(4, 4)", ["has no attribute 'Liner'"] * 2),
+        ("tp.nnx.models.generate(model, prompt, 4, plans=plan)", ["unexpected keyword argument 'plans'"]),
+        ("generate(model)", ["missing a required argument: 'prompt'"]),
+        ("tp.nnx.models.generate(*given); model.anything(3)", []),
+    ],
+)
+def test_readme_names_that_are_not_there_are_told(line: str, told: list[str]):
+    source = f"import tapestry_jax as tp\nfrom tapestry_jax.nnx.models import generate\n{line}\n"
+    found = misnamed(source)
+    assert len(found) == len(told) and all(map(str.__contains__, found, told)), found
+    assert all(each.startswith("3: ") for each in found)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
