@@ -229,8 +229,8 @@ GROUPS: dict[Any, list[str]] = {
 EACH = [(group, dtype) for group, dtypes in GROUPS.items() for dtype in dtypes]
 # Of numbers of each kind the widest, or the narrowest, is among the others.
 THOROUGH = {
-    *((of_cells, dtype) for dtype in ("int32", "uint8", "float16", "float64")),
-    *((of_axes, dtype) for dtype in ("int8", "bfloat16")),
+    *((of_cells, dtype) for dtype in ("int32", "uint8", "uint32", "float16", "float64")),
+    *((of_axes, dtype) for dtype in ("int8", "uint32", "bfloat16", "complex64")),
     *((of_indices, "float32"), (of_products, "bfloat16")),
 }
 

@@ -371,17 +371,14 @@ if __name__ == "__main__":
     script.write_text(source)
     root = str(Path(__file__).parents[3])
     env = {**os.environ, "PYTHONPATH": root, "JAX_PLATFORMS": "cpu"}
-    run = [
-        subprocess.run(
-            [sys.executable, str(script)], env={**env, "PYTHONHASHSEED": seed}, capture_output=True, text=True
-        )
-        for seed in ("1", "2")
-    ]
-    assert run[0].returncode == 0, run[0].stderr
-    assert run[0].stdout == run[1].stdout
+    # Not that of this process, which is drawn where it is not said.
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    env["PYTHONHASHSEED"] = seed
+    run = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
     space: dict[str, Any] = {"__name__": "elsewhere"}
     exec(compile(source, "<another file>", "exec", dont_inherit=True), space)
-    assert fingerprint(space["make"](3)) == run[0].stdout
+    assert fingerprint(space["make"](3)) == run.stdout
 
 
 # short_name

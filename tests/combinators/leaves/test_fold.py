@@ -13,6 +13,7 @@ import scipy.special
 
 import combinators as tp
 from combinators import SignatureError
+from tests.thoroughly import but
 
 X = np.random.default_rng(0).normal(size=(3, 8, 5)).astype(np.float32)
 MOMENTS = tp.aggregators.Moments()
@@ -20,7 +21,13 @@ MOMENTS = tp.aggregators.Moments()
 
 @pytest.mark.parametrize(
     ("signature", "axis"),
-    [("a b c -> a c", 1), ("a b c -> c", (0, 1)), ("a b c -> b", (0, 2)), ("a b c ->", None), ("... c -> ...", 2)],
+    [
+        ("a b c -> c", (0, 1)),
+        ("... c -> ...", 2),
+        pytest.param("a b c -> a c", 1, marks=pytest.mark.thorough),
+        pytest.param("a b c -> b", (0, 2), marks=pytest.mark.thorough),
+        pytest.param("a b c ->", None, marks=pytest.mark.thorough),
+    ],
 )
 def test_moments_are_those_of_numpy(signature: str, axis: Any) -> None:
     result = tp.fold(MOMENTS, signature)(X)
@@ -93,7 +100,9 @@ def merged(split: tuple[int, ...]) -> tuple[float, float, float, float]:
     return float(moments["count"]), float(total), float(squares), float(np.sqrt(np.float64(moments["variance"])))
 
 
-@pytest.mark.parametrize("split", [(4,), (1, 3), (2, 2), (3, 1), (1, 1, 1, 1), (0, 4), (2, 0, 2), (1, 2, 1, 0)])
+@pytest.mark.parametrize(
+    "split", but([(4,), (1, 3), (2, 2), (3, 1), (1, 1, 1, 1), (0, 4), (2, 0, 2), (1, 2, 1, 0)], (2, 2), (3, 1), (0, 4))
+)
 def test_worked_case_6_every_split_gives_the_same(split: tuple[int, ...]) -> None:
     count, total, squares, deviation = merged(split)
     assert (count, total, squares) == (4, 10, 30)

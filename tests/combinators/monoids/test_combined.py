@@ -13,6 +13,7 @@ import pytest
 import laws
 from combinators import Scan, monoids
 from combinators.errors import GraphError
+from tests.thoroughly import but, thoroughly
 
 F32, I32, BOOL = (jax.ShapeDtypeStruct((), dtype) for dtype in (jnp.float32, jnp.int32, jnp.bool_))
 LAWS = ["structure", "monoid.associativity", "left_identity", "right_identity", "identity_gradient", "commutativity"]
@@ -54,7 +55,7 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("name", PIECES)
+@pytest.mark.parametrize("name", but(PIECES, "optional", "dual"))
 def test_monoids_made_of_monoids_are_lawful(name):
     monoid, lift, types = PIECES[name]
     report = laws.assert_lawful(monoid, types=types, lift=lift, laws=LAWS, examples=10)
@@ -108,7 +109,7 @@ def test_lexicographic_orders_as_tuples_are():
     words = [(1, 5, 2), (3, 0, 9), (3, 2, 0), (3, 2, 1), (0, 9, 9)]
     order = monoids.lexicographic(monoids.Max, monoids.lexicographic(monoids.Max, monoids.Max))
     assert order.idempotent
-    for several in itertools.permutations(words, 3):
+    for several in [*itertools.permutations(words, 3)][:: 1 if thoroughly() else 7]:
         states = [(np.int32(a), (np.int32(b), np.int32(c))) for a, b, c in several]
         first, (second, third) = order.fold(states)
         assert (first, second, third) == max(several)

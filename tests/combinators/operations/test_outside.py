@@ -50,8 +50,19 @@ def test_nothing_is_put_around_what_a_kernel_pads(name: str) -> None:
         assert cut == "channels" or (" pad[" not in shown and "optimization_barrier" not in shown), cut
 
 
-@pytest.mark.parametrize("name", ["Conv", "Conv, VALID", "ConvTranspose", "max_pool"])
-@pytest.mark.parametrize("entries", [{}, {"channels": "data"}, {"y": "data"}, {"x": "model", "batch": "data"}], ids=str)
+# All kernels cut along what they read around, one of them along the other dimensions and uncut.
+@pytest.mark.parametrize(
+    ("entries", "name"),
+    [
+        pytest.param(entries, name, marks=[pytest.mark.thorough] * (name != alone and "y" not in entries))
+        for entries, alone in (
+            *(({}, "Conv"), ({"channels": "data"}, "Conv, VALID"), ({"y": "data"}, "")),
+            ({"x": "model", "batch": "data"}, "max_pool"),
+        )
+        for name in ("Conv", "Conv, VALID", "ConvTranspose", "max_pool")
+    ],
+    ids=str,
+)
 def test_plans_beside_kernels_that_pad_equal_flax(name: str, entries: dict[str, Any]) -> None:
     ours, theirs = layers(name)
     state = nnx.state(ours)

@@ -209,10 +209,12 @@ MUTANTS = {
 
 # States of several arrays are those of Moments and AttentionState, whose laws the tests of monoids and aggregators ask.
 STATES = ("causal attention", "moments")
+# Scans and products of several are among the others.
+ALIKE = ("einsum", "exclusive from the end")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.thorough) if name in STATES else name for name in LAWFUL]
+    "name", [pytest.param(name, marks=pytest.mark.thorough) if name in (*STATES, *ALIKE) else name for name in LAWFUL]
 )
 def test_leaves_are_lawful(name):
     arrow, types = LAWFUL[name]

@@ -152,7 +152,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", each(shipped()))
+@pytest.mark.parametrize("name", each(shipped(), but=("Max", "Mean")))
 def test_shipped_monoids_are_lawful(name):
     monoid = getattr(monoids, name)
     report = laws.assert_lawful(monoid, examples=9 if thoroughly() else 4)
