@@ -48,8 +48,7 @@ NARROWEST, *BETWEEN, WIDEST = PLANS
 @pytest.mark.parametrize(
     ("entries", "direction"),
     [
-        (NARROWEST, "training step"),
-        *(pytest.param(entries, "training step", marks=pytest.mark.thorough) for entries in BETWEEN),
+        *(pytest.param(each, "training step", marks=pytest.mark.thorough) for each in (NARROWEST, *BETWEEN)),
         (WIDEST, "training step"),
         pytest.param(WIDEST, "loss", marks=pytest.mark.thorough),
     ],

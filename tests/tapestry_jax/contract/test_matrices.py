@@ -35,7 +35,7 @@ EVEN, UNEVEN = (8, 16, 32, 4), (7, 5, 13, 3)
     ("entries", "sizes"),
     [
         pytest.param({"batch": "data", "mlp": "model"}, EVEN, marks=pytest.mark.thorough),
-        ({"batch": "data", "mlp": "model"}, UNEVEN),
+        pytest.param({"batch": "data", "mlp": "model"}, UNEVEN, marks=pytest.mark.thorough),
         pytest.param({"batch": ("data", "model")}, UNEVEN, marks=pytest.mark.thorough),
         pytest.param({"embed": "data", "mlp": "model"}, EVEN, marks=pytest.mark.thorough),
         pytest.param({"embed": "model", "batch": "data", "out": "model"}, EVEN, marks=pytest.mark.thorough),

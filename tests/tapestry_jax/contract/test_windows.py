@@ -29,7 +29,7 @@ def dense(image, filters):
     ("height", "entries"),
     [
         pytest.param(12, {"b": "data", "o": "model"}, marks=pytest.mark.thorough),
-        (12, {"y": "data", "x": "model"}),
+        pytest.param(12, {"y": "data", "x": "model"}, marks=pytest.mark.thorough),
         (17, {"y": "model", "c": "data"}),
         pytest.param(9, {"c": ("data", "model")}, marks=pytest.mark.thorough),
     ],
@@ -151,7 +151,7 @@ def test_contract_windows_that_keep_fewer_cells_than_they_read(mesh2x4, rows, re
     ("mode", "size"),
     [
         ("zero", 17),
-        ("periodic", 23),
+        pytest.param("periodic", 23, marks=pytest.mark.thorough),
         pytest.param("reflect", 17, marks=pytest.mark.thorough),
         pytest.param("edge", 23, marks=pytest.mark.thorough),
     ],

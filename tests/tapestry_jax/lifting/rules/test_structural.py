@@ -113,7 +113,8 @@ CASES: dict[str, tuple[Any, ...]] = {
 THOROUGH = {
     *("running from the end", "dilated, padded unevenly", "convolution of three axes", "smallest of windows"),
     *("attention of groups", "a loss", "drawn", "factors", "convolution with strides", "rows that are not there"),
-    *("drawn from keys of keys", "factors of batches", "halves", "running"),
+    *("drawn from keys of keys", "factors of batches", "halves", "running", "eigenvalues", "drawn in a loop"),
+    "a scan from the end",
 }
 
 

@@ -113,7 +113,7 @@ CASES: dict[str, Any] = {
 # From the end as from the start, by fewer leaves, and of other monoids that were found as these are.
 THOROUGH = {
     *("segments from the end", "decays without the batch", "the largest of few steps"),
-    *("a recurrence, both results", "the largest and where it is"),
+    *("a recurrence, both results", "the largest and where it is", "products from the end"),
 }
 
 

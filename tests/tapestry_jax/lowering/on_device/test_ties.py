@@ -38,7 +38,6 @@ def folds(x, weights, labels, runs):
     del runs
     return (
         largest(x, weights),
-        tp.fold((agg.Max() & agg.Moments()) & agg.MinMax(), "x c -> c")(x),
         tp.fold(agg.Max().by_key(None, 2), "x c, x -> c")(x, labels),
         tp.fold(agg.MinMax().masked(), "x c, x -> c")(x, labels),
         tp.fold(lifted_one_by_one, "x c -> c")(x),
@@ -49,6 +48,7 @@ def folds(x, weights, labels, runs):
 def more_folds(x, weights, labels):
     return (
         least(x, weights),
+        tp.fold((agg.Max() & agg.Moments()) & agg.MinMax(), "x c -> c")(x),
         tp.fold(agg.Max(), "x c -> ")(x),
         tp.fold(agg.Max().contramap(lambda x, w: x * w), "x c, c -> c")(x, weights),
         tp.fold((agg.Max() & agg.Min()).by_key(None, 2), "x c, x -> c")(x, labels),

@@ -103,7 +103,7 @@ _DIFFERENCE = tp.Map(lambda x: x[:, 1:] - x[:, :-1], "c (y+[dy]) -> c y", sizes=
 @pytest.mark.parametrize(
     ("of", "chunks"),
     [
-        pytest.param(_LENGTH, {}, id="length-whole"),
+        pytest.param(_LENGTH, {}, id="length-whole", marks=pytest.mark.thorough),
         pytest.param(_LENGTH, {"c": tp.chunks(2)}, id="length-chunks", marks=pytest.mark.thorough),
         pytest.param(_AVERAGE, {}, id="mean-whole"),
         pytest.param(_AVERAGE, {"c": tp.chunks(2)}, id="mean-chunks", marks=pytest.mark.thorough),

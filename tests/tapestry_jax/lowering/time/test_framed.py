@@ -52,7 +52,7 @@ def _gradient(plan: tp.Plan) -> Any:
         pytest.param(_attention, {"k": tp.chunks(4)}, marks=pytest.mark.thorough),
         # Chunks of which rows see nothing, in loops over both.
         (lambda: _attention(causal=True), {"q": tp.chunks(3), "k": tp.chunks(4)}),
-        (_attention, {"k": ("data", tp.chunks(3))}),
+        pytest.param(_attention, {"k": ("data", tp.chunks(3))}, marks=pytest.mark.thorough),
         (_logsumexp, {"q": "data", "k": tp.chunks(5)}),
         (_two_folds, {"k": tp.chunks(4)}),
     ],

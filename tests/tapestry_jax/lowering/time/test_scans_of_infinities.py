@@ -58,8 +58,9 @@ def planned(program: Any, plan: str, *args: Any) -> Any:
 @pytest.mark.parametrize(
     ("plan", "size"),
     [
-        *(("four", 5), ("both", 5), ("both", 8)),
-        *(pytest.param(*each, marks=pytest.mark.thorough) for each in (("four", 8), ("two", 5), ("two", 8))),
+        *(("four", 5), ("both", 5)),
+        *(pytest.param(plan, 8, marks=pytest.mark.thorough) for plan in ("both", "four", "two")),
+        pytest.param("two", 5, marks=pytest.mark.thorough),
         *(pytest.param("chunks", size, marks=pytest.mark.thorough) for size in (5, 8)),
     ],
 )
@@ -128,7 +129,11 @@ def test_a_merge_with_the_identity_is_seen() -> None:
 TIED = np.array([1, 3, 3, 2, 3, 1, 3], np.float32)
 
 
-@pytest.mark.parametrize("how", [{}, {"reverse": True}, {"exclusive": True}], ids=["all", "reverse", "exclusive"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param({}, marks=pytest.mark.thorough), {"reverse": True}, {"exclusive": True}],
+    ids=["all", "reverse", "exclusive"],
+)
 @pytest.mark.parametrize("plan", [pytest.param("four", marks=pytest.mark.thorough), "both"])
 def test_the_first_of_equal_maxima_has_the_gradient_however_a_scan_is_cut(plan: str, how: dict[str, Any]) -> None:
     scan = tp.Scan(tp.monoids.Max, "t -> t", over="t", **how)

@@ -17,6 +17,7 @@ from tapestry_jax.nnx.modules import forgetting
 from tests.contract import assert_contract
 from tests.damaged import damaged
 from tests.simulated.sampled import computed
+from tests.thoroughly import but
 
 X = np.float32(np.random.default_rng(0).standard_normal((2, 6, 8)))
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -36,9 +37,7 @@ def steps(sizes: list[int], call: Any) -> Any:
     return np.concatenate([call(X[:, a:b]) for a, b in itertools.pairwise(ends)], axis=1)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("plain", marks=pytest.mark.thorough), "grouped and turned", "normalised"]
-)
+@pytest.mark.parametrize("name", but(OPTIONS, "plain", "normalised"))
 def test_steps_are_the_whole_sequence(name: str) -> None:
     layer = layer_of(name)
     decoder = tp.nnx.with_cache(layer, 2, 7)
@@ -94,7 +93,7 @@ def test_steps_on_a_mesh(name: str) -> None:
     np.testing.assert_allclose(steps([4, 1, 1], call), layer(X), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("length", [1, 7, 8])
+@pytest.mark.parametrize("length", but([1, 7, 8], 8))
 @pytest.mark.parametrize("count", [0, 1, 3, 8])
 def test_rows_are_put_where_they_belong(length: int, count: int) -> None:
     """On a device, over a mesh evenly and unevenly, at every place, and beyond the end."""

@@ -151,6 +151,8 @@ def costs(function, *args) -> dict[str, float]:
     return {"flops": found["flops"], "bytes": found["bytes accessed"]}
 
 
+# Its layers are counted in tests/benchmarks/test_counts.py.
+@pytest.mark.thorough
 def test_uncut_cost_is_that_of_plain_jnp(model, graph, loss_graph):
     state, pure = nnx.state(model), nnx.to_pure_dict(nnx.state(model))
     np.testing.assert_allclose(graph(state, TOKENS), jnp_forward(pure, TOKENS), rtol=1e-4, atol=2e-5)

@@ -53,6 +53,8 @@ def test_greedy_tokens_are_those_without_a_cache(model, greedy):
     np.testing.assert_array_equal(generate(model, filled, 6, lengths=LENGTHS), greedy)
 
 
+# Positions that are embedded are beside a cache in nnx/attention/test_cache.py.
+@pytest.mark.thorough
 def test_gpt_decodes_up_to_its_last_position():
     gpt = GPT(GPTConfig(2, 8, 2, 31, max_len=8), rngs=nnx.Rngs(0))
     np.testing.assert_array_equal(generate(gpt, PROMPT, 3), without_cache(gpt, PROMPT, np.full(4, 5), 3))
@@ -68,8 +70,8 @@ def test_tokens_are_the_same_on_every_mesh(model, greedy, mesh2x4, name):
         plans.append(tp.plan(graph, mesh2x4, PLANS[name]))
         return plans[-1]
 
-    # Two rows end at tokens of their own, the others do not.
-    stop = tuple(map(int, (greedy[0, 1], greedy[2, 4])))
+    # Two rows end at tokens of their own, the others do not; those of prompts end nothing.
+    stop = tuple(map(int, (greedy[0, 1], greedy[2, 4], PROMPT[1, 0])))
     assert len({tuple(np.flatnonzero(np.isin(row, stop))[:1]) for row in greedy}) > 1
     found = generate(model, PROMPT, 6, lengths=LENGTHS, stop=stop, plan=plan, positions=12)
     np.testing.assert_array_equal(found, ended(greedy, stop))
@@ -98,6 +100,8 @@ def ended(tokens, stop):
     return tokens
 
 
+# As on a mesh, above.
+@pytest.mark.thorough
 def test_rows_end_behind_a_stop_token_each_by_itself(model, greedy):
     """In prompts such tokens end nothing; what a row draws does not depend on how the others end."""
     stop = tuple(map(int, (greedy[0, 1], greedy[2, 4], PROMPT[1, 0])))

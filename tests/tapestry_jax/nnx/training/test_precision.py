@@ -70,7 +70,7 @@ class Theirs(nnx.Module):
     ("precision", "theirs"),
     [
         (jnp.bfloat16, (jnp.bfloat16, jnp.bfloat16)),
-        ({"": jnp.bfloat16, "down": None}, (jnp.bfloat16, jnp.float32)),
+        pytest.param({"": jnp.bfloat16, "down": None}, (jnp.bfloat16, jnp.float32), marks=pytest.mark.thorough),
         ({"up.*": jnp.bfloat16, "x": "bfloat16"}, (jnp.bfloat16, jnp.float32)),
     ],
 )

@@ -116,8 +116,14 @@ def drawn_model(number: int) -> Model:
     return model_of(graph, number % 2 == 1, data=2)
 
 
-@pytest.mark.parametrize("gap", [1e-4, 0.01, 0.2])
-@pytest.mark.parametrize("first", [1e-6, 0.05])
+@pytest.mark.parametrize(
+    ("first", "gap"),
+    [
+        *((1e-6, 1e-4), (0.05, 0.2)),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in ((1e-6, 0.01), (1e-6, 0.2))),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in ((0.05, 1e-4), (0.05, 0.01))),
+    ],
+)
 def test_no_choice_is_below_the_bound_and_what_is_found_is_within_the_gap(
     monkeypatch: pytest.MonkeyPatch, first: float, gap: float
 ):

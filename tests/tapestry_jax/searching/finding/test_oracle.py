@@ -28,6 +28,7 @@ from tapestry_jax.searching.question.read import read_question
 from tapestry_jax.searching.space import Space
 from tests.pairs.programs import draw_program
 from tests.tapestry_jax.searching.programs import layers, mlp
+from tests.thoroughly import but
 
 MESHES = ({"data": 2, "model": 2}, {"data": 8}, {"data": 3}, {"data": 2, "model": 4})
 SIZES = (1024, 4096, 16384)
@@ -59,7 +60,7 @@ def price(method: Method, graph: tp.Graph, mesh: Any) -> float:
     return best_of(problem, method(problem, space_of(problem).plain, 0, Stop())).found.seconds
 
 
-@pytest.mark.parametrize("seed", [7, 14, 30])
+@pytest.mark.parametrize("seed", but([7, 14, 30], 14, 30))
 def test_walks_and_auto_find_what_all_candidates_hold(seed: int):
     found, (graph, mesh) = next(problems(300, seed))
     assert found == seed

@@ -160,8 +160,8 @@ def test_queries_write_nothing_and_are_refused_in_our_words(place: str, text: An
 @pytest.mark.parametrize(
     "name",
     [
-        *('t"; DROP TABLE kept; --', "select", "x/y", "%s"),
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("a'b", "naïve name", "1", "$1")),
+        *('t"; DROP TABLE kept; --', "%s"),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("select", "x/y", "a'b", "naïve name", "1", "$1")),
     ],
 )
 def test_names_of_tables_and_columns_are_no_sql(place: str, name: str):

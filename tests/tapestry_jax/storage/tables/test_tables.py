@@ -136,8 +136,8 @@ def test_tables_of_a_database_are_matrices_and_columns_vectors(tmp_path: Path, d
 @pytest.mark.parametrize(
     "name",
     [
-        *('t"; DROP TABLE kept; --', "select", "x/y"),
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("a'b", "naïve name", "1")),
+        *('t"; DROP TABLE kept; --', "x/y"),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("select", "a'b", "naïve name", "1")),
     ],
 )
 def test_names_of_tables_and_columns_are_no_sql(tmp_path: Path, database: Any, name: str):
