@@ -24,8 +24,8 @@ def convert(value: Any, changes: Sequence[Change], here: Here, *, kept: bool = T
     mark = received if kept else _unmarked
     for change in changes:
         match change:
-            case Cast(axes):
-                value = vary(value, axes)
+            case Cast(axes, order):
+                value = vary(value, axes, order)
             case Slice(axis, cut, size) if cut.striped:
                 value = stripe(value, axis, cut, size, here)
             case Slice(axis, cut, _, alike) if alike:

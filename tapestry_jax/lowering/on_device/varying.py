@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -17,10 +17,19 @@ def varying_axes(value: Any) -> frozenset[str]:
     return frozenset(jax.typeof(value).manual_axis_type.varying)
 
 
-def vary(value: Any, axes: Iterable[str]) -> Any:
-    """Let a value vary over all of `axes`; its gradient is then summed over those that are new."""
+def vary(value: Any, axes: Iterable[str], order: Sequence[int] = ()) -> Any:
+    """Let a value vary over all of `axes`; its gradient is then summed over those that are new.
+
+    Args:
+      value: an array.
+      axes: of the mesh.
+      order: of the value's axes while its gradient is summed; as they stand where it is empty.
+    """
     missing = tuple(axis for axis in in_space(axes) if axis not in varying_axes(value))
-    return lax.pcast(value, missing, to="varying") if missing else value
+    if not missing or not order:
+        return lax.pcast(value, missing, to="varying") if missing else value
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return lax.transpose(lax.pcast(lax.transpose(value, order), missing, to="varying"), back)
 
 
 def received(value: Any) -> Any:

@@ -12,9 +12,15 @@ from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 
 @dataclass(frozen=True)
 class Cast:
-    """Equal copies become values of their own. Free forwards; backwards their gradients are added up (all-reduce)."""
+    """Equal copies become values of their own. Free forwards; backwards their gradients are added up (all-reduce).
+
+    Attributes:
+      axes: of the mesh.
+      order: of the value's axes while gradients are added up; empty where they stand as they are.
+    """
 
     axes: tuple[str, ...]
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,14 @@ class Frame:
             return self.slots[self.home[ref]].layout
         return self.parent.layout_of(ref)
 
-    def convert(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
-        """The slot of a value in a layout, varying over mesh axes; a step is added where there is none yet."""
+    def convert(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str, order: tuple[int, ...] = ()) -> int:
+        """The slot of a value in a layout, varying over mesh axes; a step is added where there is none yet.
+
+        Its gradients are added up with their axes in the order that the first who asks for it has.
+        """
         varying |= self.stages
         if ref not in self.home:
-            return self._from_outside(ref, layout, varying, path)
+            return self._from_outside(ref, layout, varying, path, order)
         source = self._nearest(ref, layout)
         slot = self.slots[source]
         # What was cast outside, before a loop, stays so, whatever is asked of it here.
@@ -84,14 +87,23 @@ class Frame:
         varying |= held
         if slot.layout == layout and slot.varying == varying:
             return source
-        return self._changed(source, layout, varying, held, path)
+        return self._changed(source, layout, varying, held, path, order)
 
-    def _changed(self, source: int, layout: Layout, varying: frozenset[str], held: frozenset[str], path: str) -> int:
+    def _changed(
+        self,
+        source: int,
+        layout: Layout,
+        varying: frozenset[str],
+        held: frozenset[str],
+        path: str,
+        order: tuple[int, ...],
+    ) -> int:
         """The slot of what lies in another one, in a layout of its own."""
         key, slot = (source, layout, varying), self.slots[source]
         if key not in self._converted:
             changes = layout_changes(slot.type.shape, slot.layout, layout, varying - self.stages, self.mesh, held)
             self._converted[key] = self.add(Slot(slot.type, layout, varying))
+            changes = tuple(replace(each, order=order) if isinstance(each, Cast) else each for each in changes)
             self.steps.append(Convert(source, self._converted[key], changes, path))
         return self._converted[key]
 
@@ -107,13 +119,16 @@ class Frame:
         changes = layout_changes(kind.shape, have, layout, layout.axes, self.mesh)
         return not all(isinstance(change, Cast | Slice) for change in changes)
 
-    def _from_outside(self, ref: Ref, layout: Layout, varying: frozenset[str], path: str) -> int:
+    def _from_outside(
+        self, ref: Ref, layout: Layout, varying: frozenset[str], path: str, order: tuple[int, ...]
+    ) -> int:
         """Everything that does not depend on the turn happens outside, once; here a chunk is sliced."""
         assert self.parent is not None
         axis, wide = self.opened[-1], self.taken.get(ref)
         if wide is not None and wide != layout and self._holds(ref, wide, layout):
-            return self._changed(self._from_outside(ref, wide, varying, path), layout, varying, frozenset(), path)
-        outer = self.parent.convert(ref, outside(layout, axis), varying, path)
+            source = self._from_outside(ref, wide, varying, path, order)
+            return self._changed(source, layout, varying, frozenset(), path, order)
+        outer = self.parent.convert(ref, outside(layout, axis), varying, path, order)
         if not streams(layout, axis):
             return self._input(outer, self.parent.slots[outer])
         known = self.parent.slots[outer]

@@ -13,6 +13,7 @@ from tapestry_jax.planning.geometry.opening import made_outside
 from tapestry_jax.planning.geometry.time_axis import in_space, in_time, spread
 from tapestry_jax.planning.scheduling.demands import Demands
 from tapestry_jax.planning.scheduling.frame import Frame
+from tapestry_jax.planning.scheduling.gradient_orders import gradient_orders
 from tapestry_jax.planning.scheduling.reads import Cuts, all_axes, fold_axes, result_layout
 from tapestry_jax.planning.scheduling.schedule import Finish, Run, Scatter, Slot
 
@@ -31,8 +32,10 @@ def schedule_operation(demands: Demands, index: int, frame: Frame, outputs: Mapp
     shaped, cuts, path = demands.shaped[index], demands.cuts[index], demands.prefix + node.path
     axes = spread(all_axes(cuts.values())) | frame.stages
     operands = tuple(
-        frame.convert(demands.source(ref), layout, axes, path)
-        for ref, layout in zip(node.operands, demands.operand_layouts(index), strict=True)
+        frame.convert(demands.source(ref), layout, axes, path, order)
+        for ref, layout, order in zip(
+            node.operands, demands.operand_layouts(index), gradient_orders(shaped), strict=True
+        )
     )
     if in_time(fold_axes(shaped, cuts)):
         kinds = [demands.graph.type_of(ref).struct for ref in node.operands]

@@ -137,7 +137,9 @@ def _hoisted(body: Schedule, node: Loop) -> tuple[Schedule, tuple[Convert, ...]]
             prologue.append(step)
         elif isinstance(step, Convert) and step.source in slices and all(isinstance(c, Cast) for c in step.changes):
             slices.add(step.result)
-            prologue.append(step)
+            # Turns have turned their gradients already, before these are stacked.
+            plain = tuple(replace(change, order=()) for change in step.changes if isinstance(change, Cast))
+            prologue.append(replace(step, changes=plain))
         else:
             steps.append(step)
     return replace(body, steps=tuple(steps)), tuple(prologue)
