@@ -154,6 +154,21 @@ def scan_block(
     return [jnp.moveaxis(leaf, 0, axis) for leaf, axis in zip(scanned, axes, strict=True)]
 
 
+def fold_block(monoid: Monoid, tree: Any, carrier: Sequence[Axes], over: str, state: list[Any]) -> list[Any]:
+    """All steps of a block of states merged along the dimension `over`, in pairs; without prefixes that nobody reads.
+
+    Of prefixes that are dropped derivatives are 0 times what they are made of, which is NaN beside an infinity.
+    """
+    axes = [leaf_axes.index(over) for leaf_axes in carrier]
+    inner = [(over, *(name for name in leaf_axes if name != over)) for leaf_axes in carrier]
+    steps = [jnp.moveaxis(leaf, axis, 0) for leaf, axis in zip(state, axes, strict=True)]
+    while (count := steps[0].shape[0]) > 1:
+        first, second = ([leaf[start : count - count % 2 : 2] for leaf in steps] for start in (0, 1))
+        merged = combine_blocks(monoid, tree, inner, first, second)
+        steps = [jnp.concatenate([one, leaf[count - count % 2 :]]) for one, leaf in zip(merged, steps, strict=True)]
+    return [leaf[0] for leaf in steps]
+
+
 _NATIVE_SCANS = {"sum": lax.cumsum, "max": lax.cummax, "min": lax.cummin}
 
 

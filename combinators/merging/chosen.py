@@ -7,10 +7,12 @@ merged in the place of both, since a choice sends zeros back to what it drops, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from combinators.merging.monoid import Monoid
 
@@ -40,3 +42,22 @@ def choose(flag: Any, kept: Any, other: Any) -> Any:
         return jnp.where(jnp.reshape(flag, jnp.shape(flag) + (1,) * (jnp.ndim(a) - jnp.ndim(flag))), a, b)
 
     return jax.tree.map(leaf, kept, other)
+
+
+def read_where(read: Any, leaves: Sequence[Any]) -> list[Any]:
+    """The same leaves; where nobody reads what is made of them no derivative comes back.
+
+    Its cotangent is 0 there, and 0 times an infinity that something was merged with is NaN. A choice between a leaf and
+    itself costs nothing forwards.
+
+    Args:
+      read: whether somebody reads it: a boolean, or one for each leaf, that broadcasts to it.
+      leaves: of a state.
+    """
+    if read is True:
+        return list(leaves)
+    each = read if isinstance(read, list) else [read] * len(leaves)
+    return [
+        jnp.where(one, leaf, lax.stop_gradient(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
+        for one, leaf in zip(each, leaves, strict=True)
+    ]

@@ -23,11 +23,13 @@ from combinators.frozen import dataclass
 from combinators.merging.blocks import (
     Axes,
     combine_blocks,
+    fold_block,
     identity_block,
     is_native_scan,
     merge_behind,
     scan_block,
 )
+from combinators.merging.chosen import read_where
 from combinators.merging.monoid import Monoid
 from combinators.monoids.dual import dual
 
@@ -93,7 +95,7 @@ def prefixes(
             for leaf, first, axes in zip(found, edge, carrier, strict=True)
         ]
     if rows is not None and has_rows(rows, monoid, carrier, over, state):
-        return row_scan(rows, monoid, tree, carrier, over, state, reverse).prefixes(None, exclusive)
+        return row_scan(rows, monoid, tree, carrier, over, state, reverse).prefixes(None)
     return scan_block(monoid, tree, carrier, over, state, reverse)
 
 
@@ -116,11 +118,19 @@ def has_rows(rows: Rows, monoid: Monoid, carrier: Sequence[Axes], over: str, sta
 
 
 def row_scan(
-    rows: Rows, monoid: Monoid, tree: Any, carrier: Sequence[Axes], over: str, state: list[Any], reverse: bool
+    rows: Rows,
+    monoid: Monoid,
+    tree: Any,
+    carrier: Sequence[Axes],
+    over: str,
+    state: list[Any],
+    reverse: bool,
+    read: Any = False,
+    flagged: bool = False,
 ) -> RowScan:
-    """The two passes over a block of steps; the arguments are those of `prefixes`."""
+    """The two passes over a block of steps; the arguments are those of `prefixes` and of `RowScan`."""
     # Flipped steps come last first: the order of the monoid is kept by swapping the arguments back.
-    return RowScan(rows, dual(monoid) if reverse else monoid, tree, tuple(carrier), over, state, reverse)
+    return RowScan(rows, dual(monoid) if reverse else monoid, tree, tuple(carrier), over, state, reverse, read, flagged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +145,8 @@ class RowScan:
       over: the scanned dimension.
       state: the leaves of the steps.
       reverse: whether the last step comes first.
+      read: whether anybody reads the total, a boolean scalar: where nobody does, nothing comes back from it.
+      flagged: whether the first leaf says which prefixes are read: up to the last of some steps, or from the first one.
     """
 
     rows: Rows
@@ -144,39 +156,43 @@ class RowScan:
     over: str
     state: list[Any]
     reverse: bool
+    read: Any = False
+    flagged: bool = False
 
     def total(self) -> list[Any]:
-        """All steps merged, without `over`."""
-        return [leaf[-1] for leaf in self._ends]
+        """All steps merged, without `over`; of what has `read`."""
+        last = [leaf[-1:] for leaf in self._totals]
+        if len(self._totals[0]) > 1:
+            last = self._merge(read_where(self.read, [leaf[-1:] for leaf in self._ends]), last)
+        return [leaf[0] for leaf in last]
 
-    def prefixes(self, before: list[Any] | None, exclusive: bool, there: Any = True) -> list[Any]:
+    def alone(self) -> list[Any]:
+        """The total, where nobody reads prefixes."""
+        return fold_block(self.monoid, self.tree, self._ends_axes, "row", self._totals)
+
+    def prefixes(self, before: list[Any] | None, there: Any = True) -> list[Any]:
         """The prefixes behind the state `before` (as `total`); behind nothing where it is None.
 
         Args:
           before: what comes before the block.
-          exclusive: without the own step.
           there: whether `before` is anything but nothing, a boolean scalar.
         """
         first, rest = self._steps
         ahead, steps = [leaf[:1] for leaf in first], [leaf[1:] for leaf in first]
-        # The last row comes before no other; its total is asked for where something comes behind the block.
-        behind = self._ends_of(-1) if before is None else [leaf[:-1] for leaf in self._ends]
-        unit = identity_block(self.monoid, self.tree, self._ends_axes, ahead)
+        behind = self._ends
         if before is not None:
             entering = [jnp.expand_dims(leaf, 0) for leaf in before]
             spread = [jnp.broadcast_to(leaf, full.shape) for leaf, full in zip(entering, behind, strict=True)]
             behind = self._behind(spread, behind, there)
             ahead = self._behind(entering, ahead, there)
-            unit = entering
         made = _joined(ahead, self._merge(behind, steps))
 
         def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], list[Any]]:
             merged = self._merge(carry, step)
-            return merged, carry if exclusive else merged
+            return merged, merged
 
         _, found = lax.scan(turn, made, rest)
-        opening = _joined(unit, behind) if exclusive else made
-        return [self._block(number, leaf) for number, leaf in enumerate(_joined([x[None] for x in opening], found))]
+        return [self._block(number, leaf) for number, leaf in enumerate(_joined([x[None] for x in made], found))]
 
     @cached_property
     def _ends_axes(self) -> list[Axes]:
@@ -204,20 +220,52 @@ class RowScan:
 
     @cached_property
     def _ends(self) -> list[Any]:
-        return self._ends_of(None)
+        """What the rows up to each one come to, but for the last, which comes before no other."""
+        ahead = self._totals if self.read is False else [leaf[:-1] for leaf in self._totals]
+        if self.flagged:
+            ahead = [self._chosen(self._begin_read[1:], [ahead[0]], [jnp.zeros_like(ahead[0])])[0], *ahead[1:]]
+        return prefixes(self.monoid, self.tree, self._ends_axes, "row", ahead, self.rows)
 
-    def _ends_of(self, stop: int | None) -> list[Any]:
-        """What the rows up to each one come to, of all rows or of those before the row `stop`."""
+    @property
+    def _begin_read(self) -> Any:
+        """Of flagged states, for each row whether the prefix of its first step is read."""
+        flags = self._steps[0][0]
+        return jnp.all(flags, axis=range(1, flags.ndim))
 
-        def turn(carry: list[Any], step: list[Any]) -> tuple[list[Any], None]:
-            return self._merge(carry, step), None
+    @cached_property
+    def _totals(self) -> list[Any]:
+        """What each row comes to by itself; without the last one where nobody reads the total of all."""
+        (first, rest), length = self._steps, self.rows.length
+        rows = first[0].shape[0]
+        over = rows * length - self.state[0].shape[self.carrier[0].index(self.over)]
+        if self.read is False:
+            first, rest, over = [leaf[:-1] for leaf in first], [leaf[:, :-1] for leaf in rest], 0
+        before_last = jnp.arange(rows) < rows - 1
 
-        first, rest = [leaf[:stop] for leaf in self._steps[0]], [leaf[:, :stop] for leaf in self._steps[1]]
+        def turn(carry: list[Any], step: tuple[Any, list[Any]]) -> tuple[list[Any], None]:
+            merged = self._merge(carry, self._of_read(step[1]))
+            # The identity is not merged behind the last step: beside an infinity it may make NaN.
+            there = before_last | (step[0] < length - over)
+            return self._chosen(there, merged, carry) if over else merged, None
+
         # In a mesh a loop has to start from what varies as its result does; the choice below is made when compiling.
         like = [lax.stop_gradient(leaf) for leaf in self._merge(first, first)]
-        start = [jnp.where(True, one, other) for one, other in zip(first, like, strict=True)]
-        totals, _ = lax.scan(turn, start, rest)
-        return prefixes(self.monoid, self.tree, self._ends_axes, "row", totals, self.rows)
+        start = [jnp.where(True, one, other) for one, other in zip(self._of_read(first), like, strict=True)]
+        return lax.scan(turn, start, (jnp.arange(1, length), rest))[0]
+
+    def _of_read(self, steps: list[Any]) -> list[Any]:
+        """One step of each row; nothing comes back where nobody reads what the row comes to."""
+        if isinstance(self.read, bool) and not self.flagged:
+            return steps
+        # It is read where the next row begins with a step whose prefix is.
+        rows = self._steps[0][0].shape[0]
+        read = self._begin_read[1:] if self.flagged else jnp.ones(rows - 1, bool)
+        read = read if self.read is False else jnp.append(read, self.read)
+        return read_where([jnp.expand_dims(read, range(1, leaf.ndim)) for leaf in steps], steps)
+
+    def _chosen(self, rows: Any, leaves: list[Any], others: list[Any]) -> list[Any]:
+        shapes = [jnp.expand_dims(rows, range(1, leaf.ndim)) for leaf in leaves]
+        return [jnp.where(each, leaf, other) for each, leaf, other in zip(shapes, leaves, others, strict=True)]
 
     def _merge(self, earlier: list[Any], later: list[Any]) -> list[Any]:
         return combine_blocks(self.monoid, self.tree, self._ends_axes, earlier, later)

@@ -168,7 +168,8 @@ def run_operation(schedule: Schedule, step: Run, here: Here, arrays: Sequence[An
         cut = cuts[operation.over]
         if step.carried:
             met, begins = here.begun(step.node, cut.axes), here.begins_now(step.node)
-            scanned, after = scan_in_turn(shaped, cut, here, steps, before, met, begins)
+            alone = here.finds_total(step.node, cut.axes)
+            scanned, after = scan_in_turn(shaped, cut, here, steps, before, met, begins, alone=alone)
             results = [*without_rows_of_nothing(shaped, cuts, here, present(shaped, scanned)), *after]
         else:
             results = present(shaped, scan_over_mesh(shaped, cut, here, steps))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ class Here(MeshShape):
       older: whether loops go on from what an older run has come to, in their first turn too.
       goes_on: whether somebody goes on from what scans come to behind their last turn.
       since: for scans that begin with nothing in a later turn, by node, their loop and the number of that turn.
+      ends: by loop and node the scans of which nothing is read but what they come to behind the loop.
     """
 
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -38,6 +39,7 @@ class Here(MeshShape):
     older: Any = False
     goes_on: bool = False
     since: Mapping[int, tuple[str, Any]] = field(default_factory=dict[int, tuple[str, Any]])
+    ends: frozenset[tuple[str, int]] = frozenset()
 
     def index(self, axes: Sequence[str]) -> Any:
         """The position of this device and turn along `axes`, the outermost first; an int32 scalar."""
@@ -78,6 +80,14 @@ class Here(MeshShape):
     def beginning(self, axis: str, nodes: frozenset[int]) -> Here:
         """The same place, before a loop in which the scans `nodes` begin with nothing."""
         return replace(self, anew={**self.anew, axis: nodes})
+
+    def ending(self, axis: str, node: int) -> Here:
+        """The same place, before a loop that only finds what a scan comes to, for the devices behind this one."""
+        return replace(self, ends=self.ends | {(axis, node)})
+
+    def finds_total(self, node: int, loops: Iterable[str]) -> bool:
+        """Whether nothing but what a scan comes to behind one of its `loops` is read."""
+        return any((loop, node) in self.ends for loop in loops)
 
     def begun(self, node: int, axes: Sequence[str]) -> Sequence[str]:
         """Of the `axes` along which a scan runs those along which it has met what was before it."""

@@ -1,7 +1,7 @@
 """Loops: chunks in time, pipelines, scans along cut dimensions, and what they carry.
 
 Read `region` with `carried`, `accumulate` and `still`, then `framed`, `summed` with `presented` and `held`, and
-`pipeline`; `scan`, `regather`, and `once` with `transposed` stand alone.
+`pipeline`; `scan` with `scan_block` and `prefixes`; `regather`, and `once` with `transposed` stand alone.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.lowering.on_device.varying import came_round
 from tapestry_jax.lowering.time.carried import Carried, identity, varying_as
 from tapestry_jax.lowering.time.framed import Frames, has_frames, run_framed
+from tapestry_jax.lowering.time.scan import for_later_devices
 from tapestry_jax.lowering.time.still import before_loop
 from tapestry_jax.lowering.time.summed import ends_in_sum, run_summed
 from tapestry_jax.planning.geometry.changes import Slice
@@ -93,6 +94,9 @@ def _run(
     around = [fixed[body.inputs[position]] for position in step.rotating]
     moved = {body.inputs[position] for position in step.rotating}
     fixed = {slot: array for slot, array in fixed.items() if slot not in moved}
+    if step.ends:
+        here = here.ending(step.axis, step.scans[-1][0])
+        fixed, starts = for_later_devices(step, schedule, here, (fixed, starts))
 
     def chunk(constant: dict[int, Any], moving: list[Any], counter: Any, state: list[Any]) -> Any:
         values = constant | {body.inputs[i]: array for i, array in zip(step.rotating, moving, strict=True)}

@@ -66,6 +66,7 @@ def test_padding_is_not_merged_with_what_comes_before() -> None:
 
 def test_a_total_that_comes_before_no_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_scan, "ROWS", row_scan.Rows(4, 8))
-    planted = damaged(row_scan.RowScan.prefixes, "self._ends_of(-1)", "[leaf[:-1] for leaf in self._ends]")
+    # As where somebody reads the total.
+    planted = damaged(row_scan.row_scan, "reverse, read, flagged", "reverse, True, flagged")
     with planted, pytest.raises(AssertionError):
         compare(product(False, False), numbers(SIZE - 1), PREFIXES[False, False])

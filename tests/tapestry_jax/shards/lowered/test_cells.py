@@ -14,7 +14,7 @@ import tapestry_jax as tp
 from tapestry_jax.lowering import program
 from tapestry_jax.lowering.exchange import collectives, convert, fold, halo, ordered
 from tapestry_jax.lowering.on_device import here, pad, read, stripes
-from tapestry_jax.lowering.time import accumulate, carried, pipeline, region, scan
+from tapestry_jax.lowering.time import accumulate, carried, pipeline, prefixes, region, scan
 from tapestry_jax.shards.lowered.exact import Exact
 from tapestry_jax.shards.lowered.made_of import MadeOf, cells
 from tapestry_jax.shards.numeric.simulated import Simulation
@@ -143,26 +143,26 @@ FAULTS: dict[str, tuple[str, Any, str, str]] = {
     "the mask of the remainder is a cell short": ("neutral", fold._neutralised, "< count", "< count - 1"),
     "an exclusive prefix is inclusive": (
         "exclusive",
-        scan._along,
-        "[leaf, first] if reverse else [first, leaf]",
-        "[first, leaf] if reverse else [leaf, first]",
+        prefixes._without_own,
+        "[leaf, one] if block.reverse else [one, leaf]",
+        "[one, leaf] if block.reverse else [leaf, one]",
     ),
     "prefixes are merged in another order": (
         "scan",
-        scan._exclusive_over_mesh,
+        scan.total_before,
         "receive(state, distance, there), state, there, reverse)",
         "receive(state, distance, there), state, there, not reverse)",
     ),
     "a prefix goes on from what comes behind it": (
         "scan",
-        scan._along,
-        "spread, inclusive, there, reverse)",
-        "spread, inclusive, there, not reverse)",
+        prefixes._with_own,
+        "spread, inclusive, there, block.reverse)",
+        "spread, inclusive, there, not block.reverse)",
     ),
     "what comes before is not merged": (
         "scan",
-        scan._along,
-        "merge_behind(*arguments, spread, inclusive, there, reverse)",
+        prefixes._with_own,
+        "merge_behind(*arguments, spread, inclusive, there, block.reverse)",
         "inclusive",
     ),
     "a turn forgets those before it": (
