@@ -6,6 +6,7 @@ checksums, fill values and errors are those of folders. Of a shard all is fetche
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -14,9 +15,9 @@ from combinators.errors import FormatError, message
 from tapestry_jax.storage.boxes import slices
 from tapestry_jax.storage.chunked.futures import context, tensorstore
 from tapestry_jax.storage.chunked.metadata import FILES, Metadata, checksum_of
-from tapestry_jax.storage.chunked.named import Named
+from tapestry_jax.storage.chunked.named import FilesThen, Named
 from tapestry_jax.storage.chunked.zarr import Begin, ZarrStored, open_store
-from tapestry_jax.storage.errors import WrittenError
+from tapestry_jax.storage.errors import StorageError, WrittenError
 from tapestry_jax.storage.files.objects import Folder
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names
@@ -38,6 +39,10 @@ class ZarrFetched(ZarrStored):
         store, metadata = opened
         super().__init__(store, metadata, names, place)
         self._files, self._texts = folder, texts
+        if not metadata.is_complete:
+            # A store may let nobody list what it holds.
+            with contextlib.suppress(StorageError):
+                self._then = FilesThen(folder.names(), self.where)
         # What is fetched at once is what is written at once: a shard.
         written = tuple(store.chunk_layout.write_chunk.shape or ())
         self._check_chunks(written)
@@ -52,6 +57,8 @@ class ZarrFetched(ZarrStored):
             for name in self._named.of(part, self._stored_chunks):
                 if (content := self._files.content(name)) is not None:
                     kept[name] = content
+                elif self._then is not None and any(self._then.known([name])):
+                    raise self._then.gone(name)
             opened, _ = open_store(self._place, _MEMORY, _holding(kept))
             begin(opened[slices(part)], array).result()
 

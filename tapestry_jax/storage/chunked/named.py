@@ -1,18 +1,15 @@
-"""How the files of chunks are called, and which of them lay in a folder when it was opened."""
+"""How the files of chunks are called, and which of them were there when their array was opened."""
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from combinators.frozen import dataclass
 from tapestry_jax.storage.errors import WrittenError
-from tapestry_jax.storage.files.folders import files_below
 from tapestry_jax.storage.protocols import Box
 
 
@@ -54,35 +51,29 @@ def named_of(version: int, said: Mapping[str, Any]) -> Named | None:
 
 
 class FilesThen:
-    """The files that lay in a folder of Zarr when it was opened.
+    """The files that were there when an array of Zarr was opened.
 
     The format fills in what is not there. So one that goes away would be read as cells that nobody wrote.
 
     Args:
-      folder: of the array.
-      named: how its chunks are called.
-      chunks: the sizes that lie in one file.
+      names: of the files.
       where: the place, for people.
     """
 
-    def __init__(self, folder: Path, named: Named, chunks: Sequence[int], where: str) -> None:
-        self._folder, self._named, self._chunks, self._where = folder, named, chunks, where
+    def __init__(self, names: Sequence[str], where: str) -> None:
         # Eight bytes for each, as there may be millions.
-        self._hashes = np.sort(_hashes([name for name, _ in files_below(folder)]))
+        self._hashes, self._where = np.sort(_hashes(names)), where
 
-    def check(self, box: Box) -> None:
-        """That the files of a box that lay there still do.
-
-        Raises:
-          WrittenError: naming the first that does not.
-        """
-        names = [*self._named.of(box, self._chunks)]
+    def known(self, names: Sequence[str]) -> Iterator[str]:
+        """Those of some names that were there."""
         hashes = _hashes(names)
         known = np.searchsorted(self._hashes, hashes, "left") < np.searchsorted(self._hashes, hashes, "right")
-        for name in itertools.compress(names, known.tolist()):
-            if not os.access(f"{self._folder}/{name}", os.F_OK):
-                remedy = "Put it back; or open the array again, which then has its fill value there."
-                raise WrittenError(self._where, f"the chunk `{name}` lay there then, and is gone", remedy=remedy)
+        return itertools.compress(names, known.tolist())
+
+    def gone(self, name: str) -> WrittenError:
+        """The error of a file that was there, and is not."""
+        remedy = "Put it back; or open the array again, which then has its fill value there."
+        return WrittenError(self._where, f"the chunk `{name}` lay there then, and is gone", remedy=remedy)
 
 
 def _hashes(names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -25,7 +25,7 @@ from tapestry_jax.storage.chunked.named import FilesThen
 from tapestry_jax.storage.chunked.plain import read_chunks, whole_chunks
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, WrittenError, check_process, of_system
-from tapestry_jax.storage.files.folders import of_folder
+from tapestry_jax.storage.files.folders import files_below, of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
@@ -107,11 +107,11 @@ class ZarrStored(_Opened, Shown):
         # As TensorStore has it: the process may go to another folder.
         self._folder = None if place.path is None else place.path.absolute()
         self._threads = Threads(self.where)
+        # Of shards one is a file.
+        self._chunks_of_files = tuple(max(1, size) for size in store.chunk_layout.write_chunk.shape or ())
         self._then: FilesThen | None = None
         if self._folder is not None and not metadata.is_complete and metadata.named is not None:
-            # Of shards one is a file.
-            stored = tuple(max(1, size) for size in store.chunk_layout.write_chunk.shape or ())
-            self._then = FilesThen(self._folder, metadata.named, stored, self.where)
+            self._then = FilesThen([name for name, _ in files_below(self._folder)], self.where)
 
     def read(self, box: Box, into: Array) -> Future[None]:
         """As `Stored.read`; files that hold cells as they are go straight into `into`, others through TensorStore."""
@@ -120,8 +120,11 @@ class ZarrStored(_Opened, Shown):
         return self._begun(box, _read, f"read the box {told(box)}", into, given(self._check_read, box, into))
 
     def _check_read(self, box: Box, into: Array) -> None:
-        if self._then is not None and into.size:
-            self._then.check(box)
+        named, then, folder = self._metadata.named, self._then, self._folder
+        if named is not None and then is not None and folder is not None and into.size:
+            for name in then.known([*named.of(box, self._chunks_of_files)]):
+                if not os.access(f"{folder}/{name}", os.F_OK):
+                    raise then.gone(name)
         check_flags(into, self.where)
 
     def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:

@@ -74,9 +74,16 @@ class Folder:
 
     def told(self) -> list[str]:
         """The names of all files, and what the store says of each, in order."""
+        return sorted(f"{name} {_told(about)}" for name, about in self._found_below().items())
+
+    def names(self) -> list[str]:
+        """The names of all files, from the address on."""
+        return [*self._found_below()]
+
+    def _found_below(self) -> dict[str, Any]:
         self._files.invalidate_cache()
         found = self._asked(self._files.find, self._path, detail=True)
-        return sorted(f"{name[len(self._path) :]} {_told(about)}" for name, about in found.items())
+        return {name[len(self._path) :].lstrip("/"): about for name, about in found.items()}
 
     def _found(self, path: str) -> bytes | None:
         try:

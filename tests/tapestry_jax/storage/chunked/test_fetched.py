@@ -89,6 +89,33 @@ def test_a_missing_chunk_of_others_is_their_fill_value(tmp_path: Path, store: An
     assert read(tp.open("memory://bucket/x.zarr")).tolist() == [1, 1, 7, 7]
 
 
+@pytest.mark.parametrize("kind", ["3", "2", "shards"])
+def test_a_chunk_of_others_that_was_there_is_not_filled_in(kind: str, tmp_path: Path, store: Any) -> None:
+    x = numbers((8, 4))
+    array = zarr.create_array(tmp_path / "x.zarr", shape=x.shape, dtype=x.dtype, **KINDS[kind])
+    array[:4] = x[:4]
+    put(store, tmp_path / "x.zarr")
+    source = tp.open("memory://bucket/x.zarr")
+    np.testing.assert_array_equal(read(source)[:4], x[:4])
+    lost = "0.0" if kind == "2" else "c/0/0"
+    store.rm(f"/bucket/x.zarr/{lost}")
+    with pytest.raises(tp.StorageError, match=rf"the chunk `{lost}` lay there then, and is gone\n  Put it back"):
+        read(source)
+    assert not read(source, ((6, 8), (0, 4))).any() and not read(tp.open("memory://bucket/x.zarr"))[0, :2].any()
+
+
+def test_a_store_that_nobody_may_list_is_read(tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(4,), chunks=(2,), dtype="f4", fill_value=7)
+    array[:2] = 1
+    put(store, tmp_path / "x.zarr")
+
+    def denied(*_: Any, **__: Any) -> Any:
+        raise PermissionError
+
+    monkeypatch.setattr(type(store), "find", denied)
+    assert read(tp.open("memory://bucket/x.zarr")).tolist() == [1, 1, 7, 7]
+
+
 def test_a_store_that_fails_is_told_by_its_kind(tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path / "x.zarr", numbers((4, 3))).close()
     put(store, tmp_path / "x.zarr")
