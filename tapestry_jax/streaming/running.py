@@ -28,7 +28,7 @@ from tapestry_jax.streaming.sinks import true_cells, write_whole
 from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import Programs
 
-AHEAD = 256 << 20
+AHEAD = 128 << 20
 """Bytes of the buffers into which turns are read ahead, where no memory is given."""
 Done = Callable[[Mapping[int, Any], Mapping[int, Sequence[Stored]]], None]
 """Told of values on the devices, and of what is stored, by slot."""

@@ -154,7 +154,7 @@ def _sizes(job: Job) -> list[int]:
 def _other_rings(job: Job, size: int) -> list[Job]:
     """The job with other prefetch that fits, where this is another number of buffers."""
     known, found = {_with(job, size, job.ahead).plan().total}, list[Job]()
-    for ahead in (0, AHEAD // 4, AHEAD):
+    for ahead in (0, AHEAD // 4, AHEAD, 2 * AHEAD):
         other = _with(job, size, ahead)
         budget = other.plan()
         if budget.fits and budget.total not in known:

@@ -16,6 +16,7 @@ from tapestry_jax.streaming.jobs import tune as tuning
 from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.jobs.trial import cells_a_second
 from tapestry_jax.streaming.jobs.tune import Tried, chosen
+from tapestry_jax.streaming.running import AHEAD
 from tapestry_jax.streaming.sinks import write_whole
 from tests.tapestry_jax.streaming.jobs.test_job import centred
 
@@ -55,7 +56,7 @@ def test_equal_rings_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = tp.tune(largest, {"row": tp.chunks(size=100)}, X[:400]).tried
     # All turns fit into the larger rings, so that these are one; the other has buffers for two turns.
     assert len({(each.size, each.memory) for each in tried}) == len(tried)
-    assert {each.prefetch for each in tried} == {256 << 20, 0}
+    assert {each.prefetch for each in tried} == {AHEAD, 0}
 
 
 def test_what_is_chosen_changes_no_result_and_touches_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,6 @@ def test_killed_jobs_end_with_the_same_bits():
     done = run(CODE, *words, "--seconds", 120, env={"JAX_PLATFORMS": "cpu"})
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
+    # Fifty are what a loaded machine does in two minutes.
     assert told["wrong"] == [] and told["kills"] >= 50
-    # What a loaded machine does in two minutes.
-    assert all(told[kind] for kind in ("drivers", "workers", "ranks", "their drivers")), told
+    assert told["drivers"] and told["ranks"] and told["workers"] + told["their drivers"], told
