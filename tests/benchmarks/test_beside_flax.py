@@ -61,6 +61,8 @@ def test_a_residual_stream_is_computed_as_often_as_that_of_flax() -> None:
         assert ours <= theirs, counted
 
 
+# Beside what XLA makes of plain JAX in test_counts.py.
+@pytest.mark.thorough
 def test_a_transformer_sends_no_more_than_flax_with_logical_axis_rules() -> None:
     mesh, sizes = tp.mesh(data=2, model=4), Sizes(layers=1, embed=32, heads=4, vocab=64, batch=4, seq=16)
     sent = [

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import found_plans
 
 
+@pytest.mark.thorough
 def test_what_is_found_is_printed_with_its_price_its_memory_and_its_gap(capsys: pytest.CaptureFixture[str]):
     assert found_plans.main(["--only", "large batch"]) == 0
     printed = capsys.readouterr()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.workers import forked_workers
 
 
+# Workers that are killed are in streaming/cluster/test_workers.py.
+@pytest.mark.thorough
 def test_a_killed_worker_changes_no_bit(example: Any, capsys: Any) -> None:
     with forked_workers():
         first, second = example("cluster").main(["--rows", "8192", "--kill"])

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tapestry_jax as tp
 
 
+# Folds of files within a memory are in tests/tapestry_jax/streaming.
+@pytest.mark.thorough
 def test_streaming_statistics_are_those_of_numpy(example: Any, tmp_path: Path, capsys: Any) -> None:
     module = example("streaming_statistics")
     module.ROWS_A_CHUNK, module.COLUMNS = 256, 16

@@ -203,6 +203,8 @@ def test_command_is_installed_under_its_name():
     assert scripts == {"tapestry": "tapestry_jax.command:main"}
 
 
+# A token is replayed by it above.
+@pytest.mark.thorough
 def test_module_is_the_command():
     done = subprocess.run([sys.executable, "-m", "laws", "laws", "--list"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

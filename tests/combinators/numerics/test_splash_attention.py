@@ -70,6 +70,8 @@ def _merged(state: Any, at: Any, of: Any) -> Any:
     return run
 
 
+# Cut by plans in planning/rewrites/test_splash_attention.py.
+@pytest.mark.thorough
 def test_states_of_cut_keys_merge_to_attention_and_to_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     # Several blocks of rows and of keys, some of which are skipped; keys in steps, as stripes deal them, and with a gap
     # in the first half; the first row sees nothing at all, and many rows nothing of the second half.

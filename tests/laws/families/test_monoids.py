@@ -166,6 +166,8 @@ def test_every_shipped_monoid_has_examples():
     assert set(shipped()) == {name for name, value in vars(monoids).items() if isinstance(value, Monoid)}
 
 
+# Monoids made of monoids are in combinators/monoids/test_combined.py.
+@pytest.mark.thorough
 def test_product_of_monoids_is_lawful():
     both = monoids.struct(top=monoids.ArgMax, total=monoids.Mean)
     assert {"monoid.parts", "monoid.commutativity"} <= set(laws.assert_lawful(both, examples=10).held)

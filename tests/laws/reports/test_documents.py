@@ -29,6 +29,8 @@ def test_readme_shows_what_a_failing_law_prints():
     assert str(caught.value) == shown
 
 
+# A test a law, in a process of its own, is in tests/laws/test_check.py.
+@pytest.mark.thorough
 def test_package_of_somebody_else_proves_its_pieces():
     """By its own tests, as a user would run them; more of them, and on two workers, in thorough tests."""
     some = "semantic or chunks or split"

@@ -81,7 +81,11 @@ def regions(plan: Any) -> list[Region]:
     [
         (mlp, MLP, {"batch": ("data", tp.chunks(3)), "mlp": "model"}),
         pytest.param(*(mlp, MLP, {"batch": tp.chunks(2), "mlp": ("model", tp.chunks(2))}), marks=pytest.mark.thorough),
-        (mlp, draw((13, 8), (8, 21), (21, 8)), {"batch": ("data", tp.chunks(3)), "mlp": ("model", tp.chunks(size=2))}),
+        pytest.param(
+            *(mlp, draw((13, 8), (8, 21), (21, 8))),
+            {"batch": ("data", tp.chunks(3)), "mlp": ("model", tp.chunks(size=2))},
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             *(attend, QKV, {"q": ("data", tp.chunks(2)), "keys": ("model", tp.chunks(2))}), marks=pytest.mark.thorough
         ),

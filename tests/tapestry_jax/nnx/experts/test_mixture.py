@@ -14,7 +14,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tests.contract import assert_contract
-from tests.simulated.sampled import held
+from tests.simulated.sampled import computed, held
 from tests.thoroughly import thoroughly
 
 X = np.float32(np.random.default_rng(0).standard_normal((3, 4, 6)))
@@ -109,7 +109,8 @@ def test_experts_are_those_of_the_reference(name: str) -> None:
             for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(expected), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=str(path))
 
-    held(check)
+    # XLA has the plan with its gradient above; ragged products of plans are run by it in lifting/rules/test_grouped.py.
+    held(check) if thoroughly() else check(computed, computed)
 
 
 def test_experts_in_parallel_send_two_all_to_alls() -> None:

@@ -69,9 +69,9 @@ def test_both_ends_are_read_as_by_flax() -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype", "wide"),
     [
-        ("LSTMCell", "float32", False),
+        pytest.param("LSTMCell", "float32", False, marks=pytest.mark.thorough),
         ("LSTMCell", "bfloat16", False),
-        ("LSTMCell", "float32", True),
+        pytest.param("LSTMCell", "float32", True, marks=pytest.mark.thorough),
         ("GRUCell", "float64", True),
     ],
 )
@@ -201,7 +201,7 @@ def agree(ours: Any, theirs: Any, types: Any, carry: Any, entries: Any) -> None:
     ("kind", "options", "entries"),
     [
         ("LSTMCell", {}, {"batch": "data", "cell": "model"}),
-        ("GRUCell", {"reverse": True, "keep_order": True}, {"batch": "data"}),
+        pytest.param("GRUCell", {"reverse": True, "keep_order": True}, {"batch": "data"}, marks=pytest.mark.thorough),
     ],
 )
 def test_first_and_last_states_of_rows_of_several_lengths_are_those_of_flax(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax.storage import save, stored
 from tapestry_jax.storage.tables.arrow_arrays import from_array
 from tapestry_jax.storage.tables.duck import connected, quoted
 from tests.tapestry_jax.storage.round_trips import boxes, numbers, read
@@ -155,6 +156,8 @@ def test_names_of_tables_and_columns_are_no_sql(tmp_path: Path, database: Any, n
         with pytest.raises(tp.FormatError, match="holds no such tensor"):
             tp.open(tmp_path / "db.duckdb", hostile)
     assert tp.open(tmp_path / "db.duckdb", "kept").shape == (0,)
+    save(tmp_path / "made.duckdb", {name: stored(np.arange(3.0))})
+    assert read(tp.open(tmp_path / "made.duckdb", name)).tolist() == [0, 1, 2]
 
 
 def test_a_database_reads_no_other_file(tmp_path: Path, database: Any):
