@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from combinators.declared.drawn import is_key
+from combinators.equations.callbacks import PURE, SILENT
+from combinators.equations.callbacks import is_acting as is_acting_itself
 from combinators.equations.effort import cost, work
 from combinators.equations.evaluate import CONTROL
 from combinators.equations.primitives import PRIMITIVES
 from combinators.kernels.jaxprs import programs_inside
 
-# What calls code that is none of JAX's, or waits for other devices.
-_FOREIGN = ("callback", "ffi", "custom_call", "pallas", "triton", "partitioning", "shard_map", "feed")
+# What runs code that nobody can look into, or waits for other devices.
+_FOREIGN = ("io_callback", "ffi", "custom_call", "pallas", "triton", "partitioning", "shard_map", "feed")
 # The most cells of operands and results, numbers that are computed on the way, and equations that are compiled.
 _CELLS, _WORK, _EQUATIONS = 1 << 21, 1 << 26, 1024
 # What one run in NumPy may take, loops that may not end turned once, in small equations: a tenth of a second.
@@ -36,7 +38,7 @@ def ways(programs: Collection[Any]) -> list[str]:
 
 
 def _ways(program: Any) -> list[str]:
-    if program is None or program.effects:
+    if program is None or is_acting(program):
         return []
     avals = (*program.in_avals, *program.out_avals)
     if not all(isinstance(aval.dtype, np.dtype) or is_key(aval.dtype) for aval in avals):
@@ -45,15 +47,24 @@ def _ways(program: Any) -> list[str]:
     names = {equation.primitive.name for equation, _ in equations}
     if cells_of(program) > _CELLS or any(part in name for name in names for part in _FOREIGN):
         return []
+    called_back = SILENT | {PURE}
     compiled = (
         "while" not in names
+        and names.isdisjoint(called_back)
         and len(equations) <= _EQUATIONS
         and sum(times * work(equation) for equation, times in equations) <= _WORK
     )
     interpreted = sum(times * cost(equation) for equation, times in equations) <= _INTERPRETED
     found = [INTERPRETED] * interpreted + [COMPILED] * compiled
     # Each equation that NumPy does not know is compiled by itself.
-    return found if names <= PRIMITIVES.keys() | CONTROL.keys() else found[::-1]
+    return found if names <= PRIMITIVES.keys() | CONTROL.keys() | called_back else found[::-1]
+
+
+def is_acting(program: Any) -> bool:
+    """Whether a closed jaxpr does something beside computing, but for what is printed of it."""
+    return bool(program.effects) and any(
+        is_acting_itself(each) for each, _ in _equations(program.jaxpr, 1) if not any(programs_inside(each))
+    )
 
 
 def is_large(program: Any) -> bool:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.equations.callbacks import PURE, SILENT, call_back
 from combinators.equations.effort import Effort, cost
 from combinators.equations.primitives import run_primitive
 from combinators.kernels.jaxprs import is_literal, scan_parts
@@ -78,7 +79,12 @@ def _program(jaxpr: Any, constants: Sequence[Any], effort: Effort | None) -> Run
 
 
 def _equation(equation: Any, effort: Effort | None) -> Run:
-    control = CONTROL.get(equation.primitive.name)
+    name = equation.primitive.name
+    if name in SILENT:
+        return lambda operands: []
+    if name == PURE:
+        return partial(call_back, equation)
+    control = CONTROL.get(name)
     return partial(run_primitive, equation) if control is None else control(equation, effort)
 
 

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import jax
 import numpy as np
@@ -91,7 +91,7 @@ def short_name(fn: object) -> str:
 
 def _held_arrays(value: object, name: str, place: str, seen: list[object]) -> Iterator[str]:
     """Yield a description of each array that a value holds, in a fixed order."""
-    if isinstance(value, (jax.Array, np.ndarray)):
+    if _is_array(value):
         yield f"`{name}`{place} is {_describe(value)}"
     elif callable(value) or dataclasses.is_dataclass(value):
         # Cycles are real: a recursive local function is in its own closure.
@@ -146,7 +146,7 @@ def _held_by_function(fn: FunctionType, seen: list[object]) -> Iterator[str]:
         return
     for name in loaded_globals(fn.__code__):
         content = fn.__globals__.get(name)
-        if isinstance(content, (jax.Array, np.ndarray)):
+        if _is_array(content):
             yield f"`{name}` among the globals of {where} is {_describe(content)}"
 
 
@@ -180,6 +180,11 @@ def _leaves(value: object) -> list[tuple[str, object]]:
     except (TypeError, ValueError):  # a dict whose keys have no order
         parts = cast("dict[object, object]", value).items() if isinstance(value, dict) else ()
         return [(f"[{key!r}]", part) for key, part in parts]
+
+
+def _is_array(value: object) -> TypeGuard[jax.Array | np.ndarray[Any, Any]]:
+    """Whether it holds numbers: the devices of a mesh are an array as well, of objects."""
+    return isinstance(value, jax.Array) or (isinstance(value, np.ndarray) and not cast("Any", value).dtype.hasobject)
 
 
 def _describe(array: jax.Array | np.ndarray[Any, Any]) -> str:

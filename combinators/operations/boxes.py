@@ -21,11 +21,17 @@ _CHOOSE_OUTSIDE = (
     "Choose by sizes outside of the kernel (functools.partial), write [dim] for what it needs whole, "
     "or do not cut these axes."
 )
+_COMPUTE_ONLY = (
+    "Compute in jax.pure_callback, which is held to its boxes, print with jax.debug.print, write [dim] for what it "
+    "needs whole, or do not cut these axes."
+)
 # Of sorted or distinct operands the program itself may tell; of what else is true of data it cannot.
 _WRITE_OR_KEEP = (
     "Write it for any data (`x.max(0)`, where sorted `x[-1]` would do; `jnp.searchsorted` and `unique_indices=True` "
     "say what they take; `jax.vmap` ends a loop for each row), or do not cut these axes."
 )
+
+_ACTS = "acts"
 
 
 def check_box(shaped: Shaped, leaves: Sequence[Any], sizes: Mapping[str, int], *, is_state: bool) -> None:
@@ -98,6 +104,16 @@ def check_numbers(
         with ThreadPoolExecutor(1) as outside:
             asking = outside.submit(_differs, shaped, kernel, types, sizes, settings(), is_state, counts)
             known[box] = asking.result()
+    if known.get(box) == _ACTS:
+        raise KernelError(
+            message(
+                f"the kernel of `{shaped.operation.name}` does more than compute, and is cut: "
+                "how often it does that, and for which blocks, would be up to the plan.",
+                f"signature {shaped.signature}",
+                f"box {', '.join(f'{name}={size}' for name, size in sizes.items())}",
+                remedy=_COMPUTE_ONLY,
+            )
+        )
     if known.get(box):
         raise not_of_any_size(
             shaped,
@@ -117,10 +133,11 @@ def _differs(
     chosen: Mapping[str, Any],
     is_state: bool,
     counts: bool,
-) -> bool:
+) -> bool | str:
     # Here, not at the top: see above.
     from combinators.declared.boxed import Boxed, differs
     from combinators.declared.check import Claim
+    from combinators.declared.runnable import is_acting
     from combinators.declared.settled import is_settled
     from combinators.settings import under
 
@@ -135,8 +152,17 @@ def _differs(
     pairs = zip(shaped.signature.operands, types, strict=True)
     arrays = [each for operand, each in pairs if operand.coordinate is None]
 
+    programs: dict[tuple[int, ...], Any] = {}
+
     def at(sizes: dict[str, int]) -> Any:
-        return program_at(kernel, block_structs(shaped.signature, arrays, sizes))
+        place = tuple(sizes.values())
+        if place not in programs:
+            programs[place] = program_at(kernel, block_structs(shaped.signature, arrays, sizes))
+        return programs[place]
+
+    whole = at(dict(shaped.sizes))
+    if whole is not None and is_acting(whole) and dict(sizes) != dict(shaped.sizes):
+        return _ACTS
 
     if not is_state:
         boxed = Boxed(shaped.signature, shaped.sizes, shaped.result_axes, None, list, at)

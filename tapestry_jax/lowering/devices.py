@@ -65,6 +65,15 @@ def has_ambient_mesh(mesh: Any) -> bool:
     own = getattr(mesh, "abstract_mesh", mesh)
     if ambient == own:
         return True
+    if ambient.manual_axes:
+        raise MeshError(
+            message(
+                "a planned program is called inside of a kernel that a plan runs, or of jax.shard_map",
+                f"the plan's  {_told(own)}",
+                f"set         {_told(ambient)}: a block of one device is there, which has no mesh to be cut over",
+                remedy="Call the program and not its compiled plan, outside of the kernel, and plan all of it at once.",
+            )
+        )
     raise MeshError(
         message(
             "a planned program is called where another mesh is set than its plan's",

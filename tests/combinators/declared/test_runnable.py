@@ -9,17 +9,20 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
+from jax.experimental import io_callback
 
 from combinators.declared.runnable import COMPILED, INTERPRETED, is_large, ways
 
 _REFUSED: dict[str, Callable[[Any], Any]] = {
-    "calls back": lambda x: jax.pure_callback(lambda y: y, x, x),
-    "prints": lambda x: (jax.debug.print("{}", x), x)[1],
+    "calls back with effects": lambda x: io_callback(lambda y: y, x, x),
+    "does so in each turn": lambda x: lax.map(lambda y: io_callback(lambda z: z, y, y), x),
     "computes much": lambda x: lax.fori_loop(0, 1 << 26, lambda i, y: y + i, x),
     "computes much on the way": lambda x: jnp.broadcast_to(x[0], (1 << 14, 1 << 13)).sum(0)[:4],
 }
 _RUN: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "few equations": (lambda x: x + 1, [INTERPRETED, COMPILED]),
+    "calls back": (lambda x: jax.pure_callback(lambda y: y, x, x), [INTERPRETED]),
+    "prints": (lambda x: (jax.debug.print("{}", x), x)[1], [INTERPRETED]),
     "what may never end": (lambda x: lax.while_loop(lambda y: y[0] < 1, lambda y: y, x), [INTERPRETED]),
     "many equations": (lambda x: sum((x * i for i in range(600)), x), [INTERPRETED]),
     "many turns": (lambda x: lax.fori_loop(0, 1 << 14, lambda i, y: y + i, x), [COMPILED]),
