@@ -50,7 +50,8 @@ def loaded_globals(code: CodeType) -> list[str]:
       code: the code of a function.
 
     Returns:
-      The names, sorted; names of attributes and of local variables are not among them.
+      The names, sorted; names of attributes and of local variables are not among them, nor those that nobody can write:
+      pytest puts itself under such ones into functions with an `assert`.
     """
     return list(_globals_of(code))
 
@@ -61,7 +62,7 @@ def _globals_of(code: CodeType) -> tuple[str, ...]:
     for nested in code.co_consts:
         if isinstance(nested, CodeType):
             names.update(_globals_of(nested))
-    return tuple(sorted(names))
+    return tuple(sorted(filter(str.isidentifier, names)))
 
 
 def is_traced(array: jax.Array | np.ndarray[Any, Any]) -> bool:

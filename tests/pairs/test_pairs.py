@@ -14,6 +14,7 @@ from tapestry_jax.lowering import program as lowering
 from tests.pairs.__main__ import main
 from tests.pairs.pair import check, draw_pair
 from tests.pairs.smaller import smaller
+from tests.thoroughly import thoroughly
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ def sample(few: int, all_of_them: int) -> list[Any]:
 
 @pytest.mark.parametrize("number", sample(3, 20))
 def test_planned_is_unplanned(number):
-    assert_equal_pairs(f"sample/{number}", 5)
+    assert_equal_pairs(f"sample/{number}", 5 if thoroughly() else 3)
 
 
 @pytest.mark.parametrize("number", sample(2, 10))

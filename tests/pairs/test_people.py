@@ -16,7 +16,7 @@ from combinators.operations import operation
 from tests.pairs import people
 
 
-@pytest.mark.parametrize("number", [*range(4), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(4, 60))])
+@pytest.mark.parametrize("number", [*range(3), *(pytest.param(n, marks=pytest.mark.thorough) for n in range(3, 60))])
 def test_programs_as_people_write_them_compute_what_they_say(number: int) -> None:
     assert people.check(f"sample/{number}") == []
 

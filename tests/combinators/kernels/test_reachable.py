@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from combinators.kernels.reachable import reachable_arrays
+from combinators.kernels.reachable import reachable_arrays, reached
 
 TABLE = np.arange(3.0)
 
@@ -93,6 +93,16 @@ FUNCTIONS = {
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_an_array_is_found(function: Any) -> None:
     assert any(found.array is TABLE for found in reachable_arrays(function, "f"))
+
+
+def test_what_pytest_puts_into_an_assertion_is_not_looked_into() -> None:
+    def checked(x: Any) -> Any:
+        assert x.ndim == 1
+        return x
+
+    # Under a name that nobody can write; behind it lie all of pytest and thousands of functions.
+    assert any(not name.isidentifier() for name in checked.__code__.co_names)
+    assert len(reached(checked, "checked").reads) < 10
 
 
 def test_an_empty_slot_hides_nothing() -> None:

@@ -29,15 +29,16 @@ from tapestry_jax.planning.geometry.way import layout_changes
 from tapestry_jax.planning.proof.changed import check_exchange
 from tapestry_jax.planning.proof.site import Site
 from tests.drifts import Problem, is_right, problems, received, spanned
+from tests.thoroughly import some
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(problems())
 def test_every_device_has_what_its_indices_read(problem: Problem) -> None:
     assert is_right(received(drifting(*problem), problem), problem)
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(150))
 @given(problems())
 def test_no_more_is_sent_than_every_device_by_itself_needs(problem: Problem) -> None:
     source, cut, size, devices = problem
@@ -60,7 +61,7 @@ def test_no_more_is_sent_than_every_device_by_itself_needs(problem: Problem) -> 
         assert lengths == sorted(length for length, _ in told.values())
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(problems((6, 24, 60)))
 def test_what_is_predicted_is_what_is_sent_over_each_mesh_axis(problem: Problem) -> None:
     source, cut, size, devices = problem
@@ -76,7 +77,7 @@ def test_what_is_predicted_is_what_is_sent_over_each_mesh_axis(problem: Problem)
     assert sorted(sent) == sorted(each for hop in hops for each in [(hop.length, hop.axes(axes, mesh))] * hop.alike)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(st.sampled_from([1, 2, 5, 8]), st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.data())
 def test_what_a_boundary_answers_comes_behind_the_cells(
     devices: int, held: int, step: int, rows: int, data: st.DataObject
