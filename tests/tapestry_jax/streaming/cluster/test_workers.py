@@ -190,6 +190,26 @@ def test_killed_workers_stopped_drivers_and_numbers_of_workers_change_no_bit(
     assert 10 <= len(committed) < tasks
 
 
+@pytest.mark.thorough
+def test_a_worker_that_dies_in_new_rows_changes_no_bit(client: Any, place: Path) -> None:
+    rows = np.load(place / "x.npy")
+    np.save(place / "old.npy", rows[:300])
+    np.save(place / "new.npy", rows[300:])
+
+    def extended(run: str) -> Any:
+        stream(sums, place, "old.npy", client, run=run).run()
+        return stream(sums, place, "old.npy", client, run=run).extend(tp.open(place / "new.npy"))
+
+    calm, counts = extended("calm"), list[int]()
+    pids = [*client.run(os.getpid).values()]
+    batch = place / "killed" / "batches" / "00000001"
+    waiting = when_committed(batch, 3, lambda n: (counts.append(n), os.kill(pids[0], signal.SIGKILL)))
+    assert bits(extended("killed")) == bits(calm)
+    waiting.join()
+    assert len(counts) == 1
+    np.testing.assert_allclose(jax.tree.leaves(calm)[0], rows.sum(0), atol=1e-3)
+
+
 @pytest.mark.parametrize("tasks", [64, 3])
 def test_what_a_worker_begins_with_is_merged_with_nothing(
     client: Any, tmp_path: Path, tasks: int, monkeypatch: pytest.MonkeyPatch
