@@ -50,6 +50,11 @@ class Subject(abc.ABC):
         """Whether it is a program of steps, whose own rounding counts beside the conditioning of the whole."""
         return False
 
+    @property
+    def pieces(self) -> int:
+        """In how many pieces it may make what it folds, and merge them."""
+        return 8
+
     @abc.abstractmethod
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Recipes of arguments of a kind, their numbers from one of `DOMAINS`."""
@@ -90,6 +95,6 @@ class Subject(abc.ABC):
             self.cache[law.name] = function if law.eager or law.judged == "object" else jax.jit(function)
         return self.cache[law.name]
 
-    def wide(self, law: Law) -> Any:
-        """The law's function as it is differentiated in float64."""
-        return partial(law.function, self)
+    def wide(self, law: Law) -> tuple[Any, str]:
+        """The law's function as it is run and differentiated in float64, and its name among those of other laws."""
+        return partial(law.function, self), law.name

@@ -63,6 +63,7 @@ def _reason(verdict: Verdict) -> list[str]:
             times = verdict.difference / verdict.allowed if verdict.allowed else math.inf
             own = f" + {verdict.own:.2g} of its own steps" if verdict.own else ""
             bound = f"{STABILITY:.3g} * {verdict.depth:.3g} * u * scale{own} = {verdict.allowed:.3g}"
+            leaf += "as a whole, " if verdict.whole else ""
             lines = [f"{leaf}|difference| = {verdict.difference:.6g} > {bound} ({times:.1e} times what is allowed)"]
             return [*lines, _wide_reason(verdict)]
 

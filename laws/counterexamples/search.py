@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, final
@@ -18,8 +19,9 @@ from combinators.arguments import read_flag
 from laws.errors import LawError, whole_number
 from laws.law import Law
 from laws.subject import DOMAINS, Recipe, Subject
-from laws.verdicts.conditioning import magnitudes, wide_sides
-from laws.verdicts.noise import spread
+from laws.verdicts.conditioning import coarsest, magnitudes, wide_sides
+from laws.verdicts.noise import SAMPLES, Noise
+from laws.verdicts.rounded import FLOAT32
 from laws.verdicts.verdict import Terms, Verdict, compare, unit_roundoff
 
 
@@ -142,7 +144,7 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
             return Verdict(False, "raised", error=error)
         exact = all(subject.is_exact(kind, part) for (_, kind), part in zip(law.takes, recipe, strict=True))
 
-        function, key = subject.wide(law), law.name
+        function, key = subject.wide(law)
 
         def measure(picks: list[int]) -> np.ndarray[Any, Any] | None:
             return magnitudes(function, arguments, picks, of=law.scaled_by, cache=subject.cache, key=key)
@@ -151,22 +153,47 @@ def judge(law: Law, subject: Subject, recipe: list[Recipe]) -> Verdict:
         def asked() -> tuple[np.ndarray[Any, Any], ...] | None:
             return wide_sides(function, arguments, cache=subject.cache, key=key)
 
-        unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
         depth, oracle = law.depth * subject.depth, law.oracle is not None
+        unit = 0.0 if law.judged == "object" else unit_roundoff((arguments, left))
 
         @functools.cache
-        def moved() -> np.ndarray[Any, Any] | None:
-            if oracle:
-                # What the steps lose is what a reference is there to find. What rounded arguments may give counts.
-                found = spread(function, arguments, depth * unit, subject.cache, key, steps=False)
-            elif subject.is_composed or law.is_composed:
-                # A plan runs the very program that it is compared with, on the same arguments.
-                found = spread(function, arguments, unit, subject.cache, key, given=law.family == "plan")
-            else:
-                return None
+        def inside() -> float:
+            return max(unit, coarsest(function, arguments, cache=subject.cache, key=key))
+
+        noise = _noise(law, subject, (function, arguments, key, str(recipe)), unit, depth, inside)
+
+        def moved(samples: int = SAMPLES) -> np.ndarray[Any, Any] | None:
+            found = None if noise is None else noise().spread(samples)
             return None if found is None else _largest(found, left)
 
-        return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, asked, moved))
+        def along(samples: int) -> Sequence[tuple[np.ndarray[Any, Any], float]] | None:
+            return None if noise is None else noise().along(samples)
+
+        given = along if law.family == "plan" else None
+        return compare(left, right, Terms(law.judged, depth, unit, exact, oracle, measure, asked, moved, inside, given))
+
+
+def _noise(
+    law: Law, subject: Subject, of: tuple[Any, Any, str, str], unit: float, depth: float, inside: Callable[[], float]
+) -> Callable[[], Noise] | None:
+    """What rounds beside the conditioning; None where nothing does."""
+    function, arguments, key, drawn = of
+    make = functools.partial(Noise, function, arguments, subject.cache, key)
+    if law.oracle is not None:
+        # What the steps lose is what a reference is there to find. What rounded arguments may give counts.
+        return functools.cache(lambda: make(moved=depth * unit, steps=False))
+    if law.family == "plan":
+        # A plan runs the very program that it is compared with, on the same arguments; so do several of its laws.
+        def given() -> Noise:
+            if subject.cache.get("noise of", ("",))[0] != (key, drawn):
+                noise = make(moved=0.0, pieces=subject.pieces if inside() > FLOAT32 else 1)
+                subject.cache["noise of"] = (key, drawn), noise
+            return subject.cache["noise of"][1]
+
+        return given
+    if subject.is_composed or law.is_composed:
+        return functools.cache(lambda: make(moved=unit, pieces=subject.pieces if inside() > FLOAT32 else 1))
+    return None
 
 
 def _largest(found: np.ndarray[Any, Any], side: Any) -> np.ndarray[Any, Any]:

@@ -183,8 +183,9 @@ def arrays(domain: str) -> SearchStrategy[Any]:
 def build_arrays(types: Sequence[Any], recipe: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """Fill arrays of the given types.
 
-    Floats are small integers (whose sums and products are exact), normal numbers, or normal numbers scaled by powers of
-    two between 1/64 and 64. Integers are 0 to 3: small enough to be an index, and exact. Booleans are fair.
+    Floats are small integers (whose sums and products are exact), normal numbers, `small` ones, which are normal
+    numbers over 8, or normal numbers scaled by powers of two between 1/64 and 64. Integers are 0 to 3: small enough to
+    be an index, and exact. Booleans are fair.
 
     Args:
       types: anything with `shape` and `dtype`.
@@ -223,5 +224,5 @@ def _array(shape: tuple[int, ...], dtype: Any, domain: str, source: np.random.Ge
 def _floats(shape: tuple[int, ...], domain: str, source: np.random.Generator) -> Any:
     if domain == "integers":
         return source.integers(-4, 5, shape).astype(np.float64)
-    normal = source.standard_normal(shape)
+    normal = source.standard_normal(shape) / (8 if domain == "small" else 1)
     return normal * 2.0 ** source.integers(-6, 7, shape) if domain == "scaled" else normal

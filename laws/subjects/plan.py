@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Protocol, final
@@ -15,9 +16,12 @@ from combinators.graphs.evaluate import evaluate
 from combinators.graphs.graph import Graph
 from laws.draws.operands import Operands, Values, arrays, build_arrays, is_exact_recipe, show_arrays
 from laws.law import Law
+from laws.quickly import quick_options
 from laws.subject import Recipe, Subject
 from laws.subjects.arrow import graph_depth
 from laws.subjects.streamed import Streamed
+from laws.verdicts.conditioning import coarsest
+from laws.verdicts.rounded import FLOAT32
 
 Run = Callable[..., Any]
 
@@ -82,6 +86,13 @@ class PlanSubject(Subject):
         """That of the graph, for the plan and for what it is compared with."""
         return 2 * self.depth_of_graph + 2
 
+    @property
+    def pieces(self) -> int:
+        """Devices times turns of loops; of what has no shards, those of a small machine."""
+        if not callable(getattr(self.plan, "shards", None)):
+            return super().pieces
+        return math.prod(self.shards.shared.counts.values())
+
     def planned(self, leaves: Sequence[Any]) -> list[Any]:
         """Run the plan on the flat list of its arguments."""
         if self._run is None:
@@ -100,10 +111,21 @@ class PlanSubject(Subject):
         """Run the graph on the flat list of its arguments, in whatever precision these have."""
         return evaluate(self.graph, leaves)
 
-    def wide(self, law: Law) -> Any:
-        """The unplanned side alone: a plan runs in the dtypes that it was made for."""
+    @cached_property
+    def at_once(self) -> Run:
+        """The same as one program."""
+        return jax.jit(self.unplanned, compiler_options=quick_options())
+
+    @cached_property
+    def is_coarse(self) -> bool:
+        """Whether a step of the program rounds to less than float32."""
+        kinds = [jax.ShapeDtypeStruct(kind.shape, kind.dtype) for kind in self.inputs]
+        return coarsest(self.unplanned, (kinds,), cache=self.cache, key="unplanned") > FLOAT32
+
+    def wide(self, law: Law) -> tuple[Any, str]:
+        """The unplanned side alone, which is that of several laws: a plan runs in the dtypes that it was made for."""
         outcome = OUTCOMES[law.name]
-        return lambda *arguments: (outcome(self.unplanned, *arguments),)
+        return lambda *arguments: (outcome(self.unplanned, *arguments),), outcome.__name__
 
     def strategy(self, kind: str, domain: str) -> SearchStrategy[Recipe]:
         """Draw `arguments`, or `cotangents` for the results."""

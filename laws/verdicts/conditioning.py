@@ -10,7 +10,6 @@ Source: Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -18,13 +17,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from combinators.equations.effort import EffortError
 from combinators.errors import TapestryError
+from laws.verdicts.rounded import Value
+from laws.verdicts.wide import Wide
 
 PICKS = 16
-"""Entries looked at in one call; fixed, so that the function compiles once."""
+"""Entries looked at in one call; fixed, so that the function is traced once."""
 
 # What JAX and the code under test raise where float64 or a derivative is not to be had.
-FAILURES = (TypeError, ValueError, NotImplementedError, RuntimeError, ArithmeticError, TapestryError)
+FAILURES = (TypeError, ValueError, NotImplementedError, RuntimeError, ArithmeticError, TapestryError, EffortError)
 
 
 def magnitudes(
@@ -40,10 +42,10 @@ def magnitudes(
 
     Args:
       function: arguments -> sides.
-      arguments: pytree of arrays in the working precision.
+      arguments: tuple of pytrees of arrays in the working precision.
       picks: positions in the flat vector of the inexact leaves of a side; at most `PICKS`.
       of: the side, or the last one; where the law holds, all sides are one function and have one derivative.
-      cache: keeps compiled functions.
+      cache: keeps traced functions.
       key: of this function in the cache.
 
     Returns:
@@ -52,49 +54,59 @@ def magnitudes(
     """
     padded = np.zeros(PICKS, np.int32)
     padded[: len(picks)] = picks
-    name = f"{key} magnitudes"
-    if name not in cache:
-        cache[name] = jax.jit(partial(_measured, function, of))
-    for wide in (True, False):
+    measured = partial(_measured, function, of)
+    try:
+        found = of_shapes(measured, (arguments, padded), cache, f"{key} magnitudes")((arguments, padded))[0].array
+    except FAILURES:
         try:
-            with jax.enable_x64(True) if wide else nullcontext():
-                values = jax.tree.map(widened if wide else np.asarray, arguments)
-                return np.asarray(jax.device_get(cache[name](values, padded)))[: len(picks)]
+            found = jax.device_get(cache.setdefault(f"{key} narrow", jax.jit(measured))(arguments, padded))
         except FAILURES:
-            continue
-    return None
+            return None
+    return np.asarray(found, np.float64)[: len(picks)]
 
 
 def wide_sides(
     function: Callable[..., tuple[Any, ...]], arguments: Any, *, cache: dict[Any, Any], key: str
 ) -> tuple[np.ndarray[Any, Any], ...] | None:
-    """Run the sides of a law in float64: no derivative is asked for, which would be most of what is compiled.
+    """Run the sides of a law in float64.
 
     Args:
       function: arguments -> sides.
-      arguments: pytree of arrays in the working precision.
-      cache: keeps compiled functions.
+      arguments: tuple of pytrees of arrays in the working precision.
+      cache: keeps traced functions.
       key: of this function in the cache.
 
     Returns:
       Of each side the inexact leaves as one flat vector; None where it cannot run in float64.
     """
-    name = f"{key} sides"
-    if name not in cache:
-        cache[name] = jax.jit(lambda arguments: [flatten(side) for side in function(*arguments)])
     try:
-        with jax.enable_x64(True):
-            return tuple(jax.device_get(cache[name](jax.tree.map(widened, arguments))))
+        program = of_shapes(function, arguments, cache, key)
+        sides = jax.tree.unflatten(program.out, program(arguments))
     except FAILURES:
         return None
+    return tuple(np.concatenate([*vectors(jax.tree.leaves(side)), np.zeros(0)]) for side in sides)
 
 
-def widened(leaf: Any) -> Any:
-    """An array in double precision; integers and booleans as they are."""
-    array = np.asarray(leaf)
-    if not jnp.issubdtype(array.dtype, jnp.inexact):
-        return array
-    return array.astype(np.complex128 if jnp.issubdtype(array.dtype, jnp.complexfloating) else np.float64)
+def coarsest(function: Callable[..., Any], arguments: Any, *, cache: dict[Any, Any], key: str) -> float:
+    """The largest unit roundoff among the steps of a program; 0 where it cannot be traced."""
+    try:
+        return of_shapes(function, arguments, cache, key).unit
+    except FAILURES:
+        return 0.0
+
+
+def of_shapes(function: Callable[..., Any], arguments: Any, cache: dict[Any, Any], key: str) -> Wide:
+    """A function as it runs in double precision, traced once for the shapes and dtypes of its arguments."""
+    leaves, tree = jax.tree.flatten(arguments)
+    name = (f"{key} wide", tree, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+    if name not in cache:
+        cache[name] = Wide.of(function, *arguments)
+    return cache[name]
+
+
+def vectors(leaves: Sequence[Value]) -> list[np.ndarray[Any, Any]]:
+    """The inexact leaves of a result, each as a vector."""
+    return [np.ravel(leaf.array) for leaf in leaves if jnp.issubdtype(leaf.array.dtype, jnp.inexact)]
 
 
 def _measured(function: Any, of: int, arguments: Any, picks: Any) -> Any:

@@ -17,7 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from laws.verdicts.coarse import Along, beyond_noise, off_as_a_whole
 from laws.verdicts.conditioning import PICKS
+from laws.verdicts.rounded import FLOAT32, unit_of
 
 STABILITY = 4.0
 """The constant of the conditioned bound. Over 400 draws each, the shipped monoids differ by at most 4.3 times `u` and
@@ -26,7 +28,7 @@ the magnitude, in associativity (where 8 times are allowed) and in bracketings o
 Kind = Literal["exact", "conditioned", "range", "structure", "raised"]
 Measure = Callable[[list[int]], "Array | None"]
 Sides = Callable[[], "tuple[Array, ...] | None"]
-Spread = Callable[[], "Array | None"]
+Spread = Callable[..., "Array | None"]
 Array = np.ndarray[Any, Any]
 
 
@@ -44,6 +46,7 @@ class Verdict:
       allowed: largest difference that rounding explains; 0 where nothing was rounded.
       own: how much of this the steps of a program make themselves.
       wide: the difference in float64; None where it is not known.
+      whole: whether the leaf differs as a whole, and the numbers are lengths along it.
       sides: both sides, for messages.
       depth: operations on the longest path, as the bound counted them.
       error: what was raised.
@@ -58,6 +61,7 @@ class Verdict:
     allowed: float = 0.0
     own: float = 0.0
     wide: float | None = None
+    whole: bool = False
     sides: tuple[Any, Any] | None = None
     depth: float = 1.0
     error: Exception | None = None
@@ -81,7 +85,11 @@ class Terms:
       oracle: whether the right side comes from a reference, whose dtypes may be wider.
       measure: flat positions -> their magnitudes in float64; None where there is no derivative.
       sides: -> the sides in float64, each as one flat vector; None where it cannot be asked.
-      spread: -> how far every entry moves by rounding that the magnitudes do not know; None where that is nothing.
+      spread: -> how far every entry moves by rounding that the magnitudes do not know, in so many samples; None where
+        that is nothing, or cannot be asked.
+      inside: -> the largest unit roundoff among the arguments, the results, and the steps between them.
+      along: -> each inexact leaf in float64, and how far rounding moves it along itself, in so many samples. None
+        unless both sides make the same steps of the same arguments, so that `spread` knows all rounding.
     """
 
     judged: str
@@ -92,6 +100,17 @@ class Terms:
     measure: Measure
     sides: Sides
     spread: Spread
+    inside: Callable[[], float]
+    along: Along | None = None
+
+    @property
+    def fine(self) -> float:
+        """The unit by which the whole is judged where what its coarser steps round is known."""
+        return min(self.unit, FLOAT32) if self.along is not None else self.unit
+
+    def is_coarse(self) -> bool:
+        """Whether steps in less than float32 are judged by what they round."""
+        return self.along is not None and self.inside() > FLOAT32
 
 
 def compare(left: Any, right: Any, terms: Terms) -> Verdict:
@@ -108,7 +127,7 @@ def compare(left: Any, right: Any, terms: Terms) -> Verdict:
     structure = _structure(left, right)
     if structure is not None:
         return Verdict(False, "structure", sides=(left, right), left=structure[0], right=structure[1])
-    offset = 0
+    offset = number = 0
     for (path, one), other in zip(jax.tree_util.tree_leaves_with_path(left), jax.tree.leaves(right), strict=True):
         name = jax.tree_util.keystr(path)
         if terms.judged == "object":
@@ -119,20 +138,19 @@ def compare(left: Any, right: Any, terms: Terms) -> Verdict:
         problem = _shapes(a, b, terms.oracle)
         if problem is not None:
             return Verdict(False, "structure", name, *problem, sides=(left, right))
-        found = _leaf(a, b, terms, offset)
+        found = _leaf(a, b, terms, offset) or _as_a_whole(a, b, terms, number)
         if found is not None:
             index, verdict = found
             place = name + (str(list(index)) if index else "")
             return replace(verdict, leaf=place, left=a[index], right=b[index], sides=(left, right), depth=terms.depth)
         if jnp.issubdtype(a.dtype, jnp.inexact):
-            offset += a.size
+            offset, number = offset + a.size, number + 1
     return HOLDS
 
 
 def unit_roundoff(tree: Any) -> float:
     """The largest unit roundoff among the float dtypes of a tree; 0 without floats."""
-    kinds = {jnp.result_type(leaf) for leaf in jax.tree.leaves(tree)}
-    return max((float(jnp.finfo(kind).eps) / 2 for kind in kinds if jnp.issubdtype(kind, jnp.inexact)), default=0.0)
+    return max((unit_of(jnp.result_type(leaf)) for leaf in jax.tree.leaves(tree)), default=0.0)
 
 
 def _structure(left: Any, right: Any) -> tuple[str, str] | None:
@@ -161,38 +179,65 @@ def _leaf(a: Array, b: Array, terms: Terms, offset: int) -> tuple[tuple[int, ...
         return _at(~finite & ~equal, ~finite & ~equal, a, b, "range")
     # What is not finite is equal by now, and its difference means nothing.
     difference = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
-    bound = STABILITY * terms.depth * terms.unit * np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0) + _FLOOR
+    bound = STABILITY * terms.depth * terms.fine * np.where(finite, np.maximum(np.abs(a), np.abs(b)), 0) + _FLOOR
     suspicious = np.flatnonzero(difference > bound)
     if terms.judged == "range":
         return _at(difference > bound, difference, a, b, "range", bound) if len(suspicious) else None
     # Without rounding there is no reason for any difference.
-    is_sharp = terms.exact and not terms.oracle
-    sharp = (
-        np.flatnonzero(~equal & _is_short(a, terms.unit) & _is_short(b, terms.unit)) if is_sharp else np.zeros(0, int)
-    )
-    return _explained(_largest(suspicious, difference), a, b, difference, terms, offset) or _unrounded(
+    sharp = np.zeros(0, int)
+    if terms.exact and not terms.oracle:
+        coarsest = terms.inside()
+        sharp = np.flatnonzero(~equal & _is_short(a, coarsest) & _is_short(b, coarsest))
+    return _explained(suspicious, a, b, difference, terms, offset) or _unrounded(
         _largest(sharp, difference), a, b, difference, terms, offset
     )
 
 
 def _explained(
-    picks: Array, a: Array, b: Array, difference: Array, terms: Terms, offset: int
+    suspicious: Array, a: Array, b: Array, difference: Array, terms: Terms, offset: int
 ) -> tuple[tuple[int, ...], Verdict] | None:
     """The first of some entries whose difference is more than rounding explains."""
+    if not len(suspicious):
+        return None
+    unit = terms.unit
+    if terms.is_coarse():
+        found = beyond_noise(difference.ravel()[suspicious], offset + suspicious, terms.spread, STABILITY)
+        # Where nobody knows what the steps round, all of them may be as coarse as the coarsest.
+        unit = terms.inside() if found is None else terms.fine
+        picks = _largest(suspicious, difference) if found is None else suspicious[found[:PICKS]]
+    else:
+        picks = _largest(suspicious, difference)
     places = [offset + int(pick) for pick in picks]
-    found = terms.measure(places) if places else None
+    measured = terms.measure(places) if places else None
     for number, (pick, place) in enumerate(zip(picks, places, strict=True)):
         one, other, gap = a.ravel()[pick], b.ravel()[pick], float(difference.ravel()[pick])
-        here = float(found[number] if found is not None else max(abs(one), abs(other)))
-        allowed = STABILITY * terms.depth * terms.unit * here + _FLOOR
-        spread = terms.spread() if gap > allowed else None
-        own = 0.0 if spread is None else STABILITY * float(spread[place])
+        here = float(measured[number] if measured is not None else max(abs(one), abs(other)))
+        allowed, own = STABILITY * terms.depth * unit * here + _FLOOR, 0.0
+        if gap > allowed:
+            spread = terms.spread()
+            if spread is not None:
+                own = STABILITY * float(spread[place])
+            elif not terms.oracle:
+                allowed = STABILITY * terms.depth * max(unit, terms.inside()) * here + _FLOOR
         if gap > allowed + own:
             wide = _wide_difference(terms.sides(), place, one, other, terms.oracle)[0]
             return _index(pick, a), Verdict(
                 False, "conditioned", difference=gap, allowed=allowed + own, own=own, wide=wide
             )
     return None
+
+
+def _as_a_whole(a: Array, b: Array, terms: Terms, number: int) -> tuple[tuple[int, ...], Verdict] | None:
+    """A leaf whose entries are off in one direction, each by less than it may be."""
+    if a.size < 2 or not jnp.issubdtype(a.dtype, jnp.floating) or _same(a, b).all() or not terms.is_coarse():
+        return None
+    assert terms.along is not None
+    conditioned = STABILITY * terms.depth * terms.fine
+    found = off_as_a_whole((_wide(a) - _wide(b)).ravel(), number, terms.along, STABILITY, conditioned)
+    if found is None:
+        return None
+    difference, allowed, own = found.tolist()
+    return (), Verdict(False, "conditioned", difference=difference, allowed=allowed, own=own, whole=True)
 
 
 def _unrounded(

@@ -283,3 +283,37 @@ def test_a_ceiling_behind_a_maximum_is_refused_where_it_is_met():
     plan = tp.plan(tp.trace(capped, tp.TensorType({"n": 4})), tp.mesh(model=2), {"n": "model"})
     with pytest.raises(laws.LawError, match=r"LAW plan\.gradients FAILED"):
         laws.assert_equivalent(plan, args=(jnp.array([1.0, 1.0, 3.0, 0.5]),))
+
+
+def in_bfloat16(x, w1, w2):
+    """Float32 outside, bfloat16 inside."""
+    narrow = tp.Map(lambda v: v.astype(jnp.bfloat16))
+    return tp.Map(lambda v: v.astype(jnp.float32))(matmul(gelu(matmul(narrow(x), narrow(w1))), narrow(w2)))
+
+
+MIXED = tp.trace(in_bfloat16, X, W1, W2)
+
+
+def test_steps_in_bfloat16_round_as_bfloat16_does(mesh2x4):
+    plan = tp.plan(MIXED, mesh2x4, {"batch": "data", "mlp": "model"})
+    assert {"plan.blocks", "plan.values", "plan.gradients"} <= set(laws.assert_equivalent(plan).held)
+
+
+@jax.custom_vjp
+def smaller_gradient(x):
+    return x
+
+
+smaller_gradient.defvjp(lambda x: (x, None), lambda _, slope: (0.9 * slope,))
+
+OFF_IN_BFLOAT16 = {
+    "a piece is dropped": (lambda x, w1, w2: MIXED(x, w1.at[:, 12:].set(0), w2), "plan.values"),
+    "a tenth of a gradient is missing": (lambda x, w1, w2: MIXED(x, smaller_gradient(w1), w2), "plan.gradients"),
+}
+
+
+@pytest.mark.parametrize(("run", "law"), OFF_IN_BFLOAT16.values(), ids=OFF_IN_BFLOAT16)
+def test_faults_in_bfloat16_are_found(run, law):
+    with pytest.raises(laws.LawError) as caught:
+        laws.assert_equivalent(FakePlan(MIXED, run))
+    assert caught.value.law == law

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import tapestry_jax as tp
 from laws.counterexamples.search import Failure, Search, search
 from laws.given import OPTIONS
 from laws.pieces import Asked
@@ -66,8 +67,8 @@ def planted() -> Iterator[Planted]:
     for law, piece in test_structures.MUTANTS.items():
         yield Planted(law, piece, {"types": [test_structures.F32]})
     for law, mutant in test_plans.MUTANTS.items():
-        fake = test_plans.FakePlan
-        yield Planted(law, mutant if isinstance(mutant, fake) else fake(test_plans.MLP, mutant))
+        is_plan = isinstance(mutant, test_plans.FakePlan | tp.Plan)
+        yield Planted(law, mutant if is_plan else test_plans.FakePlan(test_plans.MLP, mutant))
     yield Planted("plan.gradients", test_plans.UNEVEN)
 
 

@@ -14,7 +14,7 @@ from laws.counterexamples.search import Failure, judge
 from laws.pieces import Asked
 from laws.shipped import pieces
 from laws.verdicts.conditioning import magnitudes, wide_sides
-from laws.verdicts.noise import spread
+from laws.verdicts.noise import Noise
 from laws.verdicts.verdict import Terms, compare, unit_roundoff
 
 F32 = jax.ShapeDtypeStruct((), jnp.float32)
@@ -38,7 +38,8 @@ def verdict(left, right, scale=1.0, **options):
     def measure(picks):
         return np.full(len(picks), scale)
 
-    terms = Terms(measure=measure, sides=lambda: None, spread=lambda: None, **settings)
+    unit = settings["unit"]
+    terms = Terms(measure=measure, sides=lambda: None, spread=lambda: None, inside=lambda: unit, **settings)
     return compare(np.asarray(left), np.asarray(right), terms)
 
 
@@ -157,7 +158,9 @@ def test_sides_are_known_where_there_is_no_derivative():
 
 
 def spread_of(function, *numbers):
-    return float(spread(function, tuple(np.float32(x) for x in numbers), 2.0**-24, {}, "here")[0])
+    found = Noise(function, tuple(np.float32(x) for x in numbers), {}, "here", moved=2.0**-24).spread()
+    assert found is not None
+    return float(found[0])
 
 
 def test_spread_finds_digits_lost_inside():
@@ -225,6 +228,6 @@ def test_short_numbers_are_those_that_no_rounding_of_their_precision_leaves(unit
     def sides():
         return np.array([one]), np.array([other])
 
-    terms = Terms("rounding", 1.0, unit, exact=True, oracle=False, measure=measure, sides=sides, spread=lambda: None)
+    terms = Terms("rounding", 1.0, 2.0**-24, True, False, measure, sides, lambda: None, inside=lambda: unit)
     found = compare(np.asarray([one]), np.asarray([other]), terms)
     assert found.holds is holds

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from combinators.kernels import elementwise, jaxprs
-from laws.verdicts import noise
+from laws.verdicts import noise, wide
 from tapestry_jax.planning.derivatives import dependence
 from tapestry_jax.shards.numeric import simulated
 
@@ -60,7 +60,7 @@ def test_the_names_of_calls_are_known():
     traced = [jax.make_jaxpr(function)(1.0, 1.0) for function in WRAPPED.values()]
     names = {name for each in (*traced, jax.make_jaxpr(gradient)(1.0)) for name in calls(each.jaxpr)} - LOOPS
     assert len(names) >= 5
-    for known in (elementwise.CALLS, dependence._CALLS, noise._CALLS, simulated.CALLS):
+    for known in (elementwise.CALLS, dependence._CALLS, wide._CALLS, simulated.CALLS):
         assert names <= known
     assert names - {name for name in names if "remat" in name or name == "checkpoint"} - RULES <= set(jaxprs.WRAPPERS)
 
@@ -70,5 +70,7 @@ def test_rounding_is_followed_into_checkpoints():
         return jnp.sin(jnp.exp(x) * 100) * 1e3
 
     x = np.linspace(1.0, 2.0, 5)
-    plain, kept = (noise.spread(each, (x,), 2.0**-24, {}, "key") for each in (steps, jax.checkpoint(steps)))
+    plain, kept = (
+        noise.Noise(each, (x,), {}, "key", moved=2.0**-24).spread() for each in (steps, jax.checkpoint(steps))
+    )
     np.testing.assert_array_equal(kept, plain)
