@@ -159,6 +159,7 @@ PROPOSED = {
 THOROUGH = {
     *("vector sum", "vector maximum", "vector any", "vector mean", "two sums"),
     *("running any", "and transposed", "shared", "constant", "rounded sum", "running sums of one"),
+    *("vector product", "matrix sum", "logarithms", "kept axis", "scaled", "and sum"),
     *("column minima", "integer maximum", "vector all", "scaled sum", "argmax", "outer", "and column sums"),
 }
 
