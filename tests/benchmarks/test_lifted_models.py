@@ -90,13 +90,12 @@ def test_gradients_are_those_of_every_floating_argument() -> None:
 
 
 # Packages warn of each other's versions, and of their own end.
+# Layers and models of Flax are lifted in tests/tapestry_jax/lifting/test_models.py.
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "entry",
-    [
-        pytest.param(e, id="/".join(kept.key(e)), marks=() if e.name == "LSTM" else pytest.mark.thorough)
-        for e in ENTRIES
-    ],
+    [pytest.param(e, id="/".join(kept.key(e))) for e in ENTRIES],
 )
 def test_a_model_is_lifted_and_equal(entry: Entry) -> None:
     module = MODULES.get(entry.package, entry.package)

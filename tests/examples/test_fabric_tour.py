@@ -11,6 +11,8 @@ import tapestry_jax as tp
 from tests.example_modules import EXAMPLES, modules_of
 
 
+# What it shows is in tests/tapestry_jax/fabric.
+@pytest.mark.thorough
 def test_fabric_tour_recovers_and_exports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

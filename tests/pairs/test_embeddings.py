@@ -48,6 +48,8 @@ def held(seed: str, client: Any) -> tuple[str, ...]:
     return () if found is None else laws.assert_embeddings(*found, name=seed, engine=client).held
 
 
+# One program, and its faults, in all embeddings are in tests/laws/test_embeddings.py.
+@pytest.mark.thorough
 def test_drawn_programs_are_the_same_in_all_embeddings(client: Any) -> None:
     numbers = range(14, 20 if thoroughly() else 17)
     found = Counter(law for number in numbers for law in held(f"embedded/{number}", client))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.planning.rewrites.deepen import FUSED_TURNS, is_barrier
@@ -53,6 +54,8 @@ def test_barriers_that_hold_on_cpus_stand_after_some_turns_of_coupled_fields_alo
     assert not any(firm(tp.plan(graph, mesh8, {"y": ("data", tp.halo(depth=12))})))
 
 
+# Steps of several operations are in test_deep_halos.py.
+@pytest.mark.thorough
 def test_coupled_fields_behind_barriers_have_their_values_and_gradients(mesh8):
     args = (0.1 * normal(64, 4), 0.1 * normal(64, 4, seed=1))
     plan = coupled(5, mesh8, ("cpu", "cuda"), height=64)

@@ -90,12 +90,14 @@ def test_of_short_programs_what_seems_too_heavy_is_weighed_too():
 PIPELINES = [
     (32, 4096, 2048, (4, 8), {"embed": None, "mlp": None}),
     *(
-        pytest.param(*case, {"embed": None}, marks=pytest.mark.thorough)
+        (*case, {"embed": None})
         for case in ((32, 4096, 2048, (4, 8)), (16, 1024, 8192, (4, 2)), (8, 512, 8192, (4, 4)))
     ),
 ]
 
 
+# Stages over slow links are found in test_improved.py.
+@pytest.mark.thorough
 @pytest.mark.parametrize(("count", "batch", "embed", "shape", "fixed"), PIPELINES)
 def test_walks_find_what_all_pipelines_hold(
     count: int, batch: int, embed: int, shape: tuple[int, int], fixed: dict[str, Any]
