@@ -22,8 +22,10 @@ from combinators.frozen import dataclass
 from combinators.kernels.fingerprint import is_traced, loaded_globals
 from combinators.kernels.names import public_name
 
-# Bounds a walk through data that happens to hang on an object; kernels hold few things.
+# Bounds a walk through data that happens to hang on an object, or through a large library; kernels hold few things.
 _MOST = 20_000
+# What the code nearest to a kernel reads is known after one walk and found by the next, also where both end early.
+_WALKS_THAT_END_EARLY = 2
 _PLAIN = (bool, int, float, complex, str, bytes, range, slice, type(None), type(Ellipsis), np.generic, np.dtype)
 _LIBRARIES = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "combinators", "tapestry_jax"})
 
@@ -102,11 +104,13 @@ def reached(function: object, name: str) -> Reached:
       name: what the expressions call it.
     """
     names: frozenset[str] = frozenset()
+    early = 0
     while True:
         walk = _Walk(names)
         found = walk.run(function, name)
+        early += not found.is_whole
         # A function that was reached by an attribute may read further attributes of what was passed before.
-        if walk.names <= names:
+        if walk.names <= names or early == _WALKS_THAT_END_EARLY:
             return found
         names |= walk.names
 
@@ -258,14 +262,16 @@ def _is_array(value: object) -> bool:
     return any(inspect.getattr_static(value, name, None) is not None for name in ("__array__", "__jax_array__"))
 
 
-def _read_names(code: CodeType) -> Iterator[str]:
+@functools.lru_cache(maxsize=16_384)
+def _read_names(code: CodeType) -> frozenset[str]:
     """The names of attributes in a function's code, and the texts by which it may look some up."""
-    yield from (str(item.argval) for item in dis.get_instructions(code) if item.opname in _ATTRIBUTES)
+    names = {str(item.argval) for item in dis.get_instructions(code) if item.opname in _ATTRIBUTES}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _read_names(constant)
+            names |= _read_names(constant)
         elif isinstance(constant, str) and constant.isidentifier():
-            yield constant
+            names.add(constant)
+    return frozenset(names)
 
 
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM", "LOAD_NAME"})

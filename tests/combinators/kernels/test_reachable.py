@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from combinators.kernels.reachable import reachable_arrays, reached
+from combinators.kernels import reachable
+from combinators.kernels.reachable import Reached, reachable_arrays, reached
 
 TABLE = np.arange(3.0)
 
@@ -103,6 +104,24 @@ def test_what_pytest_puts_into_an_assertion_is_not_looked_into() -> None:
     # Under a name that nobody can write; behind it lie all of pytest and thousands of functions.
     assert any(not name.isidentifier() for name in checked.__code__.co_names)
     assert len(reached(checked, "checked").reads) < 10
+
+
+def test_walks_that_end_early_are_not_gone_again_for_each_name_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through flax or dask ten and more of 20,000 objects were: each met other names than the one before."""
+    walks: list[frozenset[str]] = []
+
+    class Endless:
+        def __init__(self, known: frozenset[str]) -> None:
+            assert len(walks) < 5, "walks go on"
+            walks.append(known)
+            self.names = {f"name_{len(walks)}"}
+
+        def run(self, function: object, name: str) -> Reached:
+            return Reached((), is_whole=len(walks) == 1)
+
+    monkeypatch.setattr(reachable, "_Walk", Endless)
+    assert not reached(_added, "f").is_whole
+    assert walks == [frozenset(), {"name_1"}, {"name_1", "name_2"}]
 
 
 def test_an_empty_slot_hides_nothing() -> None:
