@@ -79,14 +79,14 @@ def prefixes(x, weights, labels, runs):
     del weights
     return (
         tp.Scan(monoids.Max, "x c -> x c", "x", final=True)(x),
-        tp.scan(agg.Max().by_run(), "x c, x -> x c", "x")(x, runs),
         tp.window(agg.Max(), 3, "x c -> x c", "x")(x),
-        *(more_prefixes(x, labels) if thoroughly() else ()),
+        *(more_prefixes(x, labels, runs) if thoroughly() else ()),
     )
 
 
-def more_prefixes(x, labels):
+def more_prefixes(x, labels, runs):
     return (
+        tp.scan(agg.Max().by_run(), "x c, x -> x c", "x")(x, runs),
         tp.scan(agg.MinMax(), "x c -> x c", "x")(x),
         tp.scan(agg.Max().segmented(), "x c, x -> x c", "x")(x, labels),
     )

@@ -65,7 +65,8 @@ def test_states_are_those_of_a_loop() -> None:
     for found in (scored(computed, graph), scored(sampled if thoroughly() else computed, plan.compile())):
         for got, wanted in zip(found, expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(computed(chunks.compile(), state, X), expected[1], rtol=1e-4, atol=1e-5)
+    if thoroughly():
+        np.testing.assert_allclose(computed(chunks.compile(), state, X), expected[1], rtol=1e-4, atol=1e-5)
 
 
 def test_a_window_of_one_and_a_single_position() -> None:
