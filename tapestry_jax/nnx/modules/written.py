@@ -60,9 +60,18 @@ def check_complete(module: Any, values: Any) -> list[Value]:
       values: what its variables stood for then.
 
     Raises:
-      GraphError: when there are more of them, such as what was sown.
+      GraphError: when there are more of them, such as what was sown, or fewer.
     """
     flat, before = nnx.to_flat_state(nnx.state(module)), jax.tree.leaves(values)
+    if len(flat) < len(before):
+        raise GraphError(
+            message(
+                "the forward pass deletes a variable of its module",
+                f"before  {len(before)} variables",
+                f"after   {len(flat)}",
+                remedy="Leave it, and do not read it: a plan gives back the variables that it was given.",
+            )
+        )
     if len(flat) != len(before):
         known = {id(leaf) for leaf in before}
         paths = (path for path, leaf in flat if id(held_by(leaf)) not in known)

@@ -64,6 +64,14 @@ def test_what_is_no_variable_of_the_module_is_refused(write: Any) -> None:
                 run()
 
 
+def test_a_variable_that_is_deleted_is_told() -> None:
+    def delete(module: Any, mean: Any) -> None:
+        del module.mean
+
+    with pytest.raises(tp.GraphError, match="the forward pass deletes a variable of its module"):
+        tp.trace(Norm(delete), X)
+
+
 @pytest.mark.parametrize("write", [set_value, set_item, set_raw], ids=lambda write: write.__name__)
 def test_what_forward_writes_is_stored_and_comes_out_of_plans(write: Any) -> None:
     share = 0.1 if write is set_item else 1.0
