@@ -34,7 +34,7 @@ TINY: dict[str, dict[str, int]] = {
 }
 HELD_BY_BLOCKS = (
     *("batch_norm", "cross_entropy", "data_parallelism", "flash_attention", "fsdp", "megatron", "parallel_scan"),
-    *("pencil_fft", "pipeline"),
+    *("pencil_fft", "pipeline", "stored_statistics"),
 )
 SCRIPTS = [pytest.param(script, marks=pytest.mark.thorough) if script in HELD_BY_BLOCKS else script for script in TINY]
 

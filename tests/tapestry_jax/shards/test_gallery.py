@@ -20,8 +20,9 @@ def load() -> Iterator[Any]:
         yield load
 
 
-# Their folds, scans, rings and halos are among the others and in lowered/test_cells.py.
-THOROUGH = ("flash_attention", "parallel_scan", "megatron", "stencil", "ring_attention", "batch_norm")
+# Their folds, scans, rings and halos are among the others and in lowered/test_cells.py, a loss over a cut vocabulary in
+# contract/test_folds.py.
+THOROUGH = ("cross_entropy", "flash_attention", "parallel_scan", "megatron", "stencil", "ring_attention", "batch_norm")
 
 
 @pytest.mark.parametrize(
