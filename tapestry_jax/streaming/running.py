@@ -119,7 +119,7 @@ class Runner:
                 values.update(zip(part.part.outputs, results, strict=True))
             if self.done is not None:
                 self.done(values, stored)
-            self._let_go(number, values, stored)
+            self._let_go(number, values, stored, kept=keeper is not None)
         return values, stored | self._filled(values)
 
     def survived(self, number: int) -> int:
@@ -144,14 +144,19 @@ class Runner:
                 self.spill.remove(each.value)
         return left
 
-    def _let_go(self, number: int, values: dict[int, Any], stored: dict[int, Sequence[Stored]]) -> None:
-        """Forget values that nobody reads any more, on the devices and between passes."""
+    def _let_go(self, number: int, values: dict[int, Any], stored: dict[int, Sequence[Stored]], *, kept: bool) -> None:
+        """Forget values that nobody reads any more, on the devices and between passes.
+
+        Behind the last pass no state is kept but the end, and a run that goes on from an older one reads again what
+        that pass has read: it stays until the end is kept, by who keeps it.
+        """
         for slot in [slot for slot in values if self.split.last_use.get(slot, -1) <= number]:
             del values[slot]
         for slot in self._ended(self.survived(number)):
             for each in (*stored.pop(slot, ()), *self.sinks.pop(slot)):
                 each.close()
-            self.spill.remove(slot)
+            if not kept or any(isinstance(part, Pass) for part in self.split.parts[number + 1 :]):
+                self.spill.remove(slot)
 
     def _ended(self, number: int) -> list[int]:
         """The values between passes that are there, and that no part behind this one reads."""

@@ -59,6 +59,31 @@ def test_a_job_that_stops_at_every_state_goes_on(name: str, tmp_path: Path, stop
     assert stops > 2
 
 
+@pytest.mark.parametrize("name", ["centred", "repeated"])
+def test_what_the_last_pass_reads_is_there_until_the_end_is_kept(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It went when that pass had read it, before the state that says so: a kill between the two left a job for dead."""
+    size, want = JOBS[name].sizes[-1], expected(name, tmp_path)
+    save = checkpoint.save
+
+    def stopped(folder: Any, frozen: Any) -> int:
+        if frozen.position.finished:
+            raise Stop
+        return save(folder, frozen)
+
+    # No state at the last turn of a pass but where values go.
+    turns = ROWS // size
+    every = next(each for each in range(2, turns + 2) if turns % each)
+    for _ in range(2):
+        monkeypatch.setattr(checkpoint, "save", stopped)
+        with pytest.raises(Stop):
+            ran(name, size, tmp_path, every)
+    monkeypatch.setattr(checkpoint, "save", save)
+    assert same(arrays(ran(name, size, tmp_path, every)), want)
+    assert not list((tmp_path / "run").glob("pass-*"))
+
+
 @pytest.mark.parametrize("name", ["sums", "running", "doubled", "centred"])
 def test_a_job_goes_on_in_other_chunks(name: str, tmp_path: Path, stopping: Any):
     want = expected(name, tmp_path)
