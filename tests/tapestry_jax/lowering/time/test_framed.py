@@ -11,6 +11,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 import tapestry_jax as tp
+from combinators.kernels.jaxprs import scan_parts
 from tapestry_jax.lowering.time import region
 from tests.contract import assert_same
 
@@ -105,7 +106,7 @@ def _stacked(plan: tp.Plan, turns: int) -> list[tuple[int, ...]]:
             for inner in jaxprs_in_params(equation.params):
                 look(inner)
             if equation.primitive.name == "scan" and equation.params["length"] == turns:
-                kept = equation.params["num_carry"]
+                _, kept = scan_parts(equation)
                 found.extend(
                     atom.aval.shape for atom in equation.outvars[kept:] if jnp.issubdtype(atom.aval.dtype, jnp.floating)
                 )

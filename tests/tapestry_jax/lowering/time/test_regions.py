@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from combinators.kernels.jaxprs import is_program
+from combinators.kernels.jaxprs import is_program, scan_parts
 from tapestry_jax.planning.scheduling.schedule import Finish, Region
 from tests.contract import assert_contract, assert_holds, assert_same, inside
 from tests.tapestry_jax.draw import normal
@@ -233,7 +233,7 @@ def test_no_zeros_of_a_chunk_lie_beside_the_loop_of_a_sum(mesh8: Any) -> None:
     args = (*draw((32, 8), (8, 16)), np.zeros(32, np.int32))
     run = tp.plan(tp.trace(loss, *args), mesh8, {"row": tp.chunks(8)}).compile()
     (loop,) = _loops(jax.make_jaxpr(jax.value_and_grad(run, (0, 1)))(*args).jaxpr)
-    shapes = [atom.aval.shape for atom in loop.invars[: loop.params["num_consts"]]]
+    shapes = [atom.aval.shape for atom in loop.invars[: scan_parts(loop)[0]]]
     assert (8, 16) in shapes
     assert (4, 16) not in shapes
 

@@ -131,7 +131,10 @@ def days(name: str, folder: Path) -> list[Path]:
     paths = [folder / (f"x{day}.npy" if day else "x.npy") for day in range(len(parts))]
     for path, part in zip(paths, parts, strict=True):
         if not path.exists():
-            np.save(path, part)
+            # In one step: a supervisor that is killed meanwhile would leave half of it.
+            partial = path.with_name(f"{path.stem}.partial.npy")
+            np.save(partial, part)
+            partial.rename(path)
     return paths
 
 
