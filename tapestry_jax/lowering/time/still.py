@@ -57,17 +57,21 @@ def before_loop(turn: Turn, fixed: Any, *turning: Any) -> tuple[Any, Turn]:
 
 def _moved(jaxpr: Any, still: set[Any]) -> list[Any]:
     """The equations whose operands stand still, and whose results are no larger than these."""
-    known, found, marks = set(still), list[Any](), dict[Any, Any]()
+    known, found, numbers = set(still), dict[int, Any](), dict[Any, dict[int, Any]]()
     for equation in jaxpr.eqns:
         operands, name = _variables(equation), equation.primitive.name
-        if name in _MARKS and not operands:
-            marks[equation.outvars[0]] = equation
-        elif name in _ARITHMETIC and operands & known and operands <= known | marks.keys():
+        if name in _MARKS | _ARITHMETIC and operands <= numbers.keys():
+            numbers[equation.outvars[0]] = _behind(operands, numbers) | {id(equation): equation}
+        elif name in _ARITHMETIC and operands & known and operands <= known | numbers.keys():
             if max(map(_size, equation.outvars)) <= max(map(_size, operands)):
-                found += [marks.pop(atom) for atom in operands & marks.keys()]
-                known |= operands | {*equation.outvars}
-                found.append(equation)
-    return found
+                found |= _behind(operands, numbers) | {id(equation): equation}
+                known |= {*equation.outvars}
+    return [*found.values()]
+
+
+def _behind(atoms: set[Any], numbers: dict[Any, dict[int, Any]]) -> dict[int, Any]:
+    """The equations that make these of numbers in the program: JAX 0.12 converts one that was said to vary."""
+    return {key: made for atom in atoms & numbers.keys() for key, made in numbers[atom].items()}
 
 
 def _used(jaxpr: Any, moved: Sequence[Any]) -> list[Any]:
