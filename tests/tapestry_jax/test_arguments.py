@@ -433,6 +433,7 @@ SUBJECTS: dict[str, tuple[Callable[..., Any], dict[str, set[str]]]] = {
             **({"in_features": 3, "out_features": 2, "dims": ("a", "b"), "rngs": RNGS} | k)
         ),
         {"in_features": {"1", "np.int64"}, "out_features": {"1", "np.int64"}, "dims": set(), "use_bias": FLAG}
+        | {"axis": COUNT | {"-2", "0", "None"}, "batch_axis": SIZES}
         | {"dtype": FLOATS | {"None"}, "param_dtype": FLOATS, "kernel_init": set(), "bias_init": set(), "rngs": set()},
     ),
     "nnx.Linear": (

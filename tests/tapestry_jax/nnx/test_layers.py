@@ -52,6 +52,13 @@ PAIRS = {
         nnx.LinearGeneral((6, 8), 5, axis=(-2, -1), rngs=rngs()),
         X,
     ),
+    "linear general, kernels of a batch": lambda: (
+        tp.nnx.LinearGeneral(6, (3, 2), axis=1, batch_axis={0: 2}, dims=("batch", "seq", ("h", "d")), rngs=rngs()),
+        nnx.LinearGeneral(6, (3, 2), axis=1, batch_axis={0: 2}, rngs=rngs()),
+        X,
+        {"batch": 2, "seq": 6, "embed": 8},
+        {"batch": "model", "seq": "data"},
+    ),
     "embed": lambda: (tp.nnx.Embed(11, 8, rngs=rngs()), nnx.Embed(11, 8, rngs=rngs()), TOKENS),
     "layer norm": lambda: (
         tp.nnx.LayerNorm(8, rngs=rngs()),
@@ -306,7 +313,16 @@ def test_layer_is_called_as_a_module_of_flax(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["linear", "linear general", "embed", "attention, not causal", "einsum", "conv, groups", "conv transpose"]
+    "name",
+    [
+        "linear",
+        "linear general, kernels of a batch",
+        "embed",
+        "attention, not causal",
+        "einsum",
+        "conv, groups",
+        "conv transpose",
+    ],
 )
 def test_layer_starts_from_the_weights_of_flax(name):
     ours, theirs, *_ = PAIRS[name]()
