@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -26,7 +27,7 @@ from tapestry_jax.nnx.training.rows import Rows
 from tapestry_jax.nnx.training.saving.saved import Saved
 from tapestry_jax.nnx.training.stepping.batch import faults_of
 from tapestry_jax.nnx.training.stepping.begun import begun, places_begun
-from tapestry_jax.nnx.training.stepping.finite import described, stopped
+from tapestry_jax.nnx.training.stepping.finite import described, evaluated, stopped
 from tapestry_jax.nnx.training.stepping.places import everywhere, places_of, sent
 from tapestry_jax.nnx.training.stepping.state import TrainState
 from tapestry_jax.nnx.training.stepping.step import FAULT, Nan, Stepper
@@ -60,7 +61,7 @@ class Trainer:
       loss_scale: what the loss is multiplied by at first, and gradients divided by, so that they are numbers of
         float16; it finds its size by itself. By default 32,768 where `precision` says float16, else none.
       nan: what is done where the loss, a gradient or an update is not finite: `"stop"` raises, with the state of before
-        that step kept; `"skip"` leaves the step out; None looks at nothing.
+        that step kept; `"skip"` leaves the step out; None looks at nothing, so NaN goes on into the parameters.
       wrt: which variables are trained, a filter of `flax.nnx`.
       checkpoint: the folder of checkpoints, which `fit` writes every `save_every` steps; needs Orbax.
       keep: how many of the newest are kept.
@@ -250,6 +251,9 @@ class Trainer:
         The model is that of `model.eval()`: nothing is dropped, and norms use what ran along. Where that is another
         program than the one that is trained, it is planned by what the plan was asked for.
 
+        A loss that is not finite is given as it is. A `RuntimeWarning` says of which batches it is, and what the first
+        of them holds, unless `nan=None`.
+
         Args:
           batches: tuples of arrays, or dictionaries by name, one after the other.
 
@@ -257,13 +261,20 @@ class Trainer:
           TrainingError: for what are no batches, such as a function; where numbers of a step before were not finite and
             `nan="stop"`.
         """
-        found = NOTHING
-        for batch in iterator(batches, "trainer.evaluate"):
+        found, wrong = NOTHING, list[tuple[int, Any]]()
+        for number, batch in enumerate(iterator(batches, "trainer.evaluate"), 1):
             args = self._program.read(batch)
             program, places = self._compiled(args, trains=False)
             told = program(self.state, jax.tree.map(sent, args, places))
             # One batch at a time: simulated devices share few threads, and programs in flight together can starve.
-            found += Metrics.of(told, self._rows.count(args))
+            rows = self._rows.count(args)
+            found += Metrics.of(told, rows)
+            if self._stepper.nan is not None and rows and not np.isfinite(float(told["loss"])):
+                wrong.append((number, None if wrong else args))
+        if wrong:
+            args = wrong[0][1]
+            batch = faults_of(self.plan_of(*args).graph, args)
+            warnings.warn(evaluated([number for number, _ in wrong], batch), RuntimeWarning, stacklevel=2)
         return found.read()
 
     @property

@@ -65,4 +65,22 @@ def stopped(step: int, told: Sequence[str], batch: Sequence[str]) -> TrainingErr
     )
 
 
+def evaluated(numbers: Sequence[int], batch: Sequence[str]) -> str:
+    """What is said of an evaluation whose loss is no number.
+
+    Args:
+      numbers: of the batches of which it is not finite, counted from 1.
+      batch: what is wrong with the first of them, in words; nothing where nothing is.
+    """
+    listed = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+    what = f"batch {listed}" if len(numbers) == 1 else f"{len(numbers)} batches ({listed})"
+    of = f"of batch {numbers[0]}: " if len(numbers) > 1 else ""
+    remedy = "Mend the batches." if batch else "Look at the parameters and at the batch; trainer.model is as it was."
+    return message(
+        f"trainer.evaluate: the loss of {what} is not finite, so that of all is not",
+        *(of + it for it in batch[:_SHOWN]),
+        remedy=remedy,
+    )
+
+
 _SHOWN = 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -59,6 +61,27 @@ def test_a_report_that_is_none(trainer, report, said):
     with pytest.raises(tp.nnx.TrainingError) as error:
         trainer.fit([(X, X)], report=report)
     assert str(error.value).startswith(said) and trainer.history == []
+
+
+@pytest.mark.parametrize("nan", ["stop", "skip", None])
+def test_an_evaluation_says_which_batches_give_no_number(trainer, nan):
+    trainer._stepper = replace(trainer._stepper, nan=nan)
+    bad = np.where(np.arange(4) == 2, np.nan, X).astype("float32")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert np.isfinite(trainer.evaluate([(X, X), (X[:0], X[:0])])["loss"]) and not said
+        assert np.isnan(trainer.evaluate([(X, X), (X, bad), (X, X), (bad, X)])["loss"])
+    if nan is None:
+        assert not said
+        return
+    (told,) = said
+    assert told.category is RuntimeWarning and told.filename == __file__
+    assert str(told.message).startswith(
+        "trainer.evaluate: the loss of 2 batches (2, 4) is not finite, so that of all is not\n"
+        "  of batch 2: `y` of the batch is nan at [0, 2]\n"
+    )
+    with pytest.warns(RuntimeWarning, match="the loss of batch 1 is not finite"):
+        trainer.evaluate([(X, np.full_like(X, 1e30))])
 
 
 def test_a_bar_and_a_picture(trainer, capsys, tmp_path: Path):
