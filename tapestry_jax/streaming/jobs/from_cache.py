@@ -146,9 +146,12 @@ class _Run:
         }
         named = {slot: place_of_sink(each) for slot, each in files(job.split, job.sinks).items()}
         if job.checkpoint is not None:
-            # In the folder of the job lie outputs without a file of the user's; what is spilled there is removed.
-            own_files = {slot: place_of(job.split, slot, job.checkpoint.folder) for slot in {*job.split.outputs}}
-            places = {s: Opened(str(path)) for s, path in own_files.items() if s in job.split.written} | named
+            # In the folder of the job lie outputs without a sink; what is spilled there is removed. What goes to a
+            # sink that is no file, as of a fabric, is nowhere that the cache could name.
+            outputs = job.split.outputs
+            unnamed = {*outputs} - {outputs[number] for number in job.sinks}
+            files_of_it = {slot: place_of(job.split, slot, job.checkpoint.folder) for slot in unnamed}
+            places = {s: Opened(str(path)) for s, path in files_of_it.items() if s in job.split.written} | named
             keeping = _Keeping(self, {slot: own[ref] for ref, slot in slots.items()}, job, places)
             return job.kept(job.resumable(told=told), job.checkpoint, keeping.done)
         also = {

@@ -111,3 +111,11 @@ def test_outputs_in_files_and_in_the_folder_are_found(tmp_path: Path) -> None:
     assert turned(centred, None) == 0 and not list(Path("cache").glob("*.zarr"))
     shutil.rmtree("other")
     assert turned(centred, None) == X.nbytes
+
+
+def test_an_output_in_a_fabric_is_its_own_and_not_kept(tmp_path: Path) -> None:
+    with tp.Fabric(tmp_path / "fabric") as fabric:
+        # The cache names files, and there is none.
+        assert turned(centred, sinks=fabric.create("y")) == 2 * X.nbytes
+        np.testing.assert_allclose(fabric.read("y"), WANT, atol=1e-5)
+        assert turned(centred, "other") == X.nbytes  # the mean alone was kept
