@@ -95,7 +95,7 @@ class Streamed:
         from tapestry_jax.storage.creating import create
         from tapestry_jax.storage.opening import open as opened
         from tapestry_jax.streaming.jobs.stream import stream
-        from tapestry_jax.streaming.sinks import write_whole
+        from tapestry_jax.streaming.moving.sinks import write_whole
 
         sources: list[Any] = []
         for number, leaf in enumerate(leaves):

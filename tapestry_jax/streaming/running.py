@@ -20,12 +20,13 @@ from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
+from tapestry_jax.streaming.moving.held import fetched
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
+from tapestry_jax.streaming.moving.sinks import true_cells, write_whole
 from tapestry_jax.streaming.moving.spilling import Spill, ends
 from tapestry_jax.streaming.moving.writing import MOST, Writing
+from tapestry_jax.streaming.parts import Ending, Pass, Split
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
-from tapestry_jax.streaming.sinks import true_cells, write_whole
-from tapestry_jax.streaming.split import Pass, Split
 from tapestry_jax.streaming.turn import Programs
 
 AHEAD = 128 << 20
@@ -101,12 +102,17 @@ class Runner:
         stored: dict[int, Sequence[Stored]] = {inputs[number]: [self.sources[number]] for number in self.split.stored}
         values = self._entered() | ({} if begin is None else self._restored(begin))
         self._check_read({*range(len(inputs))} - {*self.split.stored}, before)
+        behind = 0
         for number, part in enumerate(self.split.parts):
             if number < started.part:
                 if isinstance(part, Pass):
                     stored |= self._finished(self._left(part, started))
                 continue
-            if isinstance(part, Pass):
+            if number < behind:
+                continue
+            if isinstance(part, Ending):
+                behind = _ended(part, values)
+            elif isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
                 for each in part.made:
                     self._open(each.value, again=since is not None and since.position.turns > 0)
@@ -299,3 +305,11 @@ class Runner:
 
     def _finished(self, slots: Iterable[int]) -> dict[int, list[Stored]]:
         return {slot: [sink.finish() for sink in self.sinks[slot]] for slot in slots}
+
+
+def _ended(part: Ending, values: dict[int, Any]) -> int:
+    """The part behind a repetition that ends here, whose results are then there; or 0."""
+    if part.flag is not None and not fetched(values[part.flag]).all():
+        return 0
+    values.update({later: values[now] for now, later in part.results})
+    return part.behind

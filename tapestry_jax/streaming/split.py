@@ -8,135 +8,16 @@ are written out first (`planning/refining/written_out.py`): their turns are pass
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
 
 from combinators.errors import PlanError, message
-from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.changes import Slice
 from tapestry_jax.planning.geometry.opening import streams
-from tapestry_jax.planning.geometry.time_axis import dim_of, ring_of, turns_of
-from tapestry_jax.planning.refining.written_out import Placed, written_out
-from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Run, Schedule, Step
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What a turn reads of a stored value: the cells that its slot in the body holds, wherever they lie.
-
-    Attributes:
-      slot: of the body.
-      value: the slot of the schedule that the stored value has first.
-    """
-
-    slot: int
-    value: int
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a turn makes: an output of the body, and the slot of the schedule that it becomes."""
-
-    slot: int
-    value: int
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A loop that the host turns.
-
-    Attributes:
-      region: the loop; its body lacks the slices of what is stored, its operands are those on the device alone.
-      pieces: what its turns read.
-      made: what its turns write, piece by piece.
-      still: likewise what every turn makes the same.
-      entering: how many of its operands are no first totals of scans.
-      anew: the nodes of scans that begin with nothing in whatever turn runs first.
-    """
-
-    region: Region
-    pieces: tuple[Piece, ...]
-    made: tuple[Made, ...]
-    still: tuple[Made, ...]
-    entering: int
-    anew: frozenset[int] = frozenset()
-
-    @property
-    def turns(self) -> int:
-        """How often it turns."""
-        return turns_of(self.region.axis)
-
-    @property
-    def dim(self) -> str:
-        """The streamed dimension."""
-        return dim_of(self.region.axis)
-
-    @property
-    def block(self) -> int:
-        """The cells of the dimension that a device takes in a turn."""
-        return next(_blocks(self.region.body, self.region.axis), 1)
-
-
-@dataclass(frozen=True)
-class Between:
-    """Steps on the device, between passes.
-
-    Attributes:
-      part: the steps; its inputs are the slots that they read, its outputs those that are read later.
-      scope: the repetitions around them, each with the number of the turn; "" outside of all.
-    """
-
-    part: Schedule
-    scope: str = ""
-
-
-@dataclass(frozen=True)
-class Split:
-    """A schedule whose streamed loops are turned by the host.
-
-    Attributes:
-      schedule: all of it, repetitions around streamed loops written out.
-      parts: in order.
-      stored: the inputs that are read piece by piece, by position.
-      outputs: for each output its slot: of a stored value the one that it has first.
-      spilled: values that a pass makes, and another reads.
-    """
-
-    schedule: Schedule
-    parts: tuple[Pass | Between, ...]
-    stored: tuple[int, ...]
-    outputs: tuple[int, ...]
-    spilled: tuple[int, ...]
-
-    @property
-    def passes(self) -> tuple[Pass, ...]:
-        """The loops."""
-        return tuple(part for part in self.parts if isinstance(part, Pass))
-
-    @property
-    def written(self) -> tuple[int, ...]:
-        """The slots of all values that passes make piece by piece."""
-        return tuple(made.value for part in self.passes for made in part.made)
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """Those of them that are no outputs: a later pass reads them, and nobody behind it."""
-        return tuple(slot for slot in self.written if slot not in {*self.outputs})
-
-    @cached_property
-    def last_use(self) -> Mapping[int, int]:
-        """The number of the last part that reads a slot, on the devices or stored; of outputs that behind all parts."""
-        found = dict[int, int]()
-        for number, part in enumerate(self.parts):
-            found |= dict.fromkeys(read_by(part), number)
-        return found | dict.fromkeys(self.outputs, len(self.parts))
-
-    @cached_property
-    def known(self) -> dict[Hashable, Any]:
-        """What was found out about it, by whoever asks for it often."""
-        return {}
+from tapestry_jax.planning.geometry.time_axis import dim_of, ring_of
+from tapestry_jax.planning.refining.written_out import End, Placed, written_out
+from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Region, Repeat, Schedule, Step
+from tapestry_jax.streaming.parts import Between, Ending, Made, Part, Pass, Piece, Split, blocks, read_by
 
 
 def split(schedule: Schedule, dims: Sequence[str], *, folds_leave: bool = False) -> Split:
@@ -151,13 +32,6 @@ def split(schedule: Schedule, dims: Sequence[str], *, folds_leave: bool = False)
       PlanError: where a stored value is wanted whole, and for rings and pipelines over these dimensions.
     """
     return _Splitter(schedule, frozenset(dims), folds_leave=folds_leave).run()
-
-
-def read_by(part: Pass | Between) -> set[int]:
-    """The slots that a part reads, on the devices or stored."""
-    if isinstance(part, Between):
-        return {*part.part.inputs}
-    return {*part.region.operands} | {piece.value for piece in part.pieces}
 
 
 class _Splitter:
@@ -178,13 +52,16 @@ class _Splitter:
 
     def run(self) -> Split:
         schedule = self._schedule
-        parts: list[Pass | list[Placed]] = []
+        parts: list[Pass | Placed | list[Placed]] = []
         loops = {*map(id, self._loops)}
         for placed in self._steps:
             step = placed.step
             if id(step) in loops:
                 assert isinstance(step, Region)
                 parts.append(self._pass(step))
+            elif isinstance(step, End):
+                self._check_end(step)
+                parts.append(placed)
             elif not (isinstance(step, Convert) and self._is_stored(step.source)):
                 self._check(step)
                 last = parts[-1] if parts else None
@@ -256,10 +133,16 @@ class _Splitter:
             if stored:
                 raise self._whole(self._first[stored[0]], step.path, step)
 
+    def _check_end(self, end: End) -> None:
+        """Refuse repetitions that end when a condition holds, and whose state is stored."""
+        stored = [slot for slot in end.carried if self._is_stored(slot) and self._schedule.slots[slot].has_cells]
+        if stored:
+            raise self._whole(self._first[stored[0]], end.repeat.path, end.repeat)
+
     def _check_whole_inputs(self) -> None:
         """Refuse inputs that have a streamed dimension which no loop cuts: they would lie on the device whole."""
         cells = {
-            dim_of(loop.axis): next(_blocks(loop.body, loop.axis), 0)
+            dim_of(loop.axis): next(blocks(loop.body, loop.axis), 0)
             for loop in _all_loops(self._schedule)
             if dim_of(loop.axis) in self._dims
         }
@@ -283,7 +166,9 @@ class _Splitter:
         why = [f"it {'repeats over' if isinstance(step, Repeat) else 'reads'} {what}, {kind}, whole"]
         remedy = "Stream a dimension that this operation can cut, or run it apart, on what it makes of a chunk."
         if isinstance(step, Repeat) and step.until:
-            why.append("it ends when a condition holds, and the host takes a number of turns")
+            why.append(
+                "it ends when a condition holds, and what it hands on is stored: only a state on the devices may end"
+            )
             remedy = "Say how many: tp.iterate(step, 32); ask for the condition between two jobs."
         elif isinstance(step, Repeat) and (step.axes or len(step.results) > step.carries):
             why.append(
@@ -292,17 +177,18 @@ class _Splitter:
             remedy = "Write it as tp.iterate, or its turns one after the other."
         return PlanError(message(f"`{path}` cannot be streamed over {dims}", *why, remedy=remedy))
 
-    def _between(self, parts: Sequence[Pass | list[Placed]], outputs: tuple[int, ...]) -> Iterator[Pass | Between]:
+    def _between(self, parts: Sequence[Pass | Placed | list[Placed]], outputs: tuple[int, ...]) -> Iterator[Part]:
+        known = _ended(parts)
         last = dict[int, int]()
-        for number, part in enumerate(parts):
-            read = {*part.region.operands} if isinstance(part, Pass) else _operands(placed.step for placed in part)
+        for number, part in enumerate(known):
+            read = _operands(_steps(part)) if isinstance(part, list) else read_by(part)
             last |= dict.fromkeys(read, number)
         last |= dict.fromkeys(outputs, len(parts))
-        for number, part in enumerate(parts):
-            if isinstance(part, Pass):
+        for number, part in enumerate(known):
+            if not isinstance(part, list):
                 yield part
                 continue
-            steps = tuple(placed.step for placed in part)
+            steps = _steps(part)
             made = {slot for step in steps for slot in step.results}
             has_cells = [slot for slot in sorted(_operands(steps) - made) if not self._is_stored(slot)]
             later = {slot for slot in made if last.get(slot, -1) > number}
@@ -317,6 +203,26 @@ class _Splitter:
                 again=(),
             )
             yield Between(inside, part[0].scope)
+
+
+def _ended(parts: Sequence[Pass | Placed | list[Placed]]) -> list[Pass | Ending | list[Placed]]:
+    """The same parts, ends of repetitions with the number of the part behind."""
+    behind = dict[int, int]()
+    for number, part in enumerate(parts):
+        if isinstance(part, Placed) and isinstance(part.step, End):
+            behind[part.step.number] = number + 1
+    return [_ending(part, behind) if isinstance(part, Placed) else part for part in parts]
+
+
+def _ending(placed: Placed, behind: Mapping[int, int]) -> Ending:
+    end = placed.step
+    assert isinstance(end, End)
+    results = tuple(zip(end.carried, end.repeat.results, strict=True))
+    return Ending(end.flag, results, behind[end.number], end.repeat.path, placed.scope)
+
+
+def _steps(part: Sequence[Placed]) -> tuple[Step, ...]:
+    return tuple(placed.step for placed in part if not isinstance(placed.step, End))
 
 
 def _operands(steps: Iterable[Step]) -> set[int]:
@@ -348,15 +254,6 @@ def _made(step: Region) -> tuple[tuple[Made, ...], tuple[Made, ...]]:
 
 def _reader(body: Schedule, slot: int) -> str | None:
     return next((step.path for step in body.steps if slot in step.operands), None)
-
-
-def _blocks(body: Schedule, axis: str) -> Iterator[int]:
-    """The blocks into which operations of a loop cut the dimension."""
-    for step in body.steps:
-        if isinstance(step, Run):
-            yield from (cut.block for _, cut in step.cuts if axis in cut.axes)
-        elif isinstance(step, Region | Repeat):
-            yield from _blocks(step.body, axis)
 
 
 def _all_loops(schedule: Schedule) -> Iterator[Region]:

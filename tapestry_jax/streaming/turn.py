@@ -32,7 +32,7 @@ from tapestry_jax.planning.geometry.time_axis import in_space, spread
 from tapestry_jax.planning.refining.written_out import moved_step
 from tapestry_jax.planning.scheduling.schedule import Schedule, Slot
 from tapestry_jax.streaming.known import Functions
-from tapestry_jax.streaming.split import Between, Pass, Split
+from tapestry_jax.streaming.parts import Between, Ending, Part, Pass, Split
 
 Arrays = list[Any]
 
@@ -60,7 +60,7 @@ class Programs:
     @cached_property
     def here(self) -> Here:
         """A device outside of all loops."""
-        parts = {id(inside): inside for inside in map(_inside, self.split.parts)}
+        parts = {id(inside): inside for part in self.split.parts if (inside := _inside(part)) is not None}
         torn = any(map(is_torn, parts.values()))
         return Here(self.schedule.mesh.axes, platforms=self.schedule.platforms, torn=torn, goes_on=True)
 
@@ -246,8 +246,14 @@ class Programs:
         return jax.jit(sharded, out_shardings=list(map(self.sharding, outputs)))
 
 
-def _inside(part: Pass | Between) -> Schedule:
-    return part.region.body if isinstance(part, Pass) else part.part
+def _inside(part: Part) -> Schedule | None:
+    match part:
+        case Pass():
+            return part.region.body
+        case Between():
+            return part.part
+        case Ending():
+            return None
 
 
 def _alone(part: Pass) -> Pass:

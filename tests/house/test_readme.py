@@ -92,6 +92,13 @@ def test_readme_code_names_what_is_there(document: Path):
     assert misnamed(code(document.read_text(encoding="utf-8"))) == []
 
 
+@pytest.mark.parametrize("document", with_code(), ids=lambda path: path.name)
+def test_readme_code_says_where_the_devices_of_its_meshes_come_from(document: Path):
+    # Here are eight of them; who reads the page has one.
+    before, mesh, _ = code(document.read_text(encoding="utf-8")).partition("tp.mesh(")
+    assert not mesh or "jax_num_cpu_devices" in before
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -12,7 +12,8 @@ from tapestry_jax.plan import Plan
 from tapestry_jax.storage.creating import Creation, create
 from tapestry_jax.streaming.cached.crossing import crossing
 from tapestry_jax.streaming.cached.keys import Computed, computed
-from tapestry_jax.streaming.split import Split, split
+from tapestry_jax.streaming.parts import Split
+from tapestry_jax.streaming.split import split
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Apply, Input, Ref
 from tapestry_jax.planning.rewrites.deepen import stands_for
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Repeat, Run, Schedule, Step
-from tapestry_jax.streaming.split import Between, Pass, Split
+from tapestry_jax.streaming.parts import Between, Ending, Pass, Split
 
 
 def crossing(split: Split, program: Graph) -> dict[Ref, int]:
@@ -39,7 +39,7 @@ def _behind_a_pass(split: Split) -> Iterator[Pass | Between]:
     has_turned = False
     for part in split.parts:
         has_turned = has_turned or isinstance(part, Pass)
-        if has_turned:
+        if has_turned and not isinstance(part, Ending):
             yield part
 
 

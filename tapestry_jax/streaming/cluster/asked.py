@@ -14,7 +14,7 @@ from tapestry_jax.storage.places import has_secret
 from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.cluster.local import distributed, local_client
 from tapestry_jax.streaming.cluster.totals import why_not
-from tapestry_jax.streaming.split import Split
+from tapestry_jax.streaming.parts import Split
 
 
 def read_engine(engine: Any) -> Any:

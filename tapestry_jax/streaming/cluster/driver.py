@@ -29,9 +29,9 @@ from tapestry_jax.streaming.kept.partials import Partials, key_of, remove_partia
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.views import own_box
 from tapestry_jax.streaming.moving.writing import Writing
+from tapestry_jax.streaming.parts import Pass
 from tapestry_jax.streaming.position import Keeper, Position, Snapshot, Stopped
 from tapestry_jax.streaming.running import Runner
-from tapestry_jax.streaming.split import Pass
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,8 @@ from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.cluster.totals import rounds
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import outline
-from tapestry_jax.streaming.split import Pass, Split, split
+from tapestry_jax.streaming.parts import Pass, Split
+from tapestry_jax.streaming.split import split
 from tapestry_jax.streaming.turn import Programs
 
 

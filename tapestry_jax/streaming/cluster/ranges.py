@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from tapestry_jax.streaming.split import Pass
+from tapestry_jax.streaming.parts import Pass
 
 T = TypeVar("T")
 

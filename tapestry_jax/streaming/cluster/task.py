@@ -19,7 +19,7 @@ from tapestry_jax.streaming.kept.partials import Partials
 from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import Feed
 from tapestry_jax.streaming.moving.placing import pieces_of, places_of
-from tapestry_jax.streaming.split import Pass
+from tapestry_jax.streaming.parts import Pass
 from tapestry_jax.streaming.turn import Programs
 
 T = TypeVar("T")

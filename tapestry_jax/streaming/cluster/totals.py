@@ -13,7 +13,7 @@ from typing import Any
 from tapestry_jax.planning.scheduling.schedule import Run
 from tapestry_jax.storage.protocols import Array
 from tapestry_jax.streaming.kept.partials import Partials
-from tapestry_jax.streaming.split import Pass
+from tapestry_jax.streaming.parts import Pass
 from tapestry_jax.streaming.turn import Programs
 
 Totals = dict[int, tuple[Array, ...]]

@@ -13,7 +13,7 @@ from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.streaming.moving.buffers import frames_within
 from tapestry_jax.streaming.moving.feeding import shapes_of
 from tapestry_jax.streaming.moving.spilling import ends, most_at_once
-from tapestry_jax.streaming.split import Between, Pass, Split
+from tapestry_jax.streaming.parts import Between, Pass, Split, made_on_devices
 from tapestry_jax.streaming.turn import Programs
 
 _UNITS = {
@@ -106,8 +106,8 @@ def budget_of(
     entered = [slot for number, slot in enumerate(split.schedule.inputs) if number not in split.stored]
     first = dict.fromkeys(entered, 0)
     for number, part in enumerate(split.parts):
-        if isinstance(part, Between):
-            first |= {slot: number for slot in part.part.outputs if slot not in first}
+        if not isinstance(part, Pass):
+            first |= {slot: number for slot in made_on_devices(part) if slot not in first}
     last, known = split.last_use, ends(split)
     kept = ((begin, max(begin, last.get(slot, begin)), slots[slot].local_bytes) for slot, begin in first.items())
     makers = {made.value: n for n, part in enumerate(split.parts) if isinstance(part, Pass) for made in part.made}
@@ -124,7 +124,7 @@ def budget_of(
         if isinstance(part, Between):
             rows = (Row("temporaries", programs.temporaries(part) * devices, "by the compiler"),)
             found.append((f"part {number + 1} of {len(split.parts)}, between passes", rows))
-        else:
+        elif isinstance(part, Pass):
             named = f"part {number + 1} of {len(split.parts)}, a pass over `{part.dim}`"
             found.append((named, tuple(_of_pass(part, programs, places, beside, ahead, behind))))
     largest = max(found, key=lambda each: sum(row.bytes for row in each[1]), default=("", ()))

@@ -64,5 +64,7 @@ def _changed(kind: str, old: str, new: str) -> str:
 
 
 def _short(text: str) -> str:
+    if text.startswith("0 passes "):
+        return "none: one turn takes all"
     shown = text if text.isprintable() else repr(text)
     return shown if len(shown) <= 80 else f"{shown[:40]}...{shown[-36:]}"

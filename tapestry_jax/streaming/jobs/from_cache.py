@@ -28,7 +28,7 @@ from tapestry_jax.streaming.jobs.outputs import Outputs, whole
 from tapestry_jax.streaming.jobs.smaller import Smaller, smaller
 from tapestry_jax.streaming.kept.checkpoint import Checkpoint
 from tapestry_jax.streaming.kept.origins import place_of
-from tapestry_jax.streaming.sinks import true_cells, write_whole
+from tapestry_jax.streaming.moving.sinks import true_cells, write_whole
 
 if TYPE_CHECKING:
     from tapestry_jax.streaming.jobs.job import Job

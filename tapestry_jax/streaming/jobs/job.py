@@ -38,12 +38,13 @@ from tapestry_jax.streaming.measured.metrics import Meter, Metrics
 from tapestry_jax.streaming.measured.progress import Bar
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.placing import places_of
+from tapestry_jax.streaming.moving.sinks import closed_on_errors
 from tapestry_jax.streaming.moving.spilling import Spill
 from tapestry_jax.streaming.moving.writing import MOST
+from tapestry_jax.streaming.parts import Split
 from tapestry_jax.streaming.position import Keeper, Stopped
 from tapestry_jax.streaming.running import AHEAD, Done, Runner
-from tapestry_jax.streaming.sinks import closed_on_errors
-from tapestry_jax.streaming.split import Split, split
+from tapestry_jax.streaming.split import split
 from tapestry_jax.streaming.turn import Programs
 
 

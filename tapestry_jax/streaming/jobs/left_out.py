@@ -10,7 +10,7 @@ from combinators.graphs.graph import Graph
 from tapestry_jax.planning.entries.items import chunks
 from tapestry_jax.storage.in_memory import InMemory
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.split import Split
+from tapestry_jax.streaming.parts import Split
 
 
 def chosen_dim(make: Callable[[Any], Split], graph: Graph, sources: Sequence[Stored]) -> str:

@@ -15,9 +15,9 @@ from tapestry_jax.storage.creating import create
 from tapestry_jax.storage.protocols import Sink, Stored
 from tapestry_jax.streaming.kept.origins import place_of
 from tapestry_jax.streaming.moving.held import Held
+from tapestry_jax.streaming.moving.sinks import chunks_made, closed_on_errors, true_cells
 from tapestry_jax.streaming.moving.spilling import Spill
-from tapestry_jax.streaming.sinks import chunks_made, closed_on_errors, true_cells
-from tapestry_jax.streaming.split import Split
+from tapestry_jax.streaming.parts import Split
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from tapestry_jax.streaming.kept.apart import check_apart, touch
 from tapestry_jax.streaming.kept.checkpoint import read_checkpoint
 from tapestry_jax.streaming.moving.in_order import check_in_order
 from tapestry_jax.streaming.moving.placing import places_of
-from tapestry_jax.streaming.sinks import read_sinks
+from tapestry_jax.streaming.moving.sinks import read_sinks
 
 
 def stream(

@@ -12,8 +12,8 @@ from tapestry_jax.streaming.measured.metrics import Meter
 from tapestry_jax.streaming.moving.feeding import shapes_of
 from tapestry_jax.streaming.moving.placing import places_of
 from tapestry_jax.streaming.moving.spilling import Spill
+from tapestry_jax.streaming.parts import Pass
 from tapestry_jax.streaming.running import Runner
-from tapestry_jax.streaming.split import Pass
 
 
 class Nowhere:

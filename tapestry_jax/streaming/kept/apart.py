@@ -9,7 +9,7 @@ from typing import Any
 
 from combinators.errors import PlanError, message
 from tapestry_jax.storage.protocols import Stored
-from tapestry_jax.streaming.split import Split
+from tapestry_jax.streaming.parts import Split
 
 
 def check_apart(

@@ -13,7 +13,7 @@ from tapestry_jax.storage.unfinished.filled import Filled
 from tapestry_jax.storage.unfinished.partial import Draft, filled_place, remove
 from tapestry_jax.streaming.errors import StreamError
 from tapestry_jax.streaming.kept.origins import origins
-from tapestry_jax.streaming.split import Split
+from tapestry_jax.streaming.parts import Split
 
 _PREFIX = "sink/"
 

@@ -27,10 +27,10 @@ from tapestry_jax.streaming.kept.origins import file_for, outline, place_of
 from tapestry_jax.streaming.kept.partials import remove_partials
 from tapestry_jax.streaming.kept.thaw import behind_last, freeze, thaw
 from tapestry_jax.streaming.moving.arriving import Arriving
+from tapestry_jax.streaming.moving.sinks import closed_on_errors
 from tapestry_jax.streaming.moving.spilling import Spill
+from tapestry_jax.streaming.parts import Split
 from tapestry_jax.streaming.running import Runner
-from tapestry_jax.streaming.sinks import closed_on_errors
-from tapestry_jax.streaming.split import Split
 
 WORKERS = "workers"
 """Who turns the chunks of a job with `engine=`."""

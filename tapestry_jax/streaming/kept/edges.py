@@ -11,7 +11,7 @@ from combinators.frozen import dataclass
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Array
-from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.parts import Pass, Split
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tapestry_jax.planning.geometry.time_axis import in_space
 from tapestry_jax.planning.scheduling.schedule import Slot
 from tapestry_jax.storage.protocols import Array, Stored
 from tapestry_jax.streaming.moving.held import fetched
-from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.parts import Pass, Split
 from tapestry_jax.streaming.turn import spec_of
 
 

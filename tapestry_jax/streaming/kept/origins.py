@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tapestry_jax.planning.scheduling.schedule import Convert, Finish, Run
-from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.parts import Ending, Pass, Split
 
 
 def origins(split: Split) -> dict[int, str]:
@@ -29,6 +29,10 @@ def _origins(split: Split) -> dict[int, str]:
         if isinstance(part, Pass):
             names |= {slot: f"pass-{passes}-{number}" for number, slot in enumerate(part.region.results)}
             passes += 1
+            continue
+        if isinstance(part, Ending):
+            for number, (_, later) in enumerate(part.results):
+                names[later] = f"{part.scope}Repeat-loop-{part.path}-{number}"
             continue
         for step in part.part.steps:
             if isinstance(step, Convert):

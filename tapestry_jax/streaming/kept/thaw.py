@@ -16,7 +16,7 @@ from tapestry_jax.streaming.frozen.state import Frozen, Position
 from tapestry_jax.streaming.kept.edges import edges, turns_at
 from tapestry_jax.streaming.kept.origins import origins
 from tapestry_jax.streaming.moving.held import fetched
-from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.parts import Ending, Pass, Split, made_on_devices
 from tapestry_jax.streaming.turn import Programs, extra
 
 _EDGES = "edges"
@@ -107,10 +107,12 @@ def _read_later(split: Split, number: int) -> set[int]:
 
 
 def _made_before(split: Split, number: int) -> set[int]:
-    """What parts before this one have made on the devices, and this one or a later one reads."""
-    made: set[int] = set()
-    for part in split.parts[:number]:
-        made |= {*part.region.results} if isinstance(part, Pass) else {*part.part.outputs}
+    """What parts before this one have made on the devices, and this one or a later one reads.
+
+    A repetition that has not ended has no results yet.
+    """
+    done = (part for part in split.parts[:number] if not isinstance(part, Ending) or part.behind <= number)
+    made = {slot for part in done for slot in made_on_devices(part)}
     return (made - {*split.written}) & _read_later(split, number)
 
 

@@ -12,7 +12,7 @@ from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.buffers import Frame, Shape, frames_within
 from tapestry_jax.streaming.moving.placing import together, views_of
 from tapestry_jax.streaming.moving.reading import Reading, begin_reading
-from tapestry_jax.streaming.split import Pass
+from tapestry_jax.streaming.parts import Pass
 from tapestry_jax.streaming.turn import Programs, as_read
 
 Under = tuple[Frame, list[list[tuple[Reading, list[Any]]]]]

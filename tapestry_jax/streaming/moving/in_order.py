@@ -11,7 +11,7 @@ from tapestry_jax.storage.protocols import Stored
 from tapestry_jax.streaming.moving.arriving import Arriving
 from tapestry_jax.streaming.moving.placing import views_of
 from tapestry_jax.streaming.moving.views import View
-from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.parts import Pass, Split
 from tapestry_jax.streaming.turn import as_read
 
 

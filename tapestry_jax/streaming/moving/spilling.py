@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from combinators.frozen import dataclass
 from tapestry_jax.storage.protocols import Sink
-from tapestry_jax.streaming.split import Pass, Split
+from tapestry_jax.streaming.parts import Pass, Split
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import pytest
 
 import tapestry_jax as tp
 from tapestry_jax.streaming.jobs.job import Job
-from tapestry_jax.streaming.sinks import write_whole
+from tapestry_jax.streaming.moving.sinks import write_whole
 
 agg = tp.aggregators
 X = np.random.default_rng(0).normal(size=(103, 4)).astype(np.float32)

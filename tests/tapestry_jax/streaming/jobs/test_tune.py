@@ -16,8 +16,8 @@ from tapestry_jax.streaming.jobs import tune as tuning
 from tapestry_jax.streaming.jobs.job import Job
 from tapestry_jax.streaming.jobs.trial import cells_a_second
 from tapestry_jax.streaming.jobs.tune import Tried, chosen
+from tapestry_jax.streaming.moving.sinks import write_whole
 from tapestry_jax.streaming.running import AHEAD
-from tapestry_jax.streaming.sinks import write_whole
 from tests.tapestry_jax.streaming.jobs.test_job import centred
 
 agg = tp.aggregators

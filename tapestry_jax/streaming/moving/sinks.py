@@ -14,7 +14,7 @@ from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.storage.chunked.metadata import default_chunks
 from tapestry_jax.storage.protocols import Array, Sink, Stored
 from tapestry_jax.streaming.moving.held import fetched
-from tapestry_jax.streaming.split import Split
+from tapestry_jax.streaming.parts import Split
 
 
 def read_sinks(sinks: Any, graph: Graph) -> dict[int, Any]:
