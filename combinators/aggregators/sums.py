@@ -76,7 +76,8 @@ def weighted_origin(weights: Any, xs: Any, count: Any) -> Any:
       xs: floats `(n, ...)`.
       count: the total of the weights.
     """
-    mean = jnp.sum(weights * xs, axis=0) / jnp.where(count == 0, 1, count).astype(xs.dtype)
+    # Shares of all, since a weight times an element may overflow where the mean does not.
+    mean = jnp.sum(weights / jnp.where(count == 0, 1, count).astype(xs.dtype) * xs, axis=0)
     return _between(mean, xs, weights > 0, (0,))
 
 

@@ -23,7 +23,8 @@ from tapestry_jax.lowering.on_device.kernels import device_kernels
 from tapestry_jax.lowering.on_device.pad import pad_axis
 from tapestry_jax.lowering.on_device.read import read_blocks
 from tapestry_jax.lowering.on_device.recomputed import kept, recomputed, recomputed_apart
-from tapestry_jax.lowering.on_device.valid import (
+from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
+from tapestry_jax.lowering.padding.valid import (
     asked_for,
     has_seams,
     is_repeated,
@@ -32,7 +33,6 @@ from tapestry_jax.lowering.on_device.valid import (
     pulls_otherwise,
     without_rows_of_nothing,
 )
-from tapestry_jax.lowering.on_device.varying import received, vary, varying_axes
 from tapestry_jax.lowering.time.regather import gathering
 from tapestry_jax.lowering.time.region import run_region
 from tapestry_jax.lowering.time.scan import scan_in_turn, scan_over_mesh, total_before

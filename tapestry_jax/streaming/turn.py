@@ -23,8 +23,8 @@ from combinators.graphs.computed import program_text
 from combinators.graphs.evaluate import check_unchanged
 from tapestry_jax.lowering.on_device.attained import value_of
 from tapestry_jax.lowering.on_device.here import Here
-from tapestry_jax.lowering.on_device.valid import is_torn
 from tapestry_jax.lowering.on_device.varying import vary
+from tapestry_jax.lowering.padding.valid import is_torn
 from tapestry_jax.lowering.program import run_steps
 from tapestry_jax.lowering.time.carried import Carried
 from tapestry_jax.lowering.time.region import padded_operands

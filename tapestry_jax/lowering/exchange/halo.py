@@ -14,7 +14,7 @@ from jax import lax
 
 from tapestry_jax.lowering.exchange.collectives import permute_over
 from tapestry_jax.lowering.on_device.here import Here
-from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
+from tapestry_jax.lowering.on_device.pad import finite, pad_axis, pad_front
 from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.planning.geometry.drift import Drift
 from tapestry_jax.planning.geometry.halo import NeighbourExchange, Pair
@@ -51,7 +51,7 @@ def exchange_drifting(value: Any, axis: int, drift: Drift, extent: int, axes: tu
     if first.any() or (end < extent).any():
         # Zeros, or what belongs to others, could make a gradient NaN: any cell that is at hand will do.
         is_read = (columns >= _of(first, index)) & (columns < _of(end, index))
-        found = jnp.where(is_read, found, lax.slice_in_dim(value, 0, 1, axis=axis))
+        found = jnp.where(is_read, found, lax.stop_gradient(finite(lax.slice_in_dim(value, 0, 1, axis=axis))))
     if drift.outside is not None:
         low, step, size = drift.outside
         starts = low + step * np.arange(devices)

@@ -1,5 +1,5 @@
 """What one device does with its own pieces: where it is, what it reads, and how it runs a kernel.
 
-Read `here` and `varying`; then `pad`, `taken`, `stripes`, `read` and `valid`; then `filled`, and `kernels` with `loops`
+Read `here` and `varying`; then `pad`, `taken`, `stripes` and `read`; then `filled`, and `kernels` with `loops`
 and `untyped`; `attained`, `ties` and `range` look into kernels, and `recomputed` keeps what was received.
 """

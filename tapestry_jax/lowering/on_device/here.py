@@ -24,7 +24,7 @@ class Here(MeshShape):
     Attributes:
       counters: loop (a time axis) to the number of its turn.
       platforms: of the devices, as lowering names them; empty where they are not known.
-      torn: whether padding is not everywhere a copy of a row (`valid.py`).
+      torn: whether padding is not everywhere a copy of a row (`padding/valid.py`).
       anew: for every loop around the nodes of the scans that began with nothing there, and not behind other devices.
       older: whether loops go on from what an older run has come to, in their first turn too.
       goes_on: whether somebody goes on from what scans come to behind their last turn.

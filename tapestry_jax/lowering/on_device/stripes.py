@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tapestry_jax.lowering.on_device.here import Here
+from tapestry_jax.lowering.on_device.pad import where_valid
 from tapestry_jax.lowering.on_device.taken import take_cells
 from tapestry_jax.planning.geometry.layout import Cut
 
@@ -39,8 +40,10 @@ def stripe(value: Any, axis: int, cut: Cut, size: int, here: Here) -> Any:
     if size % cut.piece == 0:
         rounds = value.reshape(*value.shape[:axis], cut.piece, size // cut.piece, *value.shape[axis + 1 :])
         return lax.dynamic_index_in_dim(rounds, index, axis + 1, keepdims=False)
-    places = jnp.clip(index * cut.piece + jnp.arange(cut.piece, dtype=jnp.int32), 0, size - 1)
-    return take_cells(value, cells_at(places, cut, size), axis)
+    own = index * cut.piece + jnp.arange(cut.piece, dtype=jnp.int32)
+    cells = take_cells(value, cells_at(jnp.clip(own, 0, size - 1), cut, size), axis)
+    valid = (own < size).reshape([-1 if at == axis else 1 for at in range(value.ndim)])
+    return where_valid(valid, cells)
 
 
 def in_order(value: Any, axis: int, cut: Cut, size: int) -> Any:

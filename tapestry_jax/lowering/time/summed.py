@@ -16,8 +16,8 @@ from combinators.operations.shaped import block_structs, is_written
 from tapestry_jax.lowering.exchange.convert import convert
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.range import keeps_range, traced
-from tapestry_jax.lowering.on_device.valid import pulls_otherwise
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
+from tapestry_jax.lowering.padding.valid import pulls_otherwise
 from tapestry_jax.lowering.time.held import held_in_turn
 from tapestry_jax.planning.folding.merges import merges
 from tapestry_jax.planning.geometry.changes import Slice

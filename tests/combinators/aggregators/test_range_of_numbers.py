@@ -187,6 +187,13 @@ def test_numbers_whose_total_overflows_have_a_mean():
     assert mixed["variance"] == np.inf
 
 
+def test_a_weight_that_overflows_times_its_element_leaves_the_mean():
+    xs, weights = np.array([0.5, 3e38, 1e30], np.float32), np.array([1e30, 1.5, 1.0], np.float32)
+    wanted = np.average(xs.astype(np.float64), weights=weights.astype(np.float64))
+    np.testing.assert_allclose(aggregators.Moments(2).run(xs, weights)["mean"], wanted, rtol=1e-6)
+    np.testing.assert_allclose(aggregators.Covariance().run(xs[:, None], weights)["mean"], [wanted], rtol=1e-6)
+
+
 WEIGHTS = np.full(4, 2**30, np.int32)
 LABELS, SCORES = np.array([0, 1, 0, 1]), np.array([0.1, 0.2, 0.3, 0.4], np.float32)
 

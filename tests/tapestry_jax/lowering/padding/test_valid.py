@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
-from tapestry_jax.lowering.on_device import valid
+from tapestry_jax.lowering.padding import valid
+from tapestry_jax.lowering.padding.level import is_level
 from tapestry_jax.planning.geometry.layout import Cut, Window
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tests.simulated.evaluate import simulated
@@ -177,7 +178,7 @@ def test_infinite_slopes_come_from_constants_and_from_rows_outside_of_a_table_to
     ],
 )
 def test_what_makes_slopes_infinite_is_read_off_the_program(kernel: Any, dtype: Any, expected: bool) -> None:
-    assert valid.is_level(kernel, [jnp.zeros(4, dtype)]) is expected
+    assert is_level(jax.make_jaxpr(kernel)(jnp.zeros(4, dtype))) is expected
 
 
 def test_complex_functions_grow_where_real_ones_are_bounded() -> None:

@@ -21,13 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from combinators.kernels.jaxprs import WRAPPERS, WRITTEN, is_literal, programs_inside
+from combinators.kernels.jaxprs import WRITTEN, programs_inside
 from combinators.operations import execute
 from combinators.operations.shaped import Shaped
 from tapestry_jax.lowering.on_device.here import Here
 from tapestry_jax.lowering.on_device.pad import pad_axis, pad_front
 from tapestry_jax.lowering.on_device.read import crop_blocks
 from tapestry_jax.lowering.on_device.varying import vary, varying_axes
+from tapestry_jax.lowering.padding.apart import apart, shared_operands
+from tapestry_jax.lowering.padding.level import is_level, multiplies
 from tapestry_jax.planning.geometry.layout import Cut
 from tapestry_jax.planning.geometry.mesh_shape import MeshShape
 from tapestry_jax.planning.scheduling.schedule import Region, Repeat, Run, Schedule
@@ -39,27 +41,6 @@ Cuts = Mapping[str, Cut]
 Range = tuple[int, int]
 Kernels = Callable[[Mapping[str, int], list[Any]], list[Any]]
 """From the sizes of a box and its blocks to the leaves that an operation makes of them."""
-
-_MOVED = (
-    "broadcast_in_dim concatenate copy dynamic_slice dynamic_update_slice expand_dims gather iota pad reshape rev slice"
-    " split squeeze stack tile transpose"
-)
-_COMPUTED = (
-    "abs add add_any and ceil clamp convert_element_type cos eq erf floor ge gt imag le logistic lt max min mul ne neg"
-    " not or real reduce_precision round select_n sign sin square stop_gradient sub tanh xor"
-)
-_SUMMED = (
-    "argmax argmin conv_general_dilated cummax cummin cumsum dot_general reduce_and reduce_max reduce_min reduce_or"
-    " reduce_sum reduce_window_max reduce_window_min reduce_window_sum"
-)
-_LEVEL = frozenset(f"{_MOVED} {_COMPUTED} {_SUMMED}".split())
-"""Primitives with a finite slope wherever their operands are finite."""
-_REAL = frozenset(("cos", "logistic", "sin", "tanh"))
-"""Of them those that are bounded for real numbers alone: complex ones meet poles, or exponential growth."""
-_PRODUCTS = frozenset(("conv_general_dilated", "dot_general", "integer_pow", "mul", "square"))
-_ORDINARY = 1e6
-"""What the product of two numbers may be in a program that does not overflow."""
-_AROUND = frozenset((*WRAPPERS, "cond", "scan"))
 
 
 def on_valid_rows(
@@ -87,16 +68,23 @@ def on_valid_rows(
     """
     kernel = shaped.operation.kernel
     ranges = {dim: ranges_of(cuts[dim], shaped.sizes[dim], here) for dim in sorted(_uneven(shaped, cuts, here))}
-    # Padding may not be given to a kernel whose derivative makes something of nothing, or has no bounds.
-    if not ranges or not (
-        _is_steep(shaped, blocks, here, states=states) or (written and pulls_otherwise(kernel, blocks))
-    ):
+    if not ranges:
         return run(sizes, blocks)
+    places = _places(shaped, ranges, sizes, states=states)
+    shared = [any(each) for each in zip(*(shared_operands(shaped, blocks, dim) for dim in ranges), strict=True)]
+    # Padding may not be given to a kernel whose derivative makes something of nothing, or has no bounds.
+    if not (
+        _is_steep(shaped, blocks, here, states=states)
+        or (any(shared) and is_steep_beside(shaped, cuts, blocks, shared, states=states))
+        or (written and pulls_otherwise(kernel, blocks))
+    ):
+        if not any(shared):
+            return run(sizes, blocks)
+        return apart(shaped, cuts, sizes, here, blocks, partial(run, sizes), tuple(ranges), places)
     axes = sorted(frozenset[str]().union(*(varying_axes(block) for block in blocks)))
     chosen: Any = 0
     for dim, (kinds, codes) in ranges.items():
         chosen = chosen * len(kinds) + jnp.asarray(codes, jnp.int32)[here.index(cuts[dim].axes)]
-    places = _places(shaped, ranges, sizes, states=states)
 
     def branch(valid: dict[str, Range]) -> Callable[[list[Any]], list[Any]]:
         inner = {**sizes, **{dim: high - low for dim, (low, high) in valid.items()}}
@@ -194,13 +182,24 @@ def asked_for(kernel: Callable[..., Any], blocks: list[Any], here: Here) -> list
 
 def _is_steep(shaped: Shaped, blocks: Sequence[Any], here: Here, *, states: bool) -> bool:
     """Whether a slope of what is computed of a row may be infinite on padding that is no copy of a row."""
-    return here.torn and not is_level(_made(shaped, states=states), blocks)
+    program = _program(_made(shaped, states=states), blocks) if here.torn else None
+    return program is not None and not is_level(program)
 
 
-def is_level(kernel: Callable[..., Any], blocks: Sequence[Any]) -> bool:
-    """Whether no slope of a kernel is infinite where its operands are finite, as far as its program tells."""
-    program = _program(kernel, blocks)
-    return program is None or _has_level(program)
+def is_steep_beside(shaped: Shaped, cuts: Cuts, blocks: Sequence[Any], shared: Sequence[bool], *, states: bool) -> bool:
+    """Whether the slope by something that rows share may be infinite on padding: at a copy of a row, or of any number.
+
+    Kernels in `dense=`, which may take blocks of some sizes alone, and those of softmaxes, whose slopes beside an
+    infinity are NaN in any case, run on padding; so do those that a deep halo runs in front of the first index.
+    """
+    operation = shaped.operation
+    if operation.dense or (operation.monoid is not None and operation.monoid.frame is not None):
+        return False
+    windows = [cut.window for cut in cuts.values() if cut.window is not None]
+    if any(window.before + window.after for window in windows):
+        return False
+    program = _program(operation.kernel if states else _made(shaped, states=False), blocks)
+    return program is not None and (not is_level(program, copies=True) or multiplies(program, shared))
 
 
 def _program(kernel: Callable[..., Any], blocks: Sequence[Any]) -> Any:
@@ -246,51 +245,6 @@ def _pulls(program: Any) -> bool:
     equations = getattr(program, "jaxpr", program).eqns
     inside = (inner for equation in equations for inner in programs_inside(equation))
     return any(equation.primitive.name in WRITTEN for equation in equations) or any(map(_pulls, inside))
-
-
-def _has_level(program: Any) -> bool:
-    """Whether no slope of a program is infinite.
-
-    Infinite constants and products that overflow make operands of other primitives infinite, so such programs are not.
-    """
-    constants: Sequence[Any] = getattr(program, "consts", ())
-    equations = getattr(program, "jaxpr", program).eqns
-    return all(map(_is_finite, constants)) and all(map(_is_level_equation, equations))
-
-
-def _is_level_equation(equation: Any) -> bool:
-    name, literals = equation.primitive.name, [atom.val for atom in equation.invars if is_literal(atom)]
-    if not all(map(_is_finite, literals)):
-        return False
-    if name in _AROUND:
-        return all(map(_has_level, programs_inside(equation)))
-    if name == "div":
-        return is_literal(equation.invars[1]) and bool(np.all(np.asarray(literals[-1]) != 0))
-    if name == "gather" and equation.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP:
-        # Indices made of padding may lie outside, where the program has none that does.
-        fill = equation.params["fill_value"]
-        return fill is not None and _is_finite(fill)
-    if name in _REAL and any(jnp.issubdtype(atom.aval.dtype, jnp.complexfloating) for atom in equation.outvars):
-        return False
-    if name in _PRODUCTS and not literals and any(_overflows(atom.aval.dtype) for atom in equation.outvars):
-        return False
-    return name in _LEVEL or (name == "integer_pow" and equation.params["y"] > 0)
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether a constant is known to hold no infinity and no NaN, times which a cotangent of zero is NaN."""
-    if not jnp.issubdtype(jnp.result_type(value), jnp.inexact):
-        return True
-    try:
-        return bool(np.isfinite(np.asarray(value)).all())
-    except (TypeError, RuntimeError):
-        # It is traced, or lies on devices that are not here.
-        return False
-
-
-def _overflows(dtype: Any) -> bool:
-    """Whether products of ordinary numbers may be infinite, as in float16."""
-    return jnp.issubdtype(dtype, jnp.inexact) and float(jnp.finfo(dtype).max) < _ORDINARY
 
 
 def is_full(cut: Cut, size: int, mesh: MeshShape) -> bool:
