@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
+from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -37,11 +38,14 @@ def place_of_error(error: BaseException) -> str:
     return "" if not own else f"{own[-1][0].co_filename}:{own[-1][1]} ({own[-1][0].co_qualname})"
 
 
+# Each frame of each equation asks, and a program has frames of few files.
+@lru_cache(maxsize=1024)
 def _is_library(file: str) -> bool:
     inside = file.startswith(_PACKAGES) or "/site-packages/" in file or file.startswith("<")
     return inside or _is_part_of(file, frozenset({"combinators", "tapestry_jax"}))
 
 
+@lru_cache(maxsize=1024)
 def _is_part_of(file: str, packages: frozenset[str]) -> bool:
     root = Path(__file__).parents[3]
     parts = Path(file).parts
