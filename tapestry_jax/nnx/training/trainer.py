@@ -61,7 +61,8 @@ class Trainer:
       loss_scale: what the loss is multiplied by at first, and gradients divided by, so that they are numbers of
         float16; it finds its size by itself. By default 32,768 where `precision` says float16, else none.
       nan: what is done where the loss, a gradient or an update is not finite: `"stop"` raises, with the state of before
-        that step kept; `"skip"` leaves the step out; None looks at nothing, so NaN goes on into the parameters.
+        that step kept; `"skip"` leaves the step out; None looks at nothing, so NaN goes on into the parameters, but
+        where the loss is scaled, which leaves such steps out.
       wrt: which variables are trained, a filter of `flax.nnx`.
       checkpoint: the folder of checkpoints, which `fit` writes every `save_every` steps; needs Orbax.
       keep: how many of the newest are kept.

@@ -30,7 +30,8 @@ class Stepper:
       run: the planned loss, of the model's state, the arguments of a batch, and the number of the step.
       optimizer: of optax.
       ema: how much the exponential mean keeps; None where there is none.
-      nan: what is done where a number is none.
+      nan: what is done where a number is none; with None nothing is told, and only a loss that is scaled leaves such
+        steps out, since that is how it finds its scale.
     """
 
     run: LossProgram
@@ -93,7 +94,7 @@ class Stepper:
         else:
             held = before.fault
         chosen = jax.tree.map(lambda new, old: jnp.where(stays, new, old), after, before)
-        metrics = {**metrics, "skipped": ~stays, FAULT: stops}
+        metrics = {**metrics, "skipped": ~stays, **({} if self.nan is None else {FAULT: stops})}
         return dataclasses.replace(chosen, step=step, scale=scale, fault=held), metrics
 
 

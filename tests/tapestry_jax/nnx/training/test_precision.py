@@ -150,9 +150,14 @@ def test_a_scale_that_is_too_large_shrinks_and_training_goes_on():
 
 def test_a_loss_that_is_no_number_stops_scaled_training_too():
     trainer = trainer_of(precision=jnp.float16)
-    trainer.step(np.full((ROWS, FEATURES), np.inf, "float32"), batch()[1])
+    bad = np.full((ROWS, FEATURES), np.inf, "float32"), batch()[1]
+    trainer.step(*bad)
     with pytest.raises(tp.nnx.TrainingError, match="step 1: the loss is not finite"):
         _ = trainer.state
+    # Where nothing is looked at the step is left out, as one whose gradients are too large.
+    silent = trainer_of(precision=jnp.float16, nan=None)
+    assert bool(silent.step(*bad)["skipped"]) and not bool(silent.step(*batch())["skipped"])
+    assert silent.steps == int(silent.state.step) == 2 and silent.skipped == []
 
 
 @pytest.mark.parametrize(
