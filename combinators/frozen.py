@@ -45,6 +45,8 @@ def changed(given: _T, **fields: Any) -> _T:
 
 
 _SCOPE: dict[str, Any] = {"_set": object.__setattr__}
+_MANY = 8
+"""Of so many fields all are set at once: in half of the time, and the object takes twice the memory."""
 
 
 def _is_plain(cls: type, eq: bool = True, repr: bool = True) -> bool:
@@ -78,7 +80,8 @@ def _made(cls: Any, eq: bool = True, repr: bool = True) -> type:
 
 def _initializer(cls: Any, fields: Sequence[dataclasses.Field[Any]]) -> FunctionType:
     positional, by_name = ([field for field in fields if field.kw_only is kind] for kind in (False, True))
-    code = _assignments(len(positional), len(by_name), hasattr(cls, "__post_init__"))
+    at_once = len(fields) >= _MANY and cls.__dictoffset__ != 0  # with slots there is nothing to update
+    code = _assignments(len(positional), len(by_name), hasattr(cls, "__post_init__"), at_once)
     made = _renamed(code, [field.name for field in (*positional, *by_name)])
     given = [field.default for field in positional if field.default is not dataclasses.MISSING]
     made.__defaults__ = tuple(given) or None
@@ -95,11 +98,14 @@ def _method(code: Callable[[int], CodeType], names: Sequence[str]) -> FunctionTy
 # Compiling is what takes the time, and methods of as many fields differ in names alone: each text is compiled once, for
 # fields `_0`, `_1` and so on. Closures over the names would compile nothing, but would be slower to call.
 @cache
-def _assignments(positional: int, by_name: int, has_more: bool) -> CodeType:
+def _assignments(positional: int, by_name: int, has_more: bool, at_once: bool) -> CodeType:
     names = _placeholders(positional + by_name)
     parameters = ["self", *names[:positional], *(["*"] if by_name else []), *names[positional:]]
     lines = [f"def method({', '.join(parameters)}):", " pass"]
-    lines += [f" _set(self, {name!r}, {name})" for name in names]
+    if at_once:
+        lines += [f" self.__dict__.update({', '.join(f'{name}={name}' for name in names)})"]
+    else:
+        lines += [f" _set(self, {name!r}, {name})" for name in names]
     return _compiled([*lines, " self.__post_init__()"] if has_more else lines)
 
 
@@ -136,10 +142,17 @@ def _renamed(code: CodeType, names: Sequence[str]) -> FunctionType:
         code.replace(
             co_varnames=tuple(told.get(name, name) for name in code.co_varnames),
             co_names=tuple(told.get(name, name) for name in code.co_names),
-            co_consts=tuple(told.get(each, each) if isinstance(each, str) else each for each in code.co_consts),
+            co_consts=tuple(_told(each, told) for each in code.co_consts),
         ),
         _SCOPE,
     )
+
+
+def _told(constant: Any, names: dict[str, str]) -> Any:
+    """A constant of the code: a name, the names of what a call is given by name, or anything else."""
+    if isinstance(constant, tuple):
+        return tuple(_told(each, names) for each in constant)
+    return names.get(constant, constant) if isinstance(constant, str) else constant
 
 
 def _frozen(cls: Any, names: frozenset[str]) -> dict[str, Any]:

@@ -70,10 +70,7 @@ def _is_type(leaf: Any) -> bool:
 
 
 def _is_deleted(leaf: Any) -> bool:
-    try:
-        return isinstance(leaf, jax.Array) and leaf.is_deleted()
-    except (AttributeError, jax.errors.ConcretizationTypeError):  # inside jit, grad, vmap
-        return False
+    return isinstance(leaf, jax.Array) and not is_traced(leaf) and leaf.is_deleted()
 
 
 def _is_out_of_range(leaf: Any) -> bool:

@@ -9,7 +9,6 @@ from combinators.errors import PlanError
 from combinators.frozen import dataclass
 from tapestry_jax.memory.predicted import MemoryNeeded, memory_needed, stored
 from tapestry_jax.planning.asked import Asked
-from tapestry_jax.planning.derivatives.positions import Positions
 from tapestry_jax.planning.planned import planned
 from tapestry_jax.planning.pricing.priced import price
 from tapestry_jax.planning.scheduling.schedule import Schedule
@@ -24,19 +23,41 @@ class Evaluated:
     Attributes:
       asked: what would be written by hand.
       schedule: the steps of one device.
-      seconds: exactly those of `plan.cost`.
-      grad: as in the problem.
+      problem: what is searched.
     """
 
     asked: Asked
     schedule: Schedule = field(repr=False)
-    seconds: float
-    grad: Positions = False
+    problem: Problem = field(repr=False)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Exactly those of `plan.cost`; found when they are asked for.
+
+        Raises:
+          PlanError: when the price is no number.
+          MeshError: when the mesh does not fill the machine.
+        """
+        known, schedule = self.problem.priced, self.schedule
+        # Schedules that are known are kept, and each of them has one identity.
+        if id(schedule) not in known:
+            known[id(schedule)] = schedule, price(schedule, self.problem.machine, self.problem.grad).seconds
+        return known[id(schedule)][1]
+
+    def priced(self) -> Evaluated:
+        """The same, whose price is known from here on."""
+        _ = self.seconds
+        return self
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether its price is known."""
+        return id(self.schedule) in self.problem.priced
 
     @cached_property
     def guessed(self) -> int:
         """About how much memory a device needs."""
-        return guessed(self.schedule, self.grad)
+        return guessed(self.schedule, self.problem.grad)
 
 
 @dataclass(frozen=True)
@@ -53,16 +74,12 @@ class Refused:
 
 
 def evaluate(problem: Problem, asked: Asked, like: Evaluated | None = None) -> Evaluated | Refused:
-    """Plan and price a candidate. Nothing is traced, and what was evaluated before is remembered.
+    """Plan a candidate. Nothing is traced, and what was evaluated before is remembered.
 
     Args:
       problem: what is searched.
       asked: the candidate.
       like: another one, which may have the same schedule: then it has the same price.
-
-    Raises:
-      PlanError: when a price is no number.
-      MeshError: when the mesh does not fill the machine.
     """
     found = problem.evaluated.get(asked)
     if found is None:
@@ -76,13 +93,8 @@ def _evaluate(problem: Problem, asked: Asked, like: Evaluated | None) -> Evaluat
     except PlanError as error:
         return Refused(asked, str(error))
     if like is not None and id(schedule) not in problem.priced and schedule == like.schedule:
-        return Evaluated(asked, like.schedule, like.seconds, problem.grad)
-    # Schedules that are known are kept, and each of them has one identity.
-    priced = problem.priced.get(id(schedule))
-    if priced is None:
-        priced = schedule, price(schedule, problem.machine, problem.grad).seconds
-        problem.priced[id(schedule)] = priced
-    return Evaluated(asked, schedule, priced[1], problem.grad)
+        return Evaluated(asked, like.schedule, problem)
+    return Evaluated(asked, schedule, problem)
 
 
 def weigh(problem: Problem, candidate: Evaluated) -> MemoryNeeded:

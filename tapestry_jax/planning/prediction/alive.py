@@ -59,7 +59,9 @@ def _by_step(schedule: Schedule, flow: Flow | None) -> Iterator[Alive]:
     """One pass over the steps; with a flow what the backward pass needs stays to the end."""
     again = _again(schedule) if flow is not None else {}
     # What a unit makes again for its gradient is there besides, when its last step is done.
-    backward = {unit.end - 1: unit for unit in schedule.again} if flow is not None else {}
+    backward: dict[int, set[int]] = {unit.end - 1: set() for unit in schedule.again} if flow is not None else {}
+    for slot, unit in again.items():
+        backward[unit.end - 1].add(slot)
     kept = flow.forward - again.keys() if flow is not None else frozenset[int]()
     last = {slot: number for number, step in enumerate(schedule.steps) for slot in step.operands}
     last |= dict.fromkeys((*schedule.outputs, *schedule.inputs, *kept), len(schedule.steps))
@@ -82,8 +84,7 @@ def _by_step(schedule: Schedule, flow: Flow | None) -> Iterator[Alive]:
             by_turns = isinstance(step, Region) or step.remat
             inner = _peak(step.body, inside if by_turns else None)
         if number in backward and flow is not None:
-            own = {slot for slot, unit in again.items() if unit == backward[number]} & flow.forward
-            inner = max(inner, _bytes(schedule, own - alive))
+            inner = max(inner, _bytes(schedule, (backward[number] & flow.forward) - alive))
         most = current + inner
         # What nobody reads any more, and what nobody has ever read.
         over = {slot for slot in (*ends.get(number, ()), *(slot for slot in made if slot not in last)) if slot in alive}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from combinators.frozen import changed
 from tapestry_jax.planning.geometry.changes import (
     Cast,
     Change,
@@ -87,14 +87,14 @@ def sent_by_changes(
                 if key not in seen:
                     seen.add(key)
                     yield moved
-                yield from [replace(moved, backward=True)] * (again + smooth)
+                yield from [changed(moved, backward=True)] * (again + smooth)
             case Deal(_, cut):
                 moved = Collective("all-to-all", cut.axes, unit * math.prod(shape), path)
                 key = (source, _forwards(changes[: number + 1]))
                 if key not in seen:
                     seen.add(key)
                     yield moved
-                yield from [replace(moved, backward=True)] * (again + smooth)
+                yield from [changed(moved, backward=True)] * (again + smooth)
             case Overlap(axis, had, cut, _):
                 others = math.prod(size for other, size in enumerate(shape) if other != axis)
                 drift, place = drifts(had, cut), (source, _forwards(changes[:number]), axis, cut.axes)
@@ -107,8 +107,8 @@ def sent_by_changes(
                     key = (*place, hop.key)
                     if key not in seen:
                         seen.add(key)
-                        yield replace(sent, bound=bound)
-                    yield from [replace(sent, backward=True)] * (again + smooth)
+                        yield changed(sent, bound=bound)
+                    yield from [changed(sent, backward=True)] * (again + smooth)
                 seen.add((place, drift))
             case _:
                 pass
@@ -125,6 +125,6 @@ def _forwards(changes: Sequence[Change]) -> tuple[Change, ...]:
     """What of changes XLA sees forwards: neither casts nor what gathers transpose to."""
     seen = (change for change in changes if not isinstance(change, Cast))
     return tuple(
-        replace(change, varying=True) if isinstance(change, Gather) and not change.varying else change
+        changed(change, varying=True) if isinstance(change, Gather) and not change.varying else change
         for change in seen
     )

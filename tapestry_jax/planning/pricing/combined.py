@@ -7,8 +7,8 @@ axis over which its rows are cut, and one all-reduce carries the gradients of al
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
+from combinators.frozen import changed
 from tapestry_jax.machines.laid import Laid
 from tapestry_jax.machines.transfer import latency
 from tapestry_jax.planning.prediction.collective import Collective
@@ -34,7 +34,7 @@ def combined(schedule: Schedule, laid: Laid, transfers: Iterable[tuple[Place, Tr
             yield each
             continue
         if frozenset(each.axes) in begun:
-            each = replace(each, seconds=max(each.seconds - latency(laid, each.kind, each.axes), 0.0))
+            each = changed(each, seconds=max(each.seconds - latency(laid, each.kind, each.axes), 0.0))
         begun.add(frozenset(each.axes))
         yield each
 

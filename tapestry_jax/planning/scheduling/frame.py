@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from combinators.frozen import changed
 from combinators.graphs.graph import Graph
 from combinators.graphs.nodes import Ref
 from tapestry_jax.planning.geometry.changes import Cast, Overlap, Slice
@@ -63,7 +63,7 @@ class Frame:
         self.home[ref] = self.convert(ref, layout, spread(layout.axes), path)
         entering = self.steps[-1]
         assert isinstance(entering, Convert)
-        self.steps[-1] = replace(entering, enters=True)
+        self.steps[-1] = changed(entering, enters=True)
         self.given[ref] = given
 
     def layout_of(self, ref: Ref) -> Layout:
@@ -103,7 +103,7 @@ class Frame:
         if key not in self._converted:
             changes = layout_changes(slot.type.shape, slot.layout, layout, varying - self.stages, self.mesh, held)
             self._converted[key] = self.add(Slot(slot.type, layout, varying))
-            changes = tuple(replace(each, order=order) if isinstance(each, Cast) else each for each in changes)
+            changes = tuple(changed(each, order=order) if isinstance(each, Cast) else each for each in changes)
             self.steps.append(Convert(source, self._converted[key], changes, path))
         return self._converted[key]
 

@@ -12,10 +12,12 @@ from tapestry_jax.searching.problem import Problem
 
 MOST = 8
 """So many are kept; where there are as many of both, half of them are cheaper than what was found."""
+LONG = 1000
+"""So long a schedule is not priced only to be told: of layers that stand one by one that takes half a second."""
 
 
 def beside(problem: Problem, best: Evaluated) -> Weighed:
-    """The best of what was evaluated; nothing is planned, priced, proved or weighed for it.
+    """The best of what was evaluated; nothing is planned, proved or weighed for it.
 
     What is cheaper could not be taken, and all that is cheaper may be much: the cheapest of the rest are kept as well.
     Candidates with one schedule are one plan in several words, and count once.
@@ -25,7 +27,9 @@ def beside(problem: Problem, best: Evaluated) -> Weighed:
       best: what was found.
     """
     evaluated = (each for each in problem.evaluated.values() if isinstance(each, Evaluated))
-    ranked = sorted(evaluated, key=lambda each: each.seconds)
+    # What nothing was compared with has no price yet.
+    told = (each for each in evaluated if each.is_priced or len(each.schedule.steps) < LONG)
+    ranked = sorted(told, key=lambda each: each.seconds)
     passed = _several(best, (each for each in ranked if _is_cheaper(each, best)))
     rest = _several(best, (each for each in ranked if not _is_cheaper(each, best)))
     cheaper = max(MOST // 2, MOST - len(rest))

@@ -13,6 +13,7 @@ from tapestry_jax.planning.proof.prove import prove
 from tapestry_jax.report.weighed import Weighed
 from tapestry_jax.searching.answering.beside import beside
 from tapestry_jax.searching.answering.lacking import lacking, shown
+from tapestry_jax.searching.answering.rings import rings_again
 from tapestry_jax.searching.answering.shortened import shortened
 from tapestry_jax.searching.evaluated import Evaluated, estimate, evaluate, fits, held
 from tapestry_jax.searching.method import Bound, Proposal
@@ -64,11 +65,14 @@ def best_of(problem: Problem, proposals: Iterable[Proposal], unseen: tuple[str, 
         for proposal in itertools.chain(own, proposals):
             if isinstance(proposal, Bound):
                 bounds.append(proposal)
-            elif isinstance(candidate := evaluate(problem, proposal), Evaluated):
-                found[id(candidate)] = candidate
+            elif isinstance(candidate := evaluate(problem, proposal), Evaluated) and _may_fit(problem, candidate):
+                found[id(candidate)] = candidate.priced()
+                if (again := rings_again(problem, candidate)) is not None:
+                    found[id(again)] = again.priced()
     except KeyboardInterrupt:
         interrupted = True
-        found |= {id(each): each for each in problem.evaluated.values() if isinstance(each, Evaluated)}
+        evaluated = (each for each in problem.evaluated.values() if isinstance(each, Evaluated))
+        found |= {id(each): each for each in evaluated if _may_fit(problem, each)}
         if not found:
             raise
     ranked = sorted(found.values(), key=_rank)
@@ -100,6 +104,11 @@ def _known(problem: Problem, ranked: list[Evaluated]) -> Evaluated | None:
     return None
 
 
+def _may_fit(problem: Problem, candidate: Evaluated) -> bool:
+    """Whether arguments and results alone do not refuse it: what they refuse needs no price."""
+    return problem.memory is None or held(problem, candidate) <= problem.memory
+
+
 def _rank(candidate: Evaluated) -> tuple[float, int]:
     """By price; of those that cost the same, what says least."""
     asked = candidate.asked
@@ -112,8 +121,6 @@ def _first(problem: Problem, ranked: list[Evaluated]) -> tuple[Evaluated | None,
     heavy, skipped = 0, False
     most = max(WEIGHED, WORK // max(sum(1 for _ in walk.operations(problem.graph)), 1))
     for candidate in ranked:
-        if problem.memory is not None and held(problem, candidate) > problem.memory:
-            continue
         known = candidate.asked in problem.weighed
         if heavy >= most and not known and problem.memory is not None and estimate(problem, candidate) > problem.memory:
             skipped = True

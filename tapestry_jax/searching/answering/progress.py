@@ -38,7 +38,7 @@ class Progress:
     def line(self, seconds: float) -> str:
         """What is shown after so many seconds."""
         found = list(self.problem.evaluated.values())
-        priced = [each.seconds for each in found[self._seen :] if isinstance(each, Evaluated)]
+        priced = [each.seconds for each in found[self._seen :] if isinstance(each, Evaluated) and each.is_priced]
         self._seen = len(found)
         self._best = min([*priced, *([] if self._best is None else [self._best])], default=None)
         best = "nothing yet" if self._best is None else f"cheapest {duration(self._best)}"

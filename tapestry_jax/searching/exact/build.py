@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from combinators.frozen import changed
 from combinators.graphs.nodes import Apply
 from tapestry_jax.planning.entries.placement import Placer
 from tapestry_jax.planning.geometry.layout import Layout, true_layout
@@ -180,7 +181,7 @@ class Builder:
             self.picks.once_more(known.homes[0].pick, step.path)
         homes.update(zip(step.results, known.homes, strict=True))
         for slot, reading in zip(step.operands, known.readings, strict=True):
-            readings.setdefault(slot, []).append(replace(reading))
+            readings.setdefault(slot, []).append(changed(reading))
 
     # Loops
 

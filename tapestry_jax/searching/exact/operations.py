@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from combinators.frozen import dataclass
+from combinators.frozen import changed, dataclass
 from combinators.graphs.nodes import Apply
 from tapestry_jax.planning.derivatives.gradients import derivative_dependence, derivative_needs, presents_linearly
 from tapestry_jax.planning.entries.placement import Placer
@@ -57,7 +57,7 @@ class Operations:
             self.prices.work(schedule, step, flow, each.cuts, each.scatter, stacks=scope.loop is not None)
             for each in options
         )
-        layouts = [result_layouts(schedule, replace(step, scatter=o.scatter), o.cuts) for o in options]
+        layouts = [result_layouts(schedule, changed(step, scatter=o.scatter), o.cuts) for o in options]
         near = self._near(scope, step, layouts)
         pick = self._pick(scope, step, homes, uses, options, works, near if live else ())
         scattered = tuple(option.scatter is not None for option in options)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from combinators.frozen import dataclass
+from combinators.frozen import changed, dataclass
 from combinators.graphs.graph import Graph
 from combinators.index_space.tensor_type import TensorType
 from tapestry_jax.machines.laid import Laid
@@ -192,10 +192,10 @@ class Prices:
         if gathers and want.needed:
             # Slices that are gathered in every turn, and not kept for the backward pass.
             once = Flow(flow.live, frozenset(), frozenset())
-            sent += (replace(each, backward=True) for each in sent_by_convert(alone, step, once, set()))
+            sent += (changed(each, backward=True) for each in sent_by_convert(alone, step, once, set()))
         own = self.sent(sent, layers=layers) - sum(seconds for _, seconds in common)
         copied = 0.0 if layers else copied_bytes(alone, step) / self.machine.streams
-        passes = [[each for each in sent if each.backward == backward] for backward in (False, True)]
+        passes = [[each for each in sent if layers and each.backward == backward] for backward in (False, True)]
         return Parts(
             own + (1 + want.smooth) * copied,
             tuple(common),
@@ -242,7 +242,7 @@ class Prices:
           scatter: of its sum.
           stacks: whether it stands in a loop, which stacks what the backward pass reads.
         """
-        placed = replace(step, cuts=tuple(cuts.items()), axes=spread(all_axes(cuts.values())), scatter=scatter)
+        placed = changed(step, cuts=tuple(cuts.items()), axes=spread(all_axes(cuts.values())), scatter=scatter)
         key = counts_key(schedule, placed, self.machine.platform)
         flows = tuple((slot in flow.live, flow.carries_gradient(slot)) for slot in (*step.operands, *step.results))
         known = key, placed.cuts, scatter, flows, stacks

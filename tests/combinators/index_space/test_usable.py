@@ -12,6 +12,7 @@ import pytest
 import combinators as tp
 from combinators.errors import GraphError
 from combinators.index_space.usable import check_usable
+from combinators.kernels import fingerprint
 
 SUMS = tp.fold(tp.aggregators.Sum(), "r c -> c")
 X = np.ones((2, 3), np.float32)
@@ -59,3 +60,19 @@ def test_bytes_in_the_other_order_are_refused_in_words() -> None:
     with pytest.raises(GraphError, match="`x` has its bytes in an order that JAX does not take"):
         check_usable(["x"], [turned], "f")
     check_usable(["x"], [turned.astype(turned.dtype.newbyteorder("="))], "f")
+
+
+def test_one_traced_argument_of_a_kind_is_asked_and_no_more(monkeypatch: pytest.MonkeyPatch):
+    # JAX's answer is an error, for whose text it walks through all that was traced so far.
+    asked: list[type] = []
+    plain = fingerprint._is_nowhere  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(fingerprint, "_TRACED", {})
+    monkeypatch.setattr(fingerprint, "_is_nowhere", lambda array: (asked.append(type(array)), plain(array))[1])
+
+    def program(*leaves: Any) -> Any:
+        check_usable("abc", leaves, "program")
+        return leaves
+
+    jax.make_jaxpr(program)(X, X, X)
+    jax.vmap(jax.jit(program))(X, X, X)
+    assert len(asked) == len(set(asked)) <= 2

@@ -105,7 +105,7 @@ def test_what_has_the_same_schedule_is_not_priced_again(monkeypatch: pytest.Monk
     said = SAID["whole"]
     bound = problem()
     first = evaluate(bound, asked_of(tp.plan(GRAPH, MESH, said["entries"])))
-    assert isinstance(first, Evaluated)
+    assert isinstance(first, Evaluated) and first.priced().is_priced
     monkeypatch.setattr(evaluated, "price", lambda *_: pytest.fail("priced"))
     same = evaluate(bound, asked_of(tp.plan(GRAPH, MESH, PLAIN)), first)
     assert isinstance(same, Evaluated) and same.schedule is first.schedule and same.seconds == first.seconds
@@ -133,9 +133,9 @@ def test_another_schedule_is_proved_before_it_is_taken():
     asked = asked_of(tp.plan(GRAPH, MESH, {**PLAIN, "batch": ("data", tp.chunks(2))}))
     first = evaluate(problem(), asked)
     assert isinstance(first, Evaluated)
-    dear = replace(first, seconds=1.0)
+    vars(first)["seconds"] = 1.0
     tried: list[Evaluated] = []
-    assert not list(shortened(replace(problem(), memory=None), dear, lambda other: bool(tried.append(other))))
+    assert not list(shortened(replace(problem(), memory=None), first, lambda other: bool(tried.append(other))))
     assert tried
 
 
