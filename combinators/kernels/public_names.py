@@ -106,6 +106,7 @@ _KERNELS = {
     "tapestry_jax.nnx.norms.scaled": "Scaled",
     "tapestry_jax.nnx.norms.statistics": "CentralSums MeanAndVariance Squares MeanSquare variance_of mean_of",
     "tapestry_jax.nnx.positions": "Rotate RotaryScaling",
+    "tapestry_jax.nnx.projections.linear": "Added",
     "tapestry_jax.nnx.recurrent.carries": "Flip Kept",
     "tapestry_jax.nnx.recurrent.cells": "Apart",
     "tapestry_jax.nnx.recurrent.mamba": "Taps SelectiveSteps",
