@@ -82,7 +82,8 @@ def held(machine: str, rows: Sequence[str], kept: Kept) -> Iterator[Held]:
         plan = make(devices)
         for grad in (False, True):
             traced: Any = trace_pinned(plan.schedule, plan.mesh, grad)
-            found = memory_of(traced.jaxpr, plan.schedule, platforms_of(plan.mesh), grad)
+            kind = devices[0].device_kind
+            found = memory_of(traced.jaxpr, plan.schedule, platforms_of(plan.mesh), grad, kind)
             said = kept.ask(machine, traced.lower())
             title = f"{name}, gradients" if grad else name
             if said is not None:

@@ -64,7 +64,7 @@ def compile_only(
     options = read_mapping(compiler_options, "compiler_options= of plan.compile_only", PlanError)
     _check_options(schedule.graph.name, options)
     traced = trace_pinned(schedule, mesh, grad)
-    needed = memory_of(traced.jaxpr, schedule, found, grad)
+    needed = memory_of(traced.jaxpr, schedule, found, grad, machine)
     compiled = _compiled(traced, schedule.graph.name, mesh, needed.total, options)
     text = compiled.as_text()
     module = read(text)

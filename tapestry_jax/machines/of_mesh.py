@@ -40,8 +40,7 @@ def machine_of(mesh: Any) -> Machine:
       MeshError: where the mesh does not say it, or no figures of it are known.
     """
     devices: list[Any] = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
-    described: Any = devices[0] if devices else getattr(mesh, "abstract_device", None)
-    kind = str(getattr(described, "device_kind", ""))
+    kind = kind_of(mesh)
     machine = machine_of_devices(kind, devices)
     if machine is None:
         raise MeshError(
@@ -53,6 +52,12 @@ def machine_of(mesh: Any) -> Machine:
             )
         )
     return machine
+
+
+def kind_of(mesh: Any) -> str:
+    """What the devices of a mesh call themselves; empty where an abstract mesh does not say it."""
+    described: Any = mesh.devices.flat[0] if isinstance(mesh, Mesh) else getattr(mesh, "abstract_device", None)
+    return str(getattr(described, "device_kind", ""))
 
 
 def machine_of_devices(kind: str, devices: Sequence[Any]) -> Machine | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from combinators.frozen import dataclass
 from tapestry_jax.lowering.pinned import trace_pinned
+from tapestry_jax.machines.of_mesh import kind_of
 from tapestry_jax.machines.tpu import V5E
 from tapestry_jax.memory.compilers.added import added
 from tapestry_jax.memory.compilers.cpu import as_on_cpus
@@ -28,6 +29,8 @@ _ON: dict[Platforms, Callable[[Program], Program]] = {
     ("cuda",): as_on_gpus,
 }
 """What the compilers of some platforms make of a program."""
+_ON_CHIP = frozenset({"TPU v5 lite", "TPU v5e", "TPU v6 lite", "TPU v6e"})
+"""Chips, as they call themselves, whose compiler allots no memory for temporaries that fit into that on the chip."""
 _LISTED = 16
 """So many lines of the largest values are printed."""
 
@@ -42,7 +45,8 @@ class MemoryNeeded:
       results: what comes out, gradients too.
       temporaries: the most that is alive at once in between, in the memory that all of this shares.
       live: what is alive then, in the order in which it is made.
-      on_chip: the same, where all of it fits into the memory on a TPU's chip at once; there is none elsewhere then.
+      on_chip: the same, where all of it fits into the memory on the chip of a TPU v5e or v6e at once; there is none
+        elsewhere then. The compiler of a v5p allots memory all the same.
     """
 
     arguments: int
@@ -93,18 +97,24 @@ def memory_needed(
       grad: as in `Plan.collectives`.
       platforms: what the plan was made for; empty for the platform of the mesh.
     """
-    return memory_of(trace_pinned(schedule, mesh, grad).jaxpr, schedule, platforms or platforms_of(mesh), grad)
+    traced = trace_pinned(schedule, mesh, grad)
+    return memory_of(traced.jaxpr, schedule, platforms or platforms_of(mesh), grad, kind_of(mesh))
 
 
 def memory_of(
-    jaxpr: Any, schedule: Schedule, platforms: Platforms = (), grad: bool | int | Sequence[int] = False
+    jaxpr: Any,
+    schedule: Schedule,
+    platforms: Platforms = (),
+    grad: bool | int | Sequence[int] = False,
+    kind: str = "",
 ) -> MemoryNeeded:
-    """The memory of a schedule's program that was traced already with `grad`, on a machine of some platform."""
+    """The memory of a schedule's program that was traced already with `grad`, on devices of some platform and kind."""
     program = read_program(jaxpr, frozenset(_paths(schedule)))
     program = _ON.get(platforms, lambda same: same)(program)
     found = peak(program)
     arguments, results = stored(schedule, grad, platforms)
-    on_chip = found.bytes if platforms == ("tpu",) and found.bytes <= V5E.cache.value else 0
+    stays = platforms == ("tpu",) and kind in _ON_CHIP and found.bytes <= V5E.cache.value
+    on_chip = found.bytes if stays else 0
     return MemoryNeeded(arguments, results, found.bytes - on_chip, found.live, on_chip)
 
 
