@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,17 @@ _COMMANDS = {
 }
 """Commands and what they do. Each is a file of its name in `tapestry_jax/commands/`: its `words(parser)` says what it
 takes, `run(chosen, is_process=)` runs it and returns the exit status."""
+_REMEDIES = (
+    (r"overwrite=True", "--overwrite"),
+    (r"cast=True", "--cast"),
+    (r"tp\.open\(path, name\)", "--tensor NAME"),
+    (r'Call jax\.config\.update\("jax_enable_x64", True\)', "Set JAX_ENABLE_X64=1 in the environment"),
+    (
+        r'first thing in the program: jax\.config\.update\("jax_num_cpu_devices", (\d+)\)',
+        r"in the environment: JAX_NUM_CPU_DEVICES=\1",
+    ),
+)
+"""What remedies have one write in a program, and what says it at the command line."""
 INTERRUPTED = 130
 """The exit status of a command that was interrupted, as shells have it: 128 and the number of the signal."""
 
@@ -49,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = int(_module(chosen.command).run(chosen, is_process=arguments is None))
         sys.stdout.flush()
     except TapestryError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{_at_the_command_line(str(error))}\n")
         return 2
     except KeyboardInterrupt:
         sys.stderr.write("tapestry: interrupted\n")
@@ -59,6 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123, it stays open to the end
         return 2
     return status
+
+
+def _at_the_command_line(told: str) -> str:
+    *lines, remedy = told.split("\n")
+    for written, word in _REMEDIES:
+        remedy = re.sub(written, word, remedy)
+    return "\n".join([*lines, remedy])
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:

@@ -20,6 +20,7 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", X)
+    np.savez("two.npz", a=X, b=X)
 
     def run(words: str) -> tuple[int, str, str]:
         status = main(["fabric", *words.split()])
@@ -126,13 +127,17 @@ def test_lost_blocks_are_named_with_exit_status_one(ask: Any, tmp_path: Path):
         ("show f x --box row", "tapestry fabric: cannot read the box 'row'\n  at 'row'\n  Write it as row=0:8,col=:4."),
         ("show f x --box z=0:1", "it has no axis 'z'"),
         ("load f ../x x.npy", "a tensor cannot have this name"),
-        ("load f x x.npy", "'x' is there already"),
+        ("load f x x.npy", "Choose another name, or pass --overwrite."),
+        ("load f y two.npz", "Name one of them: --tensor NAME."),
         ("load f y none.npy", "none.npy"),
         ("copy f x x --from 0=0:1", "the boxes differ in size"),
         ("apply f graph.json x --out y", "graph.json"),
         ("apply f no_module:f x --out y", "No module named 'no_module'"),
         ("apply f math:sqrt x --out y --plan row", "cannot read the entry 'row'"),
-        ("apply f math:sqrt x --out y --mesh data=999", "needs 999 devices"),
+        (
+            "apply f math:sqrt x --out y --mesh data=999",
+            "Simulate them on the CPU, in the environment: JAX_NUM_CPU_DEVICES=999.",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told_with_exit_status_two(ask: Any, tmp_path: Path, words: str, text: str):
