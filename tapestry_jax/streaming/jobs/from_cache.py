@@ -177,11 +177,15 @@ def told_known(found: Mapping[Ref, Found]) -> str:
 def begun_with(job: Job, found: Mapping[Ref, Found]) -> Mapping[Ref, Found]:
     """The values that a job with a folder goes on to read: those that it has begun with, whatever came meanwhile.
 
-    Another choice would be another job, and what the folder holds be lost. Where every output is there nothing goes on.
+    Another choice would be another job, and what the folder holds be lost. Where every output is there nothing goes on;
+    a job that has finished gives its own result again, which lies in its sinks.
     """
+    state = None if job.checkpoint is None else load(job.checkpoint.folder)
+    if state is not None and state.position.finished:
+        return {}
     if job.checkpoint is None or all(ref in found for _, ref in job.planned.graph.outputs):
         return found
-    if load(job.checkpoint.folder) is not None:
+    if state is not None:
         return {}
     rest = of_rest(job.checkpoint).folder
     before = load(rest)

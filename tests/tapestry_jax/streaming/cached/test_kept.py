@@ -113,6 +113,15 @@ def test_outputs_in_files_and_in_the_folder_are_found(tmp_path: Path) -> None:
     assert turned(centred, None) == X.nbytes
 
 
+def test_a_job_that_has_finished_gives_its_sink_again(tmp_path: Path) -> None:
+    sink = tp.create(tmp_path / "y.zarr")
+    assert turned(centred, sinks=sink) == 2 * X.nbytes
+    # Every output is in the cache, and its file is where the sink would be made.
+    assert turned(centred, sinks=sink) == 0
+    with pytest.raises(tp.StorageError, match="is there already"):
+        turned(centred, "other", sinks=sink)
+
+
 def test_an_output_in_a_fabric_is_its_own_and_not_kept(tmp_path: Path) -> None:
     with tp.Fabric(tmp_path / "fabric") as fabric:
         # The cache names files, and there is none.

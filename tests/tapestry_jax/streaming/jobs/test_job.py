@@ -70,6 +70,15 @@ def test_stream_folds_integers_bit_for_bit() -> None:
     agree(tp.fold(agg.Sum() & agg.Max(), "row c -> c"), {"row": tp.chunks(size=2)}, table(dtype=np.int32))
 
 
+def test_stream_hands_on_what_is_no_number_and_adds_none() -> None:
+    # Beside the padding of the last turn, and in a turn of its own.
+    x = table()
+    x[-1, 0], x[5, 1] = np.nan, np.inf
+    total, most = tp.stream(tp.fold(agg.Sum() & agg.Max(), "row c -> c"), {"row": tp.chunks(size=4)}, x).run()
+    np.testing.assert_array_equal(total, x.sum(0))
+    np.testing.assert_array_equal(most, x.max(0))
+
+
 SCANS: dict[str, Callable[[], Any]] = {
     "forward": lambda: tp.scan(agg.Sum(), "row c -> row c", over="row"),
     "reverse": lambda: tp.scan(agg.Sum(), "row c -> row c", over="row", reverse=True),
