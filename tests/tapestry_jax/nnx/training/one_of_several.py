@@ -9,8 +9,6 @@ import json
 import os
 import sys
 import time
-import traceback
-import warnings
 from pathlib import Path
 
 import jax
@@ -21,6 +19,7 @@ from flax import nnx
 
 import tapestry_jax as tp
 from tapestry_jax.nnx.training.saving import checkpoints
+from tests.children import child
 from tests.thoroughly import thoroughly
 
 
@@ -99,22 +98,12 @@ def run(count, number, port, folder):
 
 
 def forked(*given):
-    """A process that ends with 0, or with 1 and what has failed on its error output."""
-    with warnings.catch_warnings():
-        # No device was looked at here: JAX has no thread yet.
-        warnings.simplefilter("ignore")
-        process = os.fork()
-    if process:
-        return process
-    status = 1
-    try:
+    def work():
         run(*given)
         jax.distributed.shutdown()
-        status = 0
-    except BaseException:  # noqa: BLE001, the process ends here
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+
+    # No device was looked at here: JAX has no thread yet.
+    return child(work)
 
 
 if __name__ == "__main__":

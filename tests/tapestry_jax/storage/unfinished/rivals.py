@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ import tapestry_jax as tp
 from tapestry_jax.fabric import fabric as _fabric  # imported before the forks
 from tapestry_jax.storage.unfinished.partial import filled_place, remove
 from tapestry_jax.streaming.jobs.outputs import whole
+from tests.children import child
 
 SHAPE, ROWS = (6, 2), 2
 _MOST = 4
@@ -79,19 +78,7 @@ def _begun(creation: Any, token: Path) -> Any:
 
 def forked(work: Callable[[], object]) -> int:
     """A process that ends with 0, with 7 where it is refused in words, and with 1 and a trace otherwise."""
-    if process := os.fork():
-        return process
-    status = 1
-    try:
-        work()
-        status = 0
-    except tp.TapestryError:
-        status = 7
-    except BaseException:  # noqa: BLE001, the process ends here
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(status)
+    return child(work, {tp.TapestryError: 7})
 
 
 def trial(folder: Path, seed: int) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.children import child
 
 PATIENCE = 60.0
 """Seconds after which a process is taken for one that hangs."""
@@ -21,24 +21,15 @@ def forked(work: Callable[[], None], *, group: int = 0) -> int:
       work: what it does.
       group: the process group that it joins; 0 for one of its own.
     """
-    with warnings.catch_warnings():
-        # JAX warns of its threads, none of which a prepared job needs.
-        warnings.simplefilter("ignore")
-        process = os.fork()
-    if process:
-        return process
-    status = 1
-    try:
+
+    def begun() -> None:
         os.setpgid(0, group)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)  # a supervisor hears them
         signal.signal(signal.SIGINT, signal.default_int_handler)
         work()
-        status = 0
-    except BaseException:  # noqa: BLE001, the process ends here
-        sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
-    finally:
-        os._exit(status)
+
+    return child(begun)
 
 
 def ended(process: int, until: float) -> int | None:
