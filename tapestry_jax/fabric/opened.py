@@ -117,13 +117,17 @@ def open_fabric(path: Any, mesh: Any, allow: Sequence[str]) -> Opened:
     if path is None:
         return Opened("in memory", Connection(None), MemoryBlocks(mesh), mesh, tuple(allow))
     folder = _folder(path)
-    catalogue = Connection(folder)
     try:
-        opened = Opened(f"{str(folder)!r:.200}", catalogue, FileBlocks(folder), mesh, tuple(allow))
-        _sweep(opened)
-    except BaseException:
-        catalogue.close()
-        raise
+        catalogue = Connection(folder)
+        try:
+            opened = Opened(f"{str(folder)!r:.200}", catalogue, FileBlocks(folder), mesh, tuple(allow))
+            _sweep(opened)
+        except BaseException:
+            catalogue.close()
+            raise
+    except OSError as error:
+        remedy = "Look at what lies in it: that it is yours, may be written, and has room."
+        raise FabricError(message(f"{str(folder)!r:.200} cannot be opened", str(error)[:200], remedy=remedy)) from error
     return opened
 
 

@@ -119,7 +119,8 @@ class FileBlocks:
         try:
             folder, name = self._place(block.file)
             try:
-                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                # A pipe has no bytes, and is not waited for.
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             finally:
                 os.close(folder)
             with open(file, "rb", buffering=0) as opened:  # noqa: PTH123, a descriptor, since links are not followed

@@ -222,7 +222,7 @@ def _made(session: Any, name: str, shape: Any, dtype: Any, names: Names | None, 
 @contextmanager
 def _alone(path: Path) -> Generator[None]:
     """Hold a folder against other commits of this library, of any process."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -14,6 +14,7 @@ from tapestry_jax.storage.boxes import check_cells, check_chunks, check_names, c
 from tapestry_jax.storage.chunked.futures import WAIT, context, tensorstore, translated
 from tapestry_jax.storage.chunked.gate import Gate, beside, pieces
 from tapestry_jax.storage.chunked.metadata import (
+    FILES,
     Metadata,
     attributes_2,
     default_chunks,
@@ -25,7 +26,7 @@ from tapestry_jax.storage.chunked.named import FilesThen
 from tapestry_jax.storage.chunked.plain import read_chunks, whole_chunks
 from tapestry_jax.storage.dtypes import ZARR, check_flags, read_dtype
 from tapestry_jax.storage.errors import StorageError, WrittenError, check_process, of_system
-from tapestry_jax.storage.files.folders import files_below, of_folder
+from tapestry_jax.storage.files.folders import check_file, files_below, of_folder
 from tapestry_jax.storage.files.threads import Threads
 from tapestry_jax.storage.places import Place
 from tapestry_jax.storage.protocols import Array, Box, Names, Shown
@@ -128,7 +129,8 @@ class ZarrStored(_Opened, Shown):
         check_flags(into, self.where)
 
     def _part(self, store: Any, begin: Begin, part: Box, cost: int, array: Array) -> tuple[int, Callable[[], Any]]:
-        decoded, plain, folder = super()._part(store, begin, part, cost, array), self._metadata.plain, self._folder
+        plain, folder = self._metadata.plain, self._folder
+        decoded = super()._part(store, given(self._begun_of_files, begin, part), part, cost, array)
         chunks = None if plain is None or folder is None else whole_chunks(part, self._stored_chunks, array)
         if chunks is None or plain is None or folder is None:
             return decoded
@@ -138,6 +140,13 @@ class ZarrStored(_Opened, Shown):
                 decoded[1]().result()
 
         return 0, lambda: self._threads.submit(straight)
+
+    def _begun_of_files(self, begin: Begin, part: Box, store: Any, array: Array) -> Any:
+        named, folder = self._metadata.named, self._folder
+        if named is not None and folder is not None:
+            for name in named.of(part, self._chunks_of_files):
+                check_file(folder / name)
+        return begin(store, array)
 
     def _metadata_now(self) -> str:
         place = self._place if self._folder is None else Place(self.where, self._folder, None)
@@ -308,6 +317,8 @@ def open_store(place: Place, kvstore: Any, ours: Any) -> tuple[Any, Metadata]:
       ours: the context of TensorStore in which it does.
     """
     try:
+        for name in FILES if place.path is not None else ():
+            check_file(place.path / name)
         files = tensorstore().KvStore.open(kvstore, context=ours).result(timeout=WAIT)
         metadata = read_metadata(files, place.text)
         spec = {"driver": _driver(metadata.version), "kvstore": kvstore}

@@ -194,7 +194,7 @@ def _which(about: os.stat_result) -> tuple[int, int]:
 
 
 def _locked(place: Path, how: int) -> int:
-    file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError as error:

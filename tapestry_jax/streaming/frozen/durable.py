@@ -39,7 +39,7 @@ def write_durably(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:

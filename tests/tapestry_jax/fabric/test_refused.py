@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,16 @@ def test_folder_with_something_else_is_refused(tmp_path: Path):
     with pytest.raises(tp.FabricError, match=r"is no fabric, and not empty\n  it holds letter.txt\n"):
         tp.Fabric(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("name", ["opening", "blocks"])
+def test_folder_whose_parts_are_something_else_is_refused(tmp_path: Path, name: str):
+    tp.Fabric(tmp_path / "f").close()
+    place = tmp_path / "f" / name
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    place.symlink_to(tmp_path)
+    with pytest.raises(tp.FabricError, match=r"f' cannot be opened\n  .*\n  Look at what lies in it"):
+        tp.Fabric(tmp_path / "f")
 
 
 def test_closed_fabric_is_refused(tmp_path: Path):

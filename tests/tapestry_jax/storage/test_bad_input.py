@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -410,6 +411,21 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.npy")
     with pytest.raises(tp.StorageError, match="is no file"):
         tp.open(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(("name", "inside"), [("x.zarr", "zarr.json"), ("x.zarr", "c/0/1"), ("x.zarr2", "0.1")])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_inside_of_a_folder_is_told(tmp_path: Path, name: str, inside: str, make: Any):
+    # A pipe would be waited for without end, and a folder read as cells that nobody wrote.
+    place = tmp_path / "x.zarr"
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    sink = tp.create(place, chunks=(4, 2), format=name.partition(".")[2]).make(x.shape, x.dtype)
+    sink.write(((0, 4), (0, 3)), x).result()
+    sink.finish().close()
+    (place / inside).unlink()
+    make(place / inside)
+    with pytest.raises(tp.StorageError, match=f"{re.escape(inside)}` is no file"):
+        tp.open(place).read(((1, 4), (0, 3)), np.empty((3, 3), np.float32)).result()
 
 
 def test_a_mask_is_not_dropped():

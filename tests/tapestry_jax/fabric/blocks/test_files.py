@@ -40,12 +40,15 @@ def damage(path: Path, how: str) -> None:
             copy.write_bytes(data)
             path.unlink()
             path.symlink_to(copy)
+        case "pipe":
+            path.unlink()
+            os.mkfifo(path)
         case _:
             path.unlink()
             path.mkdir()
 
 
-@pytest.mark.parametrize("how", ["flipped", "short", "long", "empty", "gone", "link", "folder"])
+@pytest.mark.parametrize("how", ["flipped", "short", "long", "empty", "gone", "link", "folder", "pipe"])
 def test_damaged_blocks_are_told_with_tensor_and_box(tmp_path: Path, how: str):
     with tp.Fabric(tmp_path / "f") as fabric:
         fabric.allocate("x", X, chunks=(2, 3))
