@@ -317,8 +317,9 @@ def open_store(place: Place, kvstore: Any, ours: Any) -> tuple[Any, Metadata]:
       ours: the context of TensorStore in which it does.
     """
     try:
-        for name in FILES if place.path is not None else ():
-            check_file(place.path / name)
+        if place.path is not None:
+            for name in FILES:
+                check_file(place.path / name)
         files = tensorstore().KvStore.open(kvstore, context=ours).result(timeout=WAIT)
         metadata = read_metadata(files, place.text)
         spec = {"driver": _driver(metadata.version), "kvstore": kvstore}
