@@ -138,8 +138,11 @@ class Layout:
 def true_layout(layout: Layout, shape: tuple[int, ...], mesh: MeshShape) -> Layout:
     """The layout nearest to `layout` in which a tensor is stored without padding.
 
-    Each axis is cut over the longest prefix of its mesh axes, outermost first, that divides its size.
+    Each axis is cut over the longest prefix of its mesh axes, outermost first, that divides its size. What has no
+    cells has no pieces: programs of JAX 0.10.2 give such arrays pieces of another shape than they say.
     """
+    if 0 in shape:
+        return Layout((None,) * len(shape))
     cuts = (
         None if cut is None else even_cut(size, _dividing(size, in_space(cut.axes), mesh), mesh)
         for size, cut in zip(shape, layout.cuts, strict=True)

@@ -49,6 +49,12 @@ def test_arrays_without_cells_may_lie_anywhere(mesh2x4):
     assert plan.collectives(True) == ()
 
 
+def test_what_has_no_cells_can_be_read_where_another_axis_was_cut(mesh2x4):
+    graph = tp.trace(tp.Map(jnp.sin), tp.TensorType({"a": 5, "b": 0, "c": 6}))
+    run = tp.plan(graph, mesh2x4, {"c": "data"}).compile()
+    assert np.asarray(run(np.zeros((5, 0, 6), np.float32))).shape == (5, 0, 6)
+
+
 def test_a_fold_over_nothing_asks_for_nothing(mesh8):
     # The sum is zero whatever the other operand holds: it is neither gathered nor has it a gradient.
     weighted = tp.einsum("a c, b -> b")
