@@ -83,13 +83,17 @@ class Itself(Within):
         return outer[len(outer) - 1 - self.above](blocks)
 
 
+# A derivative may hold another function with one, and so on: each derives those before it once more.
+_DEEPEST = 3
+
+
 def derived(walk: Walk, equation: Any, atoms: list[Atom]) -> list[Atom] | None:
     """A rule cell by cell where it is one; else the value and the derivative as programs over common dimensions."""
     text = custom.text_of(equation)
     if text in walk.outer:
         return _itself(walk, equation, atoms, len(walk.outer) - 1 - walk.outer.index(text))
     found = custom.custom(walk, equation, atoms)
-    if found is not None or text in walk.around:
+    if found is not None or text in walk.around or len(walk.outer) >= _DEEPEST:
         return found
     parts = custom.parts_of(equation, walk.place)
     if parts is None:

@@ -123,3 +123,23 @@ def test_a_function_without_results_is_nothing() -> None:
     nothing.defjvp(lambda primals, tangents: ((), ()))
     graph = tp.lift(lambda x: (x * 2, nothing(x))[0], X)
     np.testing.assert_array_equal(graph(X), X * 2)
+
+
+def test_derivatives_that_hold_others_without_an_end_are_left_to_jax():
+    made = []
+
+    def function(n):
+        made.append(n)
+
+        @jax.custom_jvp
+        def sorted_by(x):
+            return jnp.sort(x) * n
+
+        @sorted_by.defjvp
+        def _(primals, tangents):
+            return sorted_by(*primals), function(n + 1)(primals[0]) * tangents[0]
+
+        return sorted_by
+
+    (found,) = tp.lift(function(1), jnp.ones((4, 4))).opaque()
+    assert found.primitive == "custom_jvp_call" and len(made) < 20
