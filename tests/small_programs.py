@@ -26,6 +26,8 @@ from tests.small_primitives import CALLS, PRIMITIVES, ROUNDED, LeftToXlaError, a
 _JAX = str(Path(jax.__file__).parent)
 _MOST_EQUATIONS = 100
 _MOST_CALLS = 50  # then compiling costs less
+LEFT: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""How often each program of this process is still run by NumPy."""
 
 
 def run_small_programs() -> None:
@@ -34,12 +36,11 @@ def run_small_programs() -> None:
     compiled = getattr(pjit, "_pjit_call_impl_python", None)
     if compiled is None or jax.__version_info__ >= (0, 11):
         return
-    left: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def call(*args: Any, jaxpr: Any, **settings: Any) -> Any:
-        if (calls := left.get(jaxpr)) is None:
+        if (calls := LEFT.get(jaxpr)) is None:
             calls = _MOST_CALLS if _is_of_jax(jaxpr) and _is_small(jaxpr.jaxpr) else 0
-        left[jaxpr] = max(calls - 1, 0)
+        LEFT[jaxpr] = max(calls - 1, 0)
         if calls and _is_plain(settings):
             results = _results(jaxpr, args)
             if results is not None:
