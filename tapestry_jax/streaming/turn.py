@@ -209,6 +209,8 @@ class Programs:
         told = program_text(traced.jaxpr)
         known = self.functions.get(key)
         if known is not None and known[0] == told:
+            # JAX keeps what it traced for a function also where nobody has that function any more.
+            jitted.clear_cache()
             return known[1].lower(*structs).compile()
         self.functions[key] = told, jitted
         return traced.lower().compile()
