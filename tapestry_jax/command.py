@@ -33,7 +33,10 @@ _REMEDIES = (
     (r"overwrite=True", "--overwrite"),
     (r"cast=True", "--cast"),
     (r"tp\.open\(path, name\)", "--tensor NAME"),
-    (r'Call jax\.config\.update\("jax_enable_x64", True\)', "Set JAX_ENABLE_X64=1 in the environment"),
+    (
+        r'(?:Call|Set|Write) jax\.config\.update\("jax_enable_x64", True\)(?: first)?',
+        "Set JAX_ENABLE_X64=1 in the environment",
+    ),
     (
         r'first thing in the program: jax\.config\.update\("jax_num_cpu_devices", (\d+)\)',
         r"in the environment: JAX_NUM_CPU_DEVICES=\1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 import tapestry_jax as tp
+from tapestry_jax import command
 from tapestry_jax.command import main
 from tapestry_jax.commands.fabric import read_box
 
+ROOT = Path(__file__).resolve().parents[3]
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
@@ -147,6 +150,14 @@ def test_what_cannot_be_done_is_told_with_exit_status_two(ask: Any, tmp_path: Pa
     assert not (tmp_path / "nowhere").exists()
     with tp.Fabric(tmp_path / "f") as fabric:
         assert fabric.list() == ("x",)
+
+
+def test_what_is_said_otherwise_at_the_command_line_is_what_errors_say():
+    files = [path for path in (ROOT / "tapestry_jax").rglob("*.py") if path.name != "command.py"]
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    # The last one stands in a text with a number, and is asked for above.
+    *written, _ = (written for written, _ in command._REMEDIES)
+    assert len(written) > 3 and [each for each in written if not re.search(each, sources)] == []
 
 
 def test_boxes_of_the_command_line():
