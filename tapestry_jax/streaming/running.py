@@ -111,7 +111,7 @@ class Runner:
             if number < behind:
                 continue
             if isinstance(part, Ending):
-                behind = _ended(part, values)
+                behind = _gone_on_from(part, values)
             elif isinstance(part, Pass):
                 since = begin if begin is not None and number == started.part else None
                 for each in part.made:
@@ -307,8 +307,8 @@ class Runner:
         return {slot: [sink.finish() for sink in self.sinks[slot]] for slot in slots}
 
 
-def _ended(part: Ending, values: dict[int, Any]) -> int:
-    """The part behind a repetition that ends here, whose results are then there; or 0."""
+def _gone_on_from(part: Ending, values: dict[int, Any]) -> int:
+    """The part that comes next if a repetition ends here, whose results are then there; 0 if it does not."""
     if part.flag is not None and not fetched(values[part.flag]).all():
         return 0
     values.update({later: values[now] for now, later in part.results})

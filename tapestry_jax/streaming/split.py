@@ -178,7 +178,7 @@ class _Splitter:
         return PlanError(message(f"`{path}` cannot be streamed over {dims}", *why, remedy=remedy))
 
     def _between(self, parts: Sequence[Pass | Placed | list[Placed]], outputs: tuple[int, ...]) -> Iterator[Part]:
-        known = _ended(parts)
+        known = _with_ends(parts)
         last = dict[int, int]()
         for number, part in enumerate(known):
             read = _operands(_steps(part)) if isinstance(part, list) else read_by(part)
@@ -205,7 +205,7 @@ class _Splitter:
             yield Between(inside, part[0].scope)
 
 
-def _ended(parts: Sequence[Pass | Placed | list[Placed]]) -> list[Pass | Ending | list[Placed]]:
+def _with_ends(parts: Sequence[Pass | Placed | list[Placed]]) -> list[Pass | Ending | list[Placed]]:
     """The same parts, ends of repetitions with the number of the part behind."""
     behind = dict[int, int]()
     for number, part in enumerate(parts):

@@ -209,7 +209,8 @@ class Programs:
         told = program_text(traced.jaxpr)
         known = self.functions.get(key)
         if known is not None and known[0] == told:
-            # JAX keeps what it traced for a function also where nobody has that function any more.
+            # JAX keeps what it traced for a function also where nobody has that function any more. (0.10.2 lets go of
+            # what it noted of all functions then; what it has compiled of them stays, and is called as before.)
             jitted.clear_cache()
             return known[1].lower(*structs).compile()
         self.functions[key] = told, jitted
