@@ -113,8 +113,8 @@ class LinearGeneral(Module):
         """
         places = self._places(x)
         self._check_input(x, places)
-        batch, ins = ([f"{letter}{n}" for n in range(count)] for letter, count in self._counts())
-        outs = [f"o{n}" for n in range(len(self.out_dims))]
+        parts = {"b": self.batch_dims, "i": self.in_dims, "o": self.out_dims}
+        batch, ins, outs = ([f"{letter}{n}" for n in range(len(dims))] for letter, dims in parts.items())
         if self.axis is None:
             rest = ["..."]
             operand = [*batch, *rest, *ins]
@@ -128,15 +128,10 @@ class LinearGeneral(Module):
         if self.bias is None:
             return y
         bias = cast(self.bias[...], self.dtype)
+        if not batch:
+            return y + bias
         # By places, since what stands between the two may have no names.
-        return (
-            y + bias
-            if not batch
-            else Map(Added(len(batch)), f"{result}, {' '.join((*batch, *outs))} -> {result}")(y, bias)
-        )
-
-    def _counts(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        return ("b", len(self.batch_dims)), ("i", len(self.in_dims))
+        return Map(Added(len(batch)), f"{result}, {' '.join((*batch, *outs))} -> {result}")(y, bias)
 
     def _places(self, x: Value) -> list[int]:
         """Where the operand has the dimensions of `batch_axis` and those that are contracted."""
@@ -165,7 +160,8 @@ class LinearGeneral(Module):
                 remedy = f"Name the module's dimensions with dims=, or rename the input: {rename}."
                 raise CompositionError(message(headline, f"got {x!r}", remedy=remedy))
             if size != expected:
-                remedy = "Change the module's in_features, or what comes in."
+                option = "batch_axis" if own in self.batch_dims else "in_features"
+                remedy = f"Change the module's {option}, or what comes in."
                 raise SignatureError(message(headline, f"got {x!r}", f"they differ at `{own}`", remedy=remedy))
 
 

@@ -55,7 +55,7 @@ def test_what_stands_between_may_be_anything_and_layers_compose():
         ),
         (
             lambda: _general(8, ("g", "e", "o"), batch_axis={0: 2})(jnp.ones((3, 8))),
-            r"takes \(g=2, e=8\), its input has \(g=3, e=8\)",
+            r"takes \(g=2, e=8\), its input has \(g=3, e=8\)(.|\n)*Change the module's batch_axis",
         ),
     ],
 )
