@@ -167,17 +167,18 @@ class Lane:
 
             return work
 
-        process = forked(supervisor())
+        process, status = forked(supervisor()), None
         if self._chance.random() < 0.4:
             status = ended(process, time.monotonic() + self._chance.random() * 2 * _MOST)
             if status is None:
                 kill(process)
                 self.found.kills["supervisors"] += 1
                 _wait_for([what.partition("-")[2] for what, _ in notes.read() if what.startswith("guardian-")], places)
-                process, status = forked(supervisor()), None
-            elif status:
-                self._fail(folder, status)
-        if process and (status := ended(process, time.monotonic() + PATIENCE)):
+                process = forked(supervisor())
+        # One that ended before it was to be killed is waited for no second time.
+        if status is None:
+            status = ended(process, time.monotonic() + PATIENCE)
+        if status != 0:
             self._fail(folder, status)
         self.found.kills["ranks"] += sum(what == "rank" for what, _ in notes.read())
         for name, place in zip(names, places, strict=True):
@@ -214,7 +215,7 @@ class Lane:
                 self._note_loss(notes.read(before))
                 _wait_for([], [folder])
                 continue
-            if status:
+            if status != 0:
                 self._fail(folder, status)
             return
 
