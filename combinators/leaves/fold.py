@@ -23,6 +23,7 @@ from combinators.merging.extrema import attains
 from combinators.numerics.reductions import is_entrywise
 from combinators.operations.compositions import Groups, block_sizes, groups, inner_dims, split
 from combinators.operations.operation import Operation
+from combinators.operations.shaped import check_count
 from combinators.recording.current import trace_of
 
 Axes = tuple[str, ...]
@@ -194,6 +195,7 @@ class Fold(Leaf):
         """Apply, with the kernel made for the operands' ranks."""
         recording = trace_of(values, self.name)
         signature = self.operation.signature
+        check_count(signature, len(values), where=self.name)
         ranks = iter(value.ndim for value in values)
         signature = signature.expand(
             signature.ellipsis_rank(

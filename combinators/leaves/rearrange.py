@@ -15,6 +15,7 @@ from combinators.index_space.sizes import solve_sizes
 from combinators.leaves.options import read_sizes
 from combinators.operations.compositions import Rearrangement, groups, inner_dims
 from combinators.operations.operation import Operation
+from combinators.operations.shaped import check_count
 from combinators.recording.current import trace_of
 
 
@@ -40,6 +41,7 @@ class Rearrange(Arrow[Any, Any]):
     def apply(self, *values: Any) -> Any:
         """Apply with the sizes that the operand tells."""
         recording = trace_of(values, self.name)
+        check_count(self._signature, len(values), where=self.name)
         signature = self._signature.expand(
             self._signature.ellipsis_rank([value.ndim for value in values], where=self.name)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, cast
 
 import jax
@@ -59,17 +59,12 @@ def reduce_together(kinds: tuple[Kind, ...], *arrays: Any) -> tuple[Any, ...]:
         return tuple(_reduced(kind, array) for kind, array in zip(kinds, arrays, strict=True))
     whole = blocks * DEPTH * width
     heads = tuple(array[:whole].reshape(blocks, DEPTH, width, *shape[1:]) for array in arrays)
-    merges = [merge_of(kind) for kind in kinds]
-
-    def merge(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(each(a, b) for each, a, b in zip(merges, left, right, strict=True))
-
     starts = tuple(_start(kind, array.dtype) for kind, array in zip(kinds, arrays, strict=True))
     # Separate from here on: what is left is read from memory array by array, and XLA would make two levels one again.
-    lanes = cast("tuple[Any, ...]", lax.optimization_barrier(lax.reduce(heads, starts, merge, (1,))))
+    lanes = cast("tuple[Any, ...]", lax.optimization_barrier(lax.reduce(heads, starts, _all_merged(kinds), (1,))))
     return tuple(
-        each(_along_lanes(kind, lane), _reduced(kind, array[whole:]))
-        for kind, each, lane, array in zip(kinds, merges, lanes, arrays, strict=True)
+        merge_of(kind)(_along_lanes(kind, lane), _reduced(kind, array[whole:]))
+        for kind, lane, array in zip(kinds, lanes, arrays, strict=True)
     )
 
 
@@ -116,6 +111,17 @@ def merge_of(kind: Kind) -> Callable[[Any, Any], Any]:
 def _drops_nan(kind: Kind, array: Any) -> bool:
     """Whether XLA may reduce an array by a kernel of its own in which NaN does not win."""
     return kind != "sum" and jnp.issubdtype(array.dtype, jnp.floating)
+
+
+@cache
+def _all_merged(kinds: tuple[Kind, ...]) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]:
+    """The operation of several arrays at once: the same function again, as JAX keeps each that it has reduced by."""
+    merges = [merge_of(kind) for kind in kinds]
+
+    def merge(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(each(a, b) for each, a, b in zip(merges, left, right, strict=True))
+
+    return merge
 
 
 def _all_greater(left: Any, right: Any) -> Any:

@@ -80,15 +80,7 @@ def shape(operation: Operation, operands: tuple[Struct, ...]) -> Shaped:
     Raises:
       SignatureError: when the operands do not fit the signature, or the kernel's result does not.
     """
-    count = sum(operand.coordinate is None for operand in operation.signature.operands)
-    if count != len(operands):
-        raise SignatureError(
-            message(
-                f"`{operation.name}` takes {count} operand{'s' * (count != 1)}, got {len(operands)}",
-                f"signature {operation.signature}",
-                remedy="Pass one array for each operand of the signature; the library supplies coordinates `@q`.",
-            )
-        )
+    check_count(operation.signature, len(operands), where=operation.name)
     operation = _expand(operation, operands)
     signature = operation.signature
     remaining = iter(operands)
@@ -137,6 +129,19 @@ def _noted(shaped: Shaped, program: Any) -> Shaped:
 
     shaped.known[_WRITTEN] = program is not None and has_written(program)
     return shaped
+
+
+def check_count(signature: Signature, given: int, *, where: str) -> None:
+    """Refuse another number of arrays than a signature has operands; `where` is what they are given to."""
+    count = sum(operand.coordinate is None for operand in signature.operands)
+    if count != given:
+        raise SignatureError(
+            message(
+                f"`{where}` takes {count} operand{'s' * (count != 1)}, got {given}",
+                f"signature {signature}",
+                remedy="Pass one array for each operand of the signature; the library supplies coordinates `@q`.",
+            )
+        )
 
 
 def block_structs(signature: Signature, operands: Sequence[Struct], sizes: dict[str, int]) -> list[Struct]:

@@ -36,6 +36,23 @@ def test_moments_are_those_of_numpy(signature: str, axis: Any) -> None:
     assert np.all(np.asarray(result["count"]) == X.size // np.size(X.mean(axis)))
 
 
+@pytest.mark.parametrize(
+    ("leaf", "takes"),
+    [
+        (tp.fold(MOMENTS, "a b c -> c"), "1 operand"),
+        (tp.fold(MOMENTS, "... c -> ..."), "1 operand"),
+        (tp.fold(tp.aggregators.SoftmaxMean(), "... c, ... c -> ..."), "2 operands"),
+        (tp.rearrange("a ... -> ... a"), "1 operand"),
+        (tp.Map(jnp.add, "..., ... -> ..."), "2 operands"),
+        (tp.Scan(tp.monoids.Sum, "a b c -> a b c", over="b"), "1 operand"),
+    ],
+)
+def test_another_number_of_operands_is_refused_with_the_number(leaf: Any, takes: str) -> None:
+    for given in {0, 1, 2, 3} - {int(takes[0])}:
+        with pytest.raises(SignatureError, match=f"takes {takes}, got {given}\n  signature .*\n  Pass one array"):
+            leaf(*[X] * given)
+
+
 def test_results_stand_in_the_order_of_the_signature() -> None:
     result = tp.fold(tp.aggregators.Max(), "a b c -> c a")(X)
     np.testing.assert_array_equal(result, X.max(1).T)

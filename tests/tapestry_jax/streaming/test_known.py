@@ -135,7 +135,9 @@ def test_the_last_shapes_alone_are_known() -> None:
     assert known.functions_of(program, schedules[0], mesh) is not first
 
 
-def test_many_jobs_of_one_program_leave_no_objects() -> None:
+# The second is long enough to be reduced in levels, by an operation that JAX is given.
+@pytest.mark.parametrize(("rows", "size"), [(X, 6), (np.ones((2 * 2048, 8), np.float32), 2048)])
+def test_many_jobs_of_one_program_leave_no_objects(rows: np.ndarray, size: int) -> None:
     program = tp.fold(tp.aggregators.Moments(), "row c -> c")
     # `PjitParams` is what JAX itself notes of each function that it has traced.
     kinds = ("JaxprEqn", "Job", "PjitParams", "Schedule")
@@ -146,10 +148,10 @@ def test_many_jobs_of_one_program_leave_no_objects() -> None:
 
     def run() -> bool:
         for _ in range(2):
-            _run(program)
+            _run(program, rows, size)
         before = held()
         for _ in range(4):
-            _run(program)
+            _run(program, rows, size)
         return held() == before
 
     assert is_forgotten(run)
