@@ -132,7 +132,15 @@ def _apply(
     }
     fields |= {"keys": local[over], "queries": at and local[at], "causal": at is not None, "scale": factors[0]}
     fields |= {"share": factors[1]} if "kept" in extra else {}
-    return recording.apply(attention_operation(fields, operands[2].dtype), operands)
+    # Equal numbers that graphs tell apart, 1 and 1.0, make operations of their own.
+    operation = _known_operation(tuple(fields.items()), repr(factors), operands[2].dtype)
+    return recording.apply(operation, operands)
+
+
+# The layers of a model repeat the same few: what is known of an operation is not found again for its equal.
+@lru_cache(maxsize=256)
+def _known_operation(fields: tuple[tuple[str, Any], ...], factors: str, dtype: Any) -> Operation:
+    return attention_operation(dict(fields), dtype)
 
 
 def attention_operation(fields: Mapping[str, Any], dtype: Any) -> Operation:

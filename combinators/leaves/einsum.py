@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import string
+from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
 
+from combinators.arguments import read_optional_name
 from combinators.errors import SignatureError, message
 from combinators.frozen import dataclass
 from combinators.index_space.operand import Operand
@@ -46,6 +48,13 @@ def einsum(signature: str | Signature, *, name: str | None = None) -> Leaf:
       (1, 2, 4, 5)
     """
     parsed = read_signature(signature)
+    return Leaf(_operation(parsed, parsed.text, read_optional_name(name, "name= of tp.einsum") or "einsum"))
+
+
+# The layers of a model repeat the same few: what is known of an operation is not found again for its equal. Signatures
+# are equal where only their texts differ, of which errors speak.
+@lru_cache(maxsize=1024)
+def _operation(parsed: Signature, text: str, name: str) -> Operation:
     letters = _letters(parsed)
     operands = ",".join(_subscripts(operand, letters, parsed) for operand in parsed.operands)
     if len(parsed.results) != 1 or not parsed.operands:
@@ -56,7 +65,7 @@ def einsum(signature: str | Signature, *, name: str | None = None) -> Leaf:
     folds = bool(parsed.fold_dims)
     # Zero annihilates a product, so padding needs no case distinction.
     pad = tuple(0 for _ in parsed.operands) if folds else None
-    return Leaf(Operation(parsed, kernel, Sum if folds else None, pad=pad, name=name or "einsum"))
+    return Operation(parsed, kernel, Sum if folds else None, pad=pad, name=name)
 
 
 def _letters(signature: Signature) -> dict[str, str]:

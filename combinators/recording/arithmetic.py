@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -108,33 +109,49 @@ def elementwise(function: Callable[..., Any], *operands: Any, name: str | None =
     check_elementwise(tested, structs, f"tp.Map({name})")
     values, axes = _align(name, values)
     rank = 1 + max((axis for positions in axes for axis in positions), default=-1)
-    plain = not numbers and all(positions == tuple(range(rank)) for positions in axes)
     listed = iter(axes)
-    kernel: Any = (
-        function if plain else Aligned(function, tuple(next(listed) if s else None for s in slots), numbers, rank)
-    )
-    signature = _signature(values, axes, rank)
-    return recording.apply(Operation(signature, kernel, name=name), values, suggests=False)
+    placed = tuple(next(listed) if slot else None for slot in slots)
+    # Numbers that are equal may differ: 1 and True, 0.0 and -0.0.
+    make = _operation if not numbers and function is getattr(jnp, name, None) else _operation.__wrapped__
+    operation = make(function, placed, numbers, _repeated(values, axes, rank), rank, name)
+    return recording.apply(operation, values, suggests=False)
 
 
-def _signature(values: Sequence[Value], axes: Sequence[tuple[int, ...]], rank: int) -> Signature:
+# The layers of a model repeat the same few: what is known of an operation is not found again for its equal.
+@lru_cache(maxsize=1024)
+def _operation(
+    function: Callable[..., Any],
+    placed: tuple[tuple[int, ...] | None, ...],
+    numbers: tuple[bool | int | float | complex, ...],
+    repeated: tuple[tuple[bool, ...], ...],
+    rank: int,
+    name: str,
+) -> Operation:
+    plain = not numbers and all(positions == tuple(range(rank)) for positions in placed)
+    kernel = function if plain else Aligned(function, placed, numbers, rank)
+    axes = [positions for positions in placed if positions is not None]
+    return Operation(_signature(axes, repeated, rank), kernel, name=name)
+
+
+def _repeated(values: Sequence[Value], axes: Sequence[tuple[int, ...]], rank: int) -> tuple[tuple[bool, ...], ...]:
+    """Of every axis of the values, whether it is one element that is repeated along an axis of the result."""
     sizes = [1] * rank
     for value, positions in zip(values, axes, strict=True):
         for size, position in zip(value.shape, positions, strict=True):
             sizes[position] = size if sizes[position] == 1 else sizes[position]
-
-    def axis(position: int, size: int) -> Axis:
-        if size == 1 and sizes[position] != 1:
-            return Axis("one")
-        return Axis("affine", (Term(f"d{position}"),))
-
-    operands = tuple(
-        Operand(tuple(axis(p, s) for p, s in zip(positions, value.shape, strict=True)))
+    return tuple(
+        tuple(size == 1 and sizes[position] != 1 for position, size in zip(positions, value.shape, strict=True))
         for value, positions in zip(values, axes, strict=True)
     )
-    result = Operand(tuple(axis(position, sizes[position]) for position in range(rank)))
-    text = ", ".join(map(str, operands)) + " -> " + str(result)
-    return Signature.parse(text)
+
+
+def _signature(axes: Sequence[tuple[int, ...]], repeated: Sequence[tuple[bool, ...]], rank: int) -> Signature:
+    named = [Axis("affine", (Term(f"d{position}"),)) for position in range(rank)]
+    operands = [
+        Operand(tuple(Axis("one") if one else named[position] for position, one in zip(positions, ones, strict=True)))
+        for positions, ones in zip(axes, repeated, strict=True)
+    ]
+    return Signature.parse(", ".join(map(str, operands)) + " -> " + str(Operand(tuple(named))))
 
 
 def _agreed(values: list[Value]) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, NoReturn
 
 import jax
@@ -18,6 +19,8 @@ from tapestry_jax.nnx.modules.mattering import Auxiliary
 _GUARDED = "_tapestry_guarded"
 _PATH = "_tapestry_path"
 _ALL = object()
+# Most of what a module holds; of the others Flax asks more than Python does whether they are variables.
+_PLAIN = frozenset({bool, int, float, str, type(None), type, FunctionType})
 
 
 def guard(module: Any) -> dict[tuple[Any, ...], Any]:
@@ -32,6 +35,8 @@ def guard(module: Any) -> dict[tuple[Any, ...], Any]:
     modules = dict[tuple[Any, ...], Any]()
     # A walk over all that a model holds is a tenth of what tracing it takes, so there is one.
     for path, part in nnx.iter_graph(module):
+        if type(part) in _PLAIN:
+            continue
         if isinstance(part, nnx.Variable):
             part.set_metadata(_PATH, ".".join(map(str, path)))
             object.__setattr__(part, "__class__", _written_kind(type(part)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -136,8 +137,14 @@ class Norm(Module):
             self.num_features // groups if groups else 0,
             None if self.dtype is None else jnp.dtype(self.dtype),
         )
-        sizes = {"groups": groups} if groups else None
-        return Map(kernel, text, sizes=sizes, name="normalize")(x, *by, *parameters)
+        return _normalize(kernel, repr(kernel), text, groups)(x, *by, *parameters)
+
+
+# The layers of a model repeat the same few: what is known of an operation is not found again for its equal. Kernels
+# are equal with an epsilon of 0 and one of 0.0, which graphs tell apart.
+@lru_cache(maxsize=256)
+def _normalize(kernel: Scaled, told: str, text: str, groups: int) -> Map:
+    return Map(kernel, text, sizes={"groups": groups} if groups else None, name="normalize")
 
 
 def called(value: Any, name: str | None) -> Value:

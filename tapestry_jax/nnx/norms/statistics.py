@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -113,24 +114,34 @@ def statistics(x: Value, kept: Collection[int], *, groups: int = 0, fast: bool =
       groups: of the cells of the last axis, each with its own mean; 0 folds this axis whole or keeps it.
       fast: whether those of what is uncut are found in one pass, as Flax does unless it is told not to.
     """
-    folded = tuple(axis for axis in range(x.ndim) if axis not in kept and not (groups and axis == x.ndim - 1))
-    group = x.shape[-1] // groups if groups else 0
-    operand, result = axes_of(x.ndim, kept, grouped=groups > 0)
+    return _moments(x.ndim, tuple(sorted(kept)), groups, x.shape[-1] // groups if groups else 0, fast)(x)
+
+
+def mean_square(x: Value, kept: Collection[int]) -> Value:
+    """Mean of squares along the axes of `x` that are not kept."""
+    return _mean_square(x.ndim, tuple(sorted(kept)))(x)
+
+
+# The layers of a model repeat the same few: what is known of an operation is not found again for its equal.
+@lru_cache(maxsize=256)
+def _moments(rank: int, kept: tuple[int, ...], groups: int, group: int, fast: bool) -> Reduce:
+    folded = tuple(axis for axis in range(rank) if axis not in kept and not (groups and axis == rank - 1))
+    operand, result = axes_of(rank, kept, grouped=groups > 0)
     text = f"{operand} -> {result}, {result}"
     options: dict[str, Any] = {"name": "moments"}
     if fast:
         options["dense"] = MeanAndVariance(folded, group)
     if groups:
         options["sizes"] = {"groups": groups}
-    return Reduce(CentralSums(folded, group), text, Moments, present=variance_of, **options)(x)
+    return Reduce(CentralSums(folded, group), text, Moments, present=variance_of, **options)
 
 
-def mean_square(x: Value, kept: Collection[int]) -> Value:
-    """Mean of squares along the axes of `x` that are not kept."""
-    folded = tuple(axis for axis in range(x.ndim) if axis not in kept)
-    operand, result = axes_of(x.ndim, kept)
+@lru_cache(maxsize=256)
+def _mean_square(rank: int, kept: tuple[int, ...]) -> Reduce:
+    folded = tuple(axis for axis in range(rank) if axis not in kept)
+    operand, result = axes_of(rank, kept)
     kernel, dense = Squares(folded), MeanSquare(folded)
-    return Reduce(kernel, f"{operand} -> {result}", Mean, present=mean_of, dense=dense, name="mean_square")(x)
+    return Reduce(kernel, f"{operand} -> {result}", Mean, present=mean_of, dense=dense, name="mean_square")
 
 
 def axes_of(rank: int, kept: Collection[int], *, grouped: bool = False) -> tuple[str, str]:

@@ -133,3 +133,23 @@ class Scaled(tp.nnx.Module):
 def test_a_parameter_may_stand_without_its_brackets() -> None:
     w = jnp.arange(4.0)
     np.testing.assert_allclose(Scaled()(ARRAY), (ARRAY * w + w) @ w, rtol=1e-5)
+
+
+def test_equal_numbers_of_other_kinds_are_other_programs() -> None:
+    def key(number: Any) -> str:
+        return tp.trace(lambda x: x * number, X).key
+
+    assert len({key(number) for number in (1, 1.0, True, 1 + 0j, 0, 0.0, -0.0)}) == 7
+    assert key(0.0) == key(0.0)
+
+
+def test_equal_options_of_layers_that_graphs_tell_apart_stay_apart() -> None:
+    def key(epsilon: float) -> str:
+        return tp.trace(tp.nnx.LayerNorm(4, epsilon=epsilon, rngs=nnx.Rngs(0)), X).key
+
+    def attention(scale: float) -> str:
+        q, k = tp.TensorType({"s": 3, "d": 4}), tp.TensorType({"t": 5, "d": 4})
+        return tp.trace(lambda q, k: tp.attention(q, k, k, over="t", scale=scale), q, k).key
+
+    for given in (key, attention):
+        assert len({given(0.0), given(-0.0), given(0.0)}) == 2

@@ -11,6 +11,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
+from combinators.graphs.nodes import Apply
 from tests.simulated.sampled import computed
 from tests.thoroughly import thoroughly
 
@@ -35,6 +36,20 @@ def loss_graph(model):
 
 def loss(model, tokens, targets):
     return tp.nnx.cross_entropy(model(tokens), targets)
+
+
+def test_more_layers_have_the_operations_of_fewer():
+    # What is known of an operation is found once: half of the time in which a model of many layers is traced.
+    def operations(layers: int) -> tuple[int, int]:
+        config = tp.nnx.TransformerConfig(layers=layers, embed=8, heads=2, vocab=16, max_len=8)
+        model = nnx.eval_shape(lambda: tp.nnx.Transformer(config, rngs=nnx.Rngs(0)))
+        nodes = tp.trace(model, TOKENS[:, :8]).nodes
+        found = [node.operation for node in nodes if isinstance(node, Apply)]
+        return len(found), len({id(operation) for operation in found})
+
+    (few, of_few), (many, of_many) = operations(2), operations(3)
+    assert few < many
+    assert of_few == of_many
 
 
 class FlaxBlock(nnx.Module):
