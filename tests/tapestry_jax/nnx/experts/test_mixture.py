@@ -98,7 +98,8 @@ def test_experts_are_those_of_the_reference(name: str) -> None:
     for entries in plans:
         plan = tp.plan(graph, tp.mesh(data=2, model=2), entries)
         plan.verify()
-        assert_contract(plan)
+        # Ragged products and their gradients send in lifting/rules/test_grouped.py what is predicted.
+        assert_contract(plan, thoroughly() or "capacity_factor" in options)
         runs.append(plan.compile())
 
     def check(plain: Any, planned: Any) -> None:

@@ -116,5 +116,9 @@ def frequencies(config):
 
 def loss(weights, config, tokens):
     """Mean cross-entropy of the tokens themselves."""
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits(weights, config, tokens)), tokens[..., None], -1)
-    return -chosen.mean()
+    return entropy(logits(weights, config, tokens), tokens)
+
+
+def entropy(made, tokens):
+    """That of these logits."""
+    return -jnp.take_along_axis(jax.nn.log_softmax(made), tokens[..., None], -1).mean()

@@ -16,7 +16,7 @@ from tests.contract import assert_contract, assert_same
 from tests.simulated.sampled import computed
 from tests.thoroughly import thoroughly
 
-TOKENS = np.random.default_rng(1).integers(0, 11, (2, 8)).astype(np.int32)
+TOKENS = np.random.default_rng(1).integers(0, 11, (2, 8 if thoroughly() else 5)).astype(np.int32)
 
 # One by one and in a loop several layers are told apart in nnx/blocks/test_stack.py.
 LAYERS = 2 if thoroughly() else 1
@@ -68,6 +68,8 @@ def test_mamba_equals_a_plain_one_with_gradients() -> None:
     assert found.keys() == wanted.keys()
     for path, array in wanted.items():
         np.testing.assert_allclose(found[path], array, rtol=1e-3, atol=1e-5, err_msg=path)
+    if not thoroughly():
+        return  # a stack of layers is what they are one by one in nnx/blocks/test_stack.py
     stacked = model_of()
     found = computed(tp.trace(loss, stacked, TOKENS), nnx.state(stacked), TOKENS)
     np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 import tapestry_jax as tp
-from tests.thoroughly import thoroughly
+from tests.thoroughly import but, thoroughly
 
 ROWS, FEATURES, HIDDEN, CLASSES = 8, 6, 10, 5
 STEPS = 20
@@ -95,7 +95,7 @@ def expected():
     return by_flax(optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-2)), batches())
 
 
-@pytest.mark.parametrize("where", ["one", "2x4", pytest.param("8", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("where", but(MESHES, "one", "8"))
 def test_twenty_steps_are_those_of_flax_and_optax(where, expected):
     trainer = trainer_of(where, clip=0.5)
     found = [trainer.step(*batch) for batch in batches()]
@@ -281,7 +281,8 @@ def test_totals_and_counts_are_metrics_of_all_batches():
     assert trainer.evaluate(parts)["right"] == pytest.approx(right.mean())
 
 
-@pytest.mark.parametrize("stops", [True, False])
+# Steps that are left out are those of a scale that is too large, in test_precision.py.
+@pytest.mark.parametrize("stops", but([True, False], False))
 def test_a_step_that_gives_no_number_is_named_and_leaves_no_trace(stops):
     trainer = trainer_of("2x4", nan="stop" if stops else "skip", ema=0.5)
     good, (x, labels) = batches(3), batches(1)[0]

@@ -14,7 +14,7 @@ from tapestry_jax.searching.answering.rings import rings_again
 from tapestry_jax.searching.evaluated import Evaluated, evaluate
 from tapestry_jax.searching.question.read import read_question
 
-LAYERS = 4
+LAYERS = 2
 MESH = AbstractMesh((8,), ("data",), axis_types=(AxisType.Auto,))
 RING: dict[str, Any] = {"t": "data", "keys": tp.ring("data")}
 FIXED: dict[str, Any] = {**RING, "h": None, "c": None, "d": None, "e": None}

@@ -101,13 +101,20 @@ def test_values_and_gradients_are_those_of_a_plain_one(kind: str, stacked: bool,
     def theirs(weights: Any) -> Any:
         return logits(weights, config, TOKENS)
 
-    expected, wanted = computed(lambda w: (theirs(w), jax.grad(lambda w: scored(theirs(w)))(w)), weights)
+    def both(run: Any) -> Any:
+        def score(given: Any) -> Any:
+            made = run(given)
+            return scored(made), made
+
+        return jax.grad(score, has_aux=True)
+
+    wanted, expected = computed(both(theirs), weights)
     params, rest = nnx.split_state(state, nnx.Param, ...)
 
     def of(params: Any) -> Any:
         return ours(nnx.merge_state(params, rest))
 
-    made, found = computed(lambda p: (of(p), jax.grad(lambda p: scored(of(p)))(p)), params)
+    found, made = computed(both(of), params)
     np.testing.assert_allclose(made, expected, rtol=1e-3, atol=1e-4)
     # Gradients have the layouts of what they belong to: read as weights they are those of the model.
     grads = loaded(tmp_path, kind, {name: np.asarray(w) for name, w in wanted.items()}, stacked=stacked)
