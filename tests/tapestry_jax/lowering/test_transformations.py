@@ -13,6 +13,7 @@ import pytest
 
 import tapestry_jax as tp
 from tests.contract import assert_holds
+from tests.simulated.sampled import computed
 from tests.tapestry_jax.draw import named, normal
 
 matmul = tp.Reduce(jnp.matmul, "i k, k n -> i n", tp.monoids.Sum)
@@ -51,16 +52,15 @@ def test_jit_around_it_with_work_before_and_after(run):
     def around(f, x, w1, w2):
         return jnp.sum(f(2 * x, w1, w2) ** 2) + jnp.sum(w1)
 
-    close(jax.jit(partial(around, run))(*ARGS), around(plain, *ARGS))
-    gradients = jax.jit(jax.grad(partial(around, run), (0, 1, 2)))(*ARGS)
-    close(gradients, jax.jit(jax.grad(partial(around, plain), (0, 1, 2)))(*ARGS))
+    found = jax.jit(jax.value_and_grad(partial(around, run), (0, 1, 2)))(*ARGS)
+    close(found, computed(jax.value_and_grad(partial(around, plain), (0, 1, 2)), *ARGS))
 
 
 def test_value_and_grad_of_placed_arguments(plan, run):
     # Gradients come out in the layouts of the arguments.
     placed = plan.put(*ARGS)
     value, gradients = jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(run(*args))), (0, 1, 2))(*placed)
-    expected, wanted = jax.jit(jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), (0, 1, 2)))(*ARGS)
+    expected, wanted = computed(jax.value_and_grad(lambda *args: jnp.sum(jnp.sin(plain(*args))), (0, 1, 2)), *ARGS)
     close(value, expected)
     for gradient, true, sharding in zip(gradients, wanted, plan.in_shardings, strict=True):
         assert gradient.sharding.is_equivalent_to(sharding, gradient.ndim)
@@ -69,13 +69,13 @@ def test_value_and_grad_of_placed_arguments(plan, run):
 
 def test_vmap(run):
     xs = normal(3, 7, 5, seed=3)
-    expected = jax.jit(jax.vmap(plain, in_axes=(0, None, None)))(xs, *ARGS[1:])
+    expected = computed(jax.vmap(plain, in_axes=(0, None, None)), xs, *ARGS[1:])
     close(jax.vmap(run, in_axes=(0, None, None))(xs, *ARGS[1:]), expected)
 
 
 def test_jvp(run):
     tangents = tuple(normal(*arg.shape, seed=9) for arg in ARGS)
-    close(jax.jvp(run, ARGS, tangents), jax.jit(lambda: jax.jvp(plain, ARGS, tangents))())
+    close(jax.jvp(run, ARGS, tangents), computed(lambda: jax.jvp(plain, ARGS, tangents)))
 
 
 def test_second_derivatives(run):
@@ -91,7 +91,7 @@ def test_second_derivatives(run):
     def reverse(f):
         return jax.grad(lambda w: jnp.vdot(jax.grad(partial(loss, f))(w), v))(w)
 
-    expected, *found = jax.jit(lambda: (forward(plain), forward(run), reverse(run)))()
+    expected, *found = computed(lambda: (forward(plain), forward(run), reverse(run)))
     for actual in found:
         # Sums of numbers up to 100, some of which cancel: float32 is off by 4e-5 there, float64 by 7e-14.
         close(actual, expected, atol=1e-4)
@@ -131,7 +131,7 @@ def test_second_derivatives_of_other_folds(mesh8, program, reference, args, axes
         gradient = jax.grad(lambda x: jnp.sum(jnp.sin(f(x, *arrays[1:]))))
         return jax.jvp(gradient, arrays[:1], (normal(6, 3, seed=5),))
 
-    close(*jax.jit(lambda: (along(run), along(reference)))())
+    close(*computed(lambda: (along(run), along(reference))))
 
 
 def test_an_optax_step_under_jit_with_the_plans_layouts(plan):
@@ -196,7 +196,7 @@ def test_a_mesh_with_explicit_axes(sizes):
     run = plan.compile()
     with jax.set_mesh(mesh):
         value, gradients = jax.value_and_grad(lambda *args: jnp.sum(run(*args)), (0, 1, 2))(*plan.put(*args))
-    expected, wanted = jax.jit(jax.value_and_grad(lambda *args: jnp.sum(plain(*args)), (0, 1, 2)))(*args)
+    expected, wanted = computed(jax.value_and_grad(lambda *args: jnp.sum(plain(*args)), (0, 1, 2)), *args)
     close(value, expected)
     close([np.asarray(g)[tuple(map(slice, w.shape))] for g, w in zip(gradients, wanted, strict=True)], list(wanted))
 

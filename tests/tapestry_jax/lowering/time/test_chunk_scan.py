@@ -16,6 +16,7 @@ from jax import lax
 
 import tapestry_jax as tp
 from tests.contract import assert_holds
+from tests.simulated.sampled import computed
 from tests.tapestry_jax.draw import named, normal
 
 HEADS, CHUNK, STATE, WIDTH = 2, 4, 3, 2
@@ -108,7 +109,7 @@ def test_chunked_state_space_layer_has_the_gradients_of_the_loop(back):
         return jnp.sum(jnp.sin(y)) + jnp.sum(jnp.cos(last))
 
     ours, theirs = (
-        jax.jit(jax.grad(partial(loss, run), argnums=range(5)))(*args)
+        computed(jax.grad(partial(loss, run), argnums=range(5)), *args)
         for run in (graph, partial(sequential, back=back))
     )
     for left, right in zip(ours, theirs, strict=True):
@@ -117,12 +118,12 @@ def test_chunked_state_space_layer_has_the_gradients_of_the_loop(back):
 
 def test_decoding_goes_on_from_the_last_state(mesh8):
     a, b, c, x, start = arguments(11)
-    wanted, last = sequential(a, b, c, x, start)
+    wanted, last = computed(sequential, a, b, c, x, start)
 
     def planned(first, stop, start):
         args = (a[first:stop], b[first:stop], c[first:stop], x[first:stop], start)
         plan = tp.plan(tp.trace(layer, *named(NAMES, *args)), mesh8, {"chunk": "data"})
-        return plan.compile()(*args)
+        return computed(plan.compile(), *args)
 
     y, state = planned(0, 9, start)
     np.testing.assert_allclose(y, wanted[:9], rtol=1e-3, atol=1e-4)

@@ -15,6 +15,7 @@ from tapestry_jax.hlo.text import read
 from tapestry_jax.lowering.time import presented as module
 from tapestry_jax.lowering.time.presented import Presented, presented
 from tests.contract import assert_contract
+from tests.simulated.sampled import computed
 
 product = tp.einsum("b e, e o -> b o")
 
@@ -99,7 +100,7 @@ def test_gradients_are_those_of_the_program(fold: Any, scale: float) -> None:
     graph, arrays = _graph(fold), _arrays()
     run = _plan(graph, tp.chunks(4)).compile()
     ours, whole = (
-        jax.jit(jax.value_and_grad(lambda *args, of=of: scale * jnp.sum(of(*args)), (0, 1)))(*arrays)
+        computed(jax.value_and_grad(lambda *args, of=of: scale * jnp.sum(of(*args)), (0, 1)), *arrays)
         for of in (run, lambda *args: graph(*args))
     )
     _assert_close(ours, whole)
@@ -124,7 +125,8 @@ def test_a_share_counted_by_integers_beside_a_mean(is_first: bool) -> None:
         return lambda *args: (lambda made: (made[is_first], made[not is_first]))(of(*args))
 
     ours, whole = (
-        jax.jit(jax.value_and_grad(loss(of), (0, 1), has_aux=True))(*arrays) for of in (run, lambda *args: graph(*args))
+        computed(jax.value_and_grad(loss(of), (0, 1), has_aux=True), *arrays)
+        for of in (run, lambda *args: graph(*args))
     )
     _assert_close(ours, whole)
 
@@ -133,7 +135,7 @@ def test_a_curvature_is_that_of_the_program() -> None:
     graph, (x, w) = _graph(MEAN), _arrays()
     run = _plan(graph, tp.chunks(4)).compile()
     ours, whole = (
-        jax.jit(lambda w, of=of: jax.jvp(jax.grad(lambda w: of(x, w) ** 2), (w,), (jnp.ones_like(w),)))(w)
+        computed(lambda w, of=of: jax.jvp(jax.grad(lambda w: of(x, w) ** 2), (w,), (jnp.ones_like(w),)), w)
         for of in (run, lambda *args: graph(*args))
     )
     _assert_close(ours, whole)

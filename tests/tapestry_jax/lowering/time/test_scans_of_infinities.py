@@ -14,6 +14,7 @@ from combinators.merging import blocks
 from combinators.numerics import row_scan
 from combinators.numerics.sliding import fold_windows
 from tests.damaged import damaged
+from tests.simulated.sampled import computed
 
 INF = np.inf
 DECAYS = np.array([INF, 0.5, 2, 0.25, INF, 0.5, 0.5, 2], np.float32)
@@ -79,7 +80,7 @@ def test_an_infinite_decay_has_the_gradient_of_the_unplanned_scan(plan: str) -> 
     scan = tp.Scan(tp.monoids.AffineRecurrence, "t, t -> t", over="t", kernel=pair, present=second)
     a = np.array([INF, *DECAYS[1:4], 1, 0.5, 0.5, 2], np.float32)
     run = planned(scan, plan, a, INPUTS)
-    wanted, found = (jax.jit(jax.grad(lambda *x, f=f: jnp.sum(f(*x)), (0, 1)))(a, INPUTS) for f in (scan, run))
+    wanted, found = (computed(jax.grad(lambda *x, f=f: jnp.sum(f(*x)), (0, 1)), a, INPUTS) for f in (scan, run))
     for one, other in zip(found, wanted, strict=True):
         # What a tree multiplies has slopes of inf * 0, with and without a plan: a plan has no more of them.
         known = np.isfinite(other)
@@ -141,7 +142,7 @@ def test_the_first_of_equal_maxima_has_the_gradient_however_a_scan_is_cut(plan: 
 
     def slopes(function: Any) -> Any:
         cotangent = jnp.arange(1, 8, dtype=jnp.float32)
-        return jax.jit(lambda x: jax.vjp(function, x)[1](cotangent)[0])(TIED)
+        return computed(lambda x: jax.vjp(function, x)[1](cotangent)[0], TIED)
 
     wanted = slopes(scan)
     np.testing.assert_array_equal(slopes(run), wanted)
