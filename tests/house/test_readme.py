@@ -21,8 +21,11 @@ from tests.thoroughly import thoroughly
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS += sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-# Each compiles for two seconds and more.
-LONG = ("decode.md", "lift.md", "nnx.md", "plans.md", "streams.md", "train.md", "write_your_own_monoid.md")
+# Each compiles or searches for two seconds and more, or starts workers, as streaming/cluster does in every run.
+LONG = (
+    *("decode.md", "jobs.md", "lift.md", "nnx.md", "plans.md", "search.md", "streams.md", "train.md"),
+    "write_your_own_monoid.md",
+)
 
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^```python[^\n]*\n(?:(?!^```)[^\n]*\n)*```\n[^`]*```text\n(.*?)^```", re.MULTILINE | re.DOTALL)

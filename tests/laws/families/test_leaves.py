@@ -209,8 +209,9 @@ MUTANTS = {
 
 # States of several arrays are those of Moments and AttentionState, whose laws the tests of monoids and aggregators ask.
 STATES = ("causal attention", "moments")
-# Scans and products of several are among the others.
-ALIKE = ("einsum", "exclusive from the end")
+# Scans and products of several are among the others; that random numbers are those of their cells is asked of dropout
+# in shipped_pieces/test_footprint.py.
+ALIKE = ("einsum", "exclusive from the end", "dropout")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_softmax_of_products_times_values_is_one_fold_over_the_keys(name: str) -
 
 
 # Of which the kernels, or what is left of scores beside them, are not those of another form.
-UNLIKE = ["of jax", "causal, minus infinity", "a bias", "logarithms", "features first", "two masks"]
+UNLIKE = ["of jax", "causal, minus infinity", "a bias", "two masks"]
 
 
 def test_all_forms_are_what_they_were_where_keys_go_round_a_ring_and_come_in_chunks() -> None:

@@ -21,6 +21,7 @@ import tapestry_jax as tp
 from tapestry_jax.storage import joined
 from tapestry_jax.streaming.cached.code import NoKeyError, code_of
 from tests.tapestry_jax.streaming.whole import whole
+from tests.thoroughly import thoroughly
 
 agg = tp.aggregators
 X = np.random.default_rng(1).integers(-9, 9, (9, 3)).astype(np.float32)
@@ -161,7 +162,7 @@ def test_random_edits_between_jobs_are_all_seen(seed: int) -> None:
     now["source"], written = "x.npy", None
     kinds = ["sum", "map", "row", "scan", "two", "centred"]
     found = 0
-    for _ in range(9):
+    for _ in range(9 if thoroughly() else 6):
         match rng.choice(["number", "number", "bytes", "now", "now", "damage", "nothing"]):
             case "number":
                 numbers[rng.choice([*numbers])] += 1
