@@ -31,8 +31,14 @@ def loss(model, tokens):
 
 
 def gradient(model):
+    """That of a loss, and the logits."""
     graphdef, state = nnx.split(model)
-    return computed(jax.grad(lambda state: loss(nnx.merge(graphdef, state), TOKENS)), state)
+
+    def scored(state):
+        logits = nnx.merge(graphdef, state)(TOKENS)
+        return tp.nnx.cross_entropy(logits, TOKENS), logits
+
+    return computed(jax.grad(scored, has_aux=True), state)
 
 
 def flat(state):
@@ -53,8 +59,9 @@ def stacked_of(plain, layers=SIZES["layers"]):
 def test_weights_values_and_gradients_are_those_of_the_model_layer_by_layer(pair):
     plain, stacked = pair
     jax.tree.map(np.testing.assert_array_equal, flat(nnx.state(stacked)), stacked_of(nnx.state(plain)))
-    np.testing.assert_allclose(stacked(TOKENS), plain(TOKENS), rtol=1e-5, atol=1e-6)
-    found, expected = flat(gradient(stacked)), stacked_of(gradient(plain))
+    (own, logits), (theirs, wanted) = gradient(stacked), gradient(plain)
+    np.testing.assert_allclose(logits, wanted, rtol=1e-5, atol=1e-6)
+    found, expected = flat(own), stacked_of(theirs)
     assert found.keys() == expected.keys()
     for path, array in expected.items():
         np.testing.assert_allclose(found[path], array, rtol=1e-4, atol=1e-6, err_msg=path)

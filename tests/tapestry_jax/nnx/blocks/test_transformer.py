@@ -107,7 +107,7 @@ def jnp_loss(p, tokens, targets):
     return optax.softmax_cross_entropy_with_integer_labels(jnp_forward(p, tokens), targets).mean()
 
 
-def test_transformer_equals_flax_with_gradients(model, loss_graph):
+def test_transformer_equals_flax_with_gradients(model, graph, loss_graph):
     theirs = FlaxTransformer(nnx.Rngs(5))
     nnx.update(theirs, nnx.state(model))
     graphdef, state = nnx.split(theirs)
@@ -117,7 +117,7 @@ def test_transformer_equals_flax_with_gradients(model, loss_graph):
         return optax.softmax_cross_entropy_with_integer_labels(logits, TOKENS).mean(), logits
 
     (expected, logits), wanted = computed(jax.value_and_grad(flax_loss, has_aux=True), state)
-    np.testing.assert_allclose(model(TOKENS), logits, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(computed(graph, nnx.state(model), TOKENS), logits, rtol=1e-4, atol=2e-5)
     value, grads = computed(jax.value_and_grad(loss_graph), nnx.state(model), TOKENS, TOKENS)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     wanted = nnx.to_pure_dict(wanted)
