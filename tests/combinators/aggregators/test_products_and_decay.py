@@ -13,6 +13,7 @@ import scipy.special
 
 from combinators import aggregators, fold, monoids, scan
 from combinators.errors import GraphError
+from tests.simulated.sampled import in_numpy
 
 U = 2.0**-24
 
@@ -34,10 +35,10 @@ def test_compensated_sum_is_as_if_with_twice_the_digits(data):
     n = 4096
     x = CANCELLING[data](np.random.default_rng(0), n).astype(np.float32)
     exact, size = math.fsum(x.astype(float)), math.fsum(np.abs(x.astype(float)))
-    total, error = jax.jit(aggregators.CompensatedSum().lift_many)(x)
+    total, error = in_numpy(aggregators.CompensatedSum().lift_many)(x)
     bound = U * abs(exact) + (n * U) ** 2 * size
     assert abs(float(total) + float(error) - exact) <= bound  # the pair, before it is rounded once more
-    assert abs(float(jax.jit(aggregators.CompensatedSum().run)(x)) - exact) <= bound + U * abs(exact)
+    assert abs(float(in_numpy(aggregators.CompensatedSum().run)(x)) - exact) <= bound + U * abs(exact)
 
 
 def test_plain_sum_does_not_keep_that_bound():
@@ -50,7 +51,7 @@ def test_two_sum_is_exact_under_jit_and_in_half_precision():
     rng = np.random.default_rng(1)
     for dtype, digits in ((jnp.float32, 8), (jnp.bfloat16, 3), (jnp.float16, 2)):
         a, b = (jnp.asarray(rng.standard_normal(500) * 10.0 ** rng.integers(-digits, digits, 500), dtype) for _ in "ab")
-        total, error = jax.jit(monoids.two_sum)(a, b)
+        total, error = in_numpy(monoids.two_sum)(a, b)
         np.testing.assert_array_equal(total, a + b)
         exact = np.asarray(a, np.float64) + np.asarray(b, np.float64)
         np.testing.assert_array_equal(np.asarray(total, np.float64) + np.asarray(error, np.float64), exact)
@@ -65,13 +66,13 @@ def test_compensated_sum_of_infinities_is_that_of_numpy():
 
 def test_compensated_sum_has_the_gradient_of_a_sum():
     x = jnp.asarray([1.0, 1e8, -3.0])
-    np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: aggregators.CompensatedSum().run(x)))(x), np.ones(3))
+    np.testing.assert_array_equal(in_numpy(jax.grad(lambda x: aggregators.CompensatedSum().run(x)))(x), np.ones(3))
 
 
 def test_decayed_mean_scanned_is_a_weighted_average():
     rng = np.random.default_rng(2)
     x, t = rng.standard_normal(9).astype(np.float32), np.cumsum(rng.random(9)).astype(np.float32)
-    got = jax.jit(scan(aggregators.Decayed(0.7), "t, t -> t"))(x, t)
+    got = in_numpy(scan(aggregators.Decayed(0.7), "t, t -> t"))(x, t)
     for i in range(9):
         weights = 0.5 ** ((t[i] - t[: i + 1]) / 0.7)
         np.testing.assert_allclose(got["mean"][i], np.average(x[: i + 1], weights=weights), rtol=1e-5)
@@ -80,7 +81,7 @@ def test_decayed_mean_scanned_is_a_weighted_average():
 
 def test_decayed_values_have_gradients_by_time():
     decayed = aggregators.Decayed(2.0)
-    by_time = jax.jit(jax.grad(lambda t: decayed.run(jnp.asarray([3.0, 5.0]), jnp.stack([t, 4.0]))["total"]))(1.0)
+    by_time = in_numpy(jax.grad(lambda t: decayed.run(jnp.asarray([3.0, 5.0]), jnp.stack([t, 4.0]))["total"]))(1.0)
     np.testing.assert_allclose(by_time, 3 * 2 ** (-1.5) * np.log(2) / 2, rtol=1e-5)
 
 
@@ -90,9 +91,9 @@ def test_shortest_paths_are_those_of_scipy():
     weights[rng.random((6, 6)) < 0.5] = np.inf
     np.fill_diagonal(weights, 0)
     want = scipy.sparse.csgraph.floyd_warshall(np.where(np.isinf(weights), 0, weights))
-    got = jax.jit(aggregators.MatrixProduct("min_plus").run)(np.stack([weights] * 5))
+    got = in_numpy(aggregators.MatrixProduct("min_plus").run)(np.stack([weights] * 5))
     np.testing.assert_allclose(got, want, rtol=1e-6)
-    best = jax.jit(aggregators.MatrixProduct("max_plus").run)(np.stack([-weights] * 5))
+    best = in_numpy(aggregators.MatrixProduct("max_plus").run)(np.stack([-weights] * 5))
     np.testing.assert_allclose(best, -want, rtol=1e-6)
 
 
@@ -101,11 +102,11 @@ def test_log_products_are_logarithms_of_products():
     chain = rng.standard_normal((7, 3, 3)).astype(np.float32)
     want = np.log(np.linalg.multi_dot(list(np.exp(chain.astype(np.float64)))))
     product = aggregators.MatrixProduct("log")
-    np.testing.assert_allclose(jax.jit(product.run)(chain), want, rtol=1e-5)
+    np.testing.assert_allclose(in_numpy(product.run)(chain), want, rtol=1e-5)
     # Far out of the range of exp; and one row without any way.
     far = chain + 500
     far[:, 0, :] = -np.inf
-    got = jax.jit(product.run)(far)
+    got = in_numpy(product.run)(far)
     assert np.all(np.isneginf(got[0]))
     np.testing.assert_allclose(got, product.reference(far), rtol=1e-5)
 
@@ -113,7 +114,7 @@ def test_log_products_are_logarithms_of_products():
 def test_log_product_has_the_gradient_of_its_paths():
     a, b = (jnp.asarray(np.float32(np.random.default_rng(seed).standard_normal((2, 2)))) for seed in (5, 6))
     a = a.at[0].set(-jnp.inf)
-    gradient = jax.jit(jax.grad(lambda a: monoids.LogProduct.merge(a, b)[1].sum()))(a)
+    gradient = in_numpy(jax.grad(lambda a: monoids.LogProduct.merge(a, b)[1].sum()))(a)
     want = sum(scipy.special.softmax(np.asarray(a[1] + b[:, j])) for j in range(2))
     np.testing.assert_allclose(gradient[1], want, rtol=1e-5)
     np.testing.assert_array_equal(gradient[0], 0)
@@ -122,7 +123,7 @@ def test_log_product_has_the_gradient_of_its_paths():
 def test_prefixes_of_log_products_are_the_forward_algorithm():
     rng = np.random.default_rng(7)
     steps = np.log(rng.dirichlet(np.ones(3), (6, 3))).astype(np.float32)
-    got = jax.jit(scan(aggregators.MatrixProduct("log"), "t [i] [j] -> t"))(steps)
+    got = in_numpy(scan(aggregators.MatrixProduct("log"), "t [i] [j] -> t"))(steps)
     want = np.eye(3)
     for t in range(6):
         want = want @ np.exp(steps[t].astype(np.float64))

@@ -15,6 +15,7 @@ import combinators as tp
 from combinators import CompositionError, GraphError, TensorType
 from combinators.graphs.difference import first_difference
 from combinators.graphs.nodes import Loop
+from tests.simulated.sampled import in_numpy
 
 RNG = np.random.default_rng(0)
 MATVEC = tp.einsum("i j, j -> i")
@@ -156,8 +157,8 @@ def vars_of(loop: Loop) -> dict[str, Any]:
 
 def test_until_derivative_forwards_is_that_of_the_turns_taken() -> None:
     steps = int(affine()(A, B)[1])
-    ours = jax.jit(lambda *tangents: jax.jvp(lambda a, b: affine()(a, b)[0], (A, B), tangents)[1])(A, B)
-    theirs = jax.jit(lambda *tangents: jax.jvp(lambda a, b: turns(a, b, steps), (A, B), tangents)[1])(A, B)
+    ours = in_numpy(lambda *tangents: jax.jvp(lambda a, b: affine()(a, b)[0], (A, B), tangents)[1])(A, B)
+    theirs = in_numpy(lambda *tangents: jax.jvp(lambda a, b: turns(a, b, steps), (A, B), tangents)[1])(A, B)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
@@ -178,7 +179,7 @@ def test_until_gradients_pass_a_loop_that_the_loss_does_not_need() -> None:
         return (b * b).sum() * steps + jax.lax.stop_gradient(x).sum()
 
     steps = int(affine()(A, B)[1])
-    np.testing.assert_allclose(jax.jit(jax.grad(loss))(B), 2 * steps * B, rtol=1e-6)
+    np.testing.assert_allclose(in_numpy(jax.grad(loss))(B), 2 * steps * B, rtol=1e-6)
 
 
 @pytest.mark.parametrize("options", [{"derivative": "unrolled"}, {"derivative": "implicit", "terms": 30}])
@@ -187,8 +188,8 @@ def test_until_gradients_are_those_of_the_equation(options: dict[str, Any]) -> N
         return (jnp.linalg.solve(jnp.eye(6) - a, b) ** 2).sum()
 
     program = affine(**options)
-    ours = jax.jit(jax.grad(lambda a, b: (program(a, b)[0] ** 2).sum(), (0, 1)))(A, B)
-    for left, right in zip(ours, jax.jit(jax.grad(solution, (0, 1)))(A, B), strict=True):
+    ours = in_numpy(jax.grad(lambda a, b: (program(a, b)[0] ** 2).sum(), (0, 1)))(A, B)
+    for left, right in zip(ours, in_numpy(jax.grad(solution, (0, 1)))(A, B), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
     assert int(program(A, B)[1]) == int(affine()(A, B)[1])
 

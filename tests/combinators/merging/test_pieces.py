@@ -13,6 +13,7 @@ from combinators import aggregators
 from combinators.merging import pieces
 from combinators.numerics import reductions
 from combinators.numerics.reductions import ForkMany
+from tests.simulated.sampled import in_numpy
 from tests.thoroughly import but
 
 PIECE = 1 << 15
@@ -47,7 +48,7 @@ def test_pieces_give_what_numpy_gives(shape):
     x = normal(*shape)
     assert loops(FIVE.lift_many, x) == 1
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-5, atol=3e-5), jax.jit(FIVE.run)(x), FIVE.reference(x)
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-5, atol=3e-5), in_numpy(FIVE.run)(x), FIVE.reference(x)
     )
 
 
@@ -55,7 +56,7 @@ def test_pieces_give_what_numpy_gives(shape):
 def test_pieces_of_other_dtypes(dtype):
     x = RNG.integers(0, 2, 2 * PIECE + 5).astype(dtype)
     three = aggregators.Sum() & aggregators.MinMax() & aggregators.Mean()
-    got, want = jax.jit(lambda x: (three.lift_many(x), apart(three.lift_many)(x)))(x)
+    got, want = in_numpy(lambda x: (three.lift_many(x), apart(three.lift_many)(x)))(x)
     jax.tree.map(np.testing.assert_array_equal, got, want)
     assert jax.tree.map(lambda leaf: leaf.dtype, got) == jax.tree.map(lambda leaf: leaf.dtype, want)
 
@@ -87,7 +88,7 @@ def test_pieces_hold_less_memory():
 def test_nan_wins_in_every_piece(at):
     x = normal(4 * PIECE + 9)
     x[at] = np.nan
-    (ends, total), most = jax.jit((aggregators.MinMax() & aggregators.Sum() & aggregators.Max()).run)(x)
+    (ends, total), most = in_numpy((aggregators.MinMax() & aggregators.Sum() & aggregators.Max()).run)(x)
     np.testing.assert_array_equal([ends["min"], ends["max"], total, most], [np.nan] * 4)
 
 
@@ -103,15 +104,15 @@ def test_pieces_have_the_gradient_of_one_piece(monkeypatch):
     def derivatives(x, along):
         return jax.value_and_grad(run)(x), jax.jvp(run, (x,), (along,))
 
-    got = jax.jit(lambda *xs: derivatives(*xs))(x, along)
+    got = in_numpy(lambda *xs: derivatives(*xs))(x, along)
     monkeypatch.setattr(reductions, "PIECE", 1 << 40)
-    want = jax.jit(lambda *xs: derivatives(*xs))(x, along)
+    want = in_numpy(lambda *xs: derivatives(*xs))(x, along)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), got, want)
 
 
 def test_pieces_map_over_a_batch():
     x = normal(2, 3 * PIECE)
-    got = jax.jit(jax.vmap(FIVE.run))(x)
+    got = in_numpy(jax.vmap(FIVE.run))(x)
     want = jax.tree.map(lambda *leaves: np.stack(leaves), *map(FIVE.reference, x))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-5, atol=3e-5), got, want)
 
@@ -145,13 +146,13 @@ def test_what_is_counted_in_pieces_is_what_is_counted_at_once(name):
     aggregator, inputs = COUNTING[name]
     many = aggregator.lift_many
     assert loops(many, *inputs) == 1 + loops(many.many, *inputs)
-    got, want = jax.jit(many)(*inputs), jax.jit(many.many)(*inputs)
+    got, want = in_numpy(many)(*inputs), in_numpy(many.many)(*inputs)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6), got, want)
 
 
 def test_counts_in_pieces_have_the_gradient_of_their_weights():
     x, along = normal(LONG), normal(19)
-    gradient = jax.jit(jax.grad(lambda w: along @ aggregators.Histogram(16, (-2.0, 2.0)).lift_many(x, w)))(WEIGHTS)
+    gradient = in_numpy(jax.grad(lambda w: along @ aggregators.Histogram(16, (-2.0, 2.0)).lift_many(x, w)))(WEIGHTS)
     places = np.searchsorted(np.linspace(-2, 2, 17).astype(np.float32), x, side="right")
     np.testing.assert_allclose(gradient, along[places], rtol=1e-6)
 
@@ -162,9 +163,9 @@ def test_logsumexp_is_read_from_memory_once(entry):
     x[PIECE + 7] = entry
     assert loops(run, x) == 1
     wide = x.astype(np.float64)
-    both = jax.jit(jax.value_and_grad(run))
+    both = in_numpy(jax.value_and_grad(run))
     value, slopes = both(x)
-    np.testing.assert_allclose(jax.jit(run)(x), scipy.special.logsumexp(wide), rtol=1e-6)
+    np.testing.assert_allclose(in_numpy(run)(x), scipy.special.logsumexp(wide), rtol=1e-6)
     if np.isfinite(entry):
         np.testing.assert_allclose(value, scipy.special.logsumexp(wide), rtol=1e-6)
         np.testing.assert_allclose(slopes, scipy.special.softmax(wide), rtol=1e-4, atol=1e-9)

@@ -13,6 +13,7 @@ from combinators import monoids
 from combinators.merging.stacked_runs import stacked_runs
 from combinators.monoids.segmented import segmented
 from tests.damaged import damaged
+from tests.simulated.sampled import in_numpy
 
 AFFINE = monoids.AffineRecurrence
 PRODUCT = monoids.Prod
@@ -39,7 +40,7 @@ def looped(joins: Any, states: Any) -> tuple[Any, Any]:
 )
 def test_folds_of_runs_are_those_of_a_loop(size: int) -> None:
     states = np.random.default_rng(size).uniform(0.5, 1, (2, size, 2)).astype(np.float32)
-    run = jax.jit(lambda joins, a, b: stacked_runs(AFFINE, joins, (a, b)))
+    run = in_numpy(lambda joins, a, b: stacked_runs(AFFINE, joins, (a, b)))
     for spread in (3, 40, 2000):
         joins = drawn(size, spread)
         got = run(joins, *states)
@@ -55,7 +56,7 @@ def slopes(size: int, spread: int) -> None:
     joins, x = drawn(size, spread), rng.choice([1.0, 1.0, 1.0, -1.0, 0.0, np.inf], size)
     joins[0] = False
     ends = np.append(~joins[1:], True)
-    found = jax.jit(jax.grad(lambda x: jnp.sum(jnp.where(ends, stacked_runs(PRODUCT, jnp.asarray(joins), x), 0.0))))(x)
+    found = in_numpy(jax.grad(lambda x: jnp.sum(jnp.where(ends, stacked_runs(PRODUCT, jnp.asarray(joins), x), 0.0))))(x)
     runs = np.cumsum(~joins)
     with np.errstate(invalid="ignore"):
         wanted = [np.prod(x[(runs == runs[t]) & (np.arange(size) != t)]) for t in range(size)]
