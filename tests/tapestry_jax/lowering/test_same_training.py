@@ -30,7 +30,7 @@ OPTIMIZERS = {
     "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1)),
     "ema": optax.chain(optax.ema(0.9), optax.sgd(0.1)),
 }
-if not thoroughly():  # as adamw: their sums and moments are of one parameter as well
+if not thoroughly():  # norms as the clipped one, a mean as adamw
     OPTIMIZERS = {name: each for name, each in OPTIMIZERS.items() if name not in ("lamb", "ema")}
 STEPS = 4
 

@@ -133,6 +133,7 @@ def test_a_collective_matmul_is_a_ring(entry: dict[str, Any], mesh8: Any) -> Non
     assert "collective-permute" in kinds and "all-gather" not in kinds
 
 
+# From the end alone is a part of from the end without oneself.
 @pytest.mark.parametrize(
     "options", but([{}, {"reverse": True}, {"reverse": True, "exclusive": True}], {"reverse": True})
 )

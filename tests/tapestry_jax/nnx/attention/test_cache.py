@@ -66,6 +66,7 @@ def test_steps_are_the_whole_sequence(name: str) -> None:
     assert np.isfinite(beyond[:, 0]).all() and np.isnan(beyond[:, 1]).all()
 
 
+# What is normalised is plain but for that.
 @pytest.mark.parametrize("name", but(["plain", "normalised"], "plain"))
 def test_steps_are_those_of_flax(name: str) -> None:
     layer = layer_of(name)

@@ -119,6 +119,7 @@ def test_what_is_no_recurrent_layer_is_told(call: Any, told: str) -> None:
         call()
 
 
+# The cell of LSTM keeps two states.
 @pytest.mark.parametrize("kind", but(["LSTMCell", "GRUCell"], "GRUCell"))
 def test_narrow_steps_keep_a_wide_state(kind: str) -> None:
     """Steps in bfloat16 add to a state of the dtype of the parameters, as in Flax."""

@@ -95,6 +95,7 @@ def expected():
     return by_flax(optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-2)), batches())
 
 
+# Of one device, and of a row of them, less is asked below.
 @pytest.mark.parametrize("where", but(MESHES, "one", "8"))
 def test_twenty_steps_are_those_of_flax_and_optax(where, expected):
     trainer = trainer_of(where, clip=0.5)
