@@ -1,9 +1,8 @@
 """The collective contract, as a checker: what a plan predicts is what XLA compiles, and planned is unplanned.
 
 `assert_holds(plan, args)` checks everything; the other assertions are its parts. A plan is compiled with its gradient,
-whose program computes the values and sends what is sent forwards, too. Without it, in arrays of true sizes, for GPU and
-TPU, and where its numbers alone are asked for, a run compiles the first plan of each class (`tests/classes.py`), and
-`make thorough` compiles all.
+whose program computes the values and sends what is sent forwards, too. Without it, in arrays of true sizes and for
+GPU and TPU, a run compiles the first plan of each class (`tests/classes.py`), and `make thorough` compiles all.
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ import numpy as np
 
 from tapestry_jax.hlo.collectives import compiled_collectives
 from tapestry_jax.lowering.compiled import argument_structs
-from tapestry_jax.lowering.pinned import trace_pinned
+from tapestry_jax.lowering.pinned import lower_pinned
 from tapestry_jax.plan import Plan
 from tapestry_jax.planning.derivatives.gradients import differentiated, is_inexact
 from tests.classes import boundaries, is_new, operations, sending
-from tests.simulated.evaluate import run_traced, simulated
-from tests.simulated.sampled import is_left_to_numpy
+from tests.simulated.evaluate import simulated
 from tests.thoroughly import thoroughly
 
 Table = dict[tuple[str, frozenset[str]], int]
@@ -94,8 +92,7 @@ def assert_same(
 
     Where it stores padded pieces, with true sizes too, and gradients of padding are exactly zero. With `reference` the
     values are held against that function of the arguments. What is unplanned is run by NumPy, equation by equation. It
-    is compiled where that differs, since XLA rounds functions such as tanh in another way; and in thorough tests. The
-    same goes for the planned program where no contract has compiled it, and others of its kind were.
+    is compiled where that differs, since XLA rounds functions such as tanh in another way; and in thorough tests.
     """
     if not thoroughly():
         try:
@@ -115,7 +112,6 @@ def _assert_same(
     call: Callable[..., Any],
 ) -> None:
     graph, wanted = plan.graph, differentiated(plan.graph, grad)
-    run_planned = _planned if call is simulated else _called_by_xla
 
     def close(actual: Any, expected: Any, what: str) -> None:
         np.testing.assert_allclose(np.asarray(actual), np.asarray(expected), rtol=rtol, atol=atol, err_msg=what)
@@ -132,12 +128,9 @@ def _assert_same(
     # From the host: of an array on a device JAX cuts each piece by a program of its own.
     placed = jax.tree.leaves(plan.put(*jax.tree.map(_on_the_host, tuple(args))))
     if _compiles_forwards(plan, grad):
-        forward = plan.take(jax.tree.unflatten(graph.out_tree, run_planned(plan, False, placed)))
-        assert [leaf.dtype for leaf in jax.tree.leaves(forward)] == [kind.dtype for kind in true]
+        forward = plan.take(jax.tree.unflatten(graph.out_tree, _compiled(plan, False)(placed)))
         for name, actual, expected in zip(_names(plan), jax.tree.leaves(forward), values, strict=True):
             close(actual, expected, f"{name}, forward")
-    if grad is False and not _compiles_true_sizes(plan):
-        return
     if grad is False:
         run = jax.tree.leaves(plan.compile()(*args))
         assert [leaf.dtype for leaf in run] == [kind.dtype for kind in true]
@@ -145,12 +138,13 @@ def _assert_same(
             close(actual, expected, f"{name}, true sizes")
         return
 
-    shapes = [leaf.shape for leaf in jax.tree.leaves(_pinned(plan, grad).out_info)]
+    program = _compiled(plan, grad)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(program.out_info)]
     smooth = [i for i, kind in enumerate(true) if is_inexact(kind.dtype)]
     padded = [_zero_padded(ct, shapes[i]) for i, ct in zip(smooth, cotangents, strict=True)]
     shardings = jax.tree.leaves(plan.out_shardings)
     padded = [jax.device_put(ct, shardings[i]) for i, ct in zip(smooth, padded, strict=True)]
-    made, found = run_planned(plan, grad, placed, padded)
+    made, found = program(placed, padded)
     assert [leaf.dtype for leaf in made] == [kind.dtype for kind in true]
     for name, actual, expected in zip(_names(plan), made, values, strict=True):
         close(_crop(actual, expected.shape), expected, f"{name}, with the gradient")
@@ -240,33 +234,8 @@ def _predicted(plan: Plan, grad: Grad) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=8)
-def _pinned(plan: Plan, grad: Grad) -> Any:
-    return trace_pinned(plan.schedule, plan.mesh, grad, _program(plan))
-
-
-_COMPILED: dict[tuple[Plan, Grad], Any] = {}
-"""The programs that were compiled last."""
-
-
 def _compiled(plan: Plan, grad: Grad) -> Any:
-    if (plan, grad) not in _COMPILED:
-        while len(_COMPILED) >= 8:
-            del _COMPILED[next(iter(_COMPILED))]
-        _COMPILED[plan, grad] = _pinned(plan, grad).lower().compile()
-    return _COMPILED[plan, grad]
-
-
-def _called_by_xla(plan: Plan, grad: Grad, *given: Any) -> Any:
-    return _compiled(plan, grad)(*given)
-
-
-def _planned(plan: Plan, grad: Grad, *given: Any) -> Any:
-    """What the pinned program gives: by XLA where it is compiled already, or the first of its kind, else by NumPy."""
-    traced = _pinned(plan, grad)
-    has_keys = any(not isinstance(leaf.dtype, np.dtype) for leaf in jax.tree.leaves(given))
-    if (plan, grad) in _COMPILED or has_keys or not is_left_to_numpy(traced, "numbers of plans"):
-        return _called_by_xla(plan, grad, *given)
-    return run_traced(traced.jaxpr, jax.tree.structure(traced.out_info), given)
+    return lower_pinned(plan.schedule, plan.mesh, grad, _program(plan)).compile()
 
 
 @lru_cache(maxsize=8)

@@ -68,13 +68,6 @@ def compiled(function: Call, *args: Any) -> Any:
     return jax.jit(function)(*args)
 
 
-def is_left_to_numpy(traced: Any, question: str) -> bool:
-    """Whether a program that JAX has traced need not be compiled: it is not the first of its kind, and NumPy has it."""
-    jaxpr = traced.jaxpr.jaxpr
-    is_first = is_new(question, (*_controls(jaxpr), *sending(jaxpr)))
-    return not thoroughly() and not is_first and _is_for_numpy(jaxpr)
-
-
 def _run(function: Call, args: tuple[Any, ...], is_compiled: Callable[[Any], bool]) -> Any:
     traced = jax.jit(function).trace(*args)
     if thoroughly() or is_compiled(traced.jaxpr.jaxpr) or not _is_for_numpy(traced.jaxpr.jaxpr):

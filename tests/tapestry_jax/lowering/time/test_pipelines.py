@@ -219,8 +219,7 @@ def test_a_pipeline_stands_inside_other_loops() -> None:
     for program, args in ((groups, draw((4, 3), (3, 2, 3))), (again, draw((4, 3), (2, 3)))):
         plan = planned(program, args, {"stage": 2, "data": 4}, {"layer": "stage", "batch": tp.chunks(2)})
         assert_same(plan, args)
-        # What gradients of stages send is held above.
-        assert_contract(plan, thoroughly())
+        assert_contract(plan)
 
 
 @pytest.mark.parametrize(("layers", "stages"), [(4, 1), (0, 2)])
