@@ -64,3 +64,5 @@ def test_nothing_else_is_asked_for(graph: tp.Graph, memory: str | None, entries:
     candidate = evaluate(problem, asked_of(tp.plan(graph, MESH, entries, remat=remat)))
     assert isinstance(candidate, Evaluated)
     assert rings_again(problem, candidate) is None
+    # And nothing was planned for it.
+    assert len(problem.evaluated) == 1
